@@ -1,0 +1,363 @@
+//! Wire types between the agent, the rack that relays them, and the region that composes tasks and stores reports.
+//!
+//! The agent speaks HTTPS to its rack under `/agent/v1`:
+//!
+//! | call | body | answer |
+//! | --- | --- | --- |
+//! | `POST claim` | [`ClaimRequest`] | [`ClaimReply`]; a repeat from the same boot is answered the same |
+//! | `GET task` | | [`Task`] |
+//! | `POST progress` | [`Progress`] | 204; idempotent by (attempt, seq) |
+//! | `POST log?offset=N` | bytes | 204; idempotent by offset |
+//! | `POST result` | [`TaskResult`] | 204; idempotent by attempt |
+//!
+//! All but `claim` carry `Authorization: Bearer SESSION`. Blobs come from `GET /blobs/{sha256}` of the same rack.
+//! Unknown fields are ignored here, unlike in the REST API: an agent may be older or newer than its region.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What the agent presents first: the boot token of its kernel command line, and who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRequest {
+    /// `basalt.token` of the kernel command line.
+    pub token: String,
+    /// Random, made once per boot: tells a repeat from a second claimant.
+    pub boot_id: String,
+    /// MAC of the interface the machine booted from (`BOOTIF`).
+    pub mac: String,
+    /// Version of the agent.
+    pub agent_version: String,
+}
+
+/// The session that a claim opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimReply {
+    /// Bearer key for every further call of this boot.
+    pub session: String,
+    /// The attempt that the token belongs to.
+    pub attempt: u64,
+    /// The machine, as the region knows it; absent while it is not enlisted.
+    pub machine_uid: Option<String>,
+    /// The rack's clock, milliseconds since 1970, to set the machine's clock by.
+    pub now_unix_ms: i64,
+}
+
+/// What to do in the ephemeral environment. One task an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Region-wide sequence; markers on disks carry it.
+    pub attempt: u64,
+    /// A destructive task must not begin after this moment (milliseconds since 1970).
+    pub not_after_unix_ms: i64,
+    /// The machine's uid, written into disk markers.
+    pub machine_uid: String,
+    /// The work itself.
+    pub action: TaskAction,
+    /// What the agent does once the result is delivered.
+    pub then: Then,
+}
+
+/// The work of a [`Task`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TaskAction {
+    /// Report the hardware; write nothing.
+    Inventory,
+    /// Install an image on a disk.
+    Install(Install),
+    /// Destroy the data on the machine's disks.
+    Erase(Erase),
+}
+
+/// What the machine does after its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// Power off.
+    PowerOff,
+    /// Reboot (into the disk, after an install).
+    Reboot,
+}
+
+/// Installs a root tarball on a flat GPT layout, bootable by BIOS and by UEFI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Install {
+    /// The root tarball.
+    pub image: BlobRef,
+    /// Which disk; the smallest that is large enough when nothing is said.
+    pub disk: DiskSelector,
+    /// What may be overwritten.
+    pub wipe: Wipe,
+    /// Written to `/etc/hostname`.
+    pub hostname: String,
+    /// Appended to the installed system's kernel command line.
+    pub kernel_options: String,
+    /// Written to `/etc/netplan/50-basalt.yaml`, ready-made.
+    pub netplan: String,
+    /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
+    pub seed: NoCloudSeed,
+}
+
+/// A blob by content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// Lower-case hex.
+    pub sha256: String,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Selects the disk to install to. Every given condition must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskSelector {
+    /// Kernel name (`vda`) or a name below `/dev/disk/by-id`.
+    pub name: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Smallest acceptable size in bytes.
+    pub min_bytes: Option<u64>,
+}
+
+/// What a destructive task may overwrite (design: disk markers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wipe {
+    /// Empty disks, and disks that carry this region's marker.
+    IfOurs,
+    /// Any disk.
+    Always,
+}
+
+/// Erases all disks of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Erase {
+    /// How thoroughly.
+    pub level: EraseLevel,
+    /// What may be erased.
+    pub wipe: Wipe,
+}
+
+/// How thoroughly disks are erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EraseLevel {
+    /// Signatures, the first and the last 2 MiB.
+    Quick,
+    /// Every byte: discard with zeroes where the disk promises them, else zeroes written.
+    Full,
+}
+
+/// The four files of cloud-init's NoCloud data source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoCloudSeed {
+    /// `meta-data`
+    pub meta_data: String,
+    /// `user-data`
+    pub user_data: String,
+    /// `vendor-data`
+    pub vendor_data: String,
+    /// `network-config`
+    pub network_config: String,
+}
+
+/// Where a task is. Sent when the stage changes and at most once a second within one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Counts from 1 within an attempt.
+    pub seq: u64,
+    /// The stage's name: `inventory`, `partition`, `filesystems`, `unpack`, `bootloader`, `seed`, …
+    pub stage: String,
+    /// 0 to 100, of the whole task.
+    pub percent: u8,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+/// The end of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// The task's attempt.
+    pub attempt: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The hardware, observed in every task.
+    pub inventory: Option<Inventory>,
+    /// Every disk's marker after the task, by kernel name.
+    #[serde(default)]
+    pub markers: BTreeMap<String, DiskMarker>,
+    /// Seconds spent in each stage.
+    #[serde(default)]
+    pub timings: BTreeMap<String, f64>,
+}
+
+/// What became of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done.
+    Succeeded,
+    /// A disk shows that this attempt has finished, or a later one has begun: nothing was written.
+    Superseded {
+        /// The attempt found on disk.
+        found_attempt: u64,
+    },
+    /// Not done.
+    Failed {
+        /// Machine-readable cause.
+        code: FailureCode,
+        /// What failed, with what value, and what to do.
+        message: String,
+        /// Whether a byte was written to a disk.
+        wrote: bool,
+    },
+}
+
+/// Why a task failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    /// No disk matches the selector, or none is large enough.
+    NoDisk,
+    /// The disk holds data that is not Basalt's and `wipe` is `if_ours`.
+    ForeignData,
+    /// The task arrived after its `not_after`.
+    Expired,
+    /// A blob could not be fetched.
+    BlobUnavailable,
+    /// A blob's bytes do not have its hash.
+    BlobCorrupt,
+    /// A disk reported an input or output error.
+    DiskError,
+    /// A program of the ephemeral environment failed.
+    ToolFailed,
+    /// The image lacks something that an install needs.
+    BadImage,
+    /// Anything else; the message says what.
+    Other,
+}
+
+/// What a disk says about itself: kept outside every partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskMarker {
+    /// The machine this disk was written for.
+    pub machine_uid: String,
+    /// The attempt that wrote it.
+    pub attempt: u64,
+    /// How far that attempt came.
+    pub state: MarkerState,
+}
+
+/// How far a destructive attempt came on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkerState {
+    /// Begun; the content is not to be relied on.
+    Writing,
+    /// An operating system was installed completely.
+    Installed,
+    /// Erased.
+    Erased,
+}
+
+/// A machine's hardware, as its agent found it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Inventory {
+    /// `x86_64`, `aarch64`
+    pub architecture: String,
+    /// How the ephemeral environment was booted.
+    pub firmware: Firmware,
+    /// Processors.
+    pub cpu: Cpu,
+    /// Bytes of memory fitted (DMI), or usable where DMI does not say.
+    pub memory_bytes: u64,
+    /// Block devices that can be installed to.
+    pub disks: Vec<Disk>,
+    /// Physical network interfaces.
+    pub nics: Vec<Nic>,
+    /// What DMI says.
+    pub dmi: Dmi,
+    /// Whether the kernel sees a BMC.
+    pub bmc_present: bool,
+}
+
+/// How a machine booted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Firmware {
+    /// Legacy BIOS.
+    #[default]
+    Bios,
+    /// UEFI.
+    Uefi,
+}
+
+/// Processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cpu {
+    /// Model name.
+    pub model: String,
+    /// Sockets.
+    pub sockets: u32,
+    /// Cores of all sockets.
+    pub cores: u32,
+    /// Hardware threads of all sockets.
+    pub threads: u32,
+}
+
+/// A block device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    /// Kernel name (`vda`).
+    pub name: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Model, where known.
+    pub model: String,
+    /// Serial number, where known.
+    pub serial: String,
+    /// Spins.
+    pub rotational: bool,
+    /// Logical block size in bytes.
+    pub block_bytes: u32,
+    /// `virtio`, `nvme`, `sata`, `sas`, …
+    pub transport: String,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nic {
+    /// Kernel name (`enp1s0`).
+    pub name: String,
+    /// Lower-case, colons.
+    pub mac: String,
+    /// Mbit/s; absent when the link is down or the driver does not say.
+    pub speed_mbps: Option<u64>,
+    /// Carrier present.
+    pub link: bool,
+    /// The machine booted from it.
+    pub boot: bool,
+    /// Kernel driver.
+    pub driver: String,
+}
+
+/// Identification from DMI (SMBIOS type 1 to 3).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dmi {
+    /// System manufacturer.
+    pub manufacturer: String,
+    /// System product name.
+    pub product: String,
+    /// System serial number.
+    pub serial: String,
+    /// System UUID.
+    pub uuid: String,
+    /// Firmware version.
+    pub bios_version: String,
+}

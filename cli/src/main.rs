@@ -1,0 +1,3 @@
+//! basalt: the operator's command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The region's store: the only crate that knows SQL.

@@ -1,0 +1,1 @@
+//! The pure planner: spec + facts + policy + now -> plan.

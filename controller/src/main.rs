@@ -1,0 +1,3 @@
+//! The region controller.
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! The region-rack protocol: gRPC messages and services.
+//!
+//! `basalt/rack/v1/*.proto` is the source. The generated code is checked in, so that building Basalt needs no
+//! generator; `tests/generated.rs` makes it again and fails when it differs (`UPDATE_GENERATED=1` writes it).
+
+/// Version 1 of the protocol between a region and its racks.
+#[allow(missing_docs, clippy::all, unreachable_pub, unused_qualifications)]
+pub mod rack_v1 {
+    include!("gen/basalt.rack.v1.rs");
+}

@@ -1,0 +1,3 @@
+//! Terraform provider for Basalt.
+
+fn main() {}

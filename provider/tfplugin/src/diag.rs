@@ -1,0 +1,139 @@
+//! What a user is told: errors and warnings, each pointing into the configuration.
+
+use crate::path::{Path, Step};
+use crate::pb;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The operation fails.
+    Error,
+    /// The operation goes on.
+    Warning,
+}
+
+/// One error or warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diag {
+    /// How bad it is.
+    pub severity: Severity,
+    /// A short sentence without a full stop.
+    pub summary: String,
+    /// What happened, why, and what to do.
+    pub detail: String,
+    /// The value it is about; the root for the block as a whole.
+    pub path: Path,
+}
+
+impl Diag {
+    /// An error.
+    pub fn error(summary: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            summary: summary.into(),
+            detail: detail.into(),
+            path: Path::root(),
+        }
+    }
+
+    /// A warning.
+    pub fn warning(summary: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(summary, detail)
+        }
+    }
+
+    /// The same, about one value.
+    #[must_use]
+    pub fn at(mut self, path: Path) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// On the wire the path is cut to its root attribute and the whole of it is put in the text:
+    /// Terraform before 1.15 drops the location of a diagnostic whose path leads into a nested
+    /// attribute.
+    fn to_pb(&self) -> pb::Diagnostic {
+        let nested = self.path.0.len() > 1;
+        let root = match self.path.0.first() {
+            Some(Step::Attr(name)) => Some(Path::root().attr(name)),
+            _ => None,
+        };
+        pb::Diagnostic {
+            severity: match self.severity {
+                Severity::Error => pb::diagnostic::Severity::Error,
+                Severity::Warning => pb::diagnostic::Severity::Warning,
+            }
+            .into(),
+            summary: self.summary.clone(),
+            detail: if nested {
+                format!("{}: {}", self.path, self.detail)
+            } else {
+                self.detail.clone()
+            },
+            attribute: root.map(|path| path.to_pb()),
+        }
+    }
+}
+
+/// Errors and warnings together. As the `Err` of a result it holds at least one error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diags(pub Vec<Diag>);
+
+impl Diags {
+    /// Adds one.
+    pub fn push(&mut self, diag: Diag) {
+        self.0.push(diag);
+    }
+
+    /// Whether there is an error among them.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|diag| diag.severity == Severity::Error)
+    }
+
+    /// Whether there are none at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn to_pb(&self) -> Vec<pb::Diagnostic> {
+        self.0.iter().map(Diag::to_pb).collect()
+    }
+}
+
+impl From<Diag> for Diags {
+    fn from(diag: Diag) -> Self {
+        Self(vec![diag])
+    }
+}
+
+impl Extend<Diag> for Diags {
+    fn extend<T: IntoIterator<Item = Diag>>(&mut self, iter: T) {
+        self.0.extend(iter);
+    }
+}
+
+impl IntoIterator for Diags {
+    type Item = Diag;
+    type IntoIter = std::vec::IntoIter<Diag>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nested_path_points_at_its_root_attribute_and_is_spelled_out() {
+        let path = Path::root().attr("bmc").attr("address");
+        let diag = Diag::error("Bad address", "\"x\" is not an address.").at(path).to_pb();
+        assert_eq!(diag.detail, "bmc.address: \"x\" is not an address.");
+        assert_eq!(diag.attribute, Some(Path::root().attr("bmc").to_pb()));
+    }
+}

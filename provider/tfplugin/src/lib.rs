@@ -1,0 +1,1 @@
+//! Terraform plugin protocol 6 for Rust.

@@ -1,0 +1,3 @@
+//! The rack controller.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Sans-IO TFTP server and client cores.

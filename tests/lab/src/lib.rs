@@ -1,0 +1,1 @@
+//! Emulated machines with BMCs in a network namespace.

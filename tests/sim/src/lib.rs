@@ -1,0 +1,1 @@
+//! Simulated machines from the same sans-IO cores.
