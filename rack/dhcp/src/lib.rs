@@ -1,1 +1,67 @@
-//! Sans-IO DHCPv4 server and client cores behind a hardened ingress.
+//! DHCPv4 without sockets: a server, a client, and the codec between them and the network.
+//!
+//! - [`ingress`] reads datagrams that nobody vouches for; [`egress`] writes them.
+//! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3046, 3396, 4578, 6842; PXE 2.1; UEFI
+//!   HTTP boot). Its input is plain data, [`Config`]; its output is a list of [`Action`]s.
+//! - [`Client`] gets an address, for simulated machines and for the agent.
+//!
+//! Time and randomness are arguments. A caller owns the sockets, the lease file and the clock:
+//!
+//! ```
+//! use basalt_dhcp::{Action, Arrival, Config, Server, Subnet, Time, ingress};
+//! # fn append_and_sync(_: &basalt_dhcp::Lease) -> std::io::Result<()> { Ok(()) }
+//! # fn send(_: Arrival, _: std::net::SocketAddrV4, _: &[u8]) {}
+//!
+//! let mut config = Config::default();
+//! config.subnets.push(Subnet::new("lab", "10.77.0.0/24".parse().unwrap()));
+//! let mut server = Server::new(config).unwrap();
+//! server.restore([/* the leases of the file, in order */]);
+//!
+//! # let datagram = [0u8; 300];
+//! let via = Arrival { interface: 2, local: "10.77.0.2".parse().unwrap(), unicast: false };
+//! match ingress::parse(&datagram) {
+//!     Err(malformed) => { /* count it */ }
+//!     Ok(packet) => {
+//!         for action in server.handle(Time(1_700_000_000_000), via, &packet) {
+//!             match action {
+//!                 // Durable before the client hears of it; otherwise it hears nothing.
+//!                 Action::Persist(lease) => if append_and_sync(&lease).is_err() { break },
+//!                 Action::Send { via, to, bytes } => send(via, to.socket_addr(), &bytes),
+//!                 Action::Report(_event) => { /* log, count, tell the region */ }
+//!             }
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! An offer to a client without an address goes to [`Destination::Hardware`]: the caller sends it to `address` after a
+//! neighbour entry for it was made on the interface, or broadcasts it. Every few seconds the caller calls
+//! [`Server::tick`]; when the region has taken note of a lease, [`Server::acknowledge`]; when a concern arrives,
+//! [`Server::set_config`].
+//!
+//! Several racks on one link need different dynamic ranges. That the rack of rank *k* offers *k* × 400 ms later is not
+//! here; it needs one more action, "send after, unless", that the caller's timer carries out.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod client;
+pub mod egress;
+pub mod ingress;
+
+mod config;
+mod exchange;
+mod lease;
+mod mac;
+mod pxe;
+mod server;
+mod time;
+
+pub use client::Client;
+pub use config::{AddressRange, Boot, BootMode, Config, ConfigError, Loaders, Reservation, Subnet};
+pub use lease::{Lease, LeaseState};
+pub use mac::{BadMac, Mac};
+pub use pxe::{BootClient, BootIdentity, Firmware, Transport};
+pub use server::{Action, Arrival, CLIENT_PORT, Destination, Event, Ignored, SERVER_PORT, Server};
+pub use time::Time;

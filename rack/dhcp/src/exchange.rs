@@ -1,0 +1,348 @@
+//! One message and its answer: which address a client gets, and what it is told (RFC 2131 §4.3).
+
+use std::net::Ipv4Addr;
+
+use dhcproto::v4::{MessageType, OptionCode};
+
+use crate::egress::Message;
+use crate::ingress::Packet;
+use crate::lease::Table;
+use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
+use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
+
+/// How long an offer is held for its client, in seconds: firmware takes up to 16 s to come back with a REQUEST.
+const OFFER_SECONDS: u32 = 30;
+/// The longest host name that is kept (RFC 1035 §2.3.4).
+const MAX_HOSTNAME: usize = 253;
+/// The longest client identifier that is repeated (RFC 6842); one option's worth.
+const MAX_CLIENT_ID: usize = 255;
+
+type Answer = Result<Vec<Action>, Ignored>;
+
+/// Whether a client may have an address.
+enum Verdict {
+    Grant,
+    Refuse(&'static str),
+    /// Another server may know better.
+    Unknown,
+}
+
+/// One message in the light of everything the server knows.
+pub(crate) struct Exchange<'a> {
+    pub(crate) now: Time,
+    pub(crate) via: Arrival,
+    pub(crate) packet: &'a Packet,
+    pub(crate) mac: Mac,
+    pub(crate) scope: &'a Scope,
+    pub(crate) config: &'a Config,
+    pub(crate) table: &'a mut Table,
+    /// No dynamic address but to clients whose lease is known.
+    pub(crate) withheld: bool,
+    /// The client is one of those that get answers.
+    pub(crate) served: bool,
+}
+
+impl Exchange<'_> {
+    pub(crate) fn run(self) -> Answer {
+        match self.packet.kind {
+            MessageType::Release => self.release(),
+            MessageType::Decline => self.decline(),
+            MessageType::Discover | MessageType::Request | MessageType::Inform if !self.served => {
+                Err(Ignored::UnknownClient)
+            }
+            MessageType::Discover => self.discover(),
+            MessageType::Request => self.request(),
+            MessageType::Inform => self.inform(),
+            kind => Err(Ignored::NotARequest { op: self.packet.op.into(), kind: kind.into() }),
+        }
+    }
+
+    fn discover(mut self) -> Answer {
+        let address = self.choose()?;
+        let held = self.table.get(address).filter(|lease| lease.mac == self.mac && lease.is_live(self.now));
+        // A lease that still runs is longer than an offer, and stays.
+        if held.is_none_or(|lease| lease.state == LeaseState::Offered) {
+            let lease = self.lease(address, LeaseState::Offered, OFFER_SECONDS);
+            self.table.insert(lease);
+        }
+        let mut reply = self.reply(MessageType::Offer, address);
+        self.lease_options(&mut reply, address);
+        self.network_options(&mut reply);
+        self.boot_options(&mut reply);
+        Ok(vec![self.send(reply), Action::Report(Event::Offered { mac: self.mac, address })])
+    }
+
+    /// SELECTING, INIT-REBOOT, RENEWING and REBINDING, told apart by what is filled in (RFC 2131 §4.3.2).
+    fn request(self) -> Answer {
+        let options = &self.packet.options;
+        let requested = options.ipv4(OptionCode::RequestedIpAddress);
+        let current = Some(self.packet.ciaddr).filter(|address| !address.is_unspecified());
+        let server = options.ipv4(OptionCode::ServerIdentifier);
+        if let Some(other) = server.filter(|&server| server != self.via.local) {
+            self.withdraw_offers(None);
+            return Err(Ignored::OtherServer(other));
+        }
+        let address = if server.is_some() { requested.or(current) } else { current.or(requested) };
+        let address = address.ok_or(Ignored::Missing("requested address (option 50 or ciaddr)"))?;
+        match self.verdict(address) {
+            Verdict::Grant => Ok(self.acknowledge(address)),
+            Verdict::Refuse(reason) => Ok(self.refuse(address, reason)),
+            // The client chose this server, so nobody else will answer it.
+            Verdict::Unknown if server.is_some() => {
+                Ok(self.refuse(address, "address is not this server's to give"))
+            }
+            Verdict::Unknown => Err(Ignored::NotOurs(address)),
+        }
+    }
+
+    fn release(self) -> Answer {
+        let address = self.packet.ciaddr;
+        let lease = self.own(address).filter(|lease| lease.state == LeaseState::Bound);
+        let mut lease = lease.ok_or(Ignored::NotOurs(address))?.clone();
+        lease.state = LeaseState::Ended;
+        lease.granted = self.now;
+        lease.expires = self.now;
+        self.table.insert(lease.clone());
+        Ok(vec![Action::Persist(lease.clone()), Action::Report(Event::Released(lease))])
+    }
+
+    fn decline(self) -> Answer {
+        let options = &self.packet.options;
+        let server = options.ipv4(OptionCode::ServerIdentifier);
+        if let Some(other) = server.filter(|&server| server != self.via.local) {
+            return Err(Ignored::OtherServer(other));
+        }
+        let address = options.ipv4(OptionCode::RequestedIpAddress);
+        let address = address.ok_or(Ignored::Missing("declined address (option 50)"))?;
+        self.own(address).ok_or(Ignored::NotOurs(address))?;
+        let mut lease = self.lease(address, LeaseState::Quarantined, self.config.quarantine_seconds);
+        lease.acknowledged = false;
+        self.table.insert(lease.clone());
+        Ok(vec![Action::Persist(lease.clone()), Action::Report(Event::Conflict(lease))])
+    }
+
+    /// A host with an address of its own asks for the rest: no lease (RFC 2131 §4.3.5).
+    fn inform(self) -> Answer {
+        if self.packet.ciaddr.is_unspecified() {
+            return Err(Ignored::Missing("ciaddr"));
+        }
+        let mut reply = self.reply(MessageType::Ack, Ipv4Addr::UNSPECIFIED);
+        self.network_options(&mut reply);
+        self.boot_options(&mut reply);
+        Ok(vec![self.send(reply)])
+    }
+
+    fn acknowledge(self, address: Ipv4Addr) -> Vec<Action> {
+        let seconds = self.lease_seconds(address);
+        let renewed = self.own(address).is_some_and(|lease| lease.state == LeaseState::Bound);
+        let lease = self.lease(address, LeaseState::Bound, seconds);
+        let mut reply = self.reply(MessageType::Ack, address);
+        self.lease_options(&mut reply, address);
+        self.network_options(&mut reply);
+        let boot = self.boot_options(&mut reply);
+        let send = self.send(reply);
+        self.table.insert(lease.clone());
+        let mac = self.mac;
+        self.withdraw_offers(Some(address));
+        let mut actions =
+            vec![Action::Persist(lease.clone()), send, Action::Report(Event::Leased { lease, renewed })];
+        if let Some((client, file)) = boot {
+            actions.push(Action::Report(Event::Boot { mac, address, client, file }));
+        }
+        actions
+    }
+
+    fn refuse(self, address: Ipv4Addr, reason: &'static str) -> Vec<Action> {
+        let mut reply = self.reply(MessageType::Nak, Ipv4Addr::UNSPECIFIED);
+        // The relay must broadcast it: the client may be on another network than its address says (RFC 2131 §4.3.2).
+        reply.broadcast |= !self.packet.giaddr.is_unspecified();
+        reply.option(OptionCode::Message, reason);
+        vec![self.send(reply), Action::Report(Event::Refused { mac: self.mac, address, reason })]
+    }
+
+    /// The address to offer: reserved, current, previous, asked for, never used, longest unused.
+    fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
+        let (now, mac, scope, server) = (self.now, self.mac, self.scope, self.via.local);
+        let dynamic = |address: Ipv4Addr| scope.is_dynamic(address, server);
+        let offerable =
+            |table: &Table, address: Ipv4Addr| dynamic(address) && table.available(now, address, mac);
+
+        let reserved = scope.reservation(mac).map(|it| it.address);
+        if let Some(reserved) = reserved.filter(|&address| self.table.available(now, address, mac)) {
+            return Ok(reserved);
+        }
+        let own = self.table.of(mac).filter(|lease| offerable(self.table, lease.address));
+        let own = own.max_by_key(|lease| (lease.is_live(now), lease.expires));
+        if let Some(lease) = own.filter(|lease| !self.withheld || lease.is_live(now)) {
+            return Ok(lease.address);
+        }
+        if self.withheld {
+            return Err(Ignored::Withheld);
+        }
+        let asked = self.packet.options.ipv4(OptionCode::RequestedIpAddress);
+        if let Some(asked) = asked.filter(|&address| offerable(self.table, address)) {
+            return Ok(asked);
+        }
+        let unused = self.table.never_used(&scope.subnet.dynamic, dynamic);
+        unused
+            .or_else(|| self.table.longest_ended(now, dynamic))
+            .ok_or_else(|| Ignored::NoFreeAddress(scope.subnet.id.clone()))
+    }
+
+    fn verdict(&self, address: Ipv4Addr) -> Verdict {
+        if !self.scope.subnet.cidr.contains(&address) {
+            return Verdict::Refuse("address is not on this network");
+        }
+        let free = self.table.available(self.now, address, self.mac);
+        match self.scope.owner(address) {
+            Some(owner) if owner != self.mac => {
+                return Verdict::Refuse("address is reserved for another client");
+            }
+            Some(_) if free => return Verdict::Grant,
+            _ if !free => return Verdict::Refuse("address is in use"),
+            _ => {}
+        }
+        let reserved = self.scope.reservation(self.mac).map(|it| it.address);
+        if reserved.is_some_and(|reserved| self.table.available(self.now, reserved, self.mac)) {
+            return Verdict::Refuse("another address is reserved for this client");
+        }
+        let own = self.own(address).is_some();
+        if !own && self.has_other_lease(address) {
+            return Verdict::Refuse("client has another lease");
+        }
+        match self.scope.is_dynamic(address, self.via.local) {
+            true if own || !self.withheld => Verdict::Grant,
+            true => Verdict::Unknown,
+            false if own => Verdict::Refuse("address is no longer given out"),
+            false => Verdict::Unknown,
+        }
+    }
+
+    /// The client's live record of this address.
+    fn own(&self, address: Ipv4Addr) -> Option<&Lease> {
+        self.table.get(address).filter(|lease| {
+            lease.mac == self.mac && lease.is_live(self.now) && lease.state != LeaseState::Quarantined
+        })
+    }
+
+    /// The client holds another address of this subnet, and would be offered that: it cannot collect addresses.
+    fn has_other_lease(&self, address: Ipv4Addr) -> bool {
+        self.table.of(self.mac).any(|lease| {
+            lease.address != address
+                && lease.state == LeaseState::Bound
+                && lease.is_live(self.now)
+                && self.scope.is_dynamic(lease.address, self.via.local)
+        })
+    }
+
+    /// Frees what was offered to this client and not taken.
+    fn withdraw_offers(self, except: Option<Ipv4Addr>) {
+        let offers = self.table.of(self.mac).filter(|lease| lease.state == LeaseState::Offered);
+        let offers: Vec<Lease> = offers.filter(|lease| Some(lease.address) != except).cloned().collect();
+        for mut lease in offers {
+            lease.state = LeaseState::Ended;
+            lease.expires = lease.expires.min(self.now);
+            self.table.insert(lease);
+        }
+    }
+
+    fn lease(&self, address: Ipv4Addr, state: LeaseState, seconds: u32) -> Lease {
+        let known = self.table.get(address).filter(|lease| lease.mac == self.mac);
+        let hostname = self.packet.options.text(OptionCode::Hostname);
+        let hostname = hostname.filter(|name| !name.is_empty() && name.len() <= MAX_HOSTNAME);
+        let hostname = hostname.filter(|name| !name.chars().any(char::is_control));
+        Lease {
+            address,
+            mac: self.mac,
+            subnet: self.scope.subnet.id.clone(),
+            hostname: hostname.map(str::to_owned).or_else(|| known.and_then(|lease| lease.hostname.clone())),
+            state,
+            granted: self.now,
+            expires: self.now.plus_seconds(seconds),
+            acknowledged: known.is_some_and(|lease| lease.acknowledged),
+        }
+    }
+
+    fn lease_seconds(&self, address: Ipv4Addr) -> u32 {
+        let whole = self.scope.subnet.lease_seconds;
+        let known = self.table.get(address).is_some_and(|lease| lease.mac == self.mac && lease.acknowledged);
+        if known { whole } else { whole.min(self.config.unacknowledged_seconds) }
+    }
+
+    fn reply(&self, kind: MessageType, address: Ipv4Addr) -> Message {
+        let mut reply = Message::reply(kind, self.packet.xid, self.mac);
+        reply.broadcast = self.packet.broadcast;
+        if kind == MessageType::Ack {
+            reply.ciaddr = self.packet.ciaddr;
+        }
+        reply.yiaddr = address;
+        reply.giaddr = self.packet.giaddr;
+        reply.option(OptionCode::ServerIdentifier, self.via.local.octets());
+        for (code, longest) in
+            [(OptionCode::ClientIdentifier, MAX_CLIENT_ID), (OptionCode::RelayAgentInformation, usize::MAX)]
+        {
+            if let Some(value) = self.packet.options.raw(code).filter(|value| value.len() <= longest) {
+                reply.option(code, value);
+            }
+        }
+        reply
+    }
+
+    fn lease_options(&self, reply: &mut Message, address: Ipv4Addr) {
+        let seconds = self.lease_seconds(address);
+        let rebinding = seconds - seconds / 8;
+        reply.option(OptionCode::AddressLeaseTime, seconds.to_be_bytes());
+        reply.option(OptionCode::Renewal, (seconds / 2).to_be_bytes());
+        reply.option(OptionCode::Rebinding, rebinding.to_be_bytes());
+    }
+
+    /// Mask, router and DNS servers always; the rest when the client asks, or says nothing of what it wants.
+    fn network_options(&self, reply: &mut Message) {
+        let subnet = &self.scope.subnet;
+        reply.option(OptionCode::SubnetMask, subnet.cidr.netmask().octets());
+        reply.addresses(OptionCode::Router, subnet.gateway.as_slice());
+        reply.addresses(OptionCode::DomainNameServer, &subnet.dns_servers);
+        let asked = self.packet.options.raw(OptionCode::ParameterRequestList);
+        let wanted = |code: OptionCode| asked.is_none_or(|asked| asked.contains(&code.into()));
+        let hostname = self.scope.reservation(self.mac).and_then(|it| it.hostname.as_ref());
+        let optional = [
+            (OptionCode::Hostname, hostname.map(|name| name.as_bytes().to_vec())),
+            (OptionCode::DomainName, subnet.domain.as_ref().map(|name| name.as_bytes().to_vec())),
+            (OptionCode::InterfaceMtu, subnet.mtu.map(|mtu| mtu.to_be_bytes().to_vec())),
+            (OptionCode::BroadcastAddr, Some(subnet.cidr.broadcast().octets().to_vec())),
+        ];
+        for (code, value) in optional {
+            if let Some(value) = value.filter(|_| wanted(code)) {
+                reply.option(code, value);
+            }
+        }
+        if wanted(OptionCode::NtpServers) {
+            reply.addresses(OptionCode::NtpServers, &subnet.ntp_servers);
+        }
+    }
+
+    fn boot_options(&self, reply: &mut Message) -> Option<(BootClient, String)> {
+        let client = BootClient::of(self.packet)?;
+        let own = self.scope.reservation(self.mac).and_then(|it| it.boot.as_ref());
+        let boot = own.unwrap_or(&self.scope.subnet.boot);
+        Some((client, client.answer(boot, self.packet, self.via.local, reply)?))
+    }
+
+    /// Where a reply goes (RFC 2131 §4.1).
+    fn send(&self, reply: Message) -> Action {
+        let packet = self.packet;
+        let refusal = reply.yiaddr.is_unspecified() && reply.ciaddr.is_unspecified();
+        let to = if !packet.giaddr.is_unspecified() {
+            Destination::Relay(packet.giaddr)
+        } else if refusal {
+            Destination::Broadcast
+        } else if !packet.ciaddr.is_unspecified() {
+            Destination::Client(packet.ciaddr)
+        } else if packet.broadcast {
+            Destination::Broadcast
+        } else {
+            Destination::Hardware { address: reply.yiaddr, mac: self.mac }
+        };
+        Action::Send { via: self.via, to, bytes: reply.encode() }
+    }
+}

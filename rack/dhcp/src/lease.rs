@@ -1,0 +1,172 @@
+//! Leases: what is granted to whom until when, and which address comes next.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AddressRange, Mac, Time};
+
+/// What an address is in use for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaseState {
+    /// Offered and not yet requested. Held in memory only.
+    Offered,
+    /// Granted to the client.
+    Bound,
+    /// Given back by the client, or expired; remembered so that the client gets it again.
+    Ended,
+    /// A client found another host using it: nobody gets it before `expires`.
+    Quarantined,
+}
+
+/// One address and its client. The newest record of an address replaces the older ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The client.
+    pub mac: Mac,
+    /// [`Subnet::id`](crate::Subnet::id).
+    pub subnet: String,
+    /// What the client calls itself (option 12).
+    #[serde(default)]
+    pub hostname: Option<String>,
+    /// What the address is in use for.
+    pub state: LeaseState,
+    /// When this record was made.
+    pub granted: Time,
+    /// Until when it holds.
+    pub expires: Time,
+    /// The region knows of it: renewals may take the subnet's whole lease time.
+    #[serde(default)]
+    pub acknowledged: bool,
+}
+
+impl Lease {
+    /// Whether the address must not go to anyone else.
+    #[must_use]
+    pub fn is_live(&self, now: Time) -> bool {
+        self.state != LeaseState::Ended && self.expires > now
+    }
+}
+
+/// Every address this server knows something about, found by address, by client and by expiry.
+///
+/// A record stays after its lease ends: the client is given the same address again while nobody needed it, and
+/// addresses are reused longest-ended first. There is at most one record per address.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    records: BTreeMap<Ipv4Addr, Lease>,
+    by_mac: HashMap<Mac, BTreeSet<Ipv4Addr>>,
+    by_expiry: BTreeSet<(Time, Ipv4Addr)>,
+    /// Per range start: every address before this one had a record or was not usable when the range was walked.
+    walked: HashMap<Ipv4Addr, u32>,
+}
+
+impl Table {
+    pub(crate) fn get(&self, address: Ipv4Addr) -> Option<&Lease> {
+        self.records.get(&address)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.records.values()
+    }
+
+    /// The client's records, in order of address.
+    pub(crate) fn of(&self, mac: Mac) -> impl Iterator<Item = &Lease> {
+        self.by_mac.get(&mac).into_iter().flatten().filter_map(|address| self.records.get(address))
+    }
+
+    pub(crate) fn insert(&mut self, lease: Lease) {
+        let address = lease.address;
+        self.remove(address);
+        self.by_mac.entry(lease.mac).or_default().insert(address);
+        self.by_expiry.insert((lease.expires, address));
+        self.records.insert(address, lease);
+    }
+
+    fn remove(&mut self, address: Ipv4Addr) {
+        let Some(old) = self.records.remove(&address) else { return };
+        self.by_expiry.remove(&(old.expires, address));
+        if let Some(addresses) = self.by_mac.get_mut(&old.mac) {
+            addresses.remove(&address);
+            if addresses.is_empty() {
+                self.by_mac.remove(&old.mac);
+            }
+        }
+    }
+
+    /// Sets the flag on a record of this client; `None` when it has no such record.
+    pub(crate) fn acknowledge(&mut self, address: Ipv4Addr, mac: Mac) -> Option<&Lease> {
+        let lease = self.records.get_mut(&address).filter(|lease| lease.mac == mac)?;
+        lease.acknowledged = true;
+        Some(lease)
+    }
+
+    /// Forgets what is neither live nor wanted, and walks the ranges anew: what is usable has changed.
+    pub(crate) fn reconfigured(&mut self, now: Time, wanted: impl Fn(Ipv4Addr) -> bool) {
+        self.walked.clear();
+        let stale: Vec<_> =
+            self.records.values().filter(|lease| !lease.is_live(now) && !wanted(lease.address)).collect();
+        for address in stale.into_iter().map(|lease| lease.address).collect::<Vec<_>>() {
+            self.remove(address);
+        }
+    }
+
+    /// Nobody else holds the address.
+    pub(crate) fn available(&self, now: Time, address: Ipv4Addr, mac: Mac) -> bool {
+        self.get(address).is_none_or(|lease| {
+            !lease.is_live(now) || (lease.mac == mac && lease.state != LeaseState::Quarantined)
+        })
+    }
+
+    /// The next address of the ranges that nothing is known about.
+    pub(crate) fn never_used(
+        &mut self,
+        ranges: &[AddressRange],
+        usable: impl Fn(Ipv4Addr) -> bool,
+    ) -> Option<Ipv4Addr> {
+        for range in ranges {
+            let mut next = self.walked.get(&range.start).copied().unwrap_or(u32::from(range.start));
+            while next <= u32::from(range.end) {
+                let address = Ipv4Addr::from(next);
+                if usable(address) && !self.records.contains_key(&address) {
+                    self.walked.insert(range.start, next);
+                    return Some(address);
+                }
+                // 255.255.255.255 is never a host of a subnet, so this ends before it wraps.
+                next = next.saturating_add(1);
+                if next == u32::MAX {
+                    break;
+                }
+            }
+            self.walked.insert(range.start, next);
+        }
+        None
+    }
+
+    /// The usable address whose lease ended first.
+    pub(crate) fn longest_ended(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
+        let ended = self.by_expiry.iter().take_while(|(expires, _)| *expires <= now);
+        ended.map(|&(_, address)| address).find(|&address| usable(address))
+    }
+
+    /// Leases that ran out after `since` and not after `now`, marked as ended.
+    pub(crate) fn expire(&mut self, since: Time, now: Time) -> Vec<Lease> {
+        let range = (since, Ipv4Addr::BROADCAST)..=(now, Ipv4Addr::BROADCAST);
+        let due: Vec<Ipv4Addr> =
+            if since < now { self.by_expiry.range(range).map(|due| due.1).collect() } else { vec![] };
+        let mut expired = Vec::new();
+        for address in due {
+            let Some(lease) = self.records.get_mut(&address).filter(|lease| lease.state == LeaseState::Bound)
+            else {
+                continue;
+            };
+            lease.state = LeaseState::Ended;
+            expired.push(lease.clone());
+        }
+        expired
+    }
+}

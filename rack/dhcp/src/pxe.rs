@@ -1,0 +1,223 @@
+//! Who asks to boot, and what it must be told: PXE 2.1, RFC 4578, RFC 5970's architecture numbers, UEFI HTTP boot, iPXE.
+
+use std::net::Ipv4Addr;
+
+use dhcproto::v4::OptionCode;
+use serde::{Deserialize, Serialize};
+
+use crate::egress::Message;
+use crate::ingress::{Options, Packet};
+use crate::{Boot, BootMode, Mac};
+
+/// Option 175, iPXE's encapsulated options.
+const IPXE_ENCAPSULATED: OptionCode = OptionCode::Unknown(175);
+/// iPXE sub-option 176, `no-pxedhcp`: do not wait for a ProxyDHCP server; there is none.
+const IPXE_NO_PXEDHCP: [u8; 3] = [176, 1, 1];
+/// Option 43 for a PXE ROM: sub-option 6, PXE_DISCOVERY_CONTROL, bit 3: boot the file named in this reply, ask nobody.
+const PXE_USE_BOOT_FILE: [u8; 4] = [6, 1, 8, 255];
+const PXE_CLIENT: &[u8] = b"PXEClient";
+const HTTP_CLIENT: &[u8] = b"HTTPClient";
+const IPXE: &[u8] = b"iPXE";
+
+/// What kind of loader a machine's firmware can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Firmware {
+    /// x86 BIOS.
+    Bios,
+    /// x86-64 UEFI.
+    EfiX64,
+    /// 64-bit ARM UEFI.
+    EfiArm64,
+}
+
+/// How a ROM fetches its loader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// From the next server, by TFTP.
+    Tftp,
+    /// From a URL (UEFI HTTP boot).
+    Http,
+}
+
+/// The processor architecture types that a loader exists for (IANA, "Processor Architecture Types").
+const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
+    (0x0000, Firmware::Bios, Transport::Tftp),
+    (0x0007, Firmware::EfiX64, Transport::Tftp),
+    (0x0009, Firmware::EfiX64, Transport::Tftp), // "EBC": what x86-64 firmware sent before RFC 4578's erratum
+    (0x000b, Firmware::EfiArm64, Transport::Tftp),
+    (0x000f, Firmware::EfiX64, Transport::Http), // registered for 32-bit x86, sent by 64-bit firmware too
+    (0x0010, Firmware::EfiX64, Transport::Http),
+    (0x0013, Firmware::EfiArm64, Transport::Http),
+];
+
+/// A client that asks for something to boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BootClient {
+    /// iPXE, chain-loaded or in ROM: gets the URL of its script.
+    Ipxe,
+    /// A PXE ROM or UEFI HTTP boot: gets a loader.
+    Rom {
+        /// What it can run.
+        firmware: Firmware,
+        /// How it fetches.
+        transport: Transport,
+    },
+    /// An architecture that there is no loader for: gets an address only.
+    Unsupported {
+        /// Option 93.
+        architecture: u16,
+    },
+}
+
+impl BootClient {
+    /// Recognises a boot client by options 77, 60 and 93; `None` for an operating system's DHCP client.
+    #[must_use]
+    pub fn of(packet: &Packet) -> Option<Self> {
+        let options = &packet.options;
+        if options.raw(OptionCode::UserClass).is_some_and(is_ipxe) {
+            return Some(Self::Ipxe);
+        }
+        let class = options.raw(OptionCode::ClassIdentifier)?;
+        if !class.starts_with(PXE_CLIENT) && !class.starts_with(HTTP_CLIENT) {
+            return None;
+        }
+        let offered = architectures(options, class);
+        let known =
+            offered.iter().find_map(|number| ARCHITECTURES.iter().find(|(known, ..)| known == number));
+        Some(match (known, offered.first()) {
+            (Some(&(_, firmware, transport)), _) => Self::Rom { firmware, transport },
+            (None, Some(&architecture)) => Self::Unsupported { architecture },
+            // PXE 2.1 ROMs older than option 93 are BIOS.
+            (None, None) => Self::Rom { firmware: Firmware::Bios, transport: Transport::Tftp },
+        })
+    }
+
+    /// Writes the boot options for this client into a reply and says what it was told to boot.
+    pub(crate) fn answer(
+        self,
+        boot: &Boot,
+        request: &Packet,
+        server: Ipv4Addr,
+        reply: &mut Message,
+    ) -> Option<String> {
+        if boot.mode == BootMode::Off {
+            return None;
+        }
+        let mac = request.mac()?;
+        let file = match self {
+            Self::Unsupported { .. } => return None,
+            Self::Ipxe => {
+                reply.option(IPXE_ENCAPSULATED, IPXE_NO_PXEDHCP);
+                render(&boot.script_url, server, mac, "")
+            }
+            Self::Rom { firmware, transport: Transport::Tftp } => {
+                reply.option(OptionCode::ClassIdentifier, PXE_CLIENT);
+                reply.option(OptionCode::VendorExtensions, PXE_USE_BOOT_FILE);
+                if let Some(uuid) = request.options.raw(OptionCode::ClientMachineIdentifier) {
+                    reply.option(OptionCode::ClientMachineIdentifier, uuid);
+                }
+                boot.loaders.get(firmware).to_owned()
+            }
+            Self::Rom { firmware, transport: Transport::Http } => {
+                reply.option(OptionCode::ClassIdentifier, HTTP_CLIENT);
+                render(&boot.loader_url, server, mac, boot.loaders.get(firmware))
+            }
+        };
+        reply.siaddr = server;
+        reply.file = file.clone().into_bytes();
+        let asked = request.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
+        let by_http = matches!(self, Self::Rom { transport: Transport::Http, .. });
+        if by_http || asked.contains(&OptionCode::BootfileName.into()) {
+            reply.option(OptionCode::BootfileName, file.as_bytes());
+        }
+        if asked.contains(&OptionCode::TFTPServerName.into()) {
+            reply.option(OptionCode::TFTPServerName, server.to_string());
+        }
+        Some(file)
+    }
+}
+
+/// User class `iPXE`: as iPXE sends it, bare, or as RFC 3004 wants it, a list of length-prefixed classes.
+fn is_ipxe(user_class: &[u8]) -> bool {
+    if user_class == IPXE {
+        return true;
+    }
+    let mut rest = user_class;
+    while let Some((&len, tail)) = rest.split_first() {
+        let Some((class, tail)) = tail.split_at_checked(usize::from(len)) else { return false };
+        if class == IPXE {
+            return true;
+        }
+        rest = tail;
+    }
+    false
+}
+
+/// Option 93's list; without it, the number inside `PXEClient:Arch:00007:UNDI:003016`.
+fn architectures(options: &Options, class: &[u8]) -> Vec<u16> {
+    let listed = options.raw(OptionCode::ClientSystemArchitecture).unwrap_or_default();
+    let (pairs, _) = listed.as_chunks::<2>();
+    if !pairs.is_empty() {
+        return pairs.iter().map(|&pair| u16::from_be_bytes(pair)).collect();
+    }
+    let text = std::str::from_utf8(class).unwrap_or_default();
+    let number = text.split_once(":Arch:").and_then(|(_, rest)| rest.split(':').next());
+    number.and_then(|digits| digits.parse().ok()).into_iter().collect()
+}
+
+fn render(template: &str, server: Ipv4Addr, mac: Mac, loader: &str) -> String {
+    template
+        .replace("{server}", &server.to_string())
+        .replace("{mac}", &mac.to_string())
+        .replace("{loader}", loader)
+}
+
+/// How a client presents itself when it wants to boot; used by [`crate::client`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootIdentity {
+    /// Option 93.
+    pub architecture: u16,
+    /// Option 97, the machine's UUID as in SMBIOS.
+    pub uuid: Option<[u8; 16]>,
+    /// Presents itself as iPXE (option 77).
+    pub ipxe: bool,
+}
+
+impl BootIdentity {
+    /// A ROM of this firmware that fetches by TFTP.
+    #[must_use]
+    pub fn rom(firmware: Firmware) -> Self {
+        let architecture = match firmware {
+            Firmware::Bios => 0,
+            Firmware::EfiX64 => 7,
+            Firmware::EfiArm64 => 11,
+        };
+        Self { architecture, uuid: None, ipxe: false }
+    }
+
+    /// iPXE on this firmware.
+    #[must_use]
+    pub fn ipxe(firmware: Firmware) -> Self {
+        Self { ipxe: true, ..Self::rom(firmware) }
+    }
+
+    pub(crate) fn write(&self, message: &mut Message) {
+        let http = ARCHITECTURES.iter().any(|row| row.0 == self.architecture && row.2 == Transport::Http);
+        let class = if http { "HTTPClient" } else { "PXEClient" };
+        message.option(
+            OptionCode::ClassIdentifier,
+            format!("{class}:Arch:{:05}:UNDI:003016", self.architecture),
+        );
+        message.option(OptionCode::ClientSystemArchitecture, self.architecture.to_be_bytes());
+        message.option(OptionCode::ClientNetworkInterface, [1, 3, 16]);
+        if let Some(uuid) = self.uuid {
+            message.option(OptionCode::ClientMachineIdentifier, [&[0], uuid.as_slice()].concat());
+        }
+        if self.ipxe {
+            message.option(OptionCode::UserClass, IPXE);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The server: configuration, leases, and one entry for every event. What it decides per message is in
+//! [`exchange`](crate::exchange).
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use dhcproto::v4::Opcode;
+
+use crate::exchange::Exchange;
+use crate::ingress::Packet;
+use crate::lease::Table;
+use crate::{BootClient, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
+
+/// The port that servers and relays listen on.
+pub const SERVER_PORT: u16 = 67;
+/// The port that clients listen on.
+pub const CLIENT_PORT: u16 = 68;
+
+/// Where a datagram came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Index of the interface; replies leave through it.
+    pub interface: u32,
+    /// This server's address on that interface: its identifier (option 54) and the next server.
+    pub local: Ipv4Addr,
+    /// The datagram was sent to `local` and not to everybody: a renewal may then come through a router from a subnet
+    /// that is not this link's.
+    pub unicast: bool,
+}
+
+/// Whom a reply goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// Everybody on the link.
+    Broadcast,
+    /// A client that has no address yet and so answers no ARP: the frame is addressed to `mac`. A shell that cannot
+    /// write frames or neighbour entries may broadcast instead (RFC 2131 §4.1).
+    Hardware {
+        /// Its address to be.
+        address: Ipv4Addr,
+        /// Its hardware address.
+        mac: Mac,
+    },
+    /// A client that is configured.
+    Client(Ipv4Addr),
+    /// A relay, on the server port.
+    Relay(Ipv4Addr),
+}
+
+impl Destination {
+    /// Where the datagram is sent.
+    #[must_use]
+    pub const fn socket_addr(self) -> SocketAddrV4 {
+        match self {
+            Self::Broadcast => SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT),
+            Self::Hardware { address, .. } | Self::Client(address) => SocketAddrV4::new(address, CLIENT_PORT),
+            Self::Relay(address) => SocketAddrV4::new(address, SERVER_PORT),
+        }
+    }
+}
+
+/// What the caller does next, **in this order**.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Make the lease durable, then go on. If that fails, drop the rest of the actions: the client is not answered and
+    /// asks again; the address stays held for it here.
+    Persist(Lease),
+    /// Send a datagram.
+    Send {
+        /// The interface and source address.
+        via: Arrival,
+        /// Whom to.
+        to: Destination,
+        /// The DHCP message.
+        bytes: Vec<u8>,
+    },
+    /// Something to log, count, or tell the region.
+    Report(Event),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A client was offered an address.
+    Offered {
+        /// The client.
+        mac: Mac,
+        /// The address.
+        address: Ipv4Addr,
+    },
+    /// A lease was granted or extended.
+    Leased {
+        /// The lease as it is now.
+        lease: Lease,
+        /// The client already had it.
+        renewed: bool,
+    },
+    /// A client gave its address back.
+    Released(Lease),
+    /// A client found its address in use by another host.
+    Conflict(Lease),
+    /// A lease ran out.
+    Expired(Lease),
+    /// A boot client was told what to boot.
+    Boot {
+        /// The client.
+        mac: Mac,
+        /// Its address.
+        address: Ipv4Addr,
+        /// What it is.
+        client: BootClient,
+        /// File name or URL.
+        file: String,
+    },
+    /// A client was told that it cannot have the address it asked for.
+    Refused {
+        /// The client.
+        mac: Mac,
+        /// The address.
+        address: Ipv4Addr,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A message was not answered.
+    Ignored {
+        /// The client, when it is an Ethernet client.
+        mac: Option<Mac>,
+        /// Why.
+        reason: Ignored,
+    },
+}
+
+/// Why a message was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// A reply, or a message type that clients do not send.
+    #[error("not a client's message (op {op}, type {kind})")]
+    NotARequest {
+        /// The op field.
+        op: u8,
+        /// Option 53.
+        kind: u8,
+    },
+    /// Not an Ethernet unicast address.
+    #[error("no Ethernet hardware address")]
+    NotEthernet,
+    /// No configured subnet contains the relay's or this server's address.
+    #[error("no subnet is configured for {0}")]
+    NoSubnet(Ipv4Addr),
+    /// No reservation, and `serve_unknown` is off.
+    #[error("the client is unknown, and unknown clients are not served")]
+    UnknownClient,
+    /// The client chose another server's offer.
+    #[error("the client chose server {0}")]
+    OtherServer(Ipv4Addr),
+    /// Another server may know about this address.
+    #[error("nothing is known about address {0}")]
+    NotOurs(Ipv4Addr),
+    /// Every dynamic address is in use.
+    #[error("no free address in subnet {0}; widen its dynamic ranges or shorten its leases")]
+    NoFreeAddress(String),
+    /// [`Server::withhold_dynamic_until`].
+    #[error("dynamic addresses are withheld until earlier leases are known")]
+    Withheld,
+    /// A field or option that this message type needs is absent or malformed.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+}
+
+/// A subnet, indexed.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) subnet: Subnet,
+    by_mac: HashMap<Mac, Reservation>,
+    owners: HashMap<Ipv4Addr, Mac>,
+}
+
+impl Scope {
+    fn new(subnet: &Subnet) -> Self {
+        let by_mac = subnet.reservations.iter().map(|it| (it.mac, it.clone())).collect();
+        let owners = subnet.reservations.iter().map(|it| (it.address, it.mac)).collect();
+        Self { subnet: subnet.clone(), by_mac, owners }
+    }
+
+    pub(crate) fn reservation(&self, mac: Mac) -> Option<&Reservation> {
+        self.by_mac.get(&mac)
+    }
+
+    /// Whom the address is reserved for.
+    pub(crate) fn owner(&self, address: Ipv4Addr) -> Option<Mac> {
+        self.owners.get(&address).copied()
+    }
+
+    /// A client without a reservation may get the address.
+    pub(crate) fn is_dynamic(&self, address: Ipv4Addr, server: Ipv4Addr) -> bool {
+        self.subnet.dynamic.iter().any(|range| range.contains(address))
+            && self.subnet.is_host(address)
+            && self.owner(address).is_none()
+            && self.subnet.gateway != Some(address)
+            && address != server
+    }
+}
+
+/// A DHCPv4 server without sockets, clock or disk.
+#[derive(Debug)]
+pub struct Server {
+    config: Config,
+    scopes: Vec<Scope>,
+    table: Table,
+    dynamic_from: Time,
+    swept: Time,
+}
+
+impl Server {
+    /// A server without leases.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let scopes = config.subnets.iter().map(Scope::new).collect();
+        Ok(Self {
+            config,
+            scopes,
+            table: Table::default(),
+            dynamic_from: Time::default(),
+            swept: Time::default(),
+        })
+    }
+
+    /// Takes another configuration and keeps the leases. A lease that it no longer allows is refused when the client
+    /// renews it, and its address goes to nobody else before it ends.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself; the old one stays.
+    pub fn set_config(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
+        config.check()?;
+        self.scopes = config.subnets.iter().map(Scope::new).collect();
+        self.config = config;
+        let scopes = &self.scopes;
+        self.table
+            .reconfigured(now, |address| scopes.iter().any(|scope| scope.subnet.cidr.contains(&address)));
+        Ok(())
+    }
+
+    /// The configuration in use.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes leases that were persisted, or that another rack granted. Of two records of one address the one granted
+    /// later wins, so a file of appended records can be given as it is.
+    pub fn restore(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        for lease in leases {
+            if self.table.get(lease.address).is_none_or(|known| known.granted <= lease.granted) {
+                self.table.insert(lease);
+            }
+        }
+    }
+
+    /// Gives no dynamic address, except to clients whose lease is known, before `until`: for a server that lost its
+    /// lease file, until the region has told it, or leases granted before have run out.
+    pub const fn withhold_dynamic_until(&mut self, until: Time) {
+        self.dynamic_from = until;
+    }
+
+    /// The region knows of the lease: from its next renewal it may take the subnet's whole lease time. Returns the
+    /// lease to persist; `None` when this client has no such lease.
+    pub fn acknowledge(&mut self, address: Ipv4Addr, mac: Mac) -> Option<&Lease> {
+        self.table.acknowledge(address, mac)
+    }
+
+    /// What is known about an address, live or not.
+    #[must_use]
+    pub fn lease(&self, address: Ipv4Addr) -> Option<&Lease> {
+        self.table.get(address)
+    }
+
+    /// Everything worth persisting: all records but offers, in order of address.
+    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.table.iter().filter(|lease| lease.state != LeaseState::Offered)
+    }
+
+    /// Answers a message. The actions are carried out in order; see [`Action::Persist`].
+    pub fn handle(&mut self, now: Time, via: Arrival, packet: &Packet) -> Vec<Action> {
+        self.answer(now, via, packet)
+            .unwrap_or_else(|reason| vec![Action::Report(Event::Ignored { mac: packet.mac(), reason })])
+    }
+
+    /// Reports leases that ran out since the last call. Call it every few seconds; nothing else depends on it.
+    pub fn tick(&mut self, now: Time) -> Vec<Action> {
+        let expired = self.table.expire(self.swept, now);
+        self.swept = self.swept.max(now);
+        expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
+    }
+
+    fn answer(&mut self, now: Time, via: Arrival, packet: &Packet) -> Result<Vec<Action>, Ignored> {
+        if packet.op != Opcode::BootRequest {
+            return Err(Ignored::NotARequest { op: packet.op.into(), kind: packet.kind.into() });
+        }
+        let mac = packet.mac().ok_or(Ignored::NotEthernet)?;
+        let scope = client_scope(&self.scopes, via, packet)?;
+        let known = scope.reservation(mac).is_some();
+        let exchange = Exchange {
+            now,
+            via,
+            packet,
+            mac,
+            scope,
+            config: &self.config,
+            table: &mut self.table,
+            withheld: now < self.dynamic_from,
+            served: known || self.config.serve_unknown,
+        };
+        exchange.run()
+    }
+}
+
+/// The client's subnet: the relay's, a routed renewal's own, or this link's (RFC 2131 §4.3.1).
+fn client_scope<'a>(scopes: &'a [Scope], via: Arrival, packet: &Packet) -> Result<&'a Scope, Ignored> {
+    let of = |address: Ipv4Addr| scopes.iter().find(|scope| scope.subnet.cidr.contains(&address));
+    if !packet.giaddr.is_unspecified() {
+        return of(packet.giaddr).ok_or(Ignored::NoSubnet(packet.giaddr));
+    }
+    let routed = if via.unicast { of(packet.ciaddr) } else { None };
+    routed.or_else(|| of(via.local)).ok_or(Ignored::NoSubnet(via.local))
+}

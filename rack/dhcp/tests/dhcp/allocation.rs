@@ -1,0 +1,201 @@
+//! Which client gets which address, over time, restarts and changes of configuration.
+
+use basalt_dhcp::{Action, AddressRange, ConfigError, Event, Ignored, LeaseState, Server};
+use dhcproto::v4::{MessageType, OptionCode};
+
+use crate::support::*;
+
+#[test]
+fn offers_the_reserved_address_when_the_pool_is_full() {
+    let mut subnet = subnet();
+    subnet.reservations = vec![reservation(9, 10), reservation(8, 101)];
+    let mut server = Server::new(config(subnet)).unwrap();
+    let given: Vec<_> = (1..4).map(|client| server.lease_to(START, client)).collect();
+    assert_eq!(given, [ip(100), ip(102), ip(103)], "never the reserved one");
+    assert_eq!(server.ask(START, &discover(4)).ignored(), Ignored::NoFreeAddress("lab".to_owned()));
+    assert_eq!(server.lease_to(START, 9), ip(10));
+    assert_eq!(server.lease_to(START, 8), ip(101));
+    assert_eq!(server.ask(START, &select(4, ip(101))).kind(), MessageType::Nak);
+}
+
+#[test]
+fn prefers_the_previous_address_then_the_one_asked_for() {
+    let mut server = server();
+    server.lease_to(START, 1);
+    let mut message = discover(2);
+    message.option(OptionCode::RequestedIpAddress, ip(103).octets());
+    assert_eq!(server.ask(START, &message).address(), ip(103));
+    let after = START.plus_seconds(10_000);
+    assert_eq!(server.lease_to(after, 3), ip(101), "never used before ended");
+    assert_eq!(server.lease_to(after, 1), ip(100));
+}
+
+#[test]
+fn reuses_the_longest_ended_lease_first() {
+    let mut server = server();
+    for (client, second) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
+        server.lease_to(START.plus_seconds(second), client);
+    }
+    let after = START.plus_seconds(1000);
+    let given: Vec<_> = (11..15).map(|client| server.lease_to(after, client)).collect();
+    assert_eq!(given, [ip(101), ip(102), ip(100), ip(103)]);
+}
+
+#[test]
+fn an_offer_nobody_takes_is_free_again() {
+    let mut server = server();
+    for client in 1..5 {
+        server.ask(START, &discover(client));
+    }
+    assert!(matches!(server.ask(START, &discover(5)).ignored(), Ignored::NoFreeAddress(_)));
+    assert_eq!(server.lease_to(START.plus_seconds(31), 5), ip(100));
+}
+
+#[test]
+fn discovering_again_does_not_shorten_a_lease() {
+    let mut server = server();
+    server.lease_to(START, 1);
+    assert_eq!(server.ask(START.plus_seconds(1), &discover(1)).address(), ip(100));
+    assert!(server.lease(ip(100)).unwrap().is_live(START.plus_seconds(599)));
+}
+
+#[test]
+fn never_gives_out_the_gateway_or_itself() {
+    let mut subnet = subnet();
+    subnet.dynamic = vec![AddressRange { start: ip(1), end: ip(3) }];
+    let mut server = Server::new(config(subnet)).unwrap();
+    assert_eq!(server.lease_to(START, 1), ip(3));
+    assert!(matches!(server.ask(START, &discover(2)).ignored(), Ignored::NoFreeAddress(_)));
+}
+
+#[test]
+fn a_lease_the_region_does_not_know_is_short() {
+    let mut subnet = subnet();
+    subnet.lease_seconds = 86_400;
+    let mut server = Server::new(config(subnet)).unwrap();
+    server.lease_to(START, 1);
+    let expires = |server: &Server| START.until(server.lease(ip(100)).unwrap().expires).as_secs();
+    assert_eq!(expires(&server), 600);
+    assert!(server.acknowledge(ip(100), mac(2)).is_none());
+    assert!(server.acknowledge(ip(100), mac(1)).unwrap().acknowledged);
+    let renewed = server.ask(START, &renew(1, ip(100)));
+    assert_eq!(renewed.packet().options.u32(OptionCode::AddressLeaseTime), Some(86_400));
+    assert_eq!(expires(&server), 86_400);
+}
+
+#[test]
+fn leases_survive_a_restart() {
+    let mut first = server();
+    first.lease_to(START, 1);
+    first.lease_to(START, 2);
+    let file = first.leases().map(|lease| serde_json::to_string(lease).unwrap()).collect::<Vec<_>>();
+    let mut second = server();
+    second.restore(file.iter().map(|line| serde_json::from_str(line).unwrap()));
+    assert_eq!(second.ask(START, &renew(2, ip(101))).kind(), MessageType::Ack);
+    assert_eq!(second.ask(START, &reboot(3, ip(100))).kind(), MessageType::Nak);
+    assert_eq!(second.lease_to(START, 3), ip(102));
+}
+
+#[test]
+fn of_two_records_the_later_counts() {
+    let mut first = server();
+    first.lease_to(START, 1);
+    let old = first.lease(ip(100)).unwrap().clone();
+    let mut new = old.clone();
+    new.state = LeaseState::Ended;
+    new.granted = START.plus_seconds(5);
+    for order in [[old.clone(), new.clone()], [new, old]] {
+        let mut server = server();
+        server.restore(order);
+        assert_eq!(server.lease(ip(100)).unwrap().state, LeaseState::Ended);
+    }
+}
+
+#[test]
+fn without_its_lease_file_it_serves_only_whom_it_knows() {
+    let mut subnet = subnet();
+    subnet.reservations = vec![reservation(9, 10)];
+    let mut known = Server::new(config(subnet.clone())).unwrap();
+    known.lease_to(START, 1);
+    let mut server = Server::new(config(subnet)).unwrap();
+    server.withhold_dynamic_until(START.plus_seconds(600));
+    assert_eq!(server.lease_to(START, 9), ip(10), "a reservation cannot be anyone else's");
+    assert_eq!(server.ask(START, &discover(2)).ignored(), Ignored::Withheld);
+    assert_eq!(server.ask(START, &reboot(2, ip(100))).ignored(), Ignored::NotOurs(ip(100)));
+    server.restore([known.lease(ip(100)).unwrap().clone()]);
+    assert_eq!(server.ask(START, &renew(1, ip(100))).kind(), MessageType::Ack);
+    assert_eq!(server.lease_to(START.plus_seconds(600), 2), ip(101));
+}
+
+#[test]
+fn a_new_reservation_moves_its_client_and_waits_for_the_lease_in_its_way() {
+    let mut server = server();
+    server.lease_to(START, 1);
+    server.lease_to(START, 2);
+    let mut subnet = subnet();
+    subnet.reservations = vec![reservation(2, 100)];
+    server.set_config(START, config(subnet)).unwrap();
+
+    assert_eq!(server.ask(START, &renew(1, ip(100))).kind(), MessageType::Nak, "reserved for another now");
+    assert_eq!(server.lease_to(START, 1), ip(102));
+    assert_eq!(server.ask(START, &renew(2, ip(101))).kind(), MessageType::Ack, "1 may still be using .100");
+    assert_eq!(server.lease_to(START, 2), ip(101));
+    let after = START.plus_seconds(600);
+    assert_eq!(server.ask(after, &renew(2, ip(101))).kind(), MessageType::Nak);
+    assert_eq!(server.lease_to(after, 2), ip(100));
+}
+
+#[test]
+fn a_changed_range_keeps_leases_until_they_renew() {
+    let mut server = server();
+    server.lease_to(START, 1);
+    let mut subnet = subnet();
+    subnet.dynamic = vec![AddressRange { start: ip(200), end: ip(210) }];
+    server.set_config(START, config(subnet)).unwrap();
+    assert!(server.lease(ip(100)).unwrap().is_live(START));
+    assert_eq!(server.ask(START, &renew(1, ip(100))).kind(), MessageType::Nak);
+    assert_eq!(server.lease_to(START, 1), ip(200));
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing() {
+    let mut server = server();
+    let mut bad = subnet();
+    bad.dynamic = vec![AddressRange { start: ip(9), end: ip(8) }];
+    assert_eq!(server.set_config(START, config(bad)), Err(ConfigError::RangeBackwards(ip(9), ip(8))));
+    assert_eq!(server.config(), &config(subnet()));
+    assert_eq!(server.lease_to(START, 1), ip(100));
+}
+
+#[test]
+fn a_configuration_is_checked_as_a_whole() {
+    let broken: [fn(&mut basalt_dhcp::Subnet); 7] = [
+        |subnet| subnet.gateway = Some("10.78.0.1".parse().unwrap()),
+        |subnet| subnet.dynamic[0].end = ip(255),
+        |subnet| subnet.lease_seconds = 59,
+        |subnet| subnet.reservations = vec![reservation(1, 0)],
+        |subnet| subnet.reservations = vec![reservation(1, 10), reservation(1, 11)],
+        |subnet| subnet.reservations = vec![reservation(1, 10), reservation(2, 10)],
+        |subnet| subnet.boot.script_url = String::new(),
+    ];
+    for (index, spoil) in broken.into_iter().enumerate() {
+        let mut bad = subnet();
+        spoil(&mut bad);
+        assert!(Server::new(config(bad)).is_err(), "case {index}");
+    }
+    let mut twice = config(subnet());
+    twice.subnets.push(subnet());
+    assert!(matches!(Server::new(twice), Err(ConfigError::SubnetsOverlap(..))));
+}
+
+#[test]
+fn reports_a_lease_that_ran_out_once() {
+    let mut server = server();
+    server.lease_to(START, 1);
+    assert_eq!(server.tick(START.plus_seconds(599)), []);
+    let expired = server.tick(START.plus_seconds(600));
+    assert!(
+        matches!(expired.as_slice(), [Action::Report(Event::Expired(lease))] if lease.address == ip(100))
+    );
+    assert_eq!(server.tick(START.plus_seconds(700)), []);
+}

@@ -1,0 +1,127 @@
+//! What boot clients are told.
+
+use basalt_dhcp::egress::Message;
+use basalt_dhcp::ingress::Packet;
+use basalt_dhcp::{Action, Boot, BootClient, BootMode, Event, Firmware, Server, Transport};
+use dhcproto::v4::OptionCode;
+
+use crate::support::*;
+
+fn rom(class: &str, architecture: u16) -> Message {
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, class);
+    message.option(OptionCode::ClientSystemArchitecture, architecture.to_be_bytes());
+    message.option(OptionCode::ClientMachineIdentifier, [&[0], [7; 16].as_slice()].concat());
+    message
+}
+
+fn told(message: &Message) -> Packet {
+    server().ask(START, message).packet()
+}
+
+#[test]
+fn names_the_loader_by_architecture() {
+    for (architecture, loader) in
+        [(0, "undionly.kpxe"), (7, "snponly.efi"), (9, "snponly.efi"), (11, "snponly-arm64.efi")]
+    {
+        let packet = told(&rom("PXEClient:Arch:00000:UNDI:003016", architecture));
+        assert_eq!(packet.file, loader.as_bytes(), "architecture {architecture}");
+        assert_eq!(packet.siaddr, SERVER);
+        assert_eq!(packet.options.text(OptionCode::ClassIdentifier), Some("PXEClient"));
+        assert_eq!(packet.options.raw(OptionCode::VendorExtensions), Some([6, 1, 8, 255].as_slice()));
+        assert_eq!(packet.options.raw(OptionCode::ClientMachineIdentifier).map(<[u8]>::len), Some(17));
+    }
+}
+
+#[test]
+fn gives_uefi_http_boot_a_url_and_its_class_back() {
+    for (architecture, loader) in [(0x0f, "snponly.efi"), (0x10, "snponly.efi"), (0x13, "snponly-arm64.efi")]
+    {
+        let packet = told(&rom("HTTPClient:Arch:00016:UNDI:003001", architecture));
+        let url = format!("http://10.77.0.2:5248/loaders/{loader}");
+        assert_eq!(packet.options.text(OptionCode::BootfileName), Some(url.as_str()));
+        assert_eq!(packet.options.text(OptionCode::ClassIdentifier), Some("HTTPClient"));
+        assert!(!packet.options.contains(OptionCode::VendorExtensions));
+    }
+}
+
+#[test]
+fn gives_ipxe_its_script_however_it_writes_its_user_class() {
+    for user_class in [&b"iPXE"[..], b"\x04iPXE", b"\x03abc\x04iPXE"] {
+        let mut message = rom("PXEClient:Arch:00000:UNDI:002001", 0);
+        message.option(OptionCode::UserClass, user_class);
+        let packet = told(&message);
+        assert_eq!(packet.file, b"http://10.77.0.2:5248/ipxe?mac=52:54:00:00:00:01", "{user_class:?}");
+        assert_eq!(packet.options.raw(OptionCode::Unknown(175)), Some([176, 1, 1].as_slice()));
+    }
+    for user_class in [&b"\x05iPXE"[..], b"gPXE", b"", b"\x00", b"\xff"] {
+        let mut message = rom("PXEClient", 0);
+        message.option(OptionCode::UserClass, user_class);
+        assert_eq!(told(&message).file, b"undionly.kpxe", "{user_class:?}");
+    }
+}
+
+#[test]
+fn names_the_file_in_options_when_they_are_asked_for() {
+    let mut message = rom("PXEClient", 7);
+    message.option(OptionCode::ParameterRequestList, [66, 67]);
+    let options = told(&message).options;
+    assert_eq!(options.text(OptionCode::BootfileName), Some("snponly.efi"));
+    assert_eq!(options.text(OptionCode::TFTPServerName), Some("10.77.0.2"));
+}
+
+#[test]
+fn reads_the_architecture_from_the_class_and_the_first_known_of_a_list() {
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00007:UNDI:003000");
+    assert_eq!(told(&message).file, b"snponly.efi");
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, "PXEClient");
+    message.option(OptionCode::ClientSystemArchitecture, [0, 0x63, 0, 7]);
+    assert_eq!(told(&message).file, b"snponly.efi");
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, "PXEClient");
+    assert_eq!(told(&message).file, b"undionly.kpxe");
+}
+
+#[test]
+fn tells_nothing_to_systems_and_to_unknown_architectures() {
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, "systemd-networkd");
+    message.option(OptionCode::ClientSystemArchitecture, [0, 7]);
+    for message in [message, rom("PXEClient", 0x0c), discover(1)] {
+        let packet = told(&message);
+        assert!(packet.file.is_empty());
+        assert!(packet.siaddr.is_unspecified());
+        assert!(!packet.options.contains(OptionCode::VendorExtensions));
+    }
+}
+
+#[test]
+fn a_reservation_may_boot_differently() {
+    let mut subnet = subnet();
+    subnet.reservations = vec![reservation(1, 10), reservation(2, 11)];
+    let mut boot = Boot::default();
+    boot.loaders.efi_x64 = "shimx64.efi".to_owned();
+    subnet.reservations[0].boot = Some(boot);
+    subnet.reservations[1].boot = Some(Boot { mode: BootMode::Off, ..Boot::default() });
+    let mut server = Server::new(config(subnet)).unwrap();
+    assert_eq!(server.ask(START, &rom("PXEClient", 7)).packet().file, b"shimx64.efi");
+    let mut other = rom("PXEClient", 7);
+    other.mac = mac(2);
+    assert!(server.ask(START, &other).packet().file.is_empty());
+    other.mac = mac(3);
+    assert_eq!(server.ask(START, &other).packet().file, b"snponly.efi", "an unknown client can be enlisted");
+}
+
+#[test]
+fn a_grant_to_a_boot_client_reports_what_it_boots() {
+    let mut server = server();
+    let mut message = select(1, ip(100));
+    message.option(OptionCode::ClassIdentifier, "PXEClient");
+    message.option(OptionCode::ClientSystemArchitecture, [0, 7]);
+    let answer = server.ask(START, &message);
+    let client = BootClient::Rom { firmware: Firmware::EfiX64, transport: Transport::Tftp };
+    let boot = Event::Boot { mac: mac(1), address: ip(100), client, file: "snponly.efi".to_owned() };
+    assert_eq!(answer.0.last(), Some(&Action::Report(boot)));
+}

@@ -1,0 +1,9 @@
+//! The behaviour of the DHCP cores, seen from the wire.
+
+mod allocation;
+mod boot;
+mod client;
+mod hostile;
+mod messages;
+mod properties;
+mod support;
