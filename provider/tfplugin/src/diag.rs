@@ -28,20 +28,12 @@ pub struct Diag {
 impl Diag {
     /// An error.
     pub fn error(summary: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            summary: summary.into(),
-            detail: detail.into(),
-            path: Path::root(),
-        }
+        Self { severity: Severity::Error, summary: summary.into(), detail: detail.into(), path: Path::root() }
     }
 
     /// A warning.
     pub fn warning(summary: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::error(summary, detail)
-        }
+        Self { severity: Severity::Warning, ..Self::error(summary, detail) }
     }
 
     /// The same, about one value.
@@ -67,11 +59,7 @@ impl Diag {
             }
             .into(),
             summary: self.summary.clone(),
-            detail: if nested {
-                format!("{}: {}", self.path, self.detail)
-            } else {
-                self.detail.clone()
-            },
+            detail: if nested { format!("{}: {}", self.path, self.detail) } else { self.detail.clone() },
             attribute: root.map(|path| path.to_pb()),
         }
     }

@@ -1,1 +1,91 @@
-//! Terraform plugin protocol 6 for Rust.
+//! Terraform plugin protocol 6 for Rust: write a provider as a few traits, [`serve`] it.
+//!
+//! ```text
+//! terraform ── starts, reads one line, mTLS over a unix socket ──> serve()      (server/)
+//!   PlanResourceChange(prior, config)  ──> plan: pure               (plan, schema)
+//!   ApplyResourceChange(planned)       ──> your Resource            (provider)
+//!                                      <── contract check, then state (contract)
+//! ```
+//!
+//! The crate owns everything that Terraform demands of any provider: the handshake, values and
+//! their encodings, planning, the checks on a result, cancellation, panics, logs. A provider gives
+//! schemas and says how to create, read, update and delete. Nothing here knows what a resource is.
+//!
+//! ```no_run
+//! # use tfplugin::{Cx, DataSource, Diags, Provider, Resource, Schema, Val, async_trait};
+//! struct Mine;
+//!
+//! #[async_trait]
+//! impl Provider for Mine {
+//!     fn schema(&self) -> Schema {
+//!         Schema::default()
+//!     }
+//!     fn resources(&self) -> Vec<Box<dyn Resource>> {
+//!         Vec::new()
+//!     }
+//!     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
+//!         Vec::new()
+//!     }
+//!     async fn configure(&self, _: &Cx, _: &Val) -> Result<(), Diags> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     tfplugin::serve(Mine, tfplugin::Options::new("registry.terraform.io/me/mine"))
+//! }
+//! ```
+//!
+//! A complete one is in `examples/terraform-provider-pets.rs`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod codec;
+mod contract;
+mod diag;
+mod log;
+mod path;
+mod plan;
+mod provider;
+mod rpc;
+mod schema;
+mod server;
+mod value;
+
+pub use codec::CodecError;
+pub use diag::{Diag, Diags, Severity};
+pub use path::{Path, Step};
+pub use provider::{Change, Cx, DataSource, Provider, Resource};
+pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};
+pub use server::{Options, Reattached, serve};
+pub use tonic::async_trait;
+pub use value::{Num, Object, Type, Val};
+
+/// Generated from `proto/tfplugin6.proto` by `tests/generated.rs`.
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications, clippy::all)]
+#[rustfmt::skip]
+#[path = "gen/tfplugin6.rs"]
+mod pb;
+
+/// Generated from `proto/plugin.proto` by `tests/generated.rs`.
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications, clippy::all)]
+#[rustfmt::skip]
+#[path = "gen/plugin.rs"]
+mod pb_plugin;
+
+/// Reads a state's JSON by type: what the type lacks is dropped, what the JSON lacks is null.
+///
+/// # Errors
+/// A value that is not of its type.
+pub fn from_json(value: &serde_json::Value, of: &Type) -> Result<Val, CodecError> {
+    codec::json::from_json(value, of)
+}
+
+/// Writes a value as JSON; unknown values become null.
+#[must_use]
+pub fn to_json(value: &Val) -> serde_json::Value {
+    codec::json::to_json(value)
+}

@@ -128,15 +128,10 @@ impl Val {
     pub fn without_unknowns(self) -> Self {
         match self {
             Self::Unknown => Self::Null,
-            Self::List(items) => {
-                Self::List(items.into_iter().map(Self::without_unknowns).collect())
+            Self::List(items) => Self::List(items.into_iter().map(Self::without_unknowns).collect()),
+            Self::Map(items) => {
+                Self::Map(items.into_iter().map(|(name, value)| (name, value.without_unknowns())).collect())
             }
-            Self::Map(items) => Self::Map(
-                items
-                    .into_iter()
-                    .map(|(name, value)| (name, value.without_unknowns()))
-                    .collect(),
-            ),
             other => other,
         }
     }
@@ -200,12 +195,7 @@ impl<T: Into<Self>> From<Option<T>> for Val {
 
 impl<const N: usize> From<[(&str, Val); N]> for Val {
     fn from(items: [(&str, Val); N]) -> Self {
-        Self::Map(
-            items
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
-        )
+        Self::Map(items.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 }
 
@@ -289,26 +279,16 @@ impl Num {
         let fraction = fraction.trim_end_matches('0');
         let whole = if whole.is_empty() { "0" } else { whole };
         let sign = if negative { "-" } else { "" };
-        let canonical = if fraction.is_empty() {
-            format!("{sign}{whole}")
-        } else {
-            format!("{sign}{whole}.{fraction}")
-        };
-        Some(
-            canonical
-                .parse::<i64>()
-                .map_or(Self::Dec(canonical), Self::Int),
-        )
+        let canonical =
+            if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") };
+        Some(canonical.parse::<i64>().map_or(Self::Dec(canonical), Self::Int))
     }
 
     /// The number that a binary floating point value stands for, exactly; not for infinities.
     #[must_use]
     pub fn from_f64(value: f64) -> Option<Self> {
         // The smallest double has 1074 decimal places, and every double ends there.
-        value
-            .is_finite()
-            .then(|| format!("{value:.1074}"))
-            .and_then(|text| Self::parse(&text))
+        value.is_finite().then(|| format!("{value:.1074}")).and_then(|text| Self::parse(&text))
     }
 }
 
@@ -370,10 +350,8 @@ impl Type {
             Self::Set(element) => json!(["set", element.to_json()]),
             Self::Map(element) => json!(["map", element.to_json()]),
             Self::Object(attributes) => {
-                let attributes: serde_json::Map<_, _> = attributes
-                    .iter()
-                    .map(|(name, of)| (name.clone(), of.to_json()))
-                    .collect();
+                let attributes: serde_json::Map<_, _> =
+                    attributes.iter().map(|(name, of)| (name.clone(), of.to_json())).collect();
                 json!(["object", attributes])
             }
         }
@@ -401,10 +379,7 @@ pub(crate) fn same_elements(a: &[Val], b: &[Val], same: impl Fn(&Val, &Val) -> b
     }
     let mut taken = vec![false; b.len()];
     a.iter().all(|left| {
-        let found = b
-            .iter()
-            .zip(taken.iter_mut())
-            .find(|(right, taken)| !**taken && same(left, right));
+        let found = b.iter().zip(taken.iter_mut()).find(|(right, taken)| !**taken && same(left, right));
         match found {
             Some((_, taken)) => {
                 *taken = true;

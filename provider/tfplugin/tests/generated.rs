@@ -12,10 +12,7 @@ fn generated_code_matches_the_proto_files() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let proto = root.join("proto");
     let fresh = tempfile::tempdir()?;
-    let descriptors = protox::compile(
-        [proto.join("tfplugin6.proto"), proto.join("plugin.proto")],
-        [&proto],
-    )?;
+    let descriptors = protox::compile([proto.join("tfplugin6.proto"), proto.join("plugin.proto")], [&proto])?;
     tonic_prost_build::configure()
         .out_dir(fresh.path())
         .build_transport(false)

@@ -1,0 +1,223 @@
+//! What a change will look like: configuration and prior state in, planned state out.
+//!
+//! Planning is pure. Terraform plans a change at least twice, once with some values unknown and
+//! again during the apply, and refuses a provider whose second answer contradicts its first.
+//!
+//! 1. Write-only values are nulled; defaults fill what the configuration leaves out; a configured
+//!    value that only spells the prior one differently stays as it was; computed values stay.
+//! 2. If that is the prior state, it is the plan: nothing changes.
+//! 3. Otherwise each computed value that the configuration does not give becomes unknown, except
+//!    those that no update changes.
+//! 4. Attributes that cannot be changed in place, and were, ask for a replacement.
+//!
+//! Nested objects are handled each with its own prior: an object under a new map key has none.
+
+use crate::path::Path;
+use crate::schema::{Attribute, Nesting, Schema, Shape, same_object};
+use crate::value::{Object, Val};
+
+/// A planned state, and why it cannot be reached in place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Planned {
+    pub(crate) state: Val,
+    pub(crate) replace: Vec<Path>,
+}
+
+/// Plans a creation (`prior` null) or an update. `config` is an object.
+pub(crate) fn plan(schema: &Schema, prior: &Val, config: &Val) -> Planned {
+    let none = Object::new();
+    let config = config.as_map().unwrap_or(&none);
+    let before = prior.as_map();
+    let base = keep_what_stays(&schema.attributes, config, before);
+    if let Some(before) = before
+        && same_object(&schema.attributes, &base, before)
+    {
+        return Planned { state: prior.clone(), replace: Vec::new() };
+    }
+    let state = mark_unknown(&schema.attributes, base, config, before);
+    let mut replace = Vec::new();
+    if let Some(before) = before {
+        find_replacements(&schema.attributes, &state, before, &Path::root(), &mut replace);
+    }
+    replace.sort();
+    replace.dedup();
+    Planned { state: Val::Map(state), replace }
+}
+
+fn member(object: Option<&Object>, name: &str) -> Val {
+    object.and_then(|object| object.get(name)).cloned().unwrap_or_default()
+}
+
+fn keep_what_stays(attributes: &[Attribute], config: &Object, prior: Option<&Object>) -> Object {
+    attributes
+        .iter()
+        .map(|attribute| {
+            let want = member(Some(config), &attribute.name);
+            let had = member(prior, &attribute.name);
+            (attribute.name.clone(), keep_value(attribute, want, had))
+        })
+        .collect()
+}
+
+fn keep_value(attribute: &Attribute, want: Val, had: Val) -> Val {
+    if attribute.write_only {
+        return Val::Null;
+    }
+    match (&attribute.shape, want) {
+        (_, Val::Null) => match &attribute.default {
+            Some(default) => default.clone(),
+            None if attribute.is_computed() => had,
+            None => Val::Null,
+        },
+        (Shape::Nested(nesting, children), want) => {
+            map_elements(*nesting, want, &had, |want, had| keep_what_stays(children, &want, had))
+        }
+        (Shape::Plain(_), want) => {
+            if attribute.same(&want, &had) {
+                had
+            } else {
+                want
+            }
+        }
+    }
+}
+
+/// Applies `each` to every object of a nested attribute, together with its prior object: that of
+/// the same map key or list position. Objects in sets have no prior, for nothing names them.
+fn map_elements(
+    nesting: Nesting,
+    value: Val,
+    prior: &Val,
+    each: impl Fn(Object, Option<&Object>) -> Object,
+) -> Val {
+    let one = |value: Val, prior: Option<&Val>| match value {
+        Val::Map(object) => Val::Map(each(object, prior.and_then(Val::as_map))),
+        other => other,
+    };
+    match (nesting, value) {
+        (Nesting::Single, value) => one(value, Some(prior)),
+        (Nesting::Map, Val::Map(items)) => Val::Map(
+            items
+                .into_iter()
+                .map(|(key, item)| {
+                    let had = prior.as_map().and_then(|map| map.get(&key));
+                    let item = one(item, had);
+                    (key, item)
+                })
+                .collect(),
+        ),
+        (Nesting::List, Val::List(items)) => Val::List(
+            items
+                .into_iter()
+                .enumerate()
+                .map(|(i, item)| one(item, prior.as_list().and_then(|list| list.get(i))))
+                .collect(),
+        ),
+        (Nesting::Set, Val::List(items)) => {
+            Val::List(items.into_iter().map(|item| one(item, None)).collect())
+        }
+        (_, other) => other,
+    }
+}
+
+fn mark_unknown(attributes: &[Attribute], base: Object, config: &Object, prior: Option<&Object>) -> Object {
+    let mut planned = base;
+    for attribute in attributes {
+        let Some(value) = planned.get_mut(&attribute.name) else {
+            continue;
+        };
+        let want = config.get(&attribute.name).unwrap_or(&Val::Null);
+        if want.is_null() {
+            let keeps = attribute.use_state && prior.is_some();
+            if attribute.is_computed() && attribute.default.is_none() && !keeps {
+                *value = Val::Unknown;
+            }
+        } else if let Shape::Nested(nesting, children) = &attribute.shape {
+            let base = std::mem::take(value);
+            *value = mark_elements(*nesting, children, base, want, &member(prior, &attribute.name));
+        }
+    }
+    planned
+}
+
+fn mark_elements(nesting: Nesting, children: &[Attribute], base: Val, want: &Val, prior: &Val) -> Val {
+    let none = Object::new();
+    let one = |base: Val, want: Option<&Val>, prior: Option<&Val>| match base {
+        Val::Map(object) => Val::Map(mark_unknown(
+            children,
+            object,
+            want.and_then(Val::as_map).unwrap_or(&none),
+            prior.and_then(Val::as_map),
+        )),
+        other => other,
+    };
+    match (nesting, base) {
+        (Nesting::Single, base) => one(base, Some(want), Some(prior)),
+        (Nesting::Map, Val::Map(items)) => Val::Map(
+            items
+                .into_iter()
+                .map(|(key, item)| {
+                    let at = |map: &'_ Val| map.as_map().and_then(|map| map.get(&key)).cloned();
+                    let item = one(item, at(want).as_ref(), at(prior).as_ref());
+                    (key, item)
+                })
+                .collect(),
+        ),
+        (Nesting::List | Nesting::Set, Val::List(items)) => Val::List(
+            items
+                .into_iter()
+                .enumerate()
+                .map(|(i, item)| {
+                    let at = |list: &'_ Val| list.as_list().and_then(|list| list.get(i)).cloned();
+                    let had = if nesting == Nesting::List { at(prior) } else { None };
+                    one(item, at(want).as_ref(), had.as_ref())
+                })
+                .collect(),
+        ),
+        (_, other) => other,
+    }
+}
+
+fn find_replacements(
+    attributes: &[Attribute],
+    planned: &Object,
+    prior: &Object,
+    at: &Path,
+    found: &mut Vec<Path>,
+) {
+    for attribute in attributes {
+        let at = at.attr(&attribute.name);
+        let is = member(Some(planned), &attribute.name);
+        let was = member(Some(prior), &attribute.name);
+        if attribute.replace && !attribute.same(&is, &was) {
+            found.push(at);
+            continue;
+        }
+        let Shape::Nested(nesting, children) = &attribute.shape else {
+            continue;
+        };
+        match (nesting, &is, &was) {
+            (Nesting::Single, Val::Map(is), Val::Map(was)) => {
+                find_replacements(children, is, was, &at, found);
+            }
+            (Nesting::Map, Val::Map(is), Val::Map(was)) => {
+                for (key, is) in is {
+                    if let (Val::Map(is), Some(Val::Map(was))) = (is, was.get(key)) {
+                        find_replacements(children, is, was, &at.key(key), found);
+                    }
+                }
+            }
+            (Nesting::List, Val::List(is), Val::List(was)) => {
+                for (i, (is, was)) in is.iter().zip(was).enumerate() {
+                    if let (Val::Map(is), Val::Map(was)) = (is, was) {
+                        find_replacements(children, is, was, &at.index(i), found);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

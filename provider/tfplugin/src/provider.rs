@@ -1,0 +1,187 @@
+//! What a provider author writes.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use tonic::async_trait;
+
+use crate::diag::{Diag, Diags, Severity};
+use crate::path::Path;
+use crate::schema::Schema;
+use crate::value::Val;
+
+/// A provider: its own block, its resources, its data sources.
+///
+/// Terraform starts several processes per command, and not each of them is asked for schemas or
+/// configured.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// The provider block.
+    fn schema(&self) -> Schema;
+
+    /// Everything that can be managed. Asked once.
+    fn resources(&self) -> Vec<Box<dyn Resource>>;
+
+    /// Everything that can be looked up. Asked once.
+    fn data_sources(&self) -> Vec<Box<dyn DataSource>>;
+
+    /// Checks the provider block; values may be unknown.
+    async fn validate(&self, _config: &Val) -> Diags {
+        Diags::default()
+    }
+
+    /// Takes the provider block before anything is read, planned or applied. Values may be unknown
+    /// during a plan; what needs them should then fail when it needs them.
+    async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags>;
+}
+
+/// A change that is planned or applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The state before; null for a creation.
+    pub prior: &'a Val,
+    /// The state wanted. During a plan it holds unknown values.
+    pub planned: &'a Val,
+    /// The configuration: the only place where write-only values are.
+    pub config: &'a Val,
+}
+
+/// Something that Terraform creates, changes and destroys.
+#[async_trait]
+pub trait Resource: Send + Sync + 'static {
+    /// The type's whole name, such as `pets_cat`.
+    fn type_name(&self) -> &str;
+
+    /// Its attributes.
+    fn schema(&self) -> &Schema;
+
+    /// Checks a configuration by itself, without the provider being configured. Values may be
+    /// unknown.
+    async fn validate(&self, _config: &Val) -> Diags {
+        Diags::default()
+    }
+
+    /// The state now, or `None` if the object is gone. Spellings that mean the same as the prior
+    /// one are put back by the runtime.
+    async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags>;
+
+    /// A look at a change that has an effect, before it is shown to the user: warnings, errors,
+    /// and attributes that turn out to need a replacement. Must not have effects.
+    async fn review(&self, _cx: &Cx, _change: Change<'_>) -> Result<Vec<Path>, Diags> {
+        Ok(Vec::new())
+    }
+
+    /// A look at a destruction before it is shown to the user.
+    async fn review_destroy(&self, _cx: &Cx, _state: &Val) -> Result<(), Diags> {
+        Ok(())
+    }
+
+    /// Creates the object and answers its state. As soon as it exists, [`Cx::commit`] what is
+    /// known of it: that is what remains if the rest fails.
+    async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags>;
+
+    /// Changes the object and answers its state.
+    async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags>;
+
+    /// Destroys the object. That it is gone already is success.
+    async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags>;
+
+    /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`.
+    async fn import(&self, cx: &Cx, id: &str) -> Result<Val, Diags>;
+
+    /// Brings the JSON of a state of an older schema version into the shape of the current one.
+    /// Attributes that came or went need nothing.
+    fn upgrade(&self, _version: i64, state: serde_json::Value) -> Result<serde_json::Value, Diags> {
+        Ok(state)
+    }
+}
+
+/// Something that Terraform looks up.
+#[async_trait]
+pub trait DataSource: Send + Sync + 'static {
+    /// The type's whole name, such as `pets_cat`.
+    fn type_name(&self) -> &str;
+
+    /// Its attributes.
+    fn schema(&self) -> &Schema;
+
+    /// Checks a configuration by itself. Values may be unknown.
+    async fn validate(&self, _config: &Val) -> Diags {
+        Diags::default()
+    }
+
+    /// The whole value: the configured attributes and the computed ones.
+    async fn read(&self, cx: &Cx, config: &Val) -> Result<Val, Diags>;
+}
+
+/// One request of Terraform: cancellation, warnings, and what has been achieved so far.
+#[derive(Debug)]
+pub struct Cx {
+    cancel: CancellationToken,
+    terraform: String,
+    progress: Mutex<Progress>,
+}
+
+/// What survives an error or a panic.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) committed: Option<Val>,
+    pub(crate) private: Vec<u8>,
+    pub(crate) warnings: Vec<Diag>,
+}
+
+impl Cx {
+    pub(crate) fn new(cancel: CancellationToken, terraform: String, private: Vec<u8>) -> Self {
+        Self { cancel, terraform, progress: Mutex::new(Progress { private, ..Progress::default() }) }
+    }
+
+    /// Ends when the user interrupts Terraform. Work in progress should then stop soon, with an
+    /// error and whatever was committed.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+
+    /// Whether the user interrupted Terraform.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Terraform's version, such as `1.11.4`; empty before the provider is configured.
+    #[must_use]
+    pub fn terraform_version(&self) -> &str {
+        &self.terraform
+    }
+
+    /// Tells the user something that does not end the operation.
+    pub fn warn(&self, mut warning: Diag) {
+        warning.severity = Severity::Warning;
+        self.with(|progress| progress.warnings.push(warning));
+    }
+
+    /// Remembers a state: if the operation fails from here on, this is what Terraform keeps, with
+    /// everything unknown in it as null.
+    pub fn commit(&self, state: Val) {
+        self.with(|progress| progress.committed = Some(state));
+    }
+
+    /// What the provider remembers about the object beside its state. Terraform stores it, and
+    /// shows it to nobody; it is not encrypted.
+    #[must_use]
+    pub fn private(&self) -> Vec<u8> {
+        self.with(|progress| progress.private.clone())
+    }
+
+    /// Replaces what the provider remembers.
+    pub fn set_private(&self, private: Vec<u8>) {
+        self.with(|progress| progress.private = private);
+    }
+
+    pub(crate) fn take(&self) -> Progress {
+        self.with(std::mem::take)
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,458 @@
+//! What a resource, a data source or the provider block looks like, and what a change of each
+//! attribute means.
+
+use std::net::IpAddr;
+
+use crate::pb;
+use crate::value::{Object, Type, Val, same_elements};
+
+/// The description of one block.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// Rises when states of the old shape can no longer be read by name.
+    pub version: i64,
+    /// Markdown.
+    pub description: String,
+    /// The attributes; their order does not matter.
+    pub attributes: Vec<Attribute>,
+}
+
+/// Who gives an attribute its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The configuration must.
+    Required,
+    /// The configuration may; otherwise it is null.
+    Optional,
+    /// The configuration may; otherwise the provider does.
+    OptionalComputed,
+    /// The provider does.
+    Computed,
+}
+
+/// Which spellings mean the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Semantics {
+    /// None but itself.
+    #[default]
+    Exact,
+    /// A MAC address: `AA-BB-CC-00-11-22` is `aa:bb:cc:00:11:22`.
+    Mac,
+    /// An IP address: `2001:DB8::0` is `2001:db8::`.
+    Ip,
+    /// An address and a prefix length.
+    Cidr,
+    /// JSON text: white space and the order of keys mean nothing.
+    Json,
+}
+
+/// How nested objects are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nesting {
+    /// One object.
+    Single,
+    /// A list of them.
+    List,
+    /// A set of them.
+    Set,
+    /// A map of them, by natural key.
+    Map,
+}
+
+/// What an attribute holds.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// A value of a type.
+    Plain(Type),
+    /// Objects with attributes of their own.
+    Nested(Nesting, Vec<Attribute>),
+}
+
+/// One attribute. Made with [`Attribute::required`] and its siblings, refined with the methods
+/// that take `self`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Attribute {
+    /// Lower-case letters, digits and underscores.
+    pub name: String,
+    /// Markdown.
+    pub description: String,
+    /// What it holds.
+    pub shape: Shape,
+    /// Who gives it its value.
+    pub mode: Mode,
+    /// Not shown in plans.
+    pub sensitive: bool,
+    /// Only ever in the configuration: never in a plan, never in a state.
+    pub write_only: bool,
+    /// Deprecated, with nothing said about it but a warning by Terraform.
+    pub deprecated: bool,
+    /// The value where the configuration has none; the mode is then `OptionalComputed`.
+    pub default: Option<Val>,
+    /// A computed value that an update does not change.
+    pub use_state: bool,
+    /// A change of it replaces the resource.
+    pub replace: bool,
+    /// Which of its spellings mean the same.
+    pub semantics: Semantics,
+}
+
+impl Attribute {
+    fn new(name: &str, mode: Mode, shape: Shape) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: String::new(),
+            shape,
+            mode,
+            sensitive: false,
+            write_only: false,
+            deprecated: false,
+            default: None,
+            use_state: false,
+            replace: false,
+            semantics: Semantics::Exact,
+        }
+    }
+
+    /// An attribute of a type.
+    #[must_use]
+    pub fn plain(name: &str, mode: Mode, of: Type) -> Self {
+        Self::new(name, mode, Shape::Plain(of))
+    }
+
+    /// An attribute that holds objects.
+    #[must_use]
+    pub fn nested(name: &str, mode: Mode, nesting: Nesting, attributes: Vec<Self>) -> Self {
+        Self::new(name, mode, Shape::Nested(nesting, attributes))
+    }
+
+    /// A required attribute of a type.
+    #[must_use]
+    pub fn required(name: &str, of: Type) -> Self {
+        Self::plain(name, Mode::Required, of)
+    }
+
+    /// An optional attribute of a type.
+    #[must_use]
+    pub fn optional(name: &str, of: Type) -> Self {
+        Self::plain(name, Mode::Optional, of)
+    }
+
+    /// A computed attribute of a type.
+    #[must_use]
+    pub fn computed(name: &str, of: Type) -> Self {
+        Self::plain(name, Mode::Computed, of)
+    }
+
+    /// Sets the documentation (Markdown).
+    #[must_use]
+    pub fn doc(mut self, text: impl Into<String>) -> Self {
+        self.description = text.into();
+        self
+    }
+
+    /// Not shown in plans.
+    #[must_use]
+    pub fn sensitive(mut self) -> Self {
+        self.sensitive = true;
+        self
+    }
+
+    /// Only in the configuration.
+    #[must_use]
+    pub fn write_only(mut self) -> Self {
+        self.write_only = true;
+        self
+    }
+
+    /// The value where the configuration has none.
+    #[must_use]
+    pub fn default(mut self, value: impl Into<Val>) -> Self {
+        self.default = Some(value.into());
+        self.mode = Mode::OptionalComputed;
+        self
+    }
+
+    /// An update does not change this computed value.
+    #[must_use]
+    pub fn use_state(mut self) -> Self {
+        self.use_state = true;
+        self
+    }
+
+    /// A change replaces the resource.
+    #[must_use]
+    pub fn replace(mut self) -> Self {
+        self.replace = true;
+        self
+    }
+
+    /// Which spellings mean the same.
+    #[must_use]
+    pub fn semantics(mut self, semantics: Semantics) -> Self {
+        self.semantics = semantics;
+        self
+    }
+
+    /// Whether the provider may give the value.
+    #[must_use]
+    pub fn is_computed(&self) -> bool {
+        matches!(self.mode, Mode::Computed | Mode::OptionalComputed)
+    }
+
+    /// The type of its value.
+    #[must_use]
+    pub fn value_type(&self) -> Type {
+        match &self.shape {
+            Shape::Plain(of) => of.clone(),
+            Shape::Nested(nesting, attributes) => {
+                let object = object_type(attributes);
+                match nesting {
+                    Nesting::Single => object,
+                    Nesting::List => Type::list(object),
+                    Nesting::Set => Type::set(object),
+                    Nesting::Map => Type::map(object),
+                }
+            }
+        }
+    }
+
+    /// Whether two values of this attribute mean the same: sets in any order, text by its
+    /// semantics.
+    #[must_use]
+    pub fn same(&self, a: &Val, b: &Val) -> bool {
+        match &self.shape {
+            Shape::Plain(of) => same_plain(of, self.semantics, a, b),
+            Shape::Nested(nesting, attributes) => match (nesting, a, b) {
+                (Nesting::Single, Val::Map(a), Val::Map(b)) => same_object(attributes, a, b),
+                (Nesting::Map, Val::Map(a), Val::Map(b)) => {
+                    a.len() == b.len()
+                        && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_element(attributes, a, b)))
+                }
+                (Nesting::List, Val::List(a), Val::List(b)) => {
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_element(attributes, a, b))
+                }
+                (Nesting::Set, Val::List(a), Val::List(b)) => {
+                    same_elements(a, b, |a, b| same_element(attributes, a, b))
+                }
+                (_, a, b) => a == b,
+            },
+        }
+    }
+
+    fn to_pb(&self) -> pb::schema::Attribute {
+        let (of, nested) = match &self.shape {
+            Shape::Plain(of) => (of.to_json().to_string().into_bytes(), None),
+            Shape::Nested(nesting, attributes) => {
+                use pb::schema::object::NestingMode;
+                let nesting = match nesting {
+                    Nesting::Single => NestingMode::Single,
+                    Nesting::List => NestingMode::List,
+                    Nesting::Set => NestingMode::Set,
+                    Nesting::Map => NestingMode::Map,
+                };
+                let object = pb::schema::Object {
+                    attributes: attributes.iter().map(Self::to_pb).collect(),
+                    nesting: nesting.into(),
+                };
+                (Vec::new(), Some(object))
+            }
+        };
+        pb::schema::Attribute {
+            name: self.name.clone(),
+            r#type: of,
+            description: self.description.clone(),
+            required: self.mode == Mode::Required,
+            optional: matches!(self.mode, Mode::Optional | Mode::OptionalComputed),
+            computed: self.is_computed(),
+            sensitive: self.sensitive,
+            description_kind: pb::StringKind::Markdown.into(),
+            deprecated: self.deprecated,
+            nested_type: nested,
+            write_only: self.write_only,
+        }
+    }
+}
+
+fn same_element(attributes: &[Attribute], a: &Val, b: &Val) -> bool {
+    match (a, b) {
+        (Val::Map(a), Val::Map(b)) => same_object(attributes, a, b),
+        (a, b) => a == b,
+    }
+}
+
+pub(crate) fn same_object(attributes: &[Attribute], a: &Object, b: &Object) -> bool {
+    attributes.iter().all(|attribute| {
+        let of = |object: &Object| object.get(&attribute.name).cloned().unwrap_or_default();
+        attribute.same(&of(a), &of(b))
+    })
+}
+
+fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> bool {
+    match (of, a, b) {
+        (_, Val::Str(a), Val::Str(b)) => a == b || semantics.same(a, b),
+        (Type::List(element), Val::List(a), Val::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_plain(element, semantics, a, b))
+        }
+        (Type::Set(element), Val::List(a), Val::List(b)) => {
+            same_elements(a, b, |a, b| same_plain(element, semantics, a, b))
+        }
+        (Type::Map(element), Val::Map(a), Val::Map(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_plain(element, semantics, a, b)))
+        }
+        (Type::Object(attributes), Val::Map(a), Val::Map(b)) => {
+            attributes.iter().all(|(name, of)| match (a.get(name), b.get(name)) {
+                (Some(a), Some(b)) => same_plain(of, semantics, a, b),
+                (a, b) => a == b,
+            })
+        }
+        (_, a, b) => a == b,
+    }
+}
+
+impl Semantics {
+    /// Whether two texts mean the same. Text that is not of the kind means only itself.
+    #[must_use]
+    pub fn same(self, a: &str, b: &str) -> bool {
+        fn by<T: PartialEq>(a: &str, b: &str, read: impl Fn(&str) -> Option<T>) -> bool {
+            matches!((read(a), read(b)), (Some(a), Some(b)) if a == b)
+        }
+        a == b
+            || match self {
+                Self::Exact => false,
+                Self::Mac => by(a, b, mac),
+                Self::Ip => by(a, b, |text| text.parse::<IpAddr>().ok()),
+                Self::Cidr => by(a, b, |text| {
+                    let (address, length) = text.split_once('/')?;
+                    Some((address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?))
+                }),
+                Self::Json => by(a, b, |text| serde_json::from_str::<serde_json::Value>(text).ok()),
+            }
+    }
+}
+
+fn mac(text: &str) -> Option<String> {
+    let digits: String =
+        text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_ascii_lowercase()).collect();
+    (digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(digits)
+}
+
+fn object_type(attributes: &[Attribute]) -> Type {
+    Type::Object(
+        attributes.iter().map(|attribute| (attribute.name.clone(), attribute.value_type())).collect(),
+    )
+}
+
+impl Schema {
+    /// The type of the whole block.
+    #[must_use]
+    pub fn value_type(&self) -> Type {
+        object_type(&self.attributes)
+    }
+
+    /// What Terraform would refuse about this schema, in words. For a test of each provider.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        const RESERVED: &[&str] =
+            &["connection", "count", "depends_on", "for_each", "lifecycle", "provider", "provisioner"];
+        let mut problems = Vec::new();
+        for attribute in &self.attributes {
+            if RESERVED.contains(&attribute.name.as_str()) {
+                problems.push(format!("{}: the name is Terraform's own", attribute.name));
+            }
+        }
+        check(&self.attributes, "", false, &mut problems);
+        problems
+    }
+
+    pub(crate) fn to_pb(&self) -> pb::Schema {
+        pb::Schema {
+            version: self.version,
+            block: Some(pb::schema::Block {
+                version: self.version,
+                attributes: self.attributes.iter().map(Attribute::to_pb).collect(),
+                block_types: Vec::new(),
+                description: self.description.clone(),
+                description_kind: pb::StringKind::Markdown.into(),
+                deprecated: false,
+            }),
+        }
+    }
+}
+
+fn check(attributes: &[Attribute], within: &str, in_set: bool, problems: &mut Vec<String>) {
+    for attribute in attributes {
+        let name = format!("{within}{}", attribute.name);
+        let mut wrong = |what: &str| problems.push(format!("{name}: {what}"));
+        let letters = attribute.name.bytes();
+        if attribute.name.is_empty()
+            || !letters.clone().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            || letters.take(1).all(|b| b.is_ascii_digit())
+        {
+            wrong("a name is lower-case letters, digits and underscores, and begins with no digit");
+        }
+        if attributes.iter().filter(|other| other.name == attribute.name).count() > 1 {
+            wrong("there are two of this name");
+        }
+        if attribute.default.is_some() && attribute.mode != Mode::OptionalComputed {
+            wrong("a default needs an attribute that is optional and computed");
+        }
+        if attribute.write_only && attribute.is_computed() {
+            wrong("write-only and computed exclude each other");
+        }
+        if attribute.write_only && in_set {
+            wrong("a set cannot hold what is write-only");
+        }
+        if let Shape::Nested(nesting, children) = &attribute.shape {
+            check(children, &format!("{name}."), in_set || *nesting == Nesting::Set, problems);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_address_are_the_same() {
+        assert!(Semantics::Mac.same("AA-BB-CC-00-11-22", "aa:bb:cc:00:11:22"));
+        assert!(Semantics::Mac.same("aabb.cc00.1122", "aa:bb:cc:00:11:22"));
+        assert!(Semantics::Ip.same("2001:DB8:0::1", "2001:db8::1"));
+        assert!(Semantics::Cidr.same("2001:DB8::/32", "2001:db8::/32"));
+        assert!(Semantics::Json.same("{\"a\":1, \"b\":2}", "{ \"b\":2,\"a\":1 }"));
+    }
+
+    #[test]
+    fn different_values_stay_different() {
+        assert!(!Semantics::Mac.same("aa:bb:cc:00:11:22", "aa:bb:cc:00:11:23"));
+        assert!(!Semantics::Cidr.same("10.0.0.1/24", "10.0.0.0/24"), "an address in a network");
+        assert!(!Semantics::Mac.same("not a mac", "NOT A MAC"));
+        assert!(!Semantics::Exact.same("a", "A"));
+    }
+
+    #[test]
+    fn names_what_terraform_would_refuse() {
+        let schema = Schema {
+            attributes: vec![
+                Attribute::optional("count", Type::Number),
+                Attribute::optional("Bad", Type::String),
+                Attribute::nested(
+                    "keys",
+                    Mode::Optional,
+                    Nesting::Set,
+                    vec![Attribute::optional("secret_wo", Type::String).write_only()],
+                ),
+            ],
+            ..Schema::default()
+        };
+        assert_eq!(
+            schema.problems(),
+            [
+                "count: the name is Terraform's own",
+                "Bad: a name is lower-case letters, digits and underscores, and begins with no digit",
+                "keys.secret_wo: a set cannot hold what is write-only",
+            ]
+        );
+    }
+}
