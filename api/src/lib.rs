@@ -1,3 +1,55 @@
 //! Basalt's kinds, their one description, validation, plans, and the wire types shared by every part.
+//!
+//! A kind is described once: as a pair of Rust structs under [`kinds`]. `#[derive(Model)]` makes static data of them
+//! ([`Kind`], [`Schema`], [`Field`], [`Type`]), and everything that deals with objects in general walks that data:
+//! [`validate()`], [`diff()`], [`openapi()`], the region's REST API, and the Terraform provider. A field that is added to
+//! one of these structs appears in all of them.
+//!
+//! Code that deals with one kind uses the structs: [`Object::typed`] gives a [`Typed`] of it.
+//!
+//! ```
+//! use basalt_api::{Kind, validate};
+//! use serde_json::json;
+//!
+//! let subnet = Kind::find("Subnet").unwrap();
+//! let errors = validate(subnet, &json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gatway": "10.77.0.1"}));
+//! assert_eq!(errors[0].pointer, "/gatway");
+//! assert_eq!(errors[0].hint.as_deref(), Some(r#"did you mean "gateway"?"#));
+//! ```
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+// The derive macro's output names this crate from outside, here too.
+extern crate self as basalt_api;
 
 pub mod agent;
+pub mod kinds;
+pub mod plan;
+pub mod pointer;
+pub mod problem;
+pub mod values;
+pub mod wire;
+
+mod diff;
+mod find;
+mod model;
+mod object;
+mod schema;
+mod validate;
+
+pub use basalt_api_derive::Model;
+pub use diff::{FieldChange, canonical, diff, diff_fields, equal, mask, masked};
+pub use find::{Reference, SecretAt, SecretWrite, references, secrets};
+pub use kinds::KINDS;
+#[doc(hidden)]
+pub use model::private as __private;
+pub use model::{Described, KindOf, Model, Ref};
+pub use object::{Metadata, NotOfKind, Object, Typed};
+pub use problem::{FieldCode, FieldError, Problem, ProblemCode};
+pub use schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Semantic, Stability, Type};
+pub use validate::{
+    MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES, validate, validate_partial,
+};
+pub use values::BadValue;

@@ -42,12 +42,18 @@ pub(crate) struct FieldInput {
     default: Option<DefaultWord>,
 }
 
-const EFFECTS: [(&str, &str); 5] =
-    [("none", "None"), ("live", "Live"), ("reboot", "Reboot"), ("redeploy", "Redeploy"), ("replace", "Replace")];
+const EFFECTS: [(&str, &str); 5] = [
+    ("none", "None"),
+    ("live", "Live"),
+    ("reboot", "Reboot"),
+    ("redeploy", "Redeploy"),
+    ("replace", "Replace"),
+];
 
 impl FieldInput {
     pub(crate) fn parse(field: &syn::Field) -> syn::Result<Self> {
-        let ident = field.ident.clone().ok_or_else(|| syn::Error::new_spanned(field, "Model needs named fields"))?;
+        let ident =
+            field.ident.clone().ok_or_else(|| syn::Error::new_spanned(field, "Model needs named fields"))?;
         let (shape, inner) = shape(&field.ty);
         let mut this = Self {
             wire: ident.unraw().to_string(),
@@ -111,7 +117,10 @@ impl FieldInput {
             return Err(syn::Error::new_spanned(field, "a server-chosen field is an Option"));
         }
         if this.doc.is_empty() && !this.flatten {
-            return Err(syn::Error::new_spanned(field, "a field of a Model needs documentation: users read it"));
+            return Err(syn::Error::new_spanned(
+                field,
+                "a field of a Model needs documentation: users read it",
+            ));
         }
         Ok(this)
     }
@@ -120,7 +129,9 @@ impl FieldInput {
     pub(crate) fn presence(&self) -> Tokens {
         match (&self.default, self.server_chosen, self.shape) {
             (_, true, _) => quote!(::basalt_api::Presence::ServerChosen),
-            (Some(DefaultWord::Empty), ..) => quote!(::basalt_api::Presence::Default(::basalt_api::Const::Empty)),
+            (Some(DefaultWord::Empty), ..) => {
+                quote!(::basalt_api::Presence::Default(::basalt_api::Const::Empty))
+            }
             (Some(DefaultWord::Constant(value)), ..) => {
                 let constant = constant(value);
                 quote!(::basalt_api::Presence::Default(#constant))
@@ -142,6 +153,11 @@ impl FieldInput {
             (Some(DefaultWord::Constant(Expr::Lit(ExprLit { lit: Lit::Str(text), .. }))), _) => {
                 Some(quote!(<#ty as ::basalt_api::__private::FromDefault>::from_default(#text)))
             }
+            (Some(DefaultWord::Constant(value @ Expr::Lit(ExprLit { lit: Lit::Int(_), .. }))), _)
+                if !is_primitive(ty) =>
+            {
+                Some(quote!(<#ty>::new(#value)))
+            }
             (Some(DefaultWord::Constant(value)), _) => Some(value.to_token_stream()),
             (None, _) => None,
         }
@@ -160,6 +176,15 @@ fn constant(value: &Expr) -> Tokens {
         e if is_number(e) => quote!(::basalt_api::Const::Int(#value)),
         word => quote!(::basalt_api::Const::Str(#word.as_str())),
     }
+}
+
+/// Whether `ty` is one of the language's own, which are the only ones in lower case.
+fn is_primitive(ty: &Type) -> bool {
+    let Type::Path(path) = ty else { return false };
+    path.path
+        .segments
+        .last()
+        .is_some_and(|s| s.ident.to_string().starts_with(|c: char| c.is_ascii_lowercase()))
 }
 
 fn shape(ty: &Type) -> (Shape, Option<Type>) {

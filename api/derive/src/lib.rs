@@ -150,7 +150,9 @@ fn serde(input: &DeriveInput, fields: &[FieldInput]) -> Tokens {
         }
         match f.shape {
             Shape::Optional => quote!(#ident: self.#ident.as_ref()),
-            Shape::Collection => quote!(#ident: if self.#ident.is_empty() { None } else { Some(&self.#ident) }),
+            Shape::Collection => {
+                quote!(#ident: if self.#ident.is_empty() { None } else { Some(&self.#ident) })
+            }
             Shape::Plain => quote!(#ident: Some(&self.#ident)),
         }
     });

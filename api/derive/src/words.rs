@@ -12,7 +12,10 @@ pub(crate) fn words(input: &DeriveInput, data: &DataEnum) -> syn::Result<Tokens>
     let words = data.variants.iter().map(word).collect::<syn::Result<Vec<_>>>()?;
     for variant in &data.variants {
         if doc(&variant.attrs).is_empty() {
-            return Err(syn::Error::new_spanned(variant, "a word of a Model needs documentation: users read it"));
+            return Err(syn::Error::new_spanned(
+                variant,
+                "a word of a Model needs documentation: users read it",
+            ));
         }
     }
     Ok(quote! {

@@ -1,0 +1,109 @@
+//! Finds what stands in a spec by its description: references to other objects, and secrets.
+
+use crate::pointer;
+use crate::schema::{Kind, Schema, Type};
+use serde_json::{Map, Value};
+
+/// A name in a spec that refers to another object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Where, as a JSON pointer into the spec.
+    pub pointer: String,
+    /// The kind it refers to.
+    pub kind: &'static str,
+    /// The name it refers by.
+    pub name: String,
+}
+
+/// What a spec says of one of its secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretAt {
+    /// Where, as a JSON pointer into the spec.
+    pub pointer: String,
+    /// What is to become of it.
+    pub write: SecretWrite,
+}
+
+/// What is to become of a secret. A secret of the old spec that the new one does not name is kept, as long as the
+/// object around it is there.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretWrite {
+    /// It gets this plaintext.
+    Set(String),
+    /// It stays as it is: the spec has the form in which it is read.
+    Keep,
+    /// It goes.
+    Clear,
+}
+
+/// Every reference in `spec`, in the order of the description.
+#[must_use]
+pub fn references(kind: &Kind, spec: &Value) -> Vec<Reference> {
+    let mut found = Vec::new();
+    each(kind, spec, &mut |pointer, ty, value| {
+        if let (Type::Ref(kind), Value::String(name)) = (ty, value) {
+            found.push(Reference { pointer: pointer.to_owned(), kind, name: name.clone() });
+        }
+    });
+    found
+}
+
+/// Every secret that `spec` names, in the order of the description.
+#[must_use]
+pub fn secrets(kind: &Kind, spec: &Value) -> Vec<SecretAt> {
+    let mut found = Vec::new();
+    each(kind, spec, &mut |pointer, ty, value| {
+        if !matches!(ty, Type::Secret) {
+            return;
+        }
+        let write = match value {
+            Value::Null => SecretWrite::Clear,
+            Value::String(plain) => SecretWrite::Set(plain.clone()),
+            _ => SecretWrite::Keep,
+        };
+        found.push(SecretAt { pointer: pointer.to_owned(), write });
+    });
+    found
+}
+
+/// Calls `f` with pointer, type and value of every scalar of `spec` that is there, nulls of secrets included.
+fn each<'a>(kind: &Kind, spec: &'a Value, f: &mut impl FnMut(&str, &'static Type, &'a Value)) {
+    if let Value::Object(map) = spec {
+        fields(kind.spec, map, "", f);
+    }
+}
+
+fn fields<'a>(
+    schema: &'static Schema,
+    map: &'a Map<String, Value>,
+    at: &str,
+    f: &mut impl FnMut(&str, &'static Type, &'a Value),
+) {
+    for field in schema.fields {
+        if let Some(value) = map.get(field.name) {
+            descend(&field.ty, value, &pointer::child(at, field.name), f);
+        }
+    }
+}
+
+fn descend<'a>(
+    ty: &'static Type,
+    value: &'a Value,
+    at: &str,
+    f: &mut impl FnMut(&str, &'static Type, &'a Value),
+) {
+    match (ty, value) {
+        (Type::Object(schema), Value::Object(map)) => fields(schema, map, at, f),
+        (Type::Map { value: item, .. }, Value::Object(map)) => {
+            for (key, value) in map {
+                descend(item, value, &pointer::child(at, key), f);
+            }
+        }
+        (Type::List(item) | Type::Set(item), Value::Array(items)) => {
+            for (index, value) in items.iter().enumerate() {
+                descend(item, value, &pointer::child(at, &index.to_string()), f);
+            }
+        }
+        _ => f(at, ty, value),
+    }
+}

@@ -1,0 +1,374 @@
+//! Deployment: an operating system on a machine.
+
+use super::{Architecture, Axes, CommonStatus, Image, Machine, Pool, Subnet, Zone, kind};
+use crate::model::Ref;
+use crate::validate::Rule;
+use crate::values::{ByteSize, Duration, Host, Hostname, Mac, Sha256, SshKey, Tag, Timestamp};
+use basalt_api_derive::Model;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+kind! {
+    /// An operating system on a machine: a named one, or one that a selector finds. Destroying it gives the machine
+    /// back.
+    Deployment, "deployments", "basalt_deployment", Label, declarable: true, DeploymentSpec, DeploymentStatus,
+    deployment_rules
+}
+
+/// An operating system on a machine, as declared.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DeploymentSpec {
+    /// The machine. Either this or `selector`.
+    #[field(immutable)]
+    pub machine: Option<Ref<Machine>>,
+    /// What the machine must be like. Either this or `machine`. It is asked once: a chosen machine stays.
+    pub selector: Option<Selector>,
+    /// The image to install.
+    #[field(redeploy)]
+    pub image: Ref<Image>,
+    /// Kernel parameters of the installed system.
+    #[field(redeploy)]
+    pub kernel_options: Option<String>,
+    /// cloud-init user data: `#cloud-config`, a script, or MIME multi-part.
+    #[field(redeploy, sensitive, text)]
+    pub user_data: Option<String>,
+    /// SSH public keys of the image's default account.
+    #[field(redeploy)]
+    pub ssh_keys: BTreeSet<SshKey>,
+    /// Host name of the installed system. Absent: the machine's name.
+    #[field(redeploy, server_chosen)]
+    pub hostname: Option<Hostname>,
+    /// Addresses. Absent: DHCP on the interface that booted.
+    #[field(redeploy)]
+    pub network: Option<NetworkConfig>,
+    /// Disks.
+    #[field(redeploy, default)]
+    pub storage: StorageConfig,
+    /// Which data on the machine's disks may be destroyed.
+    #[field(none, default = Wipe::IfOurs)]
+    pub wipe: Wipe,
+    /// When the deployment counts as done.
+    #[field(none, default)]
+    pub readiness: ReadinessCheck,
+    /// What happens on a change that needs a new installation.
+    #[field(none, default = Redeploy::Refuse)]
+    pub redeploy: Redeploy,
+    /// How the machine is given back.
+    #[field(none, default)]
+    pub release: Release,
+    /// Refuse to destroy this deployment, or to redeploy it.
+    #[field(none, default = false)]
+    pub deletion_protection: bool,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// What a machine must be like. Every condition must hold.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Selector {
+    /// Its processor architecture. Absent: the image's.
+    pub architecture: Option<Architecture>,
+    /// The zone it stands in.
+    pub zone: Option<Ref<Zone>>,
+    /// Zones it must not stand in.
+    pub not_zone: BTreeSet<Ref<Zone>>,
+    /// The pool it belongs to.
+    pub pool: Option<Ref<Pool>>,
+    /// Tags it must have.
+    pub tags: BTreeSet<Tag>,
+    /// Tags it must not have.
+    pub not_tags: BTreeSet<Tag>,
+    /// Least number of cores.
+    pub min_cores: Option<u32>,
+    /// Least memory.
+    pub min_memory: Option<ByteSize>,
+    /// Least size of its largest disk.
+    pub min_disk: Option<ByteSize>,
+}
+
+/// The network of an installed system.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct NetworkConfig {
+    /// Interfaces by name, as the inventory has them.
+    pub interfaces: BTreeMap<String, InterfaceConfig>,
+    /// DNS servers. Absent: the subnet's.
+    pub dns_servers: Option<Vec<IpAddr>>,
+    /// Domains to search. Absent: none.
+    pub search: Vec<Hostname>,
+}
+
+/// How an interface gets its address.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct InterfaceConfig {
+    /// Which interface is meant, where its name is not enough. Absent: the one of this name.
+    pub mac: Option<Mac>,
+    /// How it gets its address.
+    #[field(default = Addressing::Auto)]
+    pub addressing: Addressing,
+    /// The subnet of its address. Absent: the one on the interface's VLAN.
+    pub subnet: Option<Ref<Subnet>>,
+    /// Its address, where addressing is `static`.
+    pub address: Option<IpAddr>,
+    /// Largest packet in bytes. Absent: the VLAN's.
+    #[field(min = 552, max = 65535)]
+    pub mtu: Option<u32>,
+}
+
+/// How an interface gets its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Addressing {
+    /// Basalt picks a free one of the subnet, and it is set statically.
+    Auto,
+    /// By DHCP.
+    Dhcp,
+    /// The one given.
+    Static,
+    /// It has a link, and no address.
+    LinkUp,
+}
+
+/// The disks of an installed system.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct StorageConfig {
+    /// How the system's disk is divided.
+    #[field(default = StorageLayout::Flat)]
+    pub layout: StorageLayout,
+    /// The disk that gets the system: a kernel name, a serial number or a name under `/dev/disk/by-id`. Absent: the
+    /// first fixed disk that is large enough.
+    #[field(server_chosen)]
+    pub disk: Option<String>,
+    /// Size of the root file system. Absent: what is left of the disk.
+    pub root_size: Option<ByteSize>,
+}
+
+/// How a disk is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum StorageLayout {
+    /// GPT: boot partitions for BIOS and UEFI, and one root file system.
+    Flat,
+}
+
+/// Which data may be destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Wipe {
+    /// Empty disks, and those that Basalt wrote.
+    IfOurs,
+    /// Whatever is there.
+    Always,
+}
+
+/// When a deployment counts as done.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ReadinessCheck {
+    /// What must have been seen.
+    #[field(default = Readiness::Booted)]
+    pub check: Readiness,
+    /// The port that must accept a connection, where `check` is `tcp`.
+    #[field(min = 1, max = 65535)]
+    pub port: Option<u16>,
+    /// How long the installed system may take for it.
+    #[field(default = "15m")]
+    pub timeout: Duration,
+}
+
+/// What must have been seen of an installed system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Readiness {
+    /// The image is on the disk.
+    Installed,
+    /// The installed system has booted and said so.
+    Booted,
+    /// cloud-init has finished without error.
+    CloudInit,
+    /// A TCP connection to a port of it succeeds from a rack.
+    Tcp,
+}
+
+/// What happens on a change that needs a new installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Redeploy {
+    /// The change is refused.
+    Refuse,
+    /// The same machine is installed again; what is on its disks is lost.
+    InPlace,
+}
+
+/// How a machine is given back.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Release {
+    /// How its disks are erased.
+    #[field(default = EraseMethod::Quick)]
+    pub erase: EraseMethod,
+    /// What happens when that fails.
+    #[field(default = OnFailure::Hold)]
+    pub on_failure: OnFailure,
+}
+
+/// How disks are erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum EraseMethod {
+    /// Not at all. They are still wiped before anybody else gets the machine.
+    None,
+    /// Partition tables and the first and last megabytes, and a discard of the rest.
+    Quick,
+    /// Every sector is overwritten.
+    Full,
+}
+
+/// What happens when a machine cannot be given back as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum OnFailure {
+    /// The deployment stays, and says why.
+    Hold,
+    /// The deployment goes; the machine stays Broken and marked unwiped.
+    Abandon,
+}
+
+/// An operating system on a machine, as observed.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DeploymentStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// How it is.
+    #[field(volatile, default)]
+    pub axes: Axes,
+    /// The one word for people, computed from `axes` when it is read.
+    #[field(volatile)]
+    pub phase: Option<String>,
+    /// The machine it is on.
+    pub machine: Option<Ref<Machine>>,
+    /// Host name of the installed system.
+    pub hostname: Option<Hostname>,
+    /// Addresses of the installed system, by interface.
+    pub addresses: BTreeMap<String, IpAddr>,
+    /// The address to reach it at.
+    pub address: Option<Host>,
+    /// Digest of the image that is installed.
+    pub image_digest: Option<Sha256>,
+    /// The disk the system is on, by its stable name.
+    pub disk: Option<String>,
+    /// What is being done.
+    #[field(volatile)]
+    pub stage: Option<InstallStage>,
+    /// How far that is.
+    #[field(volatile)]
+    pub progress: Option<Progress>,
+    /// When each part was done.
+    #[field(volatile, default)]
+    pub timings: Timings,
+}
+
+/// What is being done for a deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum InstallStage {
+    /// A machine is looked for.
+    Selecting,
+    /// The machine is powered on.
+    PoweringOn,
+    /// The machine boots the ephemeral environment.
+    NetworkBooting,
+    /// The disk is divided.
+    Partitioning,
+    /// The image is written.
+    Writing,
+    /// The system is told who it is, and how to boot.
+    Configuring,
+    /// The machine boots its disk.
+    DiskBooting,
+    /// The readiness check is waited for.
+    Checking,
+    /// All is done.
+    Done,
+    /// The machine is being given back.
+    Releasing,
+}
+
+/// How far something is.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Progress {
+    /// In words.
+    pub message: String,
+    /// In percent, where it can be told.
+    #[field(min = 0, max = 100)]
+    pub percent: Option<u8>,
+    /// When this was last reported.
+    pub at: Timestamp,
+}
+
+/// When each part was done.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Timings {
+    /// The machine was claimed.
+    pub allocated_at: Option<Timestamp>,
+    /// The agent began to install.
+    pub install_started_at: Option<Timestamp>,
+    /// The image was on the disk.
+    pub installed_at: Option<Timestamp>,
+    /// The installed system reported.
+    pub booted_at: Option<Timestamp>,
+    /// The readiness check held.
+    pub ready_at: Option<Timestamp>,
+}
+
+fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
+    match (&spec.machine, &spec.selector) {
+        (None, None) => rule.missing(
+            "/machine",
+            "the deployment says neither which machine nor what kind of machine",
+            "machine = the name of a machine, or selector = what it must be like; {} takes any",
+        ),
+        (Some(machine), Some(_)) => rule.broken(
+            "/selector",
+            format!("the deployment names machine {:?} and has a selector as well", machine.as_str()),
+            "machine or selector, not both",
+        ),
+        _ => {}
+    }
+    if let Some(selector) = &spec.selector {
+        for tag in selector.tags.intersection(&selector.not_tags) {
+            rule.broken(
+                "/selector/not_tags",
+                format!("tag {:?} is both asked for and excluded: no machine can match", tag.as_str()),
+                "the tag in one of tags and not_tags",
+            );
+        }
+        if let Some(zone) = selector.zone.as_ref().filter(|zone| selector.not_zone.contains(zone)) {
+            rule.broken(
+                "/selector/not_zone",
+                format!("zone {:?} is both asked for and excluded: no machine can match", zone.as_str()),
+                "the zone in one of zone and not_zone",
+            );
+        }
+    }
+    match (spec.readiness.check, spec.readiness.port) {
+        (Readiness::Tcp, None) => {
+            rule.missing("/readiness/port", "check \"tcp\" needs the port to connect to", "a port, like 22");
+        }
+        (check, Some(port)) if check != Readiness::Tcp => rule.broken(
+            "/readiness/port",
+            format!("check \"{check}\" has no use for port {port}"),
+            "leave the port out, or say check = \"tcp\"",
+        ),
+        _ => {}
+    }
+    for (name, interface) in spec.network.iter().flat_map(|n| &n.interfaces) {
+        let at = |field: &str| format!("/network/interfaces/{}/{field}", crate::pointer::escape(name));
+        match (interface.addressing, interface.address) {
+            (Addressing::Static, None) => {
+                rule.missing(
+                    at("address"),
+                    format!("interface {name:?} is static and has no address"),
+                    "its address",
+                );
+            }
+            (addressing, Some(address)) if addressing != Addressing::Static => rule.broken(
+                at("address"),
+                format!("interface {name:?} has addressing \"{addressing}\" and address {address} as well"),
+                "leave the address out, or say addressing = \"static\"",
+            ),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Inventory: what a machine is made of, as its agent found it.
+//!
+//! The agent's own words ([`crate::agent::Inventory`]) are lists and plain strings; here they are maps by natural key
+//! and typed values, as a status needs them.
+
+use super::Architecture;
+use crate::agent;
+use crate::values::{Attempt, Mac, MachineId};
+use basalt_api_derive::Model;
+use std::collections::BTreeMap;
+
+/// What a machine is made of.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Inventory {
+    /// Processor architecture.
+    pub architecture: Option<Architecture>,
+    /// How it booted when it was read.
+    pub firmware: Option<FirmwareMode>,
+    /// Processors.
+    #[field(default)]
+    pub cpu: Cpu,
+    /// Memory fitted, in bytes.
+    #[field(default = 0)]
+    pub memory_bytes: u64,
+    /// What SMBIOS says of the machine.
+    #[field(default)]
+    pub dmi: Dmi,
+    /// Whether it has a BMC.
+    #[field(default = false)]
+    pub bmc_present: bool,
+    /// Network interfaces by kernel name.
+    pub interfaces: BTreeMap<String, Interface>,
+    /// Disks by kernel name.
+    pub disks: BTreeMap<String, Disk>,
+}
+
+/// Processors.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Cpu {
+    /// Model name.
+    pub model: Option<String>,
+    /// Packages.
+    #[field(default = 0)]
+    pub sockets: u32,
+    /// Cores of all packages.
+    #[field(default = 0)]
+    pub cores: u32,
+    /// Hardware threads of all cores.
+    #[field(default = 0)]
+    pub threads: u32,
+}
+
+/// How a machine boots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum FirmwareMode {
+    /// PC BIOS, or UEFI acting as one.
+    Bios,
+    /// UEFI.
+    Uefi,
+}
+
+/// What SMBIOS says (DSP0134 types 0 to 3).
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Dmi {
+    /// Manufacturer of the system.
+    pub manufacturer: Option<String>,
+    /// Product name of the system.
+    pub product: Option<String>,
+    /// Serial number of the system.
+    pub serial: Option<String>,
+    /// UUID of the system.
+    pub uuid: Option<String>,
+    /// Version of the firmware.
+    pub bios_version: Option<String>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Interface {
+    /// Its own address.
+    pub mac: Mac,
+    /// Speed in Mb/s; absent without a link, or where the driver does not say.
+    #[field(volatile)]
+    pub speed_mbps: Option<u64>,
+    /// Whether it has a link.
+    #[field(volatile, default = false)]
+    pub link: bool,
+    /// Whether the machine booted from it.
+    #[field(volatile, default = false)]
+    pub booted: bool,
+    /// Kernel driver.
+    pub driver: Option<String>,
+}
+
+/// A disk.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Disk {
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// Logical block size, in bytes.
+    pub block_bytes: Option<u32>,
+    /// Model.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// How it is attached: `virtio`, `nvme`, `sata`, `sas`.
+    pub transport: Option<String>,
+    /// Whether it has spinning platters.
+    #[field(default = false)]
+    pub rotational: bool,
+    /// Basalt's marker on it.
+    #[field(volatile)]
+    pub marker: Option<DiskMarker>,
+}
+
+/// What Basalt wrote on a disk to say whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Model)]
+pub struct DiskMarker {
+    /// The machine it was written for.
+    pub machine: MachineId,
+    /// The attempt that wrote it.
+    pub attempt: Attempt,
+    /// How far that attempt came.
+    pub state: MarkerState,
+}
+
+/// How far a destructive attempt came on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum MarkerState {
+    /// Begun; the content is not to be relied on.
+    Writing,
+    /// An operating system was installed completely.
+    Installed,
+    /// Erased.
+    Erased,
+}
+
+impl Inventory {
+    /// What an agent reported, with the markers it found. Interfaces without a readable MAC address, and markers
+    /// without a readable machine, are left out.
+    #[must_use]
+    pub fn from_agent(found: &agent::Inventory, markers: &BTreeMap<String, agent::DiskMarker>) -> Self {
+        Self {
+            architecture: match found.architecture.as_str() {
+                "x86_64" => Some(Architecture::Amd64),
+                "aarch64" => Some(Architecture::Arm64),
+                _ => None,
+            },
+            firmware: Some(match found.firmware {
+                agent::Firmware::Bios => FirmwareMode::Bios,
+                agent::Firmware::Uefi => FirmwareMode::Uefi,
+            }),
+            cpu: Cpu {
+                model: known(&found.cpu.model),
+                sockets: found.cpu.sockets,
+                cores: found.cpu.cores,
+                threads: found.cpu.threads,
+            },
+            memory_bytes: found.memory_bytes,
+            dmi: Dmi {
+                manufacturer: known(&found.dmi.manufacturer),
+                product: known(&found.dmi.product),
+                serial: known(&found.dmi.serial),
+                uuid: known(&found.dmi.uuid),
+                bios_version: known(&found.dmi.bios_version),
+            },
+            bmc_present: found.bmc_present,
+            interfaces: found.nics.iter().filter_map(interface).collect(),
+            disks: found.disks.iter().map(|d| (d.name.clone(), disk(d, markers.get(&d.name)))).collect(),
+        }
+    }
+}
+
+fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
+    let interface = Interface {
+        mac: nic.mac.parse().ok()?,
+        speed_mbps: nic.speed_mbps,
+        link: nic.link,
+        booted: nic.boot,
+        driver: known(&nic.driver),
+    };
+    Some((nic.name.clone(), interface))
+}
+
+fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
+    Disk {
+        size_bytes: found.size_bytes,
+        block_bytes: (found.block_bytes > 0).then_some(found.block_bytes),
+        model: known(&found.model),
+        serial: known(&found.serial),
+        transport: known(&found.transport),
+        rotational: found.rotational,
+        marker: marker.and_then(|m| {
+            Some(DiskMarker {
+                machine: m.machine_uid.parse().ok()?,
+                attempt: Attempt::new(m.attempt),
+                state: match m.state {
+                    agent::MarkerState::Writing => MarkerState::Writing,
+                    agent::MarkerState::Installed => MarkerState::Installed,
+                    agent::MarkerState::Erased => MarkerState::Erased,
+                },
+            })
+        }),
+    }
+}
+
+/// Hardware that does not know says so with an empty text.
+fn known(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_reports_becomes_maps_by_name() {
+        let found = agent::Inventory {
+            architecture: "x86_64".to_owned(),
+            disks: vec![agent::Disk { name: "vda".to_owned(), size_bytes: 1 << 33, ..Default::default() }],
+            nics: vec![
+                agent::Nic {
+                    name: "ens3".to_owned(),
+                    mac: "52:54:00:00:00:01".to_owned(),
+                    ..Default::default()
+                },
+                agent::Nic {
+                    name: "ib0".to_owned(),
+                    mac: "80:00:02:08:fe:80:00:00".to_owned(),
+                    ..Default::default()
+                },
+            ],
+            ..Default::default()
+        };
+        let marker = agent::DiskMarker {
+            machine_uid: "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e".to_owned(),
+            attempt: 7,
+            state: agent::MarkerState::Installed,
+        };
+        let inventory = Inventory::from_agent(&found, &BTreeMap::from([("vda".to_owned(), marker)]));
+        assert_eq!(inventory.architecture, Some(Architecture::Amd64));
+        assert_eq!(inventory.interfaces.keys().collect::<Vec<_>>(), ["ens3"]);
+        assert_eq!(inventory.disks["vda"].marker.as_ref().unwrap().attempt, Attempt::new(7));
+    }
+}

@@ -1,0 +1,276 @@
+//! Machine: a physical machine, its BMC, and what is to be done with it while nobody has deployed it.
+
+use super::{Axes, CommonStatus, Deployment, Inventory, Pool, Rack, Zone, kind};
+use crate::model::Ref;
+use crate::validate::Rule;
+use crate::values::{Duration, Host, Mac, Secret, Tag, Timestamp};
+use basalt_api_derive::Model;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+kind! {
+    /// A physical machine. Declaring one has Basalt take it in: power it on, read its hardware, and keep it ready for
+    /// deployments.
+    Machine, "machines", "basalt_machine", Label, declarable: true, MachineSpec, MachineStatus, machine_rules
+}
+
+/// A physical machine, as declared.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct MachineSpec {
+    /// Processor architecture.
+    #[field(default = Architecture::Amd64)]
+    pub architecture: Architecture,
+    /// The failure domain it stands in. Absent: the zone named `default`.
+    #[field(server_chosen)]
+    pub zone: Option<Ref<Zone>>,
+    /// The pool it belongs to. Absent: the pool named `default`.
+    #[field(server_chosen)]
+    pub pool: Option<Ref<Pool>>,
+    /// Words that selectors can ask for.
+    pub tags: BTreeSet<Tag>,
+    /// MAC addresses it may boot from; by these it is recognised on the network.
+    pub boot_macs: BTreeSet<Mac>,
+    /// Its management controller. Absent: a person presses its buttons, as with driver `manual`.
+    pub bmc: Option<Bmc>,
+    /// What its firmware tries first. `disk_first` needs a BMC that can order one network boot.
+    #[field(reboot, server_chosen)]
+    pub boot_order: Option<BootOrder>,
+    /// Kernel parameters for every system that boots on it.
+    #[field(reboot)]
+    pub kernel_options: Option<String>,
+    /// How its hardware is read.
+    #[field(default)]
+    pub commissioning: Commissioning,
+    /// Whether it is to be on while no deployment says so.
+    #[field(default = PowerPolicy::Auto)]
+    pub power: PowerPolicy,
+    /// What Basalt is to do with it.
+    #[field(default = MachineMode::Managed)]
+    pub mode: MachineMode,
+    /// Nothing is done to a locked machine, and its deployment cannot be destroyed.
+    #[field(default = false)]
+    pub locked: bool,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// Processor architecture, as Debian names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Architecture {
+    /// x86-64.
+    Amd64,
+    /// AArch64.
+    Arm64,
+}
+
+/// A machine's management controller.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Bmc {
+    /// How it is spoken to.
+    pub driver: PowerDriver,
+    /// Its address or host name. Needed by `ipmi`.
+    pub address: Option<Host>,
+    /// Its port. Absent: the driver's own, 623 for `ipmi`.
+    #[field(min = 1, max = 65535)]
+    pub port: Option<u16>,
+    /// The account.
+    pub username: Option<String>,
+    /// The account's password.
+    pub password: Option<Secret>,
+    /// What this BMC needs that others do not.
+    #[field(default)]
+    pub options: BmcOptions,
+}
+
+/// How a BMC is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum PowerDriver {
+    /// IPMI 2.0 over LAN (RMCP+).
+    Ipmi,
+    /// Not at all: Basalt asks a person and waits.
+    Manual,
+}
+
+/// What a BMC needs that others do not.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct BmcOptions {
+    /// RMCP+ cipher suite (IPMI 2.0 table 22-20). Absent: 17, then 3.
+    pub cipher_suite: Option<u8>,
+    /// Privilege level to ask for.
+    #[field(default = "administrator")]
+    pub privilege: String,
+}
+
+/// What firmware tries first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum BootOrder {
+    /// The disk; the BMC orders a network boot when one is needed.
+    DiskFirst,
+    /// The network; the rack sends the machine on to its disk.
+    NetworkFirst,
+}
+
+/// How a machine's hardware is read.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Commissioning {
+    /// Declare the machine ready without booting it; nothing is known of its hardware then.
+    #[field(default = false)]
+    pub skip: bool,
+    /// Leave the BMC's accounts and network settings alone.
+    #[field(default = false)]
+    pub skip_bmc_config: bool,
+    /// Whether the machine stays on when it is done.
+    #[field(default = false)]
+    pub keep_power: bool,
+}
+
+/// Whether a machine is to be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum PowerPolicy {
+    /// On while it is worked on or deployed, off otherwise.
+    Auto,
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// What Basalt is to do with a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum MachineMode {
+    /// Commission it, deploy it, release it.
+    Managed,
+    /// Keep it in the rescue environment, disks untouched.
+    Rescue,
+    /// Nothing: it is set aside until it is mended.
+    Broken,
+    /// Nothing, for good.
+    Retired,
+}
+
+/// A physical machine, as observed.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct MachineStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// How it is.
+    #[field(volatile, default)]
+    pub axes: Axes,
+    /// The one word for people, computed from `axes` when it is read.
+    #[field(volatile)]
+    pub phase: Option<String>,
+    /// The deployment that owns it.
+    #[field(volatile)]
+    pub deployment: Option<Ref<Deployment>>,
+    /// What it is made of.
+    pub inventory: Option<Inventory>,
+    /// Its power, as last seen.
+    #[field(volatile)]
+    pub power: Option<PowerStatus>,
+    /// Its addresses by interface.
+    #[field(volatile)]
+    pub addresses: BTreeMap<String, IpAddr>,
+    /// The BMC that was found from inside.
+    pub bmc: Option<DetectedBmc>,
+    /// How far its present boot has come.
+    #[field(volatile)]
+    pub boot: Option<BootProgress>,
+    /// When its hardware was last read.
+    #[field(volatile)]
+    pub commissioned_at: Option<Timestamp>,
+}
+
+/// A machine's power.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct PowerStatus {
+    /// What the BMC says.
+    pub state: PowerState,
+    /// When it said so.
+    pub observed_at: Timestamp,
+    /// The rack that asked.
+    pub rack: Option<Ref<Rack>>,
+    /// Why it could not be asked.
+    pub error: Option<String>,
+}
+
+/// What a BMC says of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum PowerState {
+    /// On.
+    On,
+    /// Off.
+    Off,
+    /// No answer, or none that can be trusted.
+    Unknown,
+}
+
+/// A BMC found from inside its machine.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DetectedBmc {
+    /// Its LAN address.
+    pub address: Option<IpAddr>,
+    /// Its own MAC address.
+    pub mac: Option<Mac>,
+    /// Manufacturer and product.
+    pub product: Option<String>,
+    /// Firmware revision.
+    pub firmware: Option<String>,
+}
+
+/// How far a boot has come.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct BootProgress {
+    /// The last thing seen: `dhcp`, `loader`, `script`, `kernel`, `initrd`, `root`, `agent`, `system`.
+    pub step: String,
+    /// When it was seen.
+    pub at: Timestamp,
+    /// The rack that saw it.
+    pub rack: Option<Ref<Rack>>,
+    /// Time since power on.
+    pub elapsed: Option<Duration>,
+}
+
+fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
+    if let Some(bmc) = &spec.bmc {
+        match bmc.driver {
+            PowerDriver::Ipmi if bmc.address.is_none() => rule.missing(
+                "/bmc/address",
+                "driver \"ipmi\" needs the BMC's address",
+                "the IP address or host name of the BMC, or driver = \"manual\"",
+            ),
+            PowerDriver::Manual if bmc.address.is_some() => rule.broken(
+                "/bmc/address",
+                "driver \"manual\" speaks to no BMC, and has no address",
+                "leave the address out, or say driver = \"ipmi\"",
+            ),
+            PowerDriver::Ipmi | PowerDriver::Manual => {}
+        }
+        if let Some(suite) = bmc.options.cipher_suite
+            && !matches!(suite, 3 | 17)
+        {
+            rule.broken(
+                "/bmc/options/cipher_suite",
+                format!("cipher suite {suite} is not one that Basalt speaks"),
+                "3 or 17, or leave it out to try both",
+            );
+        }
+    }
+    for mac in &spec.boot_macs {
+        if mac.is_multicast() || mac.is_zero() {
+            rule.broken(
+                "/boot_macs",
+                format!("{mac} is not the address of one interface"),
+                "the interface's own address, as its label or `ip link` shows it",
+            );
+        }
+    }
+    if spec.boot_macs.is_empty() && !spec.commissioning.skip && spec.mode == MachineMode::Managed {
+        rule.missing(
+            "/boot_macs",
+            "a machine is recognised on the network by its MAC addresses, and this one has none",
+            "the MAC address of the interface it boots from",
+        );
+    }
+}

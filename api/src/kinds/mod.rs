@@ -1,0 +1,89 @@
+//! The kinds. Each file describes a few: what clients declare (`…Spec`), what the region reports (`…Status`), and the
+//! rules between fields that a spec alone can break. The table at the end of this file is the only list of kinds.
+
+mod deployment;
+mod image;
+mod inventory;
+mod machine;
+mod network;
+mod place;
+mod rack;
+#[cfg(any(test, feature = "sample-kind"))]
+mod sample;
+mod status;
+
+pub use deployment::Deployment;
+pub use deployment::{
+    Addressing, DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, InterfaceConfig, NetworkConfig,
+    OnFailure, Progress, Readiness, ReadinessCheck, Redeploy, Release, Selector, StorageConfig,
+    StorageLayout, Timings, Wipe,
+};
+pub use image::Image;
+pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
+pub use inventory::{Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Interface, Inventory, MarkerState};
+pub use machine::Machine;
+pub use machine::{
+    Architecture, Bmc, BmcOptions, BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode,
+    MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
+};
+pub use network::{
+    BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangePurpose, Subnet,
+    SubnetBoot, SubnetSpec, SubnetStatus, Vlan, VlanDhcp, VlanSpec, VlanStatus,
+};
+pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
+pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};
+#[cfg(any(test, feature = "sample-kind"))]
+pub use sample::{Sample, SampleColour, SampleDetail, SamplePart, SampleSpec, SampleStatus};
+pub use status::{
+    Axes, CommonStatus, Condition, ConditionStatus, Health, Lifecycle, Operation, Ownership, OwnershipMode,
+    Sync, phase,
+};
+
+use crate::schema::Kind;
+
+/// Declares a kind's marker type and its description.
+macro_rules! kind {
+    (
+        $(#[doc = $doc:literal])+
+        $kind:ident, $plural:literal, $terraform:literal, $naming:ident, declarable: $declarable:literal,
+        $spec:ty, $status:ty, $rules:path
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug)]
+        pub enum $kind {}
+
+        impl crate::KindOf for $kind {
+            const NAME: &'static str = stringify!($kind);
+            const KIND: &'static crate::Kind = &crate::Kind {
+                name: stringify!($kind),
+                plural: $plural,
+                terraform_name: $terraform,
+                doc: concat!($($doc),+).trim_ascii(),
+                spec: <$spec as crate::Model>::SCHEMA,
+                status: <$status as crate::Model>::SCHEMA,
+                declarable: $declarable,
+                naming: crate::values::Naming::$naming,
+                rules: |spec, errors| crate::validate::typed::<$spec>(spec, errors, $rules),
+            };
+            type Spec = $spec;
+            type Status = $status;
+        }
+    };
+}
+pub(crate) use kind;
+
+/// Every kind, in the order a reader meets them; those before others that refer to them.
+pub const KINDS: &[&Kind] = &[
+    <Zone as crate::KindOf>::KIND,
+    <Pool as crate::KindOf>::KIND,
+    <Fabric as crate::KindOf>::KIND,
+    <Vlan as crate::KindOf>::KIND,
+    <Subnet as crate::KindOf>::KIND,
+    <IpRange as crate::KindOf>::KIND,
+    <Image as crate::KindOf>::KIND,
+    <Machine as crate::KindOf>::KIND,
+    <Deployment as crate::KindOf>::KIND,
+    <Rack as crate::KindOf>::KIND,
+    #[cfg(any(test, feature = "sample-kind"))]
+    <Sample as crate::KindOf>::KIND,
+];

@@ -1,0 +1,228 @@
+//! Fabric, Vlan, Subnet and IpRange: the network as it is cabled and addressed.
+
+use super::{CommonStatus, Rack, kind};
+use crate::model::Ref;
+use crate::validate::{Rule, no_rules};
+use crate::values::{Cidr, Duration, Host};
+use basalt_api_derive::Model;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+kind! {
+    /// Switches that carry the same VLANs: one layer-2 world.
+    Fabric, "fabrics", "basalt_fabric", Label, declarable: true, FabricSpec, FabricStatus, no_rules
+}
+
+/// One layer-2 world.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct FabricSpec {
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+    /// A word that selectors can ask for, like `10g`.
+    #[field(none)]
+    pub class: Option<String>,
+}
+
+/// What hangs on the fabric.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct FabricStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+}
+
+kind! {
+    /// A VLAN of a fabric: one broadcast domain. Its name is `fabric.vid`.
+    Vlan, "vlans", "basalt_vlan", FabricVid, declarable: true, VlanSpec, VlanStatus, no_rules
+}
+
+/// One broadcast domain.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct VlanSpec {
+    /// The fabric that carries it.
+    #[field(immutable)]
+    pub fabric: Ref<Fabric>,
+    /// Its number (IEEE 802.1Q), 1 to 4094, or 0 for the untagged network.
+    #[field(immutable, min = 0, max = 4094)]
+    pub vid: u16,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+    /// Largest packet in bytes, as DHCP announces it and installed systems set it.
+    #[field(default = 1500, min = 552, max = 65535)]
+    pub mtu: u32,
+    /// The routing world it belongs to: addresses of one space reach each other.
+    pub space: Option<String>,
+    /// Whether and how racks answer DHCP here.
+    #[field(default)]
+    pub dhcp: VlanDhcp,
+}
+
+/// DHCP on a VLAN.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct VlanDhcp {
+    /// Whether racks answer DHCP on this VLAN. Machines boot from the network only where they do.
+    #[field(default = false)]
+    pub enabled: bool,
+    /// How long a lease lasts.
+    #[field(default = "10m")]
+    pub lease_time: Duration,
+    /// Racks that answer. Empty: every rack attached to the VLAN.
+    pub racks: BTreeSet<Ref<Rack>>,
+}
+
+/// How the VLAN is served.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct VlanStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// Racks that answer DHCP here now.
+    #[field(volatile)]
+    pub serving: BTreeSet<Ref<Rack>>,
+}
+
+kind! {
+    /// An IP network on a VLAN.
+    Subnet, "subnets", "basalt_subnet", Label, declarable: true, SubnetSpec, SubnetStatus, subnet_rules
+}
+
+/// An IP network.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SubnetSpec {
+    /// The VLAN it is on, as `fabric.vid`.
+    pub vlan: Ref<Vlan>,
+    /// The network, like `10.77.0.0/24`.
+    #[field(immutable)]
+    pub cidr: Cidr,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+    /// The router's address. Absent: the network has no way out.
+    pub gateway: Option<IpAddr>,
+    /// DNS servers for machines here, in order. Absent: the racks that serve the VLAN. Empty: none.
+    pub dns_servers: Option<Vec<IpAddr>>,
+    /// NTP servers for machines here, in order. Absent: the racks that serve the VLAN. Empty: none.
+    pub ntp_servers: Option<Vec<Host>>,
+    /// Whether Basalt gives out every address that no range reserves. False: only those of `dynamic` ranges.
+    #[field(default = true)]
+    pub managed: bool,
+    /// How machines here boot from the network.
+    #[field(default)]
+    pub boot: SubnetBoot,
+}
+
+/// Network boot on a subnet.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SubnetBoot {
+    /// Who tells machines what to boot.
+    #[field(default = BootMode::Dhcp)]
+    pub mode: BootMode,
+}
+
+/// Who tells machines what to boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum BootMode {
+    /// The rack's own DHCP answers.
+    Dhcp,
+    /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2).
+    Proxy,
+    /// Nobody.
+    None,
+}
+
+/// How full the subnet is.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SubnetStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// Addresses taken: leases, reservations, static addresses.
+    #[field(volatile)]
+    pub used: Option<u64>,
+    /// Addresses that could still be given out; at most 2^53 - 1 is said.
+    #[field(volatile)]
+    pub free: Option<u64>,
+}
+
+fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
+    let cidr = spec.cidr;
+    if let Some(gateway) = spec.gateway
+        && !cidr.is_host(gateway)
+    {
+        let why = if cidr.contains(gateway) { "is the network or broadcast address of" } else { "is not in" };
+        rule.broken(
+            "/gateway",
+            format!("gateway {gateway} {why} {cidr}"),
+            format!("an address of {cidr} that a router can have"),
+        );
+    }
+    if cidr.prefix_len() == 0 {
+        rule.broken(
+            "/cidr",
+            format!("{cidr} is every address there is"),
+            "a network with a prefix length above 0",
+        );
+    }
+}
+
+kind! {
+    /// A range of addresses of a subnet with one purpose.
+    IpRange, "ip_ranges", "basalt_ip_range", Label, declarable: true, IpRangeSpec, IpRangeStatus, ip_range_rules
+}
+
+/// A range of addresses, both ends included.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct IpRangeSpec {
+    /// The subnet it lies in.
+    #[field(immutable)]
+    pub subnet: Ref<Subnet>,
+    /// First address.
+    pub start: IpAddr,
+    /// Last address.
+    pub end: IpAddr,
+    /// What the addresses are for.
+    #[field(default = RangePurpose::Dynamic)]
+    pub purpose: RangePurpose,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// What a range's addresses are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum RangePurpose {
+    /// Leased by DHCP to whoever asks.
+    Dynamic,
+    /// Never given out by Basalt.
+    Reserved,
+}
+
+/// How full the range is.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct IpRangeStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// Addresses of it that are leased.
+    #[field(volatile)]
+    pub used: Option<u64>,
+}
+
+fn ip_range_rules(spec: &IpRangeSpec, rule: &mut Rule<'_>) {
+    let (start, end) = (spec.start, spec.end);
+    if start.is_ipv4() != end.is_ipv4() {
+        rule.broken(
+            "/end",
+            format!("the range starts at {start} and ends at {end}: one is IPv4, the other IPv6"),
+            "two addresses of the same family",
+        );
+    } else if end < start {
+        rule.broken(
+            "/end",
+            format!("the range ends at {end}, before it starts at {start}"),
+            format!("{start} or above"),
+        );
+    }
+}

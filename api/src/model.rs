@@ -1,0 +1,237 @@
+//! From Rust types to descriptions: what `#[derive(Model)]` fills in.
+
+use crate::schema::{Field, MAX_INT, Schema, Semantic, Type};
+use crate::values::Name;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// A struct with a description.
+pub trait Model: Serialize + DeserializeOwned {
+    /// The description.
+    const SCHEMA: &'static Schema;
+}
+
+/// A type that a field can have.
+pub trait Described {
+    /// Its place in the description.
+    const TYPE: Type;
+}
+
+/// A kind, as a type: `Ref<Zone>`, `Typed<Machine>`.
+pub trait KindOf: 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// Its entry in [`crate::KINDS`].
+    const KIND: &'static crate::Kind;
+    /// What clients declare.
+    type Spec: Model;
+    /// What the region reports.
+    type Status: Model + Default;
+}
+
+/// The name of an object of kind `K`.
+pub struct Ref<K> {
+    name: Name,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Ref<K> {
+    /// To the object called `name`.
+    #[must_use]
+    pub const fn new(name: Name) -> Self {
+        Self { name, kind: PhantomData }
+    }
+
+    /// The name.
+    #[must_use]
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The name's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.name.as_str()
+    }
+}
+
+impl<K> std::str::FromStr for Ref<K> {
+    type Err = crate::BadValue;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self::new)
+    }
+}
+
+impl<K> From<Name> for Ref<K> {
+    fn from(name: Name) -> Self {
+        Self::new(name)
+    }
+}
+
+impl<K> Clone for Ref<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.name.clone())
+    }
+}
+
+impl<K> PartialEq for Ref<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl<K> Eq for Ref<K> {}
+
+impl<K> PartialOrd for Ref<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K> Ord for Ref<K> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.name.cmp(&other.name)
+    }
+}
+
+impl<K> fmt::Debug for Ref<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl<K> fmt::Display for Ref<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.name, f)
+    }
+}
+
+impl<K> Serialize for Ref<K> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.name.serialize(to)
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Ref<K> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Name::deserialize(from).map(Self::new)
+    }
+}
+
+impl<K: KindOf> Described for Ref<K> {
+    const TYPE: Type = Type::Ref(K::NAME);
+}
+
+impl<T: Described> Described for Option<T> {
+    const TYPE: Type = T::TYPE;
+}
+
+impl<T: Described> Described for Vec<T> {
+    const TYPE: Type = Type::List(&T::TYPE);
+}
+
+impl<T: Described> Described for BTreeSet<T> {
+    const TYPE: Type = Type::Set(&T::TYPE);
+}
+
+impl<K: Described, V: Described> Described for BTreeMap<K, V> {
+    const TYPE: Type = Type::Map { key: &K::TYPE, value: &V::TYPE };
+}
+
+macro_rules! described {
+    ($($ty:ty => $value:expr),* $(,)?) => {$(
+        impl Described for $ty {
+            const TYPE: Type = $value;
+        }
+    )*};
+}
+
+described! {
+    bool => Type::Bool,
+    u8 => Type::Int { min: 0, max: 255 },
+    u16 => Type::Int { min: 0, max: 65_535 },
+    u32 => Type::Int { min: 0, max: 4_294_967_295 },
+    u64 => Type::Int { min: 0, max: MAX_INT },
+    i64 => Type::Int { min: -MAX_INT, max: MAX_INT },
+    String => Type::String,
+    std::net::IpAddr => Type::Semantic(Semantic::Ip),
+    jiff::Timestamp => Type::Semantic(Semantic::Timestamp),
+    serde_json::Map<String, serde_json::Value> => Type::Json,
+}
+
+/// For the derive macro's output, and nobody else.
+#[doc(hidden)]
+pub mod private {
+    use super::Field;
+    use crate::schema::{Const, Effect, Presence, Schema, Stability, Type};
+    use crate::values::{BadValue, ByteSize, Duration};
+    use serde::Deserialize;
+    use std::str::FromStr;
+
+    pub use serde;
+
+    /// The fields of a flattened struct, then one's own.
+    #[must_use]
+    #[allow(clippy::indexing_slicing, reason = "runs at compile time")]
+    pub const fn join<const N: usize>(base: &[Field], own: &[Field]) -> [Field; N] {
+        let mut all = [BLANK; N];
+        let mut at = 0;
+        while at < N {
+            all[at] = if at < base.len() { base[at] } else { own[at - base.len()] };
+            at += 1;
+        }
+        all
+    }
+
+    const BLANK: Field = Field {
+        name: "",
+        doc: "",
+        ty: Type::Object(&Schema { name: "", doc: "", fields: &[] }),
+        presence: Presence::Default(Const::Empty),
+        effect: Effect::None,
+        immutable: false,
+        sensitive: false,
+        stability: Stability::Stable,
+    };
+
+    /// A value from the text of its `default = "…"`; a test reads every default, so the fallback is never taken.
+    pub trait FromDefault: Sized {
+        /// The value.
+        fn from_default(text: &'static str) -> Self;
+    }
+
+    impl FromDefault for String {
+        fn from_default(text: &'static str) -> Self {
+            text.to_owned()
+        }
+    }
+
+    impl FromDefault for Duration {
+        fn from_default(text: &'static str) -> Self {
+            text.parse().unwrap_or_default()
+        }
+    }
+
+    impl FromDefault for ByteSize {
+        fn from_default(text: &'static str) -> Self {
+            text.parse().unwrap_or_default()
+        }
+    }
+
+    /// Reads a text value; the error says what would be right.
+    ///
+    /// # Errors
+    /// It is no text, or not of this form.
+    pub fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+        T: FromStr<Err = BadValue>,
+    {
+        use serde::de::Error;
+        let text = String::deserialize(from)?;
+        text.parse().map_err(|bad: BadValue| D::Error::custom(format!("{bad}; {}", bad.hint)))
+    }
+}

@@ -1,0 +1,243 @@
+//! Errors on the wire: RFC 9457 `application/problem+json`.
+
+use crate::values::BadValue;
+use serde::{Deserialize, Serialize};
+
+/// The media type of an error.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
+pub struct Problem {
+    /// A URI that names the code; always `urn:basalt:problem:CODE`.
+    #[serde(rename = "type", default)]
+    pub uri: String,
+    /// What sort of refusal, for programs.
+    pub code: ProblemCode,
+    /// HTTP status.
+    pub status: u16,
+    /// The sort, in words.
+    pub title: String,
+    /// What is wrong, with what value, and what to do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// Each wrong field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// Where the region's log has more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// When to try again, in seconds; also in the header `Retry-After`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+}
+
+/// Declares the closed list of codes: word, HTTP status, title.
+macro_rules! problem_codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
+        /// What sort of refusal. The list grows, and never changes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ProblemCode {
+            $($(#[doc = $doc])+ $name,)*
+            /// A code of a newer region.
+            #[serde(other)]
+            Other,
+        }
+
+        impl ProblemCode {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The word on the wire.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)* Self::Other => "other" }
+            }
+
+            /// The HTTP status it is answered with.
+            #[must_use]
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* Self::Other => 500 }
+            }
+
+            /// In words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* Self::Other => "Error" }
+            }
+        }
+    };
+}
+
+problem_codes! {
+    /// There is no such object, or no such path.
+    NotFound = "not_found", 404, "Not found";
+    /// `If-None-Match: *`, and it is there.
+    Exists = "exists", 412, "Already exists";
+    /// It is being deleted, and takes no changes.
+    Deleting = "deleting", 409, "Being deleted";
+    /// `If-Match` names a generation that is no longer the present one.
+    Conflict = "conflict", 409, "Changed by somebody else";
+    /// The digest is not that of the plan as it would be now.
+    StalePlan = "stale_plan", 409, "The plan is out of date";
+    /// The spec names an object that is not there.
+    ReferenceNotFound = "reference_not_found", 422, "Refers to something that does not exist";
+    /// Addresses of the spec are taken by another object.
+    Overlap = "overlap", 409, "Overlaps";
+    /// The object is referred to by others, and stays.
+    InUse = "in_use", 409, "In use";
+    /// No token, or one that is not known.
+    Unauthenticated = "unauthenticated", 401, "Who are you?";
+    /// The token's role does not allow it.
+    Forbidden = "forbidden", 403, "Not allowed";
+    /// The object is locked or protected.
+    Locked = "locked", 409, "Locked";
+    /// The request breaks rules that concern it alone; `errors` says which.
+    Invalid = "invalid", 422, "Invalid";
+    /// It is larger than the region takes.
+    TooLarge = "too_large", 413, "Too large";
+    /// The watch position is too old: list again.
+    Compacted = "compacted", 410, "Too far in the past";
+    /// Not now: the database or a rack does not answer. Try again.
+    Unavailable = "unavailable", 503, "Not available";
+    /// A mistake of the region; its log has more.
+    Internal = "internal", 500, "Internal error";
+}
+
+impl Problem {
+    /// A refusal with its detail: what is wrong, with what value, and what to do.
+    pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Self {
+            uri: format!("urn:basalt:problem:{}", code.as_str()),
+            code,
+            status: code.status(),
+            title: code.title().to_owned(),
+            detail: detail.into(),
+            errors: Vec::new(),
+            request_id: None,
+            retry_after: None,
+        }
+    }
+
+    /// A refusal because of fields.
+    #[must_use]
+    pub fn invalid(errors: Vec<FieldError>) -> Self {
+        let detail = match errors.as_slice() {
+            [only] => only.to_string(),
+            many => format!("{} fields are wrong", many.len()),
+        };
+        Self { errors, ..Self::new(ProblemCode::Invalid, detail) }
+    }
+
+    /// With wrong fields.
+    #[must_use]
+    pub fn with_errors(self, errors: Vec<FieldError>) -> Self {
+        Self { errors, ..self }
+    }
+}
+
+/// What is wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldError {
+    /// Where, as a JSON pointer: into the spec from [`crate::validate()`], into the request in a [`Problem`].
+    pub pointer: String,
+    /// What sort of wrong, for programs.
+    pub code: FieldCode,
+    /// What is wrong, naming the value.
+    pub message: String,
+    /// What would be right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
+    }
+}
+
+impl FieldError {
+    /// A wrong field, and what would be right.
+    pub fn new(
+        pointer: impl Into<String>,
+        code: FieldCode,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        let hint = hint.into();
+        Self {
+            pointer: pointer.into(),
+            code,
+            message: message.into(),
+            hint: (!hint.is_empty()).then_some(hint),
+        }
+    }
+
+    /// A text that has not its form.
+    #[must_use]
+    pub fn format(pointer: &str, bad: BadValue) -> Self {
+        Self::new(pointer, FieldCode::Format, bad.message, bad.hint)
+    }
+
+    /// The same, for a document in which the spec stands at `base`.
+    #[must_use]
+    pub fn below(mut self, base: &str) -> Self {
+        self.pointer.insert_str(0, base);
+        self
+    }
+}
+
+/// What sort of wrong. The list grows, and never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldCode {
+    /// The kind has no such field.
+    UnknownField,
+    /// It must be there.
+    Required,
+    /// A value of another type.
+    Type,
+    /// A number or length beyond its bounds.
+    Range,
+    /// A text that has not its form.
+    Format,
+    /// Twice in a set.
+    Duplicate,
+    /// Larger than the region takes.
+    TooLarge,
+    /// A rule between fields.
+    Rule,
+    /// It cannot be changed after creation.
+    Immutable,
+    /// It names an object that is not there.
+    ReferenceNotFound,
+    /// It takes addresses of another object.
+    Overlap,
+    /// A code of a newer region.
+    #[serde(other)]
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_on_the_wire_are_their_words() {
+        for code in ProblemCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+        let future: ProblemCode = serde_json::from_str(r#""from_the_future""#).unwrap();
+        assert_eq!(future, ProblemCode::Other);
+    }
+
+    #[test]
+    fn one_wrong_field_is_told_in_the_detail() {
+        let problem =
+            Problem::invalid(vec![FieldError::new("/spec/vid", FieldCode::Range, "vid 5000", "0 to 4094")]);
+        assert_eq!(problem.to_string(), "Invalid: vid 5000; 0 to 4094");
+    }
+}

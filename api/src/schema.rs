@@ -1,0 +1,323 @@
+//! The description of a kind: plain static data, from which REST, OpenAPI, the Terraform schema, documentation,
+//! validation and diffs follow. Nothing else describes a kind.
+
+use crate::values::{BadValue, Naming};
+use serde_json::Value;
+
+/// Largest integer of a spec: every JSON reader and Terraform hold it exactly.
+pub const MAX_INT: i64 = (1 << 53) - 1;
+
+/// A kind of object.
+#[derive(Debug)]
+pub struct Kind {
+    /// As in `kind` of an object: `IpRange`.
+    pub name: &'static str,
+    /// As in the path: `ip_ranges`.
+    pub plural: &'static str,
+    /// The resource type: `basalt_ip_range`. The data source of all of them has an `s` behind it.
+    pub terraform_name: &'static str,
+    /// What it is, for people.
+    pub doc: &'static str,
+    /// What clients declare.
+    pub spec: &'static Schema,
+    /// What the region reports.
+    pub status: &'static Schema,
+    /// Whether clients create it. Others are enrolled or observed: read-only in Terraform.
+    pub declarable: bool,
+    /// The form of its names.
+    pub naming: Naming,
+    /// The intrinsic rules between fields; see [`crate::validate()`].
+    pub(crate) rules: crate::validate::Rules,
+}
+
+impl Kind {
+    /// The kind called `name` in any of its spellings: `IpRange`, `ip_ranges`, `ip_range`, `basalt_ip_range`.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        crate::KINDS.iter().copied().find(|kind| {
+            kind.name == name
+                || kind.plural == name
+                || kind.terraform_name == name
+                || kind.terraform_name.strip_prefix("basalt_") == Some(name)
+        })
+    }
+
+    /// Its name as one JSON and Terraform word: `ip_range`.
+    #[must_use]
+    pub fn singular(&self) -> &'static str {
+        self.terraform_name.strip_prefix("basalt_").unwrap_or(self.terraform_name)
+    }
+}
+
+/// The fields of an object.
+#[derive(Debug)]
+pub struct Schema {
+    /// The Rust type's name; unique, and the name of the OpenAPI component.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub doc: &'static str,
+    /// In the order they are shown.
+    pub fields: &'static [Field],
+}
+
+impl Schema {
+    /// The field called `name`.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|f| f.name == name)
+    }
+}
+
+/// A field.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// On the wire.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub doc: &'static str,
+    /// What it holds.
+    pub ty: Type,
+    /// What its absence means.
+    pub presence: Presence,
+    /// What a change does to what runs. A change inside an object counts as the strongest along its path.
+    pub effect: Effect,
+    /// Set at creation, never changed after it.
+    pub immutable: bool,
+    /// Not to be shown by tools. Unlike a secret it is stored, returned and compared as it is.
+    pub sensitive: bool,
+    /// For status: whether it changes by itself.
+    pub stability: Stability,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Type {
+    /// True or false.
+    Bool,
+    /// A whole number.
+    Int {
+        /// Smallest.
+        min: i64,
+        /// Largest; at most [`MAX_INT`].
+        max: i64,
+    },
+    /// One line of text.
+    String,
+    /// Several lines of text.
+    Text,
+    /// One of these words.
+    Enum(&'static [&'static str]),
+    /// A text with a form.
+    Semantic(Semantic),
+    /// The name of an object of the kind called so.
+    Ref(&'static str),
+    /// A secret: see [`crate::values::Secret`].
+    Secret,
+    /// Fields.
+    Object(&'static Schema),
+    /// Values in an order that matters. Scalars only, but for `conditions`.
+    List(&'static Self),
+    /// Scalars whose order does not matter.
+    Set(&'static Self),
+    /// Values by natural key.
+    Map {
+        /// Says which keys there can be: `String`, `Enum`, `Semantic` or `Ref`.
+        key: &'static Self,
+        /// Scalar or object.
+        value: &'static Self,
+    },
+    /// An object of whatever shape; only for what the region computes and Terraform never sees.
+    Json,
+}
+
+impl Type {
+    /// Whether values of this type are neither objects nor collections.
+    #[must_use]
+    pub const fn is_scalar(&self) -> bool {
+        !matches!(self, Self::Object(_) | Self::List(_) | Self::Set(_) | Self::Map { .. } | Self::Json)
+    }
+}
+
+/// The form of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Semantic {
+    /// [`crate::values::Mac`].
+    Mac,
+    /// An IPv4 or IPv6 address.
+    Ip,
+    /// [`crate::values::Cidr`].
+    Cidr,
+    /// A DNS label: the name of an object.
+    DnsLabel,
+    /// [`crate::values::Hostname`].
+    Hostname,
+    /// [`crate::values::Host`].
+    Host,
+    /// [`crate::values::Tag`].
+    Tag,
+    /// [`crate::values::Duration`].
+    Duration,
+    /// [`crate::values::Sha256`].
+    Sha256,
+    /// [`crate::values::ByteSize`].
+    Bytes,
+    /// [`crate::values::SshKey`].
+    SshKey,
+    /// A UUID: see [`crate::values::Uid`].
+    Uid,
+    /// RFC 3339.
+    Timestamp,
+}
+
+impl Semantic {
+    /// The one spelling of `text` that two equal values share.
+    ///
+    /// # Errors
+    /// `text` has not this form.
+    pub fn canonical(self, text: &str) -> Result<String, BadValue> {
+        use crate::values::{ByteSize, Cidr, Duration, Mac, Sha256, Timestamp, Uid};
+        fn print<T: std::str::FromStr<Err = BadValue> + ToString>(text: &str) -> Result<String, BadValue> {
+            text.parse::<T>().map(|value| value.to_string())
+        }
+        match self {
+            Self::Mac => print::<Mac>(text),
+            Self::Cidr => print::<Cidr>(text),
+            Self::Duration => print::<Duration>(text),
+            Self::Sha256 => print::<Sha256>(text),
+            Self::Bytes => print::<ByteSize>(text),
+            Self::Uid => print::<Uid>(text),
+            Self::Ip => text.parse::<std::net::IpAddr>().map(|ip| ip.to_string()).map_err(|_| {
+                let hint = if text.contains('/') {
+                    "an address alone, without a prefix length"
+                } else {
+                    "like 10.77.0.1 or 2001:db8::1"
+                };
+                BadValue::new(format!("{} is not an IP address", crate::values::quoted(text)), hint)
+            }),
+            Self::Timestamp => text.parse::<Timestamp>().map(|t| t.to_string()).map_err(|_| {
+                BadValue::new(
+                    format!("{} is not a point in time", crate::values::quoted(text)),
+                    "RFC 3339, like 2026-01-31T12:00:00Z",
+                )
+            }),
+            Self::DnsLabel => Naming::Label.check(text).map(|()| text.to_owned()),
+            Self::Hostname => crate::values::check_hostname(text).map(|()| text.to_ascii_lowercase()),
+            Self::Host => crate::values::check_host(text).map(|()| match text.parse::<std::net::IpAddr>() {
+                Ok(ip) => ip.to_string(),
+                Err(_) => text.to_ascii_lowercase(),
+            }),
+            Self::Tag => crate::values::check_tag(text).map(|()| text.to_owned()),
+            Self::SshKey => crate::values::check_ssh_key(text).map(|()| text.to_owned()),
+        }
+    }
+
+    /// The form's name in OpenAPI's `format` and in documentation.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mac => "mac",
+            Self::Ip => "ip",
+            Self::Cidr => "cidr",
+            Self::DnsLabel => "dns-label",
+            Self::Hostname => "hostname",
+            Self::Host => "host",
+            Self::Tag => "tag",
+            Self::Duration => "duration",
+            Self::Sha256 => "sha256",
+            Self::Bytes => "bytes",
+            Self::SshKey => "ssh-key",
+            Self::Uid => "uuid",
+            Self::Timestamp => "date-time",
+        }
+    }
+
+    /// A value of this form, for documentation and for hints.
+    #[must_use]
+    pub const fn example(self) -> &'static str {
+        match self {
+            Self::Mac => "52:54:00:12:34:56",
+            Self::Ip => "10.77.0.1",
+            Self::Cidr => "10.77.0.0/24",
+            Self::DnsLabel => "node-1",
+            Self::Hostname => "node-1.example.com",
+            Self::Host => "10.77.0.9",
+            Self::Tag => "gpu",
+            Self::Duration => "10m",
+            Self::Sha256 => "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            Self::Bytes => "16GiB",
+            Self::SshKey => {
+                "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2FsdCBleGFtcGxlIGtleSwgbm90IHJlYWwh me@example.com"
+            }
+            Self::Uid => "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e",
+            Self::Timestamp => "2026-01-31T12:00:00Z",
+        }
+    }
+}
+
+/// What the absence of a field means. `null` is absence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Presence {
+    /// It must be there.
+    Required,
+    /// It has nothing to say.
+    Optional,
+    /// This constant.
+    Default(Const),
+    /// The region chooses, and says what in `status`.
+    ServerChosen,
+}
+
+/// A constant that absence stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Const {
+    /// A truth value.
+    Bool(bool),
+    /// A number.
+    Int(i64),
+    /// A text: also the word of an enum.
+    Str(&'static str),
+    /// The empty list, set, map or object.
+    Empty,
+}
+
+impl Const {
+    /// As JSON, for a field of type `ty`.
+    #[must_use]
+    pub fn json(self, ty: &Type) -> Value {
+        match (self, ty) {
+            (Self::Bool(value), _) => value.into(),
+            (Self::Int(value), _) => value.into(),
+            (Self::Str(value), _) => value.into(),
+            (Self::Empty, Type::List(_) | Type::Set(_)) => Value::Array(Vec::new()),
+            (Self::Empty, _) => Value::Object(serde_json::Map::new()),
+        }
+    }
+}
+
+/// What a change of a field does to what runs. Ordered: a later one is stronger.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing: a description.
+    #[default]
+    None,
+    /// Services follow; machines keep running.
+    Live,
+    /// At the machine's next boot.
+    Reboot,
+    /// The machine is installed again; refused unless the deployment allows it.
+    Redeploy,
+    /// The object is destroyed and made anew.
+    Replace,
+}
+
+/// Whether a status field changes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// Only after a change of a spec, or of hardware: part of Terraform's state.
+    Stable,
+    /// At any time: shown by the API alone, so that plans stay empty.
+    Volatile,
+}

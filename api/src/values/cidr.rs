@@ -1,0 +1,147 @@
+//! Networks in CIDR notation (RFC 4632, RFC 4291 §2.3).
+
+use super::{BadValue, quoted, text_value};
+use ipnet::IpNet;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A network, IPv4 or IPv6, with no host bits set: `10.77.0.0/24`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cidr(IpNet);
+
+impl Cidr {
+    /// The network that holds `address` when the first `prefix_len` bits are its own.
+    ///
+    /// # Errors
+    /// `prefix_len` is longer than the address.
+    pub fn containing(address: IpAddr, prefix_len: u8) -> Result<Self, BadValue> {
+        IpNet::new(address, prefix_len).map(|net| Self(net.trunc())).map_err(|_| {
+            BadValue::new(
+                format!("/{prefix_len} is too long for {address}"),
+                if address.is_ipv4() { "0 to 32" } else { "0 to 128" },
+            )
+        })
+    }
+
+    /// The same as `ipnet` has it.
+    #[must_use]
+    pub const fn net(self) -> IpNet {
+        self.0
+    }
+
+    /// First address: the network's own in IPv4, the subnet-router anycast address in IPv6.
+    #[must_use]
+    pub fn network(self) -> IpAddr {
+        self.0.network()
+    }
+
+    /// Last address: the broadcast address in IPv4.
+    #[must_use]
+    pub fn broadcast(self) -> IpAddr {
+        self.0.broadcast()
+    }
+
+    /// Number of leading bits that are the network's.
+    #[must_use]
+    pub fn prefix_len(self) -> u8 {
+        self.0.prefix_len()
+    }
+
+    /// Whether `address` lies in this network.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        self.0.contains(&address)
+    }
+
+    /// Whether the two networks share an address.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        self.0.contains(&other.0) || other.0.contains(&self.0)
+    }
+
+    /// Whether `address` lies in this network and an interface can have it: neither network nor broadcast address,
+    /// where the network has those (not in /31, /32, nor in IPv6 but for the anycast address).
+    #[must_use]
+    pub fn is_host(self, address: IpAddr) -> bool {
+        if !self.contains(address) {
+            return false;
+        }
+        match self.0 {
+            IpNet::V4(net) if net.prefix_len() < 31 => {
+                address != self.network() && address != self.broadcast()
+            }
+            IpNet::V6(net) if net.prefix_len() < 127 => address != self.network(),
+            _ => true,
+        }
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let Ok(net) = text.parse::<IpNet>() else {
+            let hint = match text.parse::<IpAddr>() {
+                Ok(IpAddr::V4(_)) => format!("add the prefix length, like {text}/24"),
+                Ok(IpAddr::V6(_)) => format!("add the prefix length, like {text}/64"),
+                Err(_) => "a network like 10.77.0.0/24 or 2001:db8::/64".to_owned(),
+            };
+            return Err(BadValue::new(format!("{} is not a network", quoted(text)), hint));
+        };
+        if net.addr() != net.network() {
+            return Err(BadValue::new(
+                format!("{} has bits set beyond its prefix", quoted(text)),
+                format!("the network is {}", net.trunc()),
+            ));
+        }
+        Ok(Self(net))
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.to_string())
+    }
+}
+
+impl fmt::Debug for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+text_value!(Cidr, Cidr);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_network_when_host_bits_are_set() {
+        let error = "10.77.0.5/24".parse::<Cidr>().unwrap_err();
+        assert_eq!(error.hint, "the network is 10.77.0.0/24");
+        assert_eq!("10.77.0.0".parse::<Cidr>().unwrap_err().hint, "add the prefix length, like 10.77.0.0/24");
+    }
+
+    #[test]
+    fn knows_which_addresses_an_interface_can_have() {
+        let host = |net: &str, ip: &str| net.parse::<Cidr>().unwrap().is_host(ip.parse().unwrap());
+        assert!(host("10.0.0.0/24", "10.0.0.1"));
+        assert!(!host("10.0.0.0/24", "10.0.0.0"));
+        assert!(!host("10.0.0.0/24", "10.0.0.255"));
+        assert!(!host("10.0.0.0/24", "10.0.1.1"));
+        assert!(host("10.0.0.0/31", "10.0.0.0"), "RFC 3021");
+        assert!(host("2001:db8::/64", "2001:db8::ffff:ffff:ffff:ffff"));
+        assert!(!host("2001:db8::/64", "2001:db8::"), "subnet-router anycast, RFC 4291 §2.6.1");
+    }
+
+    #[test]
+    fn overlap_is_symmetric() {
+        let net = |t: &str| t.parse::<Cidr>().unwrap();
+        assert!(net("10.0.0.0/8").overlaps(net("10.9.0.0/16")));
+        assert!(net("10.9.0.0/16").overlaps(net("10.0.0.0/8")));
+        assert!(!net("10.8.0.0/16").overlaps(net("10.9.0.0/16")));
+        assert!(!net("10.0.0.0/8").overlaps(net("::/0")));
+    }
+}

@@ -1,0 +1,139 @@
+//! Typed values: a bare string never crosses a boundary.
+//!
+//! Parsing is lenient about spelling (`00-1A-…` is a MAC address) and strict about meaning; what was parsed prints in
+//! one canonical form. Specs themselves are stored as declared, so the canonical form is for comparing and for
+//! machines, never for writing a user's text back.
+
+mod cidr;
+mod duration;
+mod id;
+mod mac;
+mod name;
+mod secret;
+mod sha256;
+mod size;
+mod text;
+
+pub use cidr::Cidr;
+pub use duration::Duration;
+pub use id::{
+    Attempt, DeploymentId, Epoch, Generation, ImageId, Incarnation, MachineId, RackId, Revision, SubnetId,
+    Uid, VlanId,
+};
+pub use mac::Mac;
+pub use name::{Name, Naming};
+pub use secret::Secret;
+pub use sha256::Sha256;
+pub use size::ByteSize;
+pub use text::{Host, Hostname, SshKey, Tag};
+pub(crate) use text::{
+    host as check_host, hostname as check_hostname, ssh_key as check_ssh_key, tag as check_tag,
+};
+
+/// A point in time; RFC 3339 on the wire.
+pub use jiff::Timestamp;
+
+/// Why a text is not the value it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BadValue {
+    /// What is wrong, naming the value.
+    pub message: String,
+    /// What would be right.
+    pub hint: String,
+}
+
+impl BadValue {
+    /// A refusal with what would be right.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+
+    /// `text` is none of the words of a closed list.
+    #[must_use]
+    pub fn word(what: &str, text: &str, words: &[&str]) -> Self {
+        let hint = match closest(text, words) {
+            Some(near) => format!("did you mean {near:?}? The words are: {}", words.join(", ")),
+            None => format!("one of: {}", words.join(", ")),
+        };
+        Self::new(format!("{} is not a word of {what}", quoted(text)), hint)
+    }
+}
+
+/// `text` in quotes for a message, cut where it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 80;
+    if text.chars().count() <= SHOWN {
+        return format!("{text:?}");
+    }
+    let start: String = text.chars().take(SHOWN).collect();
+    format!("{start:?}… ({} bytes)", text.len())
+}
+
+/// The candidate nearest to `text`, if one is near enough to be what was meant.
+pub(crate) fn closest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    const LONGEST: usize = 64;
+    if text.len() > LONGEST {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    candidates
+        .iter()
+        .map(|c| (distance(&lower, &c.to_ascii_lowercase()), *c))
+        .filter(|(d, c)| *d <= 1.max(c.len() / 3))
+        .min()
+        .map(|(_, c)| c)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut next = Vec::with_capacity(row.len());
+        next.push(i + 1);
+        for (cb, (above_left, above)) in b.iter().zip(row.iter().zip(row.iter().skip(1))) {
+            let left = next.last().copied().unwrap_or(i + 1);
+            next.push((above_left + usize::from(ca != *cb)).min(above + 1).min(left + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Serde as text, and a place in the description, for a value with `Display` and `FromStr`.
+macro_rules! text_value {
+    ($type:ty, $semantic:ident) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $crate::__private::from_text(from)
+            }
+        }
+        impl $crate::Described for $type {
+            const TYPE: $crate::Type = $crate::Type::Semantic($crate::Semantic::$semantic);
+        }
+    };
+}
+pub(crate) use text_value;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggests_the_word_that_was_meant() {
+        assert_eq!(closest("gatway", &["cidr", "gateway", "vlan"]), Some("gateway"));
+        assert_eq!(closest("GATEWAY", &["cidr", "gateway"]), Some("gateway"));
+        assert_eq!(closest("colour", &["cidr", "gateway"]), None);
+    }
+
+    #[test]
+    fn long_values_are_cut_in_messages() {
+        assert_eq!(quoted(&"x".repeat(100)), format!("{:?}… (100 bytes)", "x".repeat(80)));
+    }
+}

@@ -1,0 +1,230 @@
+//! Requests and answers of the REST API, beside objects and problems.
+
+use crate::object::Object;
+use crate::plan::{Advisory, PlanReport, TimelineEntry, Wait};
+use crate::values::{Incarnation, Name, Sha256, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The header in which a client says which tool it is; becomes `metadata.manager` of what it creates.
+pub const MANAGER_HEADER: &str = "X-Basalt-Manager";
+
+/// Body of `PUT /api/v1/{plural}/{name}`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PutRequest {
+    /// The kind, which must agree with the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// What the client says of the object itself.
+    #[serde(default, skip_serializing_if = "PutMetadata::is_empty")]
+    pub metadata: PutMetadata,
+    /// The whole spec.
+    pub spec: Value,
+    /// Ignored, so that what was read can be written back.
+    #[serde(default, skip_serializing)]
+    pub status: Option<Value>,
+}
+
+/// The part of the metadata that clients write. The rest is ignored, so that what was read can be written back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutMetadata {
+    /// The name, which must agree with the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Name>,
+    /// Labels of this client. Absent: as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+impl PutMetadata {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Answer to a write with `dry_run`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DryRun {
+    /// The object as it would be.
+    pub object: Object,
+    /// What would happen.
+    pub plan: PlanReport,
+    /// What the write would run into because of other objects.
+    #[serde(default)]
+    pub advisories: Vec<Advisory>,
+}
+
+/// Answer to `GET /api/v1/{plural}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectList {
+    /// This page's objects, by name.
+    pub items: Vec<Object>,
+    /// Goes into the next request; absent on the last page.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The watch position that goes on from this list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+}
+
+/// Body of `POST /api/v1/{plural}/{name}/rename`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenameRequest {
+    /// The new name.
+    pub name: Name,
+}
+
+/// One object of an apply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Its kind.
+    pub kind: String,
+    /// Its name, and labels.
+    pub metadata: DocumentMetadata,
+    /// Its spec.
+    pub spec: Value,
+}
+
+/// Name and labels of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentMetadata {
+    /// Its name.
+    pub name: Name,
+    /// Its labels. Absent: as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+/// Body of `POST /api/v1/apply`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRequest {
+    /// The objects, in any order; all or none are written.
+    pub documents: Vec<Document>,
+    /// Delete objects of this manager with this `label=value` that are not among the documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<String>,
+    /// Apply exactly the plan of this digest, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Sha256>,
+}
+
+/// Answer to `POST /api/v1/apply`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApplyResponse {
+    /// What became, or would become, of each document, in their order; then what was pruned.
+    pub results: Vec<ApplyResult>,
+    /// What will happen.
+    pub plan: PlanReport,
+    /// What the apply would run into because of other objects.
+    #[serde(default)]
+    pub advisories: Vec<Advisory>,
+}
+
+/// What became of one document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApplyResult {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: Name,
+    /// What was done.
+    pub action: ApplyAction,
+    /// The object as it is; absent when it was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Object>,
+}
+
+/// What was done with a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplyAction {
+    /// It was not there.
+    Created,
+    /// Its spec changed.
+    Updated,
+    /// Nothing: it was as declared.
+    Unchanged,
+    /// It was not declared any more.
+    Deleted,
+}
+
+/// Answer to `GET …/waits`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// What the object waits for, longest first.
+    pub waits: Vec<Wait>,
+}
+
+/// Answer to `GET …/timeline`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// What happened, oldest first.
+    pub entries: Vec<TimelineEntry>,
+}
+
+/// Body of `POST /api/v1/machines/{name}/operations`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperationRequest {
+    /// What to do.
+    pub verb: Verb,
+    /// A repeat with the same id is the same operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// What can be asked of a machine at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    /// Switch it on.
+    PowerOn,
+    /// Switch it off.
+    PowerOff,
+    /// Switch it off and on.
+    PowerCycle,
+    /// Read its hardware again.
+    Recommission,
+    /// Stop what is being done.
+    Abort,
+}
+
+/// Answer to `POST …/operations`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationAccepted {
+    /// Its id.
+    pub id: String,
+    /// What will be done.
+    pub verb: Verb,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+}
+
+/// Answer to `HEAD` and `PUT /api/v1/blobs/{sha256}`: how much of the blob the region has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobState {
+    /// Bytes it has, from the start.
+    pub received: u64,
+    /// Whether that is all, and the hash agrees.
+    pub complete: bool,
+}
+
+/// Answer to `GET /api/v1/version`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Version of the region's program.
+    pub version: String,
+    /// Version of the API: `v1`.
+    pub api: String,
+    /// Which life of the database answers.
+    pub incarnation: Option<Incarnation>,
+    /// The kinds it knows.
+    #[serde(default)]
+    pub kinds: Vec<String>,
+}
