@@ -1,1 +1,61 @@
-//! IPMI 2.0 (RMCP+) client and server cores and an async transport.
+//! IPMI 2.0 over LAN (RMCP+): what a rack needs to power machines and choose what they boot.
+//!
+//! Two sans-IO cores speak the protocol: [`client::ClientCore`] and [`server::ServerCore`]. Time and randomness are
+//! arguments, bytes go in and out, nothing panics on what the network sends. Around them stand two thin tokio shells:
+//! [`BmcClient`], which the rack uses, and [`BmcServer`], which is the BMC of simulated and emulated machines.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use basalt_bmc::{BmcClient, BmcConfig, BootDevice, Credentials, PowerVerb};
+//! let credentials = Credentials::new("admin", "secret")?;
+//! let bmc = BmcClient::new(BmcConfig::new("10.77.0.101:623".parse()?, credentials));
+//! bmc.set_boot_device(BootDevice::Pxe, true, true).await?;
+//! bmc.power(PowerVerb::On).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`suite`] | cipher suites as a table: 3 and 17 |
+//! | `crypto` | RAKP authentication codes, session keys, sealing of packets |
+//! | `packet` | RMCP and session headers (IPMI 2.0 §13.6) |
+//! | `rakp` | Open Session and RAKP 1-4 payloads (§13.17-13.24) |
+//! | [`message`] | IPMI LAN messages and completion codes (§13.8, §5.2) |
+//! | [`command`] | the commands we use, typed (§20, §22, §28) |
+//! | `window` | which sequence numbers are new (§6.12.13) |
+//! | [`client`], [`server`] | the cores |
+//! | [`transport`], [`shell`] | the tokio shells |
+//!
+//! Never spoken: IPMI 1.5 sessions, cipher suites without integrity or confidentiality, anonymous logins.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod client;
+pub mod command;
+pub mod credentials;
+mod crypto;
+pub mod error;
+pub mod faults;
+pub mod message;
+mod packet;
+mod rakp;
+pub mod random;
+pub mod server;
+pub mod shell;
+pub mod suite;
+pub mod transport;
+mod window;
+mod wire;
+
+pub use command::{BootDevice, BootOverride, DeviceId, PowerState, PowerVerb};
+pub use credentials::{CredentialError, Credentials, Password, Privilege, Username};
+pub use error::{BmcError, Failure};
+pub use faults::{Fault, Faults};
+pub use message::CompletionCode;
+pub use server::{ServerConfig, User};
+pub use shell::{BmcServer, ChassisBackend};
+pub use suite::CipherSuite;
+pub use transport::{BmcClient, BmcConfig, BmcSession, Timing};

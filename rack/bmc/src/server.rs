@@ -1,0 +1,641 @@
+//! The BMC's side, without I/O: what a simulated or emulated machine answers.
+//!
+//! [`ServerCore::receive`] takes a datagram and says what to do: answer, nothing, or ask the chassis first and then
+//! [`ServerCore::complete`]. A repeated request (same rqSeq) is answered from memory, never done twice.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::command::{self, BootOverride, DeviceId, PowerState, PowerVerb, boot_parameter};
+use crate::credentials::{Password, Privilege, Username};
+use crate::crypto::{Exchange, SessionKeys, same};
+use crate::error::Failure;
+use crate::message::{self, CommandId, CompletionCode, Response, WireRequest};
+use crate::packet::{self, Packet, Payload, Sealed};
+use crate::rakp::{Accepted, OpenRequest, OpenResponse, Rakp, Rakp1, status};
+use crate::random::Random;
+use crate::suite::CipherSuite;
+use crate::window::{Window, next_sequence};
+
+/// Sessions and handshakes a BMC holds at once.
+const MAX_SESSIONS: usize = 16;
+/// A session without traffic is freed after this (§6.12.15).
+const SESSION_IDLE: Duration = Duration::from_secs(60);
+/// A handshake that does not go on is freed after this.
+const HANDSHAKE_IDLE: Duration = Duration::from_secs(10);
+/// How long a request is remembered as repeated.
+const REPEAT: Duration = Duration::from_secs(10);
+
+/// A BMC user.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Its name.
+    pub name: Username,
+    /// Its password.
+    pub password: Password,
+    /// The highest privilege it may have.
+    pub privilege: Privilege,
+}
+
+/// What a BMC is.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Its users.
+    pub users: Vec<User>,
+    /// The cipher suites it accepts.
+    pub suites: Vec<&'static CipherSuite>,
+    /// The GUID of RAKP 2 and Get System GUID.
+    pub guid: [u8; 16],
+    /// What Get Device ID answers.
+    pub device: DeviceId,
+}
+
+impl ServerConfig {
+    /// A BMC with one administrator and every suite.
+    #[must_use]
+    pub fn new(name: Username, password: Password, guid: [u8; 16]) -> Self {
+        Self {
+            users: vec![User { name, password, privilege: Privilege::Administrator }],
+            suites: crate::suite::SUITES.iter().collect(),
+            guid,
+            device: DeviceId {
+                device: 0x20,
+                firmware_major: 1,
+                firmware_minor: 0,
+                ipmi_version: (2, 0),
+                manufacturer: 0,
+                product: 1,
+            },
+        }
+    }
+}
+
+/// What the core asks of the chassis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChassisRequest {
+    /// Is it on?
+    Status,
+    /// Do this.
+    Control(PowerVerb),
+    /// What boots next?
+    BootOverride,
+    /// Boot this next.
+    SetBootOverride(BootOverride),
+}
+
+/// What the chassis answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChassisAnswer {
+    /// To [`ChassisRequest::Status`].
+    Power(PowerState),
+    /// To [`ChassisRequest::BootOverride`].
+    Boot(BootOverride),
+    /// It was done.
+    Done,
+    /// It was not.
+    Refused(CompletionCode),
+}
+
+/// What a datagram led to.
+pub enum Reaction {
+    /// Nothing; it was not for us, or hostile.
+    None,
+    /// Send this back.
+    Reply(Vec<u8>),
+    /// Ask the chassis, then call [`ServerCore::complete`].
+    Chassis(Ticket, ChassisRequest),
+}
+
+/// A request that waits for the chassis.
+#[derive(Debug)]
+pub struct Ticket {
+    session: u32,
+    id: CommandId,
+    rq_seq: u8,
+    /// What Get System Boot Options has to repeat.
+    parameter: u8,
+}
+
+struct Session {
+    console_session: u32,
+    bmc_session: u32,
+    peer: SocketAddr,
+    suite: &'static CipherSuite,
+    last_heard: Instant,
+    phase: Phase,
+}
+
+enum Phase {
+    Opened,
+    Challenged { rakp1: Rakp1, user: User, bmc_random: [u8; 16] },
+    Active(Active),
+}
+
+struct Active {
+    keys: SessionKeys,
+    window: Window,
+    sequence: u32,
+    privilege: Privilege,
+    limit: Privilege,
+    /// RAKP 3's and RAKP 4's bodies, should the console repeat itself.
+    proof: (Vec<u8>, Vec<u8>),
+    last: Option<Answered>,
+}
+
+struct Answered {
+    request: Vec<u8>,
+    at: Instant,
+    /// `None` while the chassis works on it.
+    response: Option<Vec<u8>>,
+}
+
+/// What a BMC does with a command in a session.
+enum Action {
+    DeviceId,
+    Guid,
+    Capabilities,
+    CipherSuites,
+    SetPrivilege,
+    Close,
+    ChassisStatus,
+    ChassisControl,
+    SetBootOptions,
+    GetBootOptions,
+}
+
+/// Every command a session may send, and the privilege it needs (appendix G).
+static COMMANDS: [(CommandId, Privilege, Action); 10] = [
+    (command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
+    (command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
+    (command::GET_CHANNEL_AUTH_CAPABILITIES, Privilege::Callback, Action::Capabilities),
+    (command::GET_CHANNEL_CIPHER_SUITES, Privilege::Callback, Action::CipherSuites),
+    (command::SET_SESSION_PRIVILEGE, Privilege::Callback, Action::SetPrivilege),
+    (command::CLOSE_SESSION, Privilege::Callback, Action::Close),
+    (command::GET_CHASSIS_STATUS, Privilege::User, Action::ChassisStatus),
+    (command::CHASSIS_CONTROL, Privilege::Operator, Action::ChassisControl),
+    (command::SET_BOOT_OPTIONS, Privilege::Operator, Action::SetBootOptions),
+    (command::GET_BOOT_OPTIONS, Privilege::Operator, Action::GetBootOptions),
+];
+
+/// What a command in a session led to.
+enum Outcome {
+    Answer(Response),
+    Chassis(ChassisRequest, u8),
+    Closed(Response),
+}
+
+/// The BMC's side of all its sessions.
+pub struct ServerCore {
+    config: ServerConfig,
+    sessions: Vec<Session>,
+}
+
+impl ServerCore {
+    /// A BMC without sessions.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Self {
+        Self { config, sessions: Vec::new() }
+    }
+
+    /// How many sessions and handshakes it holds.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Takes a datagram from `peer`.
+    ///
+    /// # Errors
+    /// [`Failure::Crypto`] only; whatever the network sends leads to a [`Reaction`].
+    pub fn receive(
+        &mut self,
+        peer: SocketAddr,
+        datagram: &[u8],
+        now: Instant,
+        random: &mut impl Random,
+    ) -> Result<Reaction, Failure> {
+        self.sessions
+            .retain(|session| now.saturating_duration_since(session.last_heard) < session.phase.idle_limit());
+        let Ok(packet) = packet::parse(datagram) else {
+            return Ok(Reaction::None);
+        };
+        match packet {
+            Packet::Plain15(message) => Ok(self
+                .sessionless(message)
+                .map_or(Reaction::None, |answer| Reaction::Reply(packet::plain15(&answer)))),
+            Packet::Plain(Payload::Ipmi, message) => Ok(self
+                .sessionless(message)
+                .map_or(Reaction::None, |answer| Reaction::Reply(packet::plain(Payload::Ipmi, &answer)))),
+            Packet::Plain(Payload::OpenSessionRequest, payload) => self.open(peer, payload, now, random),
+            Packet::Plain(Payload::Rakp1, payload) => self.rakp1(peer, payload, now, random),
+            Packet::Plain(Payload::Rakp3, payload) => self.rakp3(peer, payload, now),
+            Packet::Sealed(sealed) => self.in_session(peer, &sealed, now, random),
+            Packet::Plain(..) => Ok(Reaction::None),
+        }
+    }
+
+    /// The chassis's answer to a [`Reaction::Chassis`]; the datagram to send, unless the session is gone.
+    ///
+    /// # Errors
+    /// [`Failure::Crypto`].
+    pub fn complete(
+        &mut self,
+        ticket: &Ticket,
+        answer: ChassisAnswer,
+        random: &mut impl Random,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.bmc_session == ticket.session)
+        else {
+            return Ok(None);
+        };
+        let response = match answer {
+            ChassisAnswer::Power(state) => ok(state.encode()),
+            ChassisAnswer::Boot(boot) => ok([&[1, ticket.parameter][..], &boot.encode()].concat()),
+            ChassisAnswer::Done => ok(vec![]),
+            ChassisAnswer::Refused(code) => Response { code, data: vec![] },
+        };
+        let bytes = message::encode_response(ticket.id.net_fn, ticket.id.command, ticket.rq_seq, &response);
+        session.answer(bytes, random)
+    }
+
+    /// The only commands allowed outside a session.
+    fn sessionless(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let request = message::decode_request(message).ok()?;
+        let known = find(&request)?;
+        let response = match known.2 {
+            Action::Capabilities => capabilities(request.data),
+            Action::CipherSuites => self.cipher_suites(request.data),
+            Action::Guid => ok(self.config.guid.to_vec()),
+            _ => return None,
+        };
+        Some(message::encode_response(request.net_fn, request.command, request.sequence, &response))
+    }
+
+    /// Get Channel Cipher Suites (§22.15): records of the suites, 16 octets at a time.
+    fn cipher_suites(&self, data: &[u8]) -> Response {
+        let [_channel, _payload, list, ..] = data else {
+            return refuse(CompletionCode::BAD_LENGTH);
+        };
+        let mut records = Vec::new();
+        for suite in &self.config.suites {
+            let [authentication, integrity, confidentiality] = suite.algorithms();
+            records.extend_from_slice(&[
+                0xc0,
+                suite.id,
+                authentication,
+                0x40 | integrity,
+                0x80 | confidentiality,
+            ]);
+        }
+        let page = records.chunks(16).nth(usize::from(list & 0x3f)).unwrap_or_default();
+        ok([&[1], page].concat())
+    }
+
+    fn open(
+        &mut self,
+        peer: SocketAddr,
+        payload: &[u8],
+        now: Instant,
+        random: &mut impl Random,
+    ) -> Result<Reaction, Failure> {
+        let Some(request) = OpenRequest::decode(payload) else {
+            return Ok(Reaction::None);
+        };
+        let suite =
+            CipherSuite::by_algorithms(request.algorithms).filter(|suite| self.config.suites.contains(suite));
+        let mut response = OpenResponse {
+            tag: request.tag,
+            status: status::OK,
+            console_session: request.console_session,
+            accepted: None,
+        };
+        match suite {
+            None => response.status = status::NO_MATCHING_SUITE,
+            Some(_) if self.sessions.len() >= MAX_SESSIONS => response.status = status::NO_RESOURCES,
+            Some(suite) => {
+                let bmc_session = self.free_session_id(random)?;
+                self.sessions.push(Session {
+                    console_session: request.console_session,
+                    bmc_session,
+                    peer,
+                    suite,
+                    last_heard: now,
+                    phase: Phase::Opened,
+                });
+                response.accepted = Some(Accepted {
+                    privilege: if request.privilege == 0 {
+                        Privilege::Administrator.code()
+                    } else {
+                        request.privilege
+                    },
+                    bmc_session,
+                    algorithms: suite.algorithms(),
+                });
+            }
+        }
+        Ok(Reaction::Reply(packet::plain(Payload::OpenSessionResponse, &response.encode())))
+    }
+
+    fn free_session_id(&self, random: &mut impl Random) -> Result<u32, Failure> {
+        let mut id = random.session_id()?;
+        while self.sessions.iter().any(|session| session.bmc_session == id) {
+            id = next_sequence(id);
+        }
+        Ok(id)
+    }
+
+    fn rakp1(
+        &mut self,
+        peer: SocketAddr,
+        payload: &[u8],
+        now: Instant,
+        random: &mut impl Random,
+    ) -> Result<Reaction, Failure> {
+        let Some(rakp1) = Rakp1::decode(payload) else {
+            return Ok(Reaction::None);
+        };
+        let (users, guid) = (&self.config.users, self.config.guid);
+        let found = self.sessions.iter_mut().find(|s| s.bmc_session == rakp1.bmc_session && s.peer == peer);
+        let Some(session) = found else {
+            return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::INVALID_SESSION, 0));
+        };
+        session.last_heard = now;
+        let console_session = session.console_session;
+        let bmc_random = match &session.phase {
+            Phase::Active(_) => return Ok(Reaction::None),
+            Phase::Opened => random.array()?,
+            // A repetition gets the same challenge: the console may act on either answer.
+            Phase::Challenged { bmc_random, .. } => *bmc_random,
+        };
+        let Some(user) = users.iter().find(|user| user.name.as_bytes() == rakp1.username) else {
+            self.forget(rakp1.bmc_session);
+            return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::UNAUTHORIZED_NAME, console_session));
+        };
+        let role = Privilege::from_code(rakp1.role);
+        if role.is_none_or(|role| role > user.privilege) {
+            self.forget(rakp1.bmc_session);
+            return Ok(refuse_rakp(Payload::Rakp2, rakp1.tag, status::UNAUTHORIZED_ROLE, console_session));
+        }
+        let code = exchange(session.suite, user, console_session, &rakp1, bmc_random, guid).rakp2_code();
+        let body = [&bmc_random[..], &guid, &code].concat();
+        let answer = Rakp { tag: rakp1.tag, status: status::OK, session: console_session, body: &body };
+        let reply = packet::plain(Payload::Rakp2, &answer.encode());
+        session.phase = Phase::Challenged { user: user.clone(), rakp1, bmc_random };
+        Ok(Reaction::Reply(reply))
+    }
+
+    fn rakp3(&mut self, peer: SocketAddr, payload: &[u8], now: Instant) -> Result<Reaction, Failure> {
+        let Ok(rakp3) = Rakp::decode(payload, "RAKP 3") else {
+            return Ok(Reaction::None);
+        };
+        let guid = self.config.guid;
+        let found = self.sessions.iter_mut().find(|s| s.bmc_session == rakp3.session && s.peer == peer);
+        let Some(session) = found else {
+            return Ok(refuse_rakp(Payload::Rakp4, rakp3.tag, status::INVALID_SESSION, 0));
+        };
+        session.last_heard = now;
+        let console_session = session.console_session;
+        let (rakp1, user, bmc_random) = match &session.phase {
+            Phase::Opened => return Ok(Reaction::None),
+            Phase::Active(active) => {
+                let (theirs, ours) = &active.proof;
+                let repeated = rakp3.status == status::OK && same(theirs, rakp3.body);
+                return Ok(if repeated { rakp4(rakp3.tag, console_session, ours) } else { Reaction::None });
+            }
+            Phase::Challenged { rakp1, user, bmc_random } => (rakp1, user, *bmc_random),
+        };
+        if rakp3.status != status::OK {
+            self.forget(rakp3.session);
+            return Ok(Reaction::None);
+        }
+        let exchange = exchange(session.suite, user, console_session, rakp1, bmc_random, guid);
+        if !same(&exchange.rakp3_code(), rakp3.body) {
+            self.forget(rakp3.session);
+            return Ok(refuse_rakp(Payload::Rakp4, rakp3.tag, status::INVALID_CODE, console_session));
+        }
+        let proof = exchange.rakp4_code();
+        let reply = rakp4(rakp3.tag, console_session, &proof);
+        let limit = Privilege::from_code(rakp1.role).unwrap_or(Privilege::User).min(user.privilege);
+        let active = Active {
+            keys: exchange.session_keys()?,
+            window: Window::default(),
+            sequence: 0,
+            privilege: limit.min(Privilege::User),
+            limit,
+            proof: (rakp3.body.to_vec(), proof.to_vec()),
+            last: None,
+        };
+        session.phase = Phase::Active(active);
+        Ok(reply)
+    }
+
+    fn in_session(
+        &mut self,
+        peer: SocketAddr,
+        sealed: &Sealed<'_>,
+        now: Instant,
+        random: &mut impl Random,
+    ) -> Result<Reaction, Failure> {
+        let found = self.sessions.iter().position(|s| s.bmc_session == sealed.session && s.peer == peer);
+        let Some(index) = found else {
+            return Ok(Reaction::None);
+        };
+        let Some(session) = self.sessions.get_mut(index) else {
+            return Ok(Reaction::None);
+        };
+        let Phase::Active(active) = &mut session.phase else {
+            return Ok(Reaction::None);
+        };
+        let Some(bytes) = sealed.open(&active.keys) else {
+            return Ok(Reaction::None);
+        };
+        if !active.window.accept(sealed.sequence) {
+            return Ok(Reaction::None);
+        }
+        session.last_heard = now;
+        let Ok(request) = message::decode_request(&bytes) else {
+            return Ok(Reaction::None);
+        };
+        if let Some(last) = active.last.as_ref()
+            && last.request == bytes
+            && now.saturating_duration_since(last.at) < REPEAT
+        {
+            let Some(response) = last.response.clone() else {
+                return Ok(Reaction::None);
+            };
+            return Ok(session.answer(response, random)?.map_or(Reaction::None, Reaction::Reply));
+        }
+        active.last = Some(Answered { request: bytes.clone(), at: now, response: None });
+        let outcome = match find(&request) {
+            None => Outcome::Answer(refuse(CompletionCode::INVALID_COMMAND)),
+            Some((_, needed, _)) if *needed > active.privilege => {
+                Outcome::Answer(refuse(CompletionCode::INSUFFICIENT_PRIVILEGE))
+            }
+            Some((_, _, Action::SetPrivilege)) => Outcome::Answer(active.set_privilege(request.data)),
+            Some((_, _, action)) => self.run(action, sealed.session, request.data),
+        };
+        let encode =
+            |response| message::encode_response(request.net_fn, request.command, request.sequence, &response);
+        let Some(session) = self.sessions.get_mut(index) else {
+            return Ok(Reaction::None);
+        };
+        match outcome {
+            Outcome::Answer(response) => {
+                let reply = session.answer(encode(response), random)?;
+                Ok(reply.map_or(Reaction::None, Reaction::Reply))
+            }
+            Outcome::Chassis(ask, parameter) => {
+                let id = find(&request).map_or(command::GET_DEVICE_ID, |(id, _, _)| *id);
+                let ticket = Ticket { session: sealed.session, id, rq_seq: request.sequence, parameter };
+                Ok(Reaction::Chassis(ticket, ask))
+            }
+            Outcome::Closed(response) => {
+                let reply = session.answer(encode(response), random)?;
+                self.forget(sealed.session);
+                Ok(reply.map_or(Reaction::None, Reaction::Reply))
+            }
+        }
+    }
+
+    fn run(&self, action: &Action, session: u32, data: &[u8]) -> Outcome {
+        match action {
+            Action::DeviceId => Outcome::Answer(ok(self.config.device.encode())),
+            Action::Guid => Outcome::Answer(ok(self.config.guid.to_vec())),
+            Action::Capabilities => Outcome::Answer(capabilities(data)),
+            Action::CipherSuites => Outcome::Answer(self.cipher_suites(data)),
+            Action::Close if data.first_chunk() == Some(&session.to_le_bytes()) => {
+                Outcome::Closed(ok(vec![]))
+            }
+            Action::Close => Outcome::Answer(refuse(CompletionCode(0x87))),
+            Action::ChassisStatus => Outcome::Chassis(ChassisRequest::Status, 0),
+            Action::ChassisControl => match data.first().copied().and_then(PowerVerb::from_code) {
+                Some(verb) => Outcome::Chassis(ChassisRequest::Control(verb), 0),
+                None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
+            },
+            Action::SetBootOptions => set_boot_options(data),
+            Action::GetBootOptions => match data.first().map(|parameter| parameter & 0x7f) {
+                Some(parameter @ boot_parameter::BOOT_FLAGS) => {
+                    Outcome::Chassis(ChassisRequest::BootOverride, parameter)
+                }
+                Some(_) => Outcome::Answer(refuse(CompletionCode::PARAMETER_NOT_SUPPORTED)),
+                None => Outcome::Answer(refuse(CompletionCode::BAD_LENGTH)),
+            },
+            Action::SetPrivilege => Outcome::Answer(refuse(CompletionCode::UNSPECIFIED)),
+        }
+    }
+
+    fn forget(&mut self, bmc_session: u32) {
+        self.sessions.retain(|session| session.bmc_session != bmc_session);
+    }
+}
+
+impl Phase {
+    fn idle_limit(&self) -> Duration {
+        match self {
+            Self::Active(_) => SESSION_IDLE,
+            Self::Opened | Self::Challenged { .. } => HANDSHAKE_IDLE,
+        }
+    }
+}
+
+impl Session {
+    /// Seals an answer and remembers it for a repetition of its request.
+    fn answer(&mut self, response: Vec<u8>, random: &mut impl Random) -> Result<Option<Vec<u8>>, Failure> {
+        let Phase::Active(active) = &mut self.phase else {
+            return Ok(None);
+        };
+        active.sequence = next_sequence(active.sequence);
+        let datagram =
+            packet::sealed(&active.keys, self.console_session, active.sequence, &response, random.array()?)?;
+        if let Some(last) = &mut active.last {
+            last.response = Some(response);
+        }
+        Ok(Some(datagram))
+    }
+}
+
+impl Active {
+    fn set_privilege(&mut self, data: &[u8]) -> Response {
+        match data.first().map(|code| (code & 0x0f, Privilege::from_code(*code))) {
+            None => refuse(CompletionCode::BAD_LENGTH),
+            // Level 0 asks what the level is.
+            Some((0, _)) => ok(vec![self.privilege.code()]),
+            Some((_, Some(wanted))) if wanted <= self.limit => {
+                self.privilege = wanted;
+                ok(vec![wanted.code()])
+            }
+            Some((_, Some(_))) => refuse(CompletionCode(0x81)),
+            Some((_, None)) => refuse(CompletionCode::INVALID_FIELD),
+        }
+    }
+}
+
+fn find(request: &WireRequest<'_>) -> Option<&'static (CommandId, Privilege, Action)> {
+    COMMANDS.iter().find(|(id, _, _)| (id.net_fn, id.command) == (request.net_fn, request.command))
+}
+
+fn ok(data: Vec<u8>) -> Response {
+    Response { code: CompletionCode::OK, data }
+}
+
+fn refuse(code: CompletionCode) -> Response {
+    Response { code, data: vec![] }
+}
+
+/// Get Channel Authentication Capabilities (§22.13): IPMI 2.0 only, named users only.
+fn capabilities(data: &[u8]) -> Response {
+    let [asked, _privilege, ..] = data else {
+        return refuse(CompletionCode::BAD_LENGTH);
+    };
+    let extended = if asked & 0x80 != 0 { 0x80 } else { 0 };
+    let named_users = 0x04;
+    let ipmi_2_0_only = if extended != 0 { 0x02 } else { 0 };
+    ok(vec![1, extended, named_users, ipmi_2_0_only, 0, 0, 0, 0])
+}
+
+fn set_boot_options(data: &[u8]) -> Outcome {
+    let Some((parameter, data)) = data.split_first() else {
+        return Outcome::Answer(refuse(CompletionCode::BAD_LENGTH));
+    };
+    match parameter & 0x7f {
+        boot_parameter::BOOT_FLAGS => match BootOverride::decode(data) {
+            Some(boot) => Outcome::Chassis(ChassisRequest::SetBootOverride(boot), 0),
+            None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
+        },
+        // Accepted without effect: there is one writer, the flags stay valid until used, and nobody else reads them.
+        boot_parameter::SET_IN_PROGRESS
+        | boot_parameter::VALID_BIT_CLEARING
+        | boot_parameter::ACKNOWLEDGE => Outcome::Answer(ok(vec![])),
+        _ => Outcome::Answer(refuse(CompletionCode::PARAMETER_NOT_SUPPORTED)),
+    }
+}
+
+fn exchange<'a>(
+    suite: &'static CipherSuite,
+    user: &'a User,
+    console_session: u32,
+    rakp1: &'a Rakp1,
+    bmc_random: [u8; 16],
+    bmc_guid: [u8; 16],
+) -> Exchange<'a> {
+    Exchange {
+        suite,
+        key: user.password.key(),
+        console_session,
+        bmc_session: rakp1.bmc_session,
+        console_random: rakp1.console_random,
+        bmc_random,
+        bmc_guid,
+        role: rakp1.role,
+        username: &rakp1.username,
+    }
+}
+
+fn rakp4(tag: u8, session: u32, proof: &[u8]) -> Reaction {
+    let answer = Rakp { tag, status: status::OK, session, body: proof };
+    Reaction::Reply(packet::plain(Payload::Rakp4, &answer.encode()))
+}
+
+fn refuse_rakp(kind: Payload, tag: u8, status: u8, session: u32) -> Reaction {
+    Reaction::Reply(packet::plain(kind, &Rakp { tag, status, session, body: &[] }.encode()))
+}

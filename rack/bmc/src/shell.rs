@@ -1,0 +1,166 @@
+//! The tokio shell around [`ServerCore`]: a socket, a chassis, and bad luck on purpose.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+use crate::command::{BootOverride, PowerState, PowerVerb};
+use crate::faults::Faults;
+use crate::message::CompletionCode;
+use crate::random::SystemRandom;
+use crate::server::{ChassisAnswer, ChassisRequest, Reaction, ServerConfig, ServerCore};
+
+/// The largest datagram we accept; IPMI's own are below 300 octets.
+const MAX_DATAGRAM: usize = 1024;
+
+/// The chassis behind a BMC: power and boot device of one machine.
+pub trait ChassisBackend: Send + Sync + 'static {
+    /// Whether it is on.
+    fn power_status(&self) -> impl Future<Output = PowerState> + Send;
+
+    /// Does `verb`, or says why not; returns when it is done or under way, within a second or so.
+    ///
+    /// # Errors
+    /// The completion code to answer.
+    fn control(&self, verb: PowerVerb) -> impl Future<Output = Result<(), CompletionCode>> + Send;
+
+    /// What boots next.
+    fn boot_override(&self) -> impl Future<Output = BootOverride> + Send;
+
+    /// Boot this next.
+    ///
+    /// # Errors
+    /// The completion code to answer.
+    fn set_boot_override(
+        &self,
+        boot: BootOverride,
+    ) -> impl Future<Output = Result<(), CompletionCode>> + Send;
+}
+
+/// A running BMC; it stops when this is dropped.
+#[derive(Debug)]
+pub struct BmcServer {
+    address: SocketAddr,
+    faults: Arc<Faults>,
+    task: JoinHandle<()>,
+}
+
+impl BmcServer {
+    /// Binds `address` (port 0: any free one) and answers there, in a task of the current runtime.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn start<B: ChassisBackend>(
+        address: SocketAddr,
+        config: ServerConfig,
+        chassis: Arc<B>,
+    ) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address).await?;
+        let address = socket.local_addr()?;
+        let faults = Arc::new(Faults::default());
+        let shell = Shell {
+            socket: Arc::new(socket),
+            core: ServerCore::new(config),
+            chassis,
+            faults: Arc::clone(&faults),
+        };
+        Ok(Self { address, faults, task: tokio::spawn(shell.run()) })
+    }
+
+    /// Where it answers.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its faults, to be set and read while it runs.
+    #[must_use]
+    pub fn faults(&self) -> &Arc<Faults> {
+        &self.faults
+    }
+}
+
+impl Drop for BmcServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Shell<B> {
+    socket: Arc<UdpSocket>,
+    core: ServerCore,
+    chassis: Arc<B>,
+    faults: Arc<Faults>,
+}
+
+impl<B: ChassisBackend> Shell<B> {
+    async fn run(mut self) {
+        let mut buffer = [0; MAX_DATAGRAM];
+        loop {
+            // An error here is an earlier answer's ICMP; the socket stays good.
+            let Ok((length, peer)) = self.socket.recv_from(&mut buffer).await else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let Some(datagram) = buffer.get(..length) else {
+                continue;
+            };
+            if self.faults.lets_in()
+                && let Some(answer) = self.react(peer, datagram).await
+            {
+                self.send(peer, answer);
+            }
+        }
+    }
+
+    async fn react(&mut self, peer: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
+        let random = &mut SystemRandom;
+        let reaction = self.core.receive(peer, datagram, Instant::now(), random);
+        let outcome = match reaction {
+            Ok(Reaction::None) => return None,
+            Ok(Reaction::Reply(bytes)) => Ok(Some(bytes)),
+            Ok(Reaction::Chassis(ticket, request)) => {
+                let answer = self.ask_chassis(request).await;
+                self.core.complete(&ticket, answer, random)
+            }
+            Err(failure) => Err(failure),
+        };
+        outcome.unwrap_or_else(|failure| {
+            tracing::error!(%failure, "the BMC could not answer {peer}");
+            None
+        })
+    }
+
+    async fn ask_chassis(&self, request: ChassisRequest) -> ChassisAnswer {
+        let done = match request {
+            ChassisRequest::Status => return ChassisAnswer::Power(self.chassis.power_status().await),
+            ChassisRequest::BootOverride => return ChassisAnswer::Boot(self.chassis.boot_override().await),
+            ChassisRequest::Control(_) if self.faults.power_lies() => Ok(()),
+            ChassisRequest::Control(verb) => self.chassis.control(verb).await,
+            ChassisRequest::SetBootOverride(boot) => self.chassis.set_boot_override(boot).await,
+        };
+        match done {
+            Ok(()) => ChassisAnswer::Done,
+            Err(code) => ChassisAnswer::Refused(code),
+        }
+    }
+
+    /// Sends an answer, late or twice if the faults say so; a lost answer is the console's to ask for again.
+    fn send(&self, peer: SocketAddr, answer: Vec<u8>) {
+        let (delay, twice) = self.faults.on_answer();
+        let socket = Arc::clone(&self.socket);
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            for _ in 0..=u8::from(twice) {
+                if let Err(error) = socket.send_to(&answer, peer).await {
+                    tracing::debug!(%error, "the answer to {peer} was not sent");
+                }
+            }
+        });
+    }
+}
