@@ -190,35 +190,49 @@ impl FieldError {
     }
 }
 
-/// What sort of wrong. The list grows, and never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FieldCode {
+/// Declares the closed list of what can be wrong with a field.
+macro_rules! field_codes {
+    ($($(#[doc = $doc:literal])+ $name:ident;)*) => {
+        /// What sort of wrong. The list grows, and never changes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum FieldCode {
+            $($(#[doc = $doc])+ $name,)*
+            /// A code of a newer region.
+            #[serde(other)]
+            Other,
+        }
+
+        impl FieldCode {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+field_codes! {
     /// The kind has no such field.
-    UnknownField,
+    UnknownField;
     /// It must be there.
-    Required,
+    Required;
     /// A value of another type.
-    Type,
+    Type;
     /// A number or length beyond its bounds.
-    Range,
+    Range;
     /// A text that has not its form.
-    Format,
+    Format;
     /// Twice in a set.
-    Duplicate,
+    Duplicate;
     /// Larger than the region takes.
-    TooLarge,
+    TooLarge;
     /// A rule between fields.
-    Rule,
+    Rule;
     /// It cannot be changed after creation.
-    Immutable,
+    Immutable;
     /// It names an object that is not there.
-    ReferenceNotFound,
+    ReferenceNotFound;
     /// It takes addresses of another object.
-    Overlap,
-    /// A code of a newer region.
-    #[serde(other)]
-    Other,
+    Overlap;
 }
 
 #[cfg(test)]

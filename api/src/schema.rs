@@ -8,7 +8,6 @@ use serde_json::Value;
 pub const MAX_INT: i64 = (1 << 53) - 1;
 
 /// A kind of object.
-#[derive(Debug)]
 pub struct Kind {
     /// As in `kind` of an object: `IpRange`.
     pub name: &'static str,
@@ -29,6 +28,20 @@ pub struct Kind {
     /// The intrinsic rules between fields; see [`crate::validate()`].
     pub(crate) rules: crate::validate::Rules,
 }
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Kind {}
 
 impl Kind {
     /// The kind called `name` in any of its spellings: `IpRange`, `ip_ranges`, `ip_range`, `basalt_ip_range`.

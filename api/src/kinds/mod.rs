@@ -11,6 +11,8 @@ mod rack;
 #[cfg(any(test, feature = "sample-kind"))]
 mod sample;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use deployment::Deployment;
 pub use deployment::{

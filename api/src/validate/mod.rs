@@ -8,6 +8,8 @@ mod limits;
 mod walk;
 
 #[cfg(test)]
+mod generate;
+#[cfg(test)]
 mod tests;
 
 pub use limits::{MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES};

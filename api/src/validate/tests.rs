@@ -1,7 +1,11 @@
-//! What is refused, where the error points, and what it says.
+//! What is refused, where the error points, and what it says; and the properties that hold of every kind.
 
+use super::generate::{hostile, places, spec};
 use super::*;
-use crate::Kind;
+use crate::kinds::*;
+use crate::{KINDS, Kind, KindOf, diff, equal, references, secrets};
+use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::json;
 
 fn errors(kind: &str, spec: &Value) -> Vec<String> {
@@ -9,8 +13,258 @@ fn errors(kind: &str, spec: &Value) -> Vec<String> {
     validate(kind, spec).into_iter().map(|e| format!("{}: {e}", e.pointer)).collect()
 }
 
+/// The whole answer to each typical mistake. A message names the value; a hint says what would be right.
 #[test]
-fn a_misspelt_field_is_named_with_what_was_meant() {
-    let found = errors("Subnet", &json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gatway": "10.77.0.1"}));
-    assert_eq!(found, [r#"/gatway: there is no field "gatway" here; did you mean "gateway"?"#]);
+fn typical_mistakes_are_answered_with_what_would_be_right() {
+    let cases = [
+        ("Subnet", json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gatway": "10.77.0.1"})),
+        ("Subnet", json!({"vlan": "default", "cidr": "10.77.0.5/24", "gateway": "10.77.0.1/24"})),
+        ("Subnet", json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gateway": "10.78.0.1"})),
+        ("Subnet", json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gateway": "10.77.0.255"})),
+        ("Subnet", json!({"cidr": null, "dns_servers": "10.0.0.1", "managed": "yes"})),
+        ("IpRange", json!({"subnet": "lab", "start": "10.77.0.200", "end": "10.77.0.100"})),
+        (
+            "IpRange",
+            json!({"subnet": "lab", "start": "10.77.0.1", "end": "2001:db8::1", "purpose": "dynamc"}),
+        ),
+        ("IpRange", json!({"subnet": "lab", "start": "10.77.0.1", "end": "2001:db8::1"})),
+        ("Vlan", json!({"fabric": "Default", "vid": 4095, "mtu": 1500.5, "dhcp": {"lease_time": "10"}})),
+        ("Machine", json!({"boot_macs": ["52:54:00:00:00:01", "52-54-00-00-00-01", "52:54:00:00:01"]})),
+        ("Machine", json!({"boot_macs": ["ff:ff:ff:ff:ff:ff"], "bmc": {"driver": "ipmi", "password": 7}})),
+        ("Machine", json!({"boot_macs": ["ff:ff:ff:ff:ff:ff"], "bmc": {"driver": "ipmi"}})),
+        ("Machine", json!({"mode": "maintenance", "architecture": "x86_64"})),
+        ("Deployment", json!({"image": "debian-12"})),
+        (
+            "Deployment",
+            json!({"image": "debian-12", "machine": "a", "selector": {}, "readiness": {"check": "tcp"}}),
+        ),
+        (
+            "Image",
+            json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "files": {"kernal": {"sha256": "00"}}}),
+        ),
+        (
+            "Image",
+            json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "purpose": "ephemeral",
+            "files": {"kernel": {"sha256": "0".repeat(64)}, "initrd": {"sha256": "0".repeat(64)}}}),
+        ),
+    ];
+    let answers: Vec<String> = cases
+        .iter()
+        .map(|(kind, spec)| format!("{kind} {spec}\n  {}\n", errors(kind, spec).join("\n  ")))
+        .collect();
+    insta::assert_snapshot!("typical_mistakes", answers.concat());
+}
+
+#[test]
+fn a_minimal_spec_of_every_kind_is_valid() {
+    let minimal = [
+        ("Zone", json!({})),
+        ("Pool", json!({"description": null})),
+        ("Fabric", json!({})),
+        ("Vlan", json!({"fabric": "default", "vid": 0})),
+        ("Subnet", json!({"vlan": "default.0", "cidr": "2001:db8::/64"})),
+        ("IpRange", json!({"subnet": "lab", "start": "10.0.0.1", "end": "10.0.0.1"})),
+        (
+            "Image",
+            json!({"os": "debian", "release": "12", "architecture": "amd64",
+            "files": {"root_tarball": {"sha256": "A".repeat(64)}}}),
+        ),
+        ("Machine", json!({"boot_macs": ["525400000001"]})),
+        ("Deployment", json!({"image": "debian", "selector": {}})),
+        ("Rack", json!({})),
+        ("Sample", json!({"serial": "1"})),
+    ];
+    assert_eq!(minimal.len(), KINDS.len());
+    for (kind, spec) in minimal {
+        assert_eq!(errors(kind, &spec), [] as [&str; 0], "{kind}");
+    }
+}
+
+#[test]
+fn what_is_not_known_yet_is_not_missed() {
+    let kind = Kind::find("Subnet").unwrap();
+    let spec = json!({"cidr": "10.0.0.0/24", "gateway": "10.9.9.9"});
+    assert_eq!(validate_partial(kind, &spec, &["/vlan".to_owned()]), []);
+    assert_eq!(validate_partial(kind, &spec, &["/gateway".to_owned()]).len(), 1);
+}
+
+#[test]
+fn a_spec_can_be_too_large_and_too_deep() {
+    let deep = (0..40).fold(json!(1), |inner, _| json!({ "a": inner }));
+    assert!(errors("Zone", &deep)[0].contains("nested more than 16 levels"));
+    let large = json!({"description": "x".repeat(MAX_SPEC_BYTES)});
+    assert!(errors("Zone", &large)[0].contains("at most 1048576"));
+    assert!(errors("Zone", &json!("x"))[0].contains("is not an object"));
+    let many: Value =
+        (0..1000).map(|n| (format!("f{n}"), json!(1))).collect::<serde_json::Map<_, _>>().into();
+    assert_eq!(errors("Zone", &many).len(), 100, "more errors than that help nobody");
+}
+
+#[test]
+fn a_secret_is_written_kept_or_cleared() {
+    let kind = Kind::find("Sample").unwrap();
+    let with = |password: Value| json!({"serial": "1", "password": password});
+    for good in [
+        json!("x"),
+        json!("two\nlines"),
+        json!({"set": true}),
+        json!({"set": true, "revision": 3}),
+        json!(null),
+    ] {
+        assert_eq!(validate(kind, &with(good.clone())), [], "{good}");
+    }
+    let sealed = with(json!({"set": true, "revision": 3}));
+    assert!(equal(kind, &sealed, &json!({"serial": "1"})), "omitting keeps");
+    assert!(equal(kind, &sealed, &sealed), "writing back what was read keeps");
+    assert_eq!(diff(kind, &sealed, &with(json!(null))).len(), 1, "null clears");
+    let change = diff(kind, &sealed, &with(json!("hunter2")));
+    assert_eq!(change[0].pointer, "/password");
+    assert!(!serde_json::to_string(&change).unwrap().contains("hunter2"));
+}
+
+#[test]
+fn differences_are_of_meaning_not_of_spelling() {
+    let kind = Kind::find("Sample").unwrap();
+    let old = json!({"serial": "1", "mac": "52:54:00:AB:CD:EF", "macs": ["525400000001", "525400000002"],
+        "patience": "5m", "network": "2001:DB8::/64", "steps": ["a", "b"], "enabled": null});
+    let new = json!({"serial": "1", "mac": "5254.00ab.cdef", "macs": ["52-54-00-00-00-02", "52-54-00-00-00-01"],
+        "count_wanted": 3, "colour": "red", "network": "2001:db8:0::/64", "steps": ["a", "b"], "parts": {}});
+    assert_eq!(diff(kind, &old, &new), []);
+    let reordered = json!({"serial": "1", "mac": "5254.00ab.cdef", "macs": ["525400000001", "525400000002"],
+        "network": "2001:db8::/64", "steps": ["b", "a"]});
+    let changes = diff(kind, &old, &reordered);
+    assert_eq!(changes.iter().map(|c| c.pointer.as_str()).collect::<Vec<_>>(), ["/steps"]);
+}
+
+#[test]
+fn a_difference_says_what_it_does_and_hides_what_is_sensitive() {
+    let kind = Kind::find("Sample").unwrap();
+    let old = json!({"serial": "1", "script": "echo old", "detail": {"label": "a"},
+        "parts": {"x": {"weight": 1, "key": "k1"}, "y": {"weight": 1}}});
+    let new = json!({"serial": "2", "script": "echo new", "detail": {"label": "b", "size": 4},
+        "parts": {"x": {"weight": 2}, "z/1": {"weight": 1, "key": "k3"}}});
+    let lines: Vec<String> =
+        diff(kind, &old, &new).iter().map(|c| serde_json::to_string(c).unwrap() + "\n").collect();
+    insta::assert_snapshot!(lines.concat(), @r#"
+    {"pointer":"/serial","old":"1","new":"2","effect":"replace"}
+    {"pointer":"/script","old":"(sensitive)","new":"(sensitive)","effect":"redeploy"}
+    {"pointer":"/detail/label","old":"a","new":"b","effect":"reboot"}
+    {"pointer":"/detail/size","new":4,"effect":"redeploy"}
+    {"pointer":"/parts/x/weight","old":1,"new":2,"effect":"live"}
+    {"pointer":"/parts/y","old":{"weight":1},"effect":"live"}
+    {"pointer":"/parts/z~11","new":{"weight":1,"key":{"set":true}},"effect":"live"}
+    "#);
+}
+
+#[test]
+fn references_and_secrets_are_found_where_they_stand() {
+    let spec = json!({"image": "debian", "selector": {"zone": "a", "not_zone": ["b", "c"]},
+        "network": {"interfaces": {"eth0": {"subnet": "lab"}}}});
+    let found: Vec<String> = references(Kind::find("Deployment").unwrap(), &spec)
+        .into_iter()
+        .map(|r| format!("{} {} {}", r.pointer, r.kind, r.name))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "/selector/zone Zone a",
+            "/selector/not_zone/0 Zone b",
+            "/selector/not_zone/1 Zone c",
+            "/image Image debian",
+            "/network/interfaces/eth0/subnet Subnet lab",
+        ]
+    );
+    let spec = json!({"serial": "1", "password": null, "parts": {"x": {"weight": 1, "key": "k"}}});
+    let found: Vec<String> =
+        secrets(Kind::find("Sample").unwrap(), &spec).into_iter().map(|s| s.pointer).collect();
+    assert_eq!(found, ["/password", "/parts/x/key"]);
+}
+
+fn kind_and_spec() -> impl Strategy<Value = (&'static Kind, Value)> {
+    proptest::sample::select(KINDS).prop_flat_map(|kind| (Just(kind), spec(kind.spec)))
+}
+
+fn round_trip<K: KindOf>(spec: &Value) -> Value {
+    let typed: K::Spec = serde_json::from_value(spec.clone()).expect("the types agree with the description");
+    let written = serde_json::to_value(&typed).expect("a spec is JSON");
+    let again: K::Spec = serde_json::from_value(written.clone()).expect("what was written can be read");
+    assert_eq!(serde_json::to_value(again).expect("a spec is JSON"), written);
+    written
+}
+
+/// The typed round trip of each kind.
+fn round_trip_of(kind: &Kind) -> fn(&Value) -> Value {
+    macro_rules! table {
+        ($($kind:ty),*) => { [$((<$kind as KindOf>::NAME, round_trip::<$kind> as fn(&Value) -> Value)),*] };
+    }
+    let table = table![Zone, Pool, Fabric, Vlan, Subnet, IpRange, Image, Machine, Deployment, Rack, Sample];
+    assert_eq!(table.len(), KINDS.len());
+    table.iter().find(|(name, _)| *name == kind.name).expect("every kind is in the table").1
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_the_description_allows_is_refused_only_by_rules_between_fields((kind, spec) in kind_and_spec()) {
+        for error in validate(kind, &spec) {
+            let is_rule = error.code == FieldCode::Rule || error.code == FieldCode::Required;
+            prop_assert!(is_rule, "{} {spec}: {error:?}", kind.name);
+        }
+        prop_assert_eq!(walk::walk(kind, &spec, &[]), []);
+    }
+
+    #[test]
+    fn one_hostile_value_is_refused_where_it_stands(
+        (kind, spec) in kind_and_spec(), place in any::<Index>(), poison in any::<Index>(),
+    ) {
+        let places = places(kind.spec, &spec);
+        let (pointer, ty) = place.get(&places);
+        let poisons = hostile(ty);
+        let mut bad = spec;
+        *bad.pointer_mut(pointer).expect("the place is there") = poison.get(&poisons).clone();
+        let errors = validate(kind, &bad);
+        prop_assert!(
+            errors.iter().any(|e| crate::pointer::is_within(&e.pointer, pointer)),
+            "{} at {pointer}: {} gave {errors:?}", kind.name, poison.get(&poisons)
+        );
+        prop_assert!(errors.iter().all(|e| e.message.len() < 1000 && !e.message.is_empty()));
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused_in_every_object((kind, spec) in kind_and_spec(), place in any::<Index>()) {
+        let objects: Vec<_> =
+            places(kind.spec, &spec).into_iter().filter(|(_, ty)| matches!(ty, crate::Type::Object(_))).collect();
+        let (pointer, _) = place.get(&objects);
+        let mut bad = spec;
+        bad.pointer_mut(pointer).and_then(Value::as_object_mut).expect("an object")
+            .insert("frobnicate".to_owned(), json!(1));
+        let wanted = format!("{pointer}/frobnicate");
+        prop_assert!(validate(kind, &bad).iter().any(|e| e.pointer == wanted && e.code == FieldCode::UnknownField));
+    }
+
+    #[test]
+    fn nothing_differs_from_itself((kind, spec) in kind_and_spec()) {
+        prop_assert_eq!(diff(kind, &spec, &spec), []);
+    }
+
+    #[test]
+    fn typed_and_back_means_the_same((kind, spec) in kind_and_spec()) {
+        let written = round_trip_of(kind)(&spec);
+        prop_assert_eq!(diff(kind, &spec, &written), [], "{} became {}", spec, written);
+        prop_assert_eq!(walk::walk(kind, &written, &[]), []);
+    }
+
+    #[test]
+    fn a_difference_never_shows_a_secret((kind, spec) in kind_and_spec()) {
+        for change in diff(kind, &json!({}), &spec) {
+            for secret in secrets(kind, &spec) {
+                if let crate::SecretWrite::Set(plain) = secret.write && plain.len() > 6 {
+                    let shown = serde_json::to_string(&change).expect("JSON");
+                    let escaped = serde_json::to_string(&plain).expect("JSON");
+                    prop_assert!(!shown.contains(&escaped), "{shown}");
+                }
+            }
+        }
+    }
 }

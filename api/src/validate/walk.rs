@@ -43,12 +43,15 @@ impl Walk<'_> {
     fn absent(&mut self, field: &Field, at: &str) {
         let is_unknown = self.unknown.iter().any(|u| pointer::is_within(u, at) || pointer::is_within(at, u));
         if field.presence == Presence::Required && !is_unknown {
+            let what = field.doc.trim_end_matches('.');
             let hint = match &field.ty {
-                Type::Semantic(semantic) => format!("{}: like {}", field.doc, semantic.example()),
-                Type::Enum(words) => format!("{}: one of {}", field.doc, words.join(", ")),
-                _ => field.doc.to_owned(),
+                Type::Semantic(semantic) if !what.contains("like") => {
+                    format!("{what}, like {}", semantic.example())
+                }
+                Type::Enum(words) => format!("{what}: one of {}", words.join(", ")),
+                _ => what.to_owned(),
             };
-            self.push(at, FieldCode::Required, format!("{:?} is missing", field.name), hint);
+            self.push(at, FieldCode::Required, format!("{:?} is missing: {hint}", field.name), "");
         }
     }
 
@@ -128,7 +131,7 @@ impl Walk<'_> {
                 if is_text { "text" } else { "one line of text" },
             );
         }
-        if let Err(bad) = form(ty, text) {
+        if let Err(bad) = form(ty, text, at) {
             self.errors.push(FieldError::format(at, bad));
         }
     }
@@ -195,10 +198,15 @@ impl Walk<'_> {
     }
 }
 
-/// Whether `text` has the form of `ty`.
-fn form(ty: &Type, text: &str) -> Result<(), BadValue> {
+/// Whether `text` has the form of `ty`, at `at`: a field's value, or the key of an entry.
+fn form(ty: &Type, text: &str, at: &str) -> Result<(), BadValue> {
     match ty {
-        Type::Enum(words) if !words.contains(&text) => Err(BadValue::word("this field", text, words)),
+        Type::Enum(words) if !words.contains(&text) => {
+            let steps: Vec<String> =
+                pointer::steps(at).filter(|step| step.parse::<usize>().is_err()).collect();
+            let field = steps.iter().rev().find(|step| *step != text).map_or("", String::as_str);
+            Err(BadValue::word(field, text, words))
+        }
         Type::Semantic(semantic) => semantic.canonical(text).map(drop),
         Type::Ref(kind) => Kind::find(kind).map_or(Ok(()), |kind| kind.naming.check(text)),
         _ => Ok(()),

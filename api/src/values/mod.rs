@@ -49,14 +49,14 @@ impl BadValue {
         Self { message: message.into(), hint: hint.into() }
     }
 
-    /// `text` is none of the words of a closed list.
+    /// `text` is none of the words of the closed list `what`.
     #[must_use]
     pub fn word(what: &str, text: &str, words: &[&str]) -> Self {
         let hint = match closest(text, words) {
             Some(near) => format!("did you mean {near:?}? The words are: {}", words.join(", ")),
             None => format!("one of: {}", words.join(", ")),
         };
-        Self::new(format!("{} is not a word of {what}", quoted(text)), hint)
+        Self::new(format!("{} is none of the words for {what:?}", quoted(text)), hint)
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Secret {
     Plain(String),
     /// What a read shows.
     Sealed {
-        /// Rises when the plaintext changes.
+        /// Rises when the plaintext changes; 0 when it was not said.
         revision: Revision,
     },
 }
@@ -49,7 +49,9 @@ impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("set", &true)?;
-        if let Self::Sealed { revision } = self {
+        if let Self::Sealed { revision } = self
+            && revision.get() > 0
+        {
             map.serialize_entry("revision", revision)?;
         }
         map.end()

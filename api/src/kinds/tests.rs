@@ -1,0 +1,229 @@
+//! The rules that every kind's description keeps.
+
+use super::KINDS;
+use crate::schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Stability, Type};
+use crate::values::Naming;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Terraform's meta-arguments: no attribute of a resource can be called so.
+const RESERVED: [&str; 7] =
+    ["count", "for_each", "provider", "lifecycle", "connection", "provisioner", "depends_on"];
+
+/// A field of some kind, and where it is.
+struct Found {
+    path: String,
+    field: &'static Field,
+    is_spec: bool,
+    /// It, or something it is in, changes by itself.
+    is_volatile: bool,
+    is_root: bool,
+}
+
+fn every_field() -> Vec<Found> {
+    let mut found = Vec::new();
+    for kind in KINDS {
+        collect(kind.name, kind.spec, true, false, 0, &mut found);
+        collect(&format!("{}.status", kind.name), kind.status, false, false, 0, &mut found);
+    }
+    found
+}
+
+fn collect(
+    at: &str,
+    schema: &'static Schema,
+    is_spec: bool,
+    is_volatile: bool,
+    depth: usize,
+    found: &mut Vec<Found>,
+) {
+    assert!(depth < 8, "{at}: descriptions do not recurse");
+    for field in schema.fields {
+        let path = format!("{at}.{}", field.name);
+        let is_volatile = is_volatile || field.stability == Stability::Volatile;
+        if let Type::Object(inner) = innermost(&field.ty) {
+            collect(&path, inner, is_spec, is_volatile, depth + 1, found);
+        }
+        found.push(Found { path, field, is_spec, is_volatile, is_root: depth == 0 });
+    }
+}
+
+fn innermost(mut ty: &'static Type) -> &'static Type {
+    while let Type::List(item) | Type::Set(item) | Type::Map { value: item, .. } = ty {
+        ty = item;
+    }
+    ty
+}
+
+#[test]
+fn names_of_kinds_are_unique_in_every_spelling() {
+    let mut seen = BTreeSet::new();
+    for kind in KINDS {
+        assert!(seen.insert(kind.name) && seen.insert(kind.plural) && seen.insert(kind.terraform_name));
+        assert!(!kind.doc.is_empty(), "{}", kind.name);
+        for spelling in [kind.name, kind.plural, kind.terraform_name, kind.singular()] {
+            assert_eq!(Kind::find(spelling), Some(*kind), "{spelling}");
+        }
+    }
+}
+
+#[test]
+fn names_of_fields_are_words_that_terraform_can_have() {
+    for Found { path, field, is_root, .. } in every_field() {
+        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        assert!(field.name.chars().all(is_word), "{path}: a-z, 0-9 and _");
+        assert!(field.name.starts_with(|c: char| c.is_ascii_lowercase()), "{path}");
+        assert!(!(is_root && RESERVED.contains(&field.name)), "{path} is reserved by Terraform");
+    }
+}
+
+#[test]
+fn objects_are_collected_in_maps_and_only_scalars_in_lists_and_sets() {
+    for Found { path, field, is_volatile, .. } in every_field() {
+        match &field.ty {
+            // The wire form of conditions is that of every controller in the field; Terraform never sees them.
+            Type::List(_) if field.name == "conditions" => assert!(is_volatile, "{path}"),
+            Type::List(item) | Type::Set(item) => {
+                assert!(item.is_scalar() && !matches!(item, Type::Secret), "{path}");
+            }
+            Type::Map { key, value } => {
+                let is_key = matches!(key, Type::String | Type::Enum(_) | Type::Semantic(_) | Type::Ref(_));
+                assert!(is_key, "{path}: keys are texts");
+                assert!(value.is_scalar() || matches!(value, Type::Object(_)), "{path}");
+            }
+            Type::Json => assert!(is_volatile, "{path}: Terraform cannot type it"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn numbers_stay_below_two_to_the_53rd() {
+    for Found { path, field, .. } in every_field() {
+        if let Type::Int { min, max } = innermost(&field.ty) {
+            assert!(min <= max && *max <= MAX_INT && *min >= -MAX_INT, "{path}: {min}..={max}");
+        }
+    }
+}
+
+#[test]
+fn references_are_to_kinds_that_exist() {
+    for Found { path, field, .. } in every_field() {
+        if let Type::Ref(kind) = innermost(&field.ty) {
+            assert!(Kind::find(kind).is_some(), "{path}: {kind}");
+        }
+    }
+}
+
+#[test]
+fn every_default_is_a_value_of_its_field() {
+    for Found { path, field, .. } in every_field() {
+        let Presence::Default(constant) = field.presence else { continue };
+        let value = constant.json(&field.ty);
+        let is_value = match (&field.ty, constant) {
+            (Type::Bool, Const::Bool(_)) | (Type::String | Type::Text, Const::Str(_)) => true,
+            (Type::Int { min, max }, Const::Int(n)) => (*min..=*max).contains(&n),
+            (Type::Enum(words), Const::Str(word)) => words.contains(&word),
+            (Type::Semantic(semantic), Const::Str(text)) => semantic.canonical(text).is_ok(),
+            (Type::List(_) | Type::Set(_) | Type::Map { .. }, Const::Empty) => true,
+            // An object that absence stands for has nothing that is required.
+            (Type::Object(schema), Const::Empty) => {
+                schema.fields.iter().all(|f| f.presence != Presence::Required)
+            }
+            _ => false,
+        };
+        assert!(is_value, "{path}: default {value}");
+    }
+}
+
+#[test]
+fn what_a_field_says_of_itself_agrees() {
+    for Found { path, field, is_spec, .. } in every_field() {
+        assert!(field.doc.ends_with(['.', '…']), "{path}: {:?} is a sentence", field.doc);
+        if field.immutable {
+            assert_eq!(field.effect, Effect::Replace, "{path}: an immutable field changes by replacement");
+        }
+        if is_spec {
+            assert_eq!(field.stability, Stability::Stable, "{path}: nothing in a spec changes by itself");
+        } else {
+            assert!(field.presence != Presence::ServerChosen, "{path}");
+            assert!(!matches!(innermost(&field.ty), Type::Secret), "{path}: a status has no secrets");
+        }
+        if let Type::Enum(words) = innermost(&field.ty) {
+            assert!(
+                !words.is_empty() && words.iter().collect::<BTreeSet<_>>().len() == words.len(),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_description_s_name_means_one_description() {
+    fn visit(schema: &'static Schema, seen: &mut BTreeMap<&'static str, &'static Schema>) {
+        let first = *seen.entry(schema.name).or_insert(schema);
+        let fields = |s: &Schema| s.fields.iter().map(|f| f.name).collect::<Vec<_>>();
+        assert_eq!(fields(first), fields(schema), "{}", schema.name);
+        for field in schema.fields {
+            if let Type::Object(inner) = innermost(&field.ty) {
+                visit(inner, seen);
+            }
+        }
+    }
+    let mut seen = BTreeMap::new();
+    for kind in KINDS {
+        visit(kind.spec, &mut seen);
+        visit(kind.status, &mut seen);
+    }
+}
+
+#[test]
+fn no_field_is_described_twice() {
+    for kind in KINDS {
+        for schema in [kind.spec, kind.status] {
+            let names: BTreeSet<_> = schema.fields.iter().map(|f| f.name).collect();
+            assert_eq!(names.len(), schema.fields.len(), "{}", schema.name);
+        }
+        assert_eq!(kind.status.fields.first().map(|f| f.name), Some("observed_generation"), "{}", kind.name);
+    }
+}
+
+#[test]
+fn kinds_come_after_those_they_need() {
+    let position = |name: &str| KINDS.iter().position(|k| k.name == name);
+    for kind in KINDS {
+        for field in kind.spec.fields.iter().filter(|f| f.presence == Presence::Required) {
+            if let Type::Ref(needed) = &field.ty {
+                assert!(position(needed) < position(kind.name), "{} needs {needed}", kind.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_vlan_is_the_one_kind_named_by_two_fields() {
+    let named: Vec<_> = KINDS.iter().filter(|k| k.naming == Naming::FabricVid).map(|k| k.name).collect();
+    assert_eq!(named, ["Vlan"]);
+}
+
+#[test]
+fn absence_is_its_constant_in_the_typed_spec() {
+    let vlan: super::VlanSpec =
+        serde_json::from_value(json!({"fabric": "a", "vid": 0, "dhcp": null})).unwrap();
+    assert_eq!((vlan.mtu, vlan.dhcp.enabled, vlan.dhcp.lease_time.as_secs()), (1500, false, 600));
+    assert_eq!(vlan, super::VlanSpec::new("a".parse().unwrap(), 0));
+    let error = serde_json::from_value::<super::VlanSpec>(json!({"vid": 0})).unwrap_err();
+    assert_eq!(error.to_string(), "missing field `fabric`");
+}
+
+#[test]
+fn a_status_has_the_common_fields_and_its_own_in_one_object() {
+    let status = super::ZoneStatus { machines: Some(3), ..Default::default() };
+    assert_eq!(serde_json::to_value(&status).unwrap(), json!({"observed_generation": 0, "machines": 3}));
+    let read: super::ZoneStatus = serde_json::from_value(json!({"observed_generation": 2, "conditions": [{
+            "type": "Ready", "status": "true", "reason": "AsDeclared", "message": "",
+            "since": "2026-01-01T00:00:00Z", "deadline": null}]}))
+    .unwrap();
+    assert_eq!(read.common.observed_generation.get(), 2);
+    assert!(read.common.condition("Ready").is_some_and(|c| c.status == super::ConditionStatus::True));
+}

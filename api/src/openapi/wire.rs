@@ -1,0 +1,200 @@
+//! The parts of the document that are not about kinds: the shapes of [`crate::wire`], [`crate::plan`] and
+//! [`crate::problem`].
+
+use super::{form, reference};
+use crate::problem::{FieldCode, ProblemCode};
+use crate::schema::{MAX_INT, Semantic};
+use serde_json::{Value, json};
+
+/// Their components, by name.
+pub(super) fn components() -> [(&'static str, Value); 22] {
+    let text = || json!({"type": "string"});
+    let time = || form(Semantic::Timestamp);
+    let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
+    let list = |name: &str| json!({"type": "array", "items": reference(name)});
+    let object = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties});
+    let labels = || json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
+    let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
+    let effects = ["none", "live", "reboot", "redeploy", "replace"];
+    let verbs = ["power_on", "power_off", "power_cycle", "recommission", "abort"];
+    [
+        (
+            "Metadata",
+            object(
+                &["name", "uid", "generation", "created_at", "updated_at"],
+                json!({
+                    "name": text(), "uid": form(Semantic::Uid), "manager": text(), "labels": labels(),
+                    "generation": number(), "created_at": time(), "updated_at": time(),
+                    "deletion_requested_at": {"anyOf": [time(), {"type": "null"}]},
+                }),
+            ),
+        ),
+        (
+            "Secret",
+            json!({
+                "description": "Written as text; read as `{\"set\": true, \"revision\": 4}`, which, written back, keeps it. Null clears it.",
+                "anyOf": [
+                    {"type": "string", "writeOnly": true},
+                    object(&["set"], json!({"set": {"const": true}, "revision": number()})),
+                    {"type": "null"},
+                ],
+            }),
+        ),
+        (
+            "Problem",
+            object(
+                &["type", "code", "status", "title"],
+                json!({
+                    "type": text(), "code": {"type": "string", "enum": problem_codes},
+                    "status": {"type": "integer"}, "title": text(), "detail": text(), "errors": list("FieldError"),
+                    "request_id": text(), "retry_after": number(),
+                }),
+            ),
+        ),
+        (
+            "FieldError",
+            object(
+                &["pointer", "code", "message"],
+                json!({"pointer": text(), "code": {"type": "string", "enum": field_codes}, "message": text(), "hint": text()}),
+            ),
+        ),
+        (
+            "FieldChange",
+            object(
+                &["pointer", "effect"],
+                json!({"pointer": text(), "old": {}, "new": {}, "effect": {"type": "string", "enum": effects}}),
+            ),
+        ),
+        (
+            "Advisory",
+            object(
+                &["pointer", "code", "message"],
+                json!({"pointer": text(), "code": {"type": "string", "enum": field_codes}, "message": text(), "hint": text()}),
+            ),
+        ),
+        (
+            "PlanReport",
+            object(
+                &["summary", "changes", "effect", "steps", "waits"],
+                json!({
+                    "summary": text(), "changes": list("FieldChange"), "effect": {"type": "string", "enum": effects},
+                    "steps": list("Step"), "waits": list("Wait"), "machine": text(), "digest": form(Semantic::Sha256),
+                }),
+            ),
+        ),
+        (
+            "Step",
+            object(
+                &["key", "message", "state", "destructive", "attempts"],
+                json!({
+                    "key": text(), "message": text(),
+                    "state": {"type": "string", "enum": ["later", "next", "running", "done", "failed"]},
+                    "destructive": {"type": "boolean"}, "attempts": number(), "started_at": time(),
+                    "deadline": time(), "error": text(),
+                }),
+            ),
+        ),
+        (
+            "Wait",
+            object(
+                &["cause", "message", "since"],
+                json!({
+                    "cause": text(), "message": text(), "since": time(), "deadline": time(), "human": text(),
+                    "remedy": text(), "rule": text(),
+                }),
+            ),
+        ),
+        ("Waits", object(&["waits"], json!({"waits": list("Wait")}))),
+        (
+            "TimelineEntry",
+            object(
+                &["at", "kind", "reason", "message"],
+                json!({
+                    "at": time(), "kind": {"type": "string", "enum": ["change", "fact", "step", "condition"]},
+                    "reason": text(), "message": text(), "source": text(), "took": form(Semantic::Duration),
+                    "data": {"type": "object"},
+                }),
+            ),
+        ),
+        ("Timeline", object(&["entries"], json!({"entries": list("TimelineEntry")}))),
+        (
+            "Object",
+            object(
+                &["kind", "metadata", "spec", "status"],
+                json!({
+                    "kind": text(), "metadata": reference("Metadata"), "spec": {"type": "object"},
+                    "status": {"type": "object"},
+                }),
+            ),
+        ),
+        (
+            "DryRun",
+            object(
+                &["object", "plan", "advisories"],
+                json!({"object": reference("Object"), "plan": reference("PlanReport"), "advisories": list("Advisory")}),
+            ),
+        ),
+        (
+            "Document",
+            object(
+                &["kind", "metadata", "spec"],
+                json!({
+                    "kind": text(),
+                    "metadata": object(&["name"], json!({"name": text(), "labels": labels()})),
+                    "spec": {"type": "object"},
+                }),
+            ),
+        ),
+        (
+            "ApplyRequest",
+            object(
+                &["documents"],
+                json!({"documents": list("Document"), "prune": text(), "digest": form(Semantic::Sha256)}),
+            ),
+        ),
+        (
+            "ApplyResponse",
+            object(
+                &["results", "plan", "advisories"],
+                json!({
+                    "results": {"type": "array", "items": object(
+                        &["kind", "name", "action"],
+                        json!({
+                            "kind": text(), "name": text(),
+                            "action": {"type": "string", "enum": ["created", "updated", "unchanged", "deleted"]},
+                            "object": reference("Object"),
+                        }),
+                    )},
+                    "plan": reference("PlanReport"), "advisories": list("Advisory"),
+                }),
+            ),
+        ),
+        ("RenameRequest", object(&["name"], json!({"name": text()}))),
+        (
+            "OperationRequest",
+            object(&["verb"], json!({"verb": {"type": "string", "enum": verbs}, "id": text()})),
+        ),
+        (
+            "OperationAccepted",
+            object(
+                &["id", "verb", "accepted_at"],
+                json!({"id": text(), "verb": {"type": "string", "enum": verbs}, "accepted_at": time()}),
+            ),
+        ),
+        (
+            "BlobState",
+            object(&["received", "complete"], json!({"received": number(), "complete": {"type": "boolean"}})),
+        ),
+        (
+            "Version",
+            object(
+                &["version", "api", "kinds"],
+                json!({
+                    "version": text(), "api": text(), "incarnation": form(Semantic::Uid),
+                    "kinds": {"type": "array", "items": text()},
+                }),
+            ),
+        ),
+    ]
+}
