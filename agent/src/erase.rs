@@ -1,0 +1,79 @@
+//! Erasing all disks of the machine, quickly or completely, under the same rules as an install.
+
+use std::io;
+
+use basalt_api::agent::{Erase, EraseLevel, MarkerState, Outcome};
+
+use crate::disk::rules::{self, Observed, Verdict};
+use crate::disk::{Disks, WritableDisk};
+use crate::failure::Failure;
+use crate::install::not_expired;
+use crate::report::Reporter;
+use crate::root::Root;
+use crate::work::Context;
+use crate::{say, tool};
+
+const MIB: u64 = 1 << 20;
+/// Zeroed at either end of the disk and at the start of every partition: where signatures are.
+const ENDS: u64 = 2 * MIB;
+/// Zeroed between two reports of progress.
+const PART: u64 = 1024 * MIB;
+
+/// Erases.
+///
+/// # Errors
+/// The task has expired, a disk is not Basalt's to erase, or cannot be written.
+pub fn run(context: &Context<'_>, erase: &Erase, disks: &mut Disks, reporter: &mut Reporter) -> Result<Outcome, Failure> {
+    not_expired(context)?;
+    let names: Vec<String> = disks.devices().into_iter().map(|device| device.disk.name).collect();
+    let observed = names.iter().map(|name| disks.observe(name)).collect::<Result<Vec<Observed>, Failure>>()?;
+    let permit = match rules::erase(context.task, erase.wipe, &observed)? {
+        Verdict::Proceed(permit) => permit,
+        Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
+    };
+    let open: Vec<&Observed> = observed.iter().filter(|disk| rules::finished(context.task, disk).is_none()).collect();
+    let system = Root::system();
+    for (index, observed) in open.iter().enumerate() {
+        let name = &observed.name;
+        let percent = |part: usize| u8::try_from(2 + 97 * (100 * index + part) / (100 * open.len())).unwrap_or(99);
+        reporter.stage("erase", percent(0), &format!("erasing {name}"));
+        let partitions = partition_starts(&system, name);
+        let disk = disks.begin(name, context.task, &permit)?;
+        let failed = || Failure::disk::<io::Error>(format!("erasing disk {name}"));
+        match erase.level {
+            EraseLevel::Quick => quick(&disk, &partitions).map_err(failed())?,
+            EraseLevel::Full => {
+                let mut at = 0;
+                while at < disk.size() {
+                    disk.zero(at, PART).map_err(failed())?;
+                    at += PART;
+                    let done = usize::try_from(at.min(disk.size()) * 100 / disk.size()).unwrap_or(100);
+                    reporter.within(percent(done), || format!("erasing {name}: {done} %"));
+                }
+            }
+        }
+        let path = disk.path().display().to_string();
+        disk.finish(MarkerState::Erased).map_err(failed())?;
+        // Only the kernel's idea of partitions that are gone; the next boot reads the disk anew in any case.
+        if let Err(error) = tool::run("blockdev", &["--rereadpt", &path]) {
+            say!("{error}");
+        }
+    }
+    Ok(Outcome::Succeeded)
+}
+
+/// Signatures: both ends of the disk, and the start of every partition, where file systems and volumes have theirs.
+fn quick(disk: &WritableDisk, partitions: &[u64]) -> io::Result<()> {
+    for start in partitions {
+        disk.zero(*start, ENDS)?;
+    }
+    disk.zero(0, ENDS)?;
+    disk.zero(disk.size().saturating_sub(ENDS), ENDS)
+}
+
+/// First bytes of the partitions that the kernel sees on a disk.
+fn partition_starts(root: &Root, name: &str) -> Vec<u64> {
+    let base = format!("sys/block/{name}");
+    let starts = root.names(&base).into_iter().filter(|part| part.starts_with(name));
+    starts.filter_map(|part| root.number::<u64>(format!("{base}/{part}/start"))?.checked_mul(512)).collect()
+}

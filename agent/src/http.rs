@@ -1,0 +1,377 @@
+//! A minimal HTTP/1.1 client: one request a connection, blocking, bounded in size and time (RFC 9112).
+//!
+//! The agent API is spoken over TLS with the pinned key. Blobs may be fetched in the clear from the same port: their
+//! bytes are checked against a hash that came by a trusted way, and they hold no secrets.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use thiserror::Error;
+
+use crate::deadlines;
+
+/// Longest status line or header line.
+const MAX_LINE: u64 = 16 * 1024;
+/// Most header lines.
+const MAX_HEADERS: usize = 128;
+/// Longest body that is read as a whole.
+const MAX_BODY: u64 = 16 * 1024 * 1024;
+
+/// Why a request has no answer.
+#[derive(Debug, Error)]
+pub enum HttpError {
+    /// The address is not one.
+    #[error("{0} is not an address of the form https://HOST:PORT")]
+    Address(String),
+    /// No connection.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Where to.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("{method} {path}: {source}")]
+    Io {
+        /// Method of the request.
+        method: &'static str,
+        /// Path of the request.
+        path: String,
+        /// What broke.
+        source: io::Error,
+    },
+    /// The answer is not HTTP.
+    #[error("{method} {path}: the answer is not HTTP: {what}")]
+    Malformed {
+        /// Method of the request.
+        method: &'static str,
+        /// Path of the request.
+        path: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The server refused.
+    #[error("{method} {path}: the rack answered {status}: {body}")]
+    Status {
+        /// Method of the request.
+        method: &'static str,
+        /// Path of the request.
+        path: String,
+        /// Status code.
+        status: u16,
+        /// Start of the body.
+        body: String,
+    },
+}
+
+impl HttpError {
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Address(_) => false,
+            Self::Connect { .. } | Self::Io { .. } | Self::Malformed { .. } => true,
+            Self::Status { status, .. } => *status >= 500 || matches!(status, 408 | 425 | 429),
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// `GET`, `POST`
+    pub method: &'static str,
+    /// Path and query.
+    pub path: &'a str,
+    /// Bearer key.
+    pub bearer: Option<&'a str>,
+    /// Ask for the bytes from here on.
+    pub from: u64,
+    /// Content type and body.
+    pub body: Option<(&'a str, &'a [u8])>,
+}
+
+impl<'a> Request<'a> {
+    /// A GET.
+    #[must_use]
+    pub fn get(path: &'a str) -> Self {
+        Self { method: "GET", path, bearer: None, from: 0, body: None }
+    }
+
+    /// A POST.
+    #[must_use]
+    pub fn post(path: &'a str, content_type: &'a str, body: &'a [u8]) -> Self {
+        Self { method: "POST", path, bearer: None, from: 0, body: Some((content_type, body)) }
+    }
+
+    /// With a bearer key.
+    #[must_use]
+    pub fn bearer(self, key: &'a str) -> Self {
+        Self { bearer: Some(key), ..self }
+    }
+
+    fn broken(&self, source: io::Error) -> HttpError {
+        HttpError::Io { method: self.method, path: self.path.to_owned(), source }
+    }
+
+    fn malformed(&self, what: &'static str) -> HttpError {
+        HttpError::Malformed { method: self.method, path: self.path.to_owned(), what }
+    }
+}
+
+/// One rack.
+#[derive(Clone, Debug)]
+pub struct Client {
+    host: String,
+    port: u16,
+    tls: Arc<ClientConfig>,
+}
+
+/// How to speak to the rack's port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS with the pinned key.
+    Tls,
+    /// In the clear, for bytes that are checked by hash.
+    Clear,
+}
+
+impl Client {
+    /// For `https://HOST[:PORT]`, port 443 where none is named.
+    ///
+    /// # Errors
+    /// [`HttpError::Address`].
+    pub fn new(url: &str, tls: Arc<ClientConfig>) -> Result<Self, HttpError> {
+        let bad = || HttpError::Address(url.to_owned());
+        let authority = url.strip_prefix("https://").ok_or_else(bad)?;
+        let authority = authority.split('/').next().unwrap_or_default();
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
+            _ => (authority, 443),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(bad());
+        }
+        Ok(Self { host: host.to_owned(), port, tls })
+    }
+
+    /// Sends a request and reads the head of its answer. A status of 400 and more is an error.
+    ///
+    /// # Errors
+    /// No connection, no answer in time, an answer that is not HTTP, or a refusal.
+    pub fn send(&self, security: Security, request: Request<'_>) -> Result<Response, HttpError> {
+        let stream = self.connect()?;
+        let mut stream: Box<dyn Stream> = match security {
+            Security::Clear => Box::new(stream),
+            Security::Tls => {
+                let name = ServerName::try_from(self.host.clone())
+                    .map_err(|_| HttpError::Address(format!("https://{}:{}", self.host, self.port)))?;
+                let connection = ClientConnection::new(self.tls.clone(), name)
+                    .map_err(|error| request.broken(io::Error::other(error)))?;
+                Box::new(StreamOwned::new(connection, stream))
+            }
+        };
+        let mut head = format!(
+            "{} {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: basalt-agent/{}\r\nConnection: close\r\n",
+            request.method,
+            request.path,
+            self.host,
+            self.port,
+            env!("CARGO_PKG_VERSION"),
+        );
+        if let Some(key) = request.bearer {
+            head.push_str(&format!("Authorization: Bearer {key}\r\n"));
+        }
+        if request.from > 0 {
+            head.push_str(&format!("Range: bytes={}-\r\n", request.from));
+        }
+        if let Some((content_type, body)) = request.body {
+            head.push_str(&format!("Content-Type: {content_type}\r\nContent-Length: {}\r\n", body.len()));
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(request.body.map_or(&[], |(_, body)| body));
+        stream.write_all(&bytes).and_then(|()| stream.flush()).map_err(|error| request.broken(error))?;
+        read_head(BufReader::with_capacity(256 * 1024, stream), request)
+    }
+
+    fn connect(&self) -> Result<TcpStream, HttpError> {
+        let failed =
+            |source| HttpError::Connect { address: format!("{}:{}", self.host, self.port), source };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)? {
+            match TcpStream::connect_timeout(&address, deadlines::CONNECT) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
+                    stream.set_write_timeout(Some(deadlines::SILENCE)).map_err(failed)?;
+                    // Requests are written at once; nothing is gained by waiting for more.
+                    stream.set_nodelay(true).map_err(failed)?;
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(last))
+    }
+}
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// An answer whose body is still to be read.
+pub struct Response {
+    /// Status code, below 400.
+    pub status: u16,
+    /// First byte of a partial answer (206), 0 of a whole one.
+    pub from: u64,
+    body: Body,
+}
+
+impl std::fmt::Debug for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+impl Response {
+    /// The whole body, up to 16 MiB.
+    ///
+    /// # Errors
+    /// The connection broke, or the body is longer.
+    pub fn bytes(mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&mut self.body).take(MAX_BODY + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_BODY {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than 16 MiB"));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Read for Response {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.body.read(buffer)
+    }
+}
+
+struct Body {
+    stream: BufReader<Box<dyn Stream>>,
+    framing: Framing,
+}
+
+/// How a body ends (RFC 9112 §6.3), with the bytes left.
+enum Framing {
+    Length(u64),
+    /// Bytes left of this chunk; the line end after a chunk has been read when this is 0.
+    Chunk(u64),
+    Close,
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let left = match &mut self.framing {
+            Framing::Close => return self.stream.read(buffer),
+            Framing::Length(0) => return Ok(0),
+            Framing::Chunk(0) => {
+                let size = line(&mut self.stream)?;
+                let size = size.split(';').next().unwrap_or_default().trim();
+                let size = u64::from_str_radix(size, 16)
+                    .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "a chunk has no size"))?;
+                if size == 0 {
+                    self.framing = Framing::Length(0);
+                    return Ok(0);
+                }
+                self.framing = Framing::Chunk(size);
+                size
+            }
+            Framing::Length(left) | Framing::Chunk(left) => *left,
+        };
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.stream.read(buffer.get_mut(..most).unwrap_or_default())?;
+        if read == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer ended early"));
+        }
+        let left = left - read as u64;
+        match &mut self.framing {
+            Framing::Length(length) => *length = left,
+            Framing::Chunk(chunk) => {
+                *chunk = left;
+                if left == 0 {
+                    line(&mut self.stream)?;
+                }
+            }
+            Framing::Close => {}
+        }
+        Ok(read)
+    }
+}
+
+/// One line without its end; bytes that are not UTF-8 are replaced.
+fn line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    stream.take(MAX_LINE).read_until(b'\n', &mut bytes)?;
+    if !bytes.ends_with(b"\n") {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a line has no end"));
+    }
+    Ok(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Result<Response, HttpError> {
+    loop {
+        let status = line(&mut stream).map_err(|error| request.broken(error))?;
+        let status = status
+            .strip_prefix("HTTP/1.")
+            .and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok())
+            .ok_or_else(|| request.malformed("no status line"))?;
+        let mut framing = if matches!(status, 204 | 304) { Framing::Length(0) } else { Framing::Close };
+        let mut from = 0;
+        for count in 0.. {
+            let header = line(&mut stream).map_err(|error| request.broken(error))?;
+            if header.is_empty() {
+                break;
+            }
+            if count == MAX_HEADERS {
+                return Err(request.malformed("too many headers"));
+            }
+            let (name, value) = header.split_once(':').ok_or_else(|| request.malformed("a header has no colon"))?;
+            let value = value.trim();
+            match name.to_ascii_lowercase().as_str() {
+                "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => framing = Framing::Chunk(0),
+                "content-length" if matches!(framing, Framing::Close) => {
+                    framing = Framing::Length(value.parse().map_err(|_| request.malformed("a length is no number"))?);
+                }
+                "content-range" => {
+                    from = value
+                        .strip_prefix("bytes ")
+                        .and_then(|range| range.split('-').next()?.parse().ok())
+                        .ok_or_else(|| request.malformed("a range is not in bytes"))?;
+                }
+                _ => {}
+            }
+        }
+        if status < 200 {
+            continue;
+        }
+        let response = Response { status, from, body: Body { stream, framing } };
+        if status < 400 {
+            return Ok(response);
+        }
+        let mut body = Vec::new();
+        // The refusal is what matters; a body that breaks off is shown as far as it came.
+        let _ = response.take(1024).read_to_end(&mut body);
+        return Err(HttpError::Status {
+            method: request.method,
+            path: request.path.to_owned(),
+            status,
+            body: String::from_utf8_lossy(&body).trim().to_owned(),
+        });
+    }
+}

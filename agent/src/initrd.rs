@@ -1,0 +1,194 @@
+//! First process of the initrd: from kernel and a few drivers to the squashfs.
+//!
+//! The initrd is small however many drivers it brings: they lie in a compressed file system inside it, of which only
+//! the modules that this machine needs are ever read.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_move, unmount};
+use thiserror::Error;
+
+use crate::blob::{BlobError, BlobReader};
+use crate::cmdline::{BootConfig, CmdlineError};
+use crate::http::{Client, HttpError};
+use crate::modules::{Coldplug, Index, insert_file};
+use crate::network::{self, NetworkError};
+use crate::root::Root;
+use crate::tool::{self, ToolError};
+use crate::{console, deadlines, say, tls};
+
+/// Modules that lie uncompressed in the initrd, in the order of their insertion: with them the others can be read.
+pub const EARLY_MODULES: [&str; 2] = ["/early/loop.ko", "/early/squashfs.ko"];
+/// Squashfs with `modules/` and `firmware/`, mounted at `/lib`.
+pub const DRIVERS: &str = "/drivers.squashfs";
+/// The agent in the ephemeral root: `/init`, copied.
+pub const AGENT: &str = "/usr/bin/basalt-agent";
+
+#[derive(Debug, Error)]
+enum BootError {
+    #[error(transparent)]
+    Cmdline(#[from] CmdlineError),
+    #[error("the kernel command line has no basalt.root=sha256:…; the boot script of the rack has to set it")]
+    NoRoot,
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> BootError {
+    let what = what.into();
+    move |source| BootError::Io { what, source }
+}
+
+/// Never returns but by a reboot.
+#[must_use]
+pub fn run() -> ExitCode {
+    let error = match boot() {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    say!("the ephemeral system cannot be started: {error}");
+    restart()
+}
+
+/// Leaves time to read the console, then reboots: the next boot has a fresh script, token and lease.
+pub fn restart() -> ! {
+    say!("rebooting in {:?}", deadlines::READ_THE_CONSOLE);
+    std::thread::sleep(deadlines::READ_THE_CONSOLE);
+    rustix::fs::sync();
+    let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
+    // Only as root's first process can this be reached in vain; its end makes the kernel reboot after a panic.
+    std::process::exit(1)
+}
+
+fn boot() -> Result<std::convert::Infallible, BootError> {
+    mount_basics()?;
+    // The end of this process, whatever its cause, must not leave a machine that hangs.
+    let _ = fs::write("/proc/sys/kernel/panic", "20");
+    say!("agent {} in the initrd, {:.1} s after the kernel", env!("CARGO_PKG_VERSION"), console::uptime());
+    let line = fs::read_to_string("/proc/cmdline").map_err(io_error("/proc/cmdline"))?;
+    let config = BootConfig::parse(&line)?;
+    let root_hash = config.root.ok_or(BootError::NoRoot)?;
+
+    for module in EARLY_MODULES {
+        insert_file(Path::new(module)).map_err(io_error("early module"))?;
+    }
+    fs::create_dir_all("/lib").map_err(io_error("/lib"))?;
+    tool::run("busybox", &["mount", "-t", "squashfs", "-o", "ro,loop", DRIVERS, "/lib"])?;
+    let mut coldplug = Coldplug::new(Index::of_running_kernel().map_err(io_error("index of modules"))?);
+    let interface = boot_interface(&mut coldplug, config.boot_mac.as_deref())?;
+    say!("{interface} is up, {:.1} s after the kernel", console::uptime());
+    network::lease(&interface)?;
+    say!("{interface} has an address, {:.1} s after the kernel", console::uptime());
+
+    mkdir_mount("tmpfs", "/ram", "tmpfs", MountFlags::empty(), c"mode=755,size=80%")?;
+    let client = Client::new(&config.url, tls::pinned(config.spki)?)?;
+    fetch(&client, root_hash, "/ram/root.squashfs")?;
+    coldplug.load("overlay");
+    enter_root()
+}
+
+fn mount_basics() -> Result<(), BootError> {
+    mkdir_mount("proc", "/proc", "proc", MountFlags::empty(), c"")?;
+    mkdir_mount("sysfs", "/sys", "sysfs", MountFlags::empty(), c"")?;
+    mkdir_mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), c"mode=755")?;
+    mkdir_mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), c"mode=755,size=16m")
+}
+
+fn mkdir_mount(source: &str, target: &str, kind: &str, flags: MountFlags, data: &std::ffi::CStr) -> Result<(), BootError> {
+    fs::create_dir_all(target).map_err(io_error(target))?;
+    mount(source, target, kind, flags, Some(data))
+        .map_err(|error| io_error(format!("mounting {kind} on {target}"))(error.into()))
+}
+
+/// Drives devices until the boot interface is there, then brings it up and waits for its carrier.
+fn boot_interface(coldplug: &mut Coldplug, mac: Option<&str>) -> Result<String, BootError> {
+    let system = Root::system();
+    let found = deadlines::poll_until(deadlines::INTERFACE, || {
+        coldplug.pass();
+        if mac.is_none() {
+            // Without BOOTIF a carrier decides, and an interface has one only when it is up.
+            for name in network::physical(&system) {
+                let _ = network::up(&name);
+            }
+        }
+        network::find(&system, mac)
+    });
+    let interface = found.ok_or_else(|| NetworkError::NoInterface {
+        mac: mac.unwrap_or("any").to_owned(),
+        found: network::describe(&system),
+    })?;
+    network::up(&interface)?;
+    if deadlines::poll_until(deadlines::CARRIER, || network::has_carrier(&system, &interface).then_some(())).is_none() {
+        say!("{interface} has no carrier after {:?}; trying DHCP all the same", deadlines::CARRIER);
+    }
+    Ok(interface)
+}
+
+fn fetch(client: &Client, hash: [u8; 32], path: &str) -> Result<(), BootError> {
+    let mut reader = BlobReader::new(client, hash);
+    let mut file = File::create(path).map_err(io_error(path))?;
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => {
+                let bytes = buffer.get(..read).unwrap_or_default();
+                file.write_all(bytes).map_err(io_error(format!("writing {path} (is there enough memory?)")))?;
+            }
+            Err(source) => {
+                return Err(reader.take_error().map_or_else(|| io_error(path)(source), BootError::from));
+            }
+        }
+    }
+    say!("root of {} bytes fetched, {:.1} s after the kernel", reader.position(), console::uptime());
+    Ok(())
+}
+
+/// Mounts the squashfs under a writable layer, frees the initrd, moves in and becomes the agent there.
+fn enter_root() -> Result<std::convert::Infallible, BootError> {
+    let failed = |what: &'static str| move |error: rustix::io::Errno| io_error(what)(error.into());
+    for directory in ["/ram/lower", "/ram/upper", "/ram/work", "/newroot"] {
+        fs::create_dir_all(directory).map_err(io_error(directory))?;
+    }
+    tool::run("busybox", &["mount", "-t", "squashfs", "-o", "ro,loop", "/ram/root.squashfs", "/ram/lower"])?;
+    let layers = c"lowerdir=/ram/lower,upperdir=/ram/upper,workdir=/ram/work";
+    mkdir_mount("overlay", "/newroot", "overlay", MountFlags::empty(), layers)?;
+    // The squashfs has no agent of its own: this one goes on, and a new agent needs no new squashfs.
+    fs::copy("/init", format!("/newroot{AGENT}")).map_err(io_error(format!("{AGENT} in the new root")))?;
+    // Drivers load from the new root from here on; a module that is still being read keeps the mount alive.
+    unmount("/lib", UnmountFlags::DETACH).map_err(failed("unmounting the drivers"))?;
+    for directory in ["proc", "sys", "dev", "run"] {
+        let target = format!("/newroot/{directory}");
+        fs::create_dir_all(&target).map_err(io_error(target.clone()))?;
+        mount_move(format!("/{directory}"), &target).map_err(failed("moving a kernel file system"))?;
+    }
+    // The initrd's files are memory: give it back.
+    for entry in fs::read_dir("/").map_err(io_error("/"))?.flatten() {
+        if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    for directory in ["/early", "/bin", "/sbin"] {
+        let _ = fs::remove_dir_all(directory);
+    }
+    rustix::process::chdir("/newroot").map_err(failed("entering the new root"))?;
+    mount_move(".", "/").map_err(failed("moving the new root"))?;
+    rustix::process::chroot(".").map_err(failed("entering the new root"))?;
+    rustix::process::chdir("/").map_err(failed("entering the new root"))?;
+    let error = Command::new(AGENT).arg("ephemeral").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").exec();
+    Err(io_error(format!("starting {AGENT}"))(error))
+}

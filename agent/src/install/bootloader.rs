@@ -1,0 +1,121 @@
+//! GRUB, from the image itself, so that the system can maintain it with its own packages later.
+//!
+//! Both kinds are installed where the image brings both, so that a machine whose firmware mode is changed still boots.
+//! The one for the firmware that is running has to be there.
+
+use std::fs;
+use std::path::Path;
+
+use basalt_api::agent::{FailureCode, Firmware};
+
+use super::layout::{ESP, Inside, TARGET};
+use crate::failure::Failure;
+use crate::{say, tool};
+
+/// Installs the boot loader and its menu.
+///
+/// # Errors
+/// The image has no kernel or no GRUB for this firmware, or GRUB fails.
+pub(super) fn install(disk: &Path, firmware: Firmware) -> Result<(), Failure> {
+    let has = |path: &str| Path::new(TARGET).join(path).exists();
+    let (bios, uefi) = (has("usr/lib/grub/i386-pc"), has("usr/lib/grub/x86_64-efi"));
+    for (missing, what) in [
+        (!has("usr/sbin/grub-install"), "grub-install (package grub2-common)"),
+        (!has_kernel(), "a kernel in /boot (package linux-image-amd64)"),
+        (firmware == Firmware::Bios && !bios, "GRUB for BIOS (package grub-pc-bin)"),
+        (firmware == Firmware::Uefi && !uefi, "GRUB for UEFI (package grub-efi-amd64-bin)"),
+    ] {
+        if missing {
+            return Err(Failure::new(FailureCode::BadImage, format!("the image lacks {what}")));
+        }
+    }
+    let disk = disk.display().to_string();
+    let inside = Inside::bind()?;
+    let name = os_id();
+    if uefi {
+        let id = format!("--bootloader-id={name}");
+        let args = ["--target=x86_64-efi", "--efi-directory=/boot/efi", "--no-nvram", &id];
+        tool::run_in(TARGET, "grub-install", &args)?;
+        copy_to_fallback(&name)?;
+    }
+    if bios {
+        tool::run_in(TARGET, "grub-install", &["--target=i386-pc", &disk])?;
+    }
+    tool::run_in(TARGET, "grub-mkconfig", &["-o", "/boot/grub/grub.cfg"])?;
+    drop(inside);
+    if firmware == Firmware::Uefi {
+        register(&disk, &name);
+    }
+    Ok(())
+}
+
+fn has_kernel() -> bool {
+    let entries = fs::read_dir(Path::new(TARGET).join("boot")).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz"))
+}
+
+/// `ID` of os-release: the directory that the distribution's own packages keep up to date on the ESP.
+fn os_id() -> String {
+    let text = fs::read_to_string(Path::new(TARGET).join("etc/os-release")).unwrap_or_default();
+    let id = text.lines().find_map(|line| line.strip_prefix("ID=")).unwrap_or("linux");
+    id.trim_matches('"').chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
+}
+
+/// The path that firmware tries without being told: NVRAM entries get lost with a mainboard.
+fn copy_to_fallback(name: &str) -> Result<(), Failure> {
+    let efi = Path::new(TARGET).join("boot/efi/EFI");
+    let copy = || {
+        fs::create_dir_all(efi.join("BOOT"))?;
+        fs::copy(efi.join(name).join("grubx64.efi"), efi.join("BOOT/BOOTX64.EFI"))
+    };
+    copy().map(drop).map_err(Failure::disk("copying GRUB to EFI/BOOT/BOOTX64.EFI"))
+}
+
+/// Adds the firmware's boot entry. The fallback path boots without it, so a firmware that refuses is no failure.
+fn register(disk: &str, name: &str) {
+    let vars = "/sys/firmware/efi/efivars";
+    if fs::read_dir(vars).is_ok_and(|mut entries| entries.next().is_none())
+        && let Err(error) = rustix::mount::mount("efivarfs", vars, "efivarfs", rustix::mount::MountFlags::empty(), None)
+    {
+        say!("the firmware's variables cannot be reached: {error}");
+        return;
+    }
+    let done = tool::run("efibootmgr", &[]).and_then(|entries| {
+        // Entries of earlier installations point to partitions that are gone.
+        for number in entries_labelled(&entries, name) {
+            tool::run("efibootmgr", &["--quiet", "--delete-bootnum", "--bootnum", number])?;
+        }
+        let loader = format!("\\EFI\\{name}\\grubx64.efi");
+        let part = ESP.to_string();
+        let args = ["--quiet", "--create", "--disk", disk, "--part", &part, "--label", name, "--loader", &loader];
+        tool::run("efibootmgr", &args)
+    });
+    if let Err(error) = done {
+        say!("the firmware took no boot entry, EFI/BOOT/BOOTX64.EFI has to do: {error}");
+    }
+}
+
+/// Numbers of the entries with this label, from efibootmgr's list (`Boot0007* LABEL TAB HD(…)`).
+fn entries_labelled<'a>(list: &'a str, label: &str) -> Vec<&'a str> {
+    let entries = list.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("Boot")?.split_at_checked(4)?;
+        let text = rest.strip_prefix('*').or_else(|| rest.strip_prefix(' '))?.trim_start();
+        let found = text.split('\t').next()?.trim_end();
+        (number.bytes().all(|b| b.is_ascii_hexdigit()) && found == label).then_some(number)
+    });
+    entries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_boot_entries_of_earlier_installations() {
+        let list = "BootCurrent: 0003\nTimeout: 0 seconds\nBootOrder: 0007,0003\n\
+            Boot0003* UEFI PXEv4 (MAC:525400000001)\tPciRoot(0x0)\n\
+            Boot0007* debian\tHD(2,GPT,1)/File(\\EFI\\debian\\grubx64.efi)\nBoot000A  debian\tHD(2,GPT,2)\nBoot000B* debian-old\tHD\n";
+        assert_eq!(entries_labelled(list, "debian"), ["0007", "000A"]);
+        assert!(entries_labelled(list, "ubuntu").is_empty());
+    }
+}

@@ -1,0 +1,200 @@
+//! What makes the unpacked image this machine's system: names, mounts, network, cloud-init seed, GRUB's settings.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use basalt_api::agent::Install;
+
+use super::layout::{Layout, TARGET};
+use crate::failure::Failure;
+
+/// One file of the new system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NewFile {
+    path: &'static str,
+    mode: u32,
+    text: String,
+}
+
+/// Writes all of them, and removes what every machine must have of its own.
+///
+/// # Errors
+/// The file system cannot be written.
+pub(super) fn write(install: &Install, consoles: &[String], layout: &Layout) -> Result<(), Failure> {
+    write_below(Path::new(TARGET), &files(install, consoles, layout)).map_err(Failure::disk("configuring the new system"))
+}
+
+fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
+    for file in files {
+        let path = target.join(file.path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // The image may have a link here, which would be followed out of the target.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut new = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&path)?;
+        new.write_all(file.text.as_bytes())?;
+    }
+    // cloud-init makes new ones at the first boot.
+    for entry in fs::read_dir(target.join("etc/ssh")).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("ssh_host_") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn files(install: &Install, consoles: &[String], layout: &Layout) -> Vec<NewFile> {
+    let file = |path, mode, text: &str| NewFile { path, mode, text: text.to_owned() };
+    let seed = &install.seed;
+    let hosts = format!(
+        "127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n",
+        name = install.hostname
+    );
+    let fstab = format!(
+        "UUID={} / ext4 errors=remount-ro 0 1\nUUID={} /boot/efi vfat umask=0077 0 1\n",
+        layout.root_uuid, layout.esp_uuid
+    );
+    // The network is netplan's, as Basalt wrote it; cloud-init would add a guess of its own beside it.
+    let network = if install.netplan.is_empty() { "" } else { "network: {config: disabled}\n" };
+    let mut files = vec![
+        file("etc/hostname", 0o644, &format!("{}\n", install.hostname)),
+        file("etc/hosts", 0o644, &hosts),
+        file("etc/fstab", 0o644, &fstab),
+        file("etc/machine-id", 0o444, ""),
+        file("etc/cloud/cloud.cfg.d/90-basalt.cfg", 0o644, &format!("datasource_list: [NoCloud, None]\n{network}")),
+        file("etc/default/grub.d/50-basalt.cfg", 0o644, &grub(&install.kernel_options, consoles)),
+        file("var/lib/cloud/seed/nocloud/meta-data", 0o600, &seed.meta_data),
+        file("var/lib/cloud/seed/nocloud/user-data", 0o600, &seed.user_data),
+    ];
+    if !install.netplan.is_empty() {
+        files.push(file("etc/netplan/50-basalt.yaml", 0o600, &install.netplan));
+    }
+    // cloud-init reads a file that is there, and an empty network configuration is not the same as none.
+    for (path, text) in [
+        ("var/lib/cloud/seed/nocloud/vendor-data", &seed.vendor_data),
+        ("var/lib/cloud/seed/nocloud/network-config", &seed.network_config),
+    ] {
+        if !text.is_empty() {
+            files.push(file(path, 0o600, text));
+        }
+    }
+    files
+}
+
+/// GRUB's settings: the consoles of this boot unless the options name their own, and a menu on the serial one too.
+fn grub(kernel_options: &str, consoles: &[String]) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    if !kernel_options.split_ascii_whitespace().any(|word| word.starts_with("console=")) {
+        words.extend(consoles.iter().map(String::as_str));
+    }
+    words.extend(kernel_options.split_ascii_whitespace());
+    let serial = words.iter().rev().find_map(|word| word.strip_prefix("console=ttyS"));
+    let mut text = format!(
+        "GRUB_CMDLINE_LINUX_DEFAULT=\nGRUB_CMDLINE_LINUX={}\nGRUB_TIMEOUT=1\nGRUB_DISABLE_OS_PROBER=true\n",
+        quoted(&words.join(" "))
+    );
+    if let Some(serial) = serial {
+        let (unit, options) = serial.split_once(',').unwrap_or((serial, "115200"));
+        let speed: String = options.chars().take_while(char::is_ascii_digit).collect();
+        let command = format!("serial --unit={unit} --speed={speed}");
+        text.push_str(&format!("GRUB_TERMINAL=\"console serial\"\nGRUB_SERIAL_COMMAND={}\n", quoted(&command)));
+    }
+    text
+}
+
+/// For a file that a shell reads.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_api::agent::{BlobRef, DiskSelector, NoCloudSeed, Wipe};
+
+    use super::*;
+
+    fn install() -> Install {
+        Install {
+            image: BlobRef { sha256: String::new(), size: 0 },
+            disk: DiskSelector::default(),
+            wipe: Wipe::IfOurs,
+            hostname: "node-1".to_owned(),
+            kernel_options: "quiet".to_owned(),
+            netplan: "network: {version: 2}\n".to_owned(),
+            seed: NoCloudSeed { user_data: "#cloud-config\n".to_owned(), ..NoCloudSeed::default() },
+        }
+    }
+
+    fn consoles() -> Vec<String> {
+        ["console=tty0", "console=ttyS1,57600n8"].map(str::to_owned).to_vec()
+    }
+
+    fn text(files: &[NewFile], path: &str) -> Option<String> {
+        files.iter().find(|file| file.path == path).map(|file| file.text.clone())
+    }
+
+    #[test]
+    fn mounts_by_uuid_and_names_the_host() {
+        let layout = Layout::new("vda").unwrap();
+        let files = files(&install(), &consoles(), &layout);
+        let fstab = text(&files, "etc/fstab").unwrap();
+        assert!(fstab.contains(&format!("UUID={} / ext4", layout.root_uuid)));
+        assert!(fstab.contains(&format!("UUID={} /boot/efi", layout.esp_uuid)));
+        assert_eq!(text(&files, "etc/hostname").unwrap(), "node-1\n");
+        assert_eq!(text(&files, "etc/machine-id").unwrap(), "");
+    }
+
+    #[test]
+    fn cloud_init_keeps_off_a_network_that_netplan_describes() {
+        let layout = Layout::new("vda").unwrap();
+        let disabled = "network: {config: disabled}";
+        let with = files(&install(), &[], &layout);
+        assert!(text(&with, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
+        let without = files(&Install { netplan: String::new(), ..install() }, &[], &layout);
+        assert!(!text(&without, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
+        assert_eq!(text(&without, "etc/netplan/50-basalt.yaml"), None);
+    }
+
+    #[test]
+    fn seeds_hold_secrets_and_are_for_root_alone() {
+        let files = files(&install(), &[], &Layout::new("vda").unwrap());
+        let secret = |file: &&NewFile| file.path.contains("seed") || file.path.contains("netplan");
+        assert!(files.iter().filter(secret).count() >= 3);
+        assert!(files.iter().filter(secret).all(|file| file.mode == 0o600));
+    }
+
+    #[test]
+    fn the_system_has_the_consoles_of_its_installer() {
+        let grub = grub("quiet", &consoles());
+        assert!(grub.contains("GRUB_CMDLINE_LINUX='console=tty0 console=ttyS1,57600n8 quiet'"), "{grub}");
+        assert!(grub.contains("'serial --unit=1 --speed=57600'"), "{grub}");
+    }
+
+    #[test]
+    fn options_that_name_a_console_replace_them_and_cannot_break_out_of_their_quotes() {
+        let grub = grub("console=tty1 a='b", &consoles());
+        assert!(grub.contains(r"GRUB_CMDLINE_LINUX='console=tty1 a='\''b'"), "{grub}");
+        assert!(!grub.contains("SERIAL"), "{grub}");
+    }
+
+    #[test]
+    fn files_of_the_image_are_replaced_not_followed_and_host_keys_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        fs::create_dir_all(target.join("etc/ssh")).unwrap();
+        fs::write(target.join("etc/ssh/ssh_host_rsa_key"), "shared by all").unwrap();
+        fs::write(target.join("etc/ssh/sshd_config"), "").unwrap();
+        fs::write(dir.path().join("outside"), "untouched").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("outside"), target.join("etc/hostname")).unwrap();
+        write_below(&target, &files(&install(), &[], &Layout::new("vda").unwrap())).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("outside")).unwrap(), "untouched");
+        assert_eq!(fs::read_to_string(target.join("etc/hostname")).unwrap(), "node-1\n");
+        assert!(!target.join("etc/ssh/ssh_host_rsa_key").exists() && target.join("etc/ssh/sshd_config").exists());
+    }
+}

@@ -1,0 +1,63 @@
+//! The machine's hardware, read from the kernel's files. Each part is a pure function of a [`Root`].
+
+mod cpu;
+mod disks;
+mod dmi;
+mod nics;
+
+use basalt_api::agent::{Firmware, Inventory};
+
+use crate::root::Root;
+
+pub use disks::{BlockDevice, block_devices};
+
+/// Reads the whole inventory. What the kernel does not say stays empty.
+#[must_use]
+pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
+    Inventory {
+        architecture: std::env::consts::ARCH.to_owned(),
+        firmware: firmware(root),
+        cpu: cpu::read(root),
+        memory_bytes: dmi::memory_bytes(root).or_else(|| usable_memory(root)).unwrap_or(0),
+        disks: block_devices(root).into_iter().map(|device| device.disk).collect(),
+        nics: nics::read(root, boot_mac),
+        dmi: dmi::identification(root),
+        bmc_present: !root.names("sys/class/ipmi").is_empty(),
+    }
+}
+
+/// How the ephemeral environment was booted.
+#[must_use]
+pub fn firmware(root: &Root) -> Firmware {
+    if root.exists("sys/firmware/efi") { Firmware::Uefi } else { Firmware::Bios }
+}
+
+/// `MemTotal`: what the firmware and the kernel left, where DMI says nothing.
+fn usable_memory(root: &Root) -> Option<u64> {
+    let text = root.text("proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_what_the_kernel_has_where_dmi_is_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/meminfo"), "MemTotal:        2014340 kB\nMemFree: 1 kB\n").unwrap();
+        let inventory = read(&Root::at(dir.path()), None);
+        assert_eq!(inventory.memory_bytes, 2_014_340 * 1024);
+    }
+
+    #[test]
+    fn an_empty_tree_is_an_empty_inventory() {
+        let dir = tempfile::tempdir().unwrap();
+        let inventory = read(&Root::at(dir.path()), Some("52:54:00:00:00:01"));
+        assert_eq!(inventory.firmware, Firmware::Bios);
+        assert!(inventory.disks.is_empty() && inventory.nics.is_empty() && !inventory.bmc_present);
+    }
+}

@@ -1,0 +1,64 @@
+//! Physical network interfaces.
+
+use basalt_api::agent::Nic;
+
+use crate::network;
+use crate::root::Root;
+
+pub(super) fn read(root: &Root, boot_mac: Option<&str>) -> Vec<Nic> {
+    network::physical(root).into_iter().map(|name| nic(root, name, boot_mac)).collect()
+}
+
+fn nic(root: &Root, name: String, boot_mac: Option<&str>) -> Nic {
+    let base = format!("sys/class/net/{name}");
+    let mac = network::mac(root, &name).unwrap_or_default();
+    let link = network::has_carrier(root, &name);
+    Nic {
+        // -1 stands for unknown.
+        speed_mbps: root.number::<i64>(format!("{base}/speed")).and_then(|speed| u64::try_from(speed).ok()).filter(|_| link),
+        link,
+        boot: boot_mac == Some(mac.as_str()),
+        driver: root.link_name(format!("{base}/device/driver")).unwrap_or_default(),
+        mac,
+        name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn add(root: &Path, name: &str, mac: &str, files: &[(&str, &str)]) {
+        let base = root.join("sys/class/net").join(name);
+        fs::create_dir_all(base.join("device")).unwrap();
+        symlink("../../../../bus/virtio/drivers/virtio_net", base.join("device/driver")).unwrap();
+        fs::write(base.join("address"), format!("{mac}\n")).unwrap();
+        for (file, text) in files {
+            fs::write(base.join(file), text).unwrap();
+        }
+    }
+
+    #[test]
+    fn lists_physical_interfaces_with_speed_where_there_is_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("sys/class/net/lo")).unwrap();
+        add(dir.path(), "eth0", "52:54:00:AA:00:01", &[("carrier", "1\n"), ("speed", "25000\n")]);
+        add(dir.path(), "eth1", "52:54:00:aa:00:02", &[("carrier", "0\n"), ("speed", "-1\n")]);
+        let nics = read(&Root::at(dir.path()), Some("52:54:00:aa:00:01"));
+        let expected = Nic {
+            name: "eth0".to_owned(),
+            mac: "52:54:00:aa:00:01".to_owned(),
+            speed_mbps: Some(25_000),
+            link: true,
+            boot: true,
+            driver: "virtio_net".to_owned(),
+        };
+        assert_eq!(nics[0], expected);
+        assert_eq!((nics[1].speed_mbps, nics[1].link, nics[1].boot), (None, false, false));
+        assert_eq!(nics.len(), 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! basalt-agent: the program that runs on a machine in its ephemeral environment.
+//!
+//! One static binary in three places:
+//!
+//! 1. `/init` of the initrd ([`initrd`]): loads network drivers, configures the boot interface, fetches the squashfs
+//!    that the kernel command line names by hash, and moves into it.
+//! 2. First process of that squashfs ([`supervise`]): starts the worker, reaps what it leaves, and reboots the machine
+//!    when the worker dies. It has no other way to fail.
+//! 3. The worker ([`work`]): claims, runs its one task ([`inventory`], [`install`], [`erase`]), streams progress and
+//!    log, delivers the result, and powers off or reboots. It does not need 1 and 2: a stock live image starts it alone.
+//!
+//! What decides whether a byte of a disk may be written is in [`disk`], pure, and tested against ordinary files.
+//! Every wait has a deadline from the table in [`deadlines`].
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod blob;
+pub mod cmdline;
+pub mod console;
+pub mod deadlines;
+pub mod dhcp_event;
+pub mod disk;
+pub mod erase;
+pub mod failure;
+pub mod http;
+pub mod initrd;
+pub mod install;
+pub mod inventory;
+pub mod modules;
+pub mod network;
+pub mod rack;
+pub mod report;
+pub mod root;
+pub mod supervise;
+pub mod tls;
+pub mod tool;
+pub mod work;

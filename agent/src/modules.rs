@@ -1,0 +1,312 @@
+//! Loading kernel modules for the devices that are there, from the index files that `depmod` writes.
+//!
+//! Every device has a `modalias` below `/sys/devices`; `modules.alias` maps patterns of them to modules, `modules.dep`
+//! modules to files and dependencies. This is all that udev and kmod would do here, without either, so that the initrd
+//! needs no shared library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::{deadlines, say};
+
+/// The index of one kernel's modules.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// Directory of `modules.dep`, to which its paths are relative.
+    directory: PathBuf,
+    aliases: Vec<(String, String)>,
+    files: BTreeMap<String, ModuleFile>,
+    soft: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Debug, Default)]
+struct ModuleFile {
+    path: String,
+    needs: Vec<String>,
+}
+
+impl Index {
+    /// Reads the index below `/lib/modules/RELEASE`.
+    ///
+    /// # Errors
+    /// `modules.dep` or `modules.alias` cannot be read.
+    pub fn load(directory: &Path) -> io::Result<Self> {
+        let soft = fs::read_to_string(directory.join("modules.softdep")).unwrap_or_default();
+        Ok(Self::parse(
+            directory,
+            &fs::read_to_string(directory.join("modules.dep"))?,
+            &fs::read_to_string(directory.join("modules.alias"))?,
+            &soft,
+        ))
+    }
+
+    /// The index of the running kernel.
+    ///
+    /// # Errors
+    /// As [`Index::load`].
+    pub fn of_running_kernel() -> io::Result<Self> {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        Self::load(&Path::new("/lib/modules").join(release))
+    }
+
+    fn parse(directory: &Path, dep: &str, alias: &str, softdep: &str) -> Self {
+        let mut index = Self { directory: directory.to_owned(), ..Self::default() };
+        for line in dep.lines() {
+            let Some((path, needs)) = line.split_once(':') else { continue };
+            let needs = needs.split_ascii_whitespace().map(module_name).collect();
+            index.files.insert(module_name(path), ModuleFile { path: path.to_owned(), needs });
+        }
+        for line in alias.lines() {
+            let mut words = line.split_ascii_whitespace();
+            if let (Some("alias"), Some(pattern), Some(module)) = (words.next(), words.next(), words.next()) {
+                index.aliases.push((pattern.to_owned(), normal(module)));
+            }
+        }
+        for line in softdep.lines() {
+            let mut words = line.split_ascii_whitespace();
+            if let (Some("softdep"), Some(module)) = (words.next(), words.next()) {
+                // Only what has to be there before: what comes after is found by its own devices.
+                let pre = words.skip_while(|word| *word != "pre:").skip(1);
+                let pre = pre.take_while(|word| !word.ends_with(':')).map(normal);
+                index.soft.entry(normal(module)).or_default().extend(pre);
+            }
+        }
+        index
+    }
+
+    /// The modules for a device, or the one of this name.
+    #[must_use]
+    pub fn resolve(&self, alias: &str) -> BTreeSet<String> {
+        let name = normal(alias);
+        if self.files.contains_key(&name) {
+            return BTreeSet::from([name]);
+        }
+        let matching = self.aliases.iter().filter(|(pattern, _)| matches(pattern.as_bytes(), alias.as_bytes()));
+        matching.map(|(_, module)| module.clone()).collect()
+    }
+
+    /// The files to insert for a module, what it needs first.
+    #[must_use]
+    pub fn files(&self, module: &str) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        self.collect(&normal(module), &mut BTreeSet::new(), &mut files);
+        files
+    }
+
+    fn collect(&self, module: &str, seen: &mut BTreeSet<String>, files: &mut Vec<PathBuf>) {
+        if !seen.insert(module.to_owned()) {
+            return;
+        }
+        let Some(file) = self.files.get(module) else { return };
+        let soft = self.soft.get(module).into_iter().flatten();
+        // `modules.dep` names the direct dependency first and the deepest last.
+        for needed in soft.chain(file.needs.iter().rev()) {
+            self.collect(needed, seen, files);
+        }
+        files.push(self.directory.join(&file.path));
+    }
+
+    /// Inserts a module and what it needs. A module that is there already, or finds no device, is no error.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the kernel refuses it.
+    pub fn insert(&self, module: &str) -> io::Result<()> {
+        self.files(module).iter().try_for_each(|file| insert_file(file))
+    }
+}
+
+/// Inserts one module file.
+///
+/// # Errors
+/// It cannot be read, or the kernel refuses it for another reason than that it is there or finds no device.
+pub fn insert_file(path: &Path) -> io::Result<()> {
+    use rustix::io::Errno;
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(named)?;
+    match rustix::system::finit_module(&file, c"", 0) {
+        Ok(()) | Err(Errno::EXIST | Errno::NODEV) => Ok(()),
+        Err(error) => Err(named(error.into())),
+    }
+}
+
+/// Loads the modules of all devices, remembering which it has seen, since new devices appear as buses are driven.
+#[derive(Debug)]
+pub struct Coldplug {
+    index: Index,
+    seen: BTreeSet<String>,
+    loaded: BTreeSet<String>,
+}
+
+impl Coldplug {
+    /// With nothing loaded yet.
+    #[must_use]
+    pub fn new(index: Index) -> Self {
+        Self { index, seen: BTreeSet::new(), loaded: BTreeSet::new() }
+    }
+
+    /// Loads the modules of devices that appeared since the last call; true if there were any.
+    pub fn pass(&mut self) -> bool {
+        let mut found = BTreeSet::new();
+        modaliases(Path::new("/sys/devices"), &mut found);
+        let new: Vec<String> = found.difference(&self.seen).cloned().collect();
+        for alias in &new {
+            for module in self.index.resolve(alias) {
+                self.load(&module);
+            }
+        }
+        self.seen.extend(new.iter().cloned());
+        !new.is_empty()
+    }
+
+    /// Loads one module; a failure is said and goes no further, the device is then missing from the inventory.
+    pub fn load(&mut self, module: &str) {
+        if self.loaded.insert(module.to_owned())
+            && let Err(error) = self.index.insert(module)
+        {
+            say!("module {module} was not loaded: {error}");
+        }
+    }
+
+    /// Passes until no device appears any more: `uevent_seqnum` has stood still for 0.3 s.
+    pub fn settle(&mut self) {
+        let end = std::time::Instant::now() + deadlines::DEVICES;
+        let mut quiet = 0;
+        let mut last = String::new();
+        while quiet < 6 && std::time::Instant::now() < end {
+            let sequence = fs::read_to_string("/sys/kernel/uevent_seqnum").unwrap_or_default();
+            if sequence == last {
+                quiet += 1;
+            } else {
+                quiet = 0;
+                last = sequence;
+                self.pass();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+fn modaliases(directory: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => modaliases(&entry.path(), found),
+            Ok(kind) if kind.is_file() && entry.file_name() == "modalias" => {
+                if let Ok(alias) = fs::read_to_string(entry.path()) {
+                    found.insert(alias.trim_end().to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    found.remove("");
+}
+
+/// The kernel's own request for a module (`request_module`): `modprobe -q -- NAME`.
+#[must_use]
+pub fn modprobe(args: &[String]) -> ExitCode {
+    let Some(name) = args.iter().find(|arg| !arg.starts_with('-')) else { return ExitCode::from(2) };
+    let loaded = Index::of_running_kernel().and_then(|index| {
+        let modules = index.resolve(name);
+        modules.iter().try_for_each(|module| index.insert(module))?;
+        Ok(!modules.is_empty())
+    });
+    if loaded.is_ok_and(|any| any) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `kernel/drivers/net/virtio-net.ko` -> `virtio_net`
+fn module_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    normal(name.split(".ko").next().unwrap_or(name))
+}
+
+fn normal(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// fnmatch(3) as far as aliases use it: `*`, `?` and `[…]`.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some((b'*', rest)) => (0..=text.len()).any(|skip| matches(rest, text.get(skip..).unwrap_or_default())),
+        Some((wanted, rest)) => {
+            let Some((byte, text)) = text.split_first() else { return false };
+            match wanted {
+                b'?' => matches(rest, text),
+                b'[' => {
+                    let Some(end) = rest.iter().position(|b| *b == b']') else { return false };
+                    let (set, rest) = rest.split_at(end);
+                    in_set(set, *byte) && matches(rest.get(1..).unwrap_or_default(), text)
+                }
+                _ => wanted == byte && matches(rest, text),
+            }
+        }
+    }
+}
+
+fn in_set(set: &[u8], byte: u8) -> bool {
+    match set {
+        [low, b'-', high, rest @ ..] => (*low..=*high).contains(&byte) || in_set(rest, byte),
+        [one, rest @ ..] => *one == byte || in_set(rest, byte),
+        [] => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEP: &str = "\
+kernel/drivers/net/virtio_net.ko: kernel/drivers/net/net_failover.ko kernel/net/core/failover.ko
+kernel/drivers/net/net_failover.ko: kernel/net/core/failover.ko
+kernel/net/core/failover.ko:
+kernel/drivers/net/phy/realtek.ko: kernel/drivers/net/phy/libphy.ko
+kernel/drivers/net/phy/libphy.ko:
+kernel/drivers/net/ethernet/realtek/r8169.ko: kernel/drivers/net/phy/libphy.ko
+";
+    const ALIAS: &str = "\
+# Aliases extracted from modules themselves.
+alias virtio:d00000001v* virtio_net
+alias pci:v000010ECd00008168sv*sd*bc*sc*i* r8169
+alias acpi*:IPI000[1-3]:* ipmi_si
+";
+
+    fn index() -> Index {
+        Index::parse(Path::new("/m"), DEP, ALIAS, "softdep r8169 pre: realtek post: other\n")
+    }
+
+    #[test]
+    fn finds_the_module_of_a_device() {
+        assert_eq!(index().resolve("virtio:d00000001v00001AF4"), BTreeSet::from(["virtio_net".to_owned()]));
+        assert_eq!(
+            index().resolve("pci:v000010ECd00008168sv00001043sd0000859Ebc02sc00i00"),
+            BTreeSet::from(["r8169".to_owned()])
+        );
+        assert_eq!(index().resolve("acpi:IPI0001:IPI:"), BTreeSet::from(["ipmi_si".to_owned()]));
+        assert!(index().resolve("acpi:IPI0004:").is_empty());
+        assert!(index().resolve("virtio:d00000011v00001AF4").is_empty());
+    }
+
+    #[test]
+    fn finds_a_module_by_its_name_however_it_is_spelt() {
+        assert_eq!(index().resolve("virtio-net"), BTreeSet::from(["virtio_net".to_owned()]));
+    }
+
+    #[test]
+    fn inserts_what_a_module_needs_before_it() {
+        assert_eq!(
+            index().files("virtio_net"),
+            ["kernel/net/core/failover.ko", "kernel/drivers/net/net_failover.ko", "kernel/drivers/net/virtio_net.ko"]
+                .map(|path| Path::new("/m").join(path))
+        );
+    }
+
+    #[test]
+    fn inserts_soft_dependencies_first_too() {
+        let files = index().files("r8169");
+        let names: Vec<_> = files.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["libphy.ko", "realtek.ko", "r8169.ko"]);
+    }
+}

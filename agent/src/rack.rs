@@ -1,0 +1,131 @@
+//! The agent API of the rack: every call repeated until it is answered or its deadline has passed.
+
+use std::time::Duration;
+
+use basalt_api::agent::{ClaimReply, ClaimRequest, Progress, Task, TaskResult};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use crate::deadlines::{self, Backoff};
+use crate::http::{Client, HttpError, Request, Response, Security};
+use crate::say;
+
+/// Why a call has no usable answer.
+#[derive(Debug, Error)]
+pub enum RackError {
+    /// No answer, or a refusal.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The answer cannot be read.
+    #[error("the rack's answer to {path} cannot be understood: {reason}")]
+    Answer {
+        /// Path of the call.
+        path: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Claims this boot.
+///
+/// # Errors
+/// The rack refuses the token, or does not answer within [`deadlines::CLAIM`].
+pub fn claim(client: &Client, request: &ClaimRequest) -> Result<ClaimReply, RackError> {
+    let body = serde_json::to_vec(request).map_err(|error| unusable("claim", error))?;
+    let request = Request::post("/agent/v1/claim", JSON, &body);
+    json("claim", send(client, request, deadlines::CLAIM)?)
+}
+
+const JSON: &str = "application/json";
+
+/// A claimed session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    client: Client,
+    key: String,
+}
+
+impl Session {
+    /// With the key that the claim answered.
+    #[must_use]
+    pub fn new(client: Client, key: String) -> Self {
+        Self { client, key }
+    }
+
+    /// Where blobs come from.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The task of this boot.
+    ///
+    /// # Errors
+    /// No answer within [`deadlines::CLAIM`], a refusal, or a task this agent does not know.
+    pub fn task(&self) -> Result<Task, RackError> {
+        json("task", send(&self.client, Request::get("/agent/v1/task").bearer(&self.key), deadlines::CLAIM)?)
+    }
+
+    /// Reports progress, once: the next report says more.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub fn progress(&self, progress: &Progress) -> Result<(), RackError> {
+        self.post_once("/agent/v1/progress", JSON, &encode("progress", progress)?)
+    }
+
+    /// Sends the part of the log that begins at `offset`, once: it is sent again from where the rack has it.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub fn log(&self, offset: u64, bytes: &[u8]) -> Result<(), RackError> {
+        self.post_once(&format!("/agent/v1/log?offset={offset}"), "text/plain", bytes)
+    }
+
+    /// Delivers the result.
+    ///
+    /// # Errors
+    /// A refusal, or no answer within [`deadlines::RESULT`].
+    pub fn result(&self, result: &TaskResult) -> Result<(), RackError> {
+        let body = encode("result", result)?;
+        let request = Request::post("/agent/v1/result", JSON, &body).bearer(&self.key);
+        send(&self.client, request, deadlines::RESULT)?;
+        Ok(())
+    }
+
+    fn post_once(&self, path: &str, content_type: &str, body: &[u8]) -> Result<(), RackError> {
+        let request = Request::post(path, content_type, body).bearer(&self.key);
+        self.client.send(Security::Tls, request)?;
+        Ok(())
+    }
+}
+
+/// Sends until there is an answer other than a passing failure.
+fn send(client: &Client, request: Request<'_>, limit: Duration) -> Result<Response, HttpError> {
+    let mut backoff = Backoff::new(limit);
+    loop {
+        match client.send(Security::Tls, request) {
+            Err(error) if error.is_transient() => {
+                say!("{error}; trying again");
+                if !backoff.wait() {
+                    return Err(error);
+                }
+            }
+            other => return other,
+        }
+    }
+}
+
+fn encode(path: &'static str, value: &impl Serialize) -> Result<Vec<u8>, RackError> {
+    serde_json::to_vec(value).map_err(|error| unusable(path, error))
+}
+
+fn json<T: DeserializeOwned>(path: &'static str, response: Response) -> Result<T, RackError> {
+    let bytes = response.bytes().map_err(|error| unusable(path, error))?;
+    serde_json::from_slice(&bytes).map_err(|error| unusable(path, error))
+}
+
+fn unusable(path: &'static str, reason: impl ToString) -> RackError {
+    RackError::Answer { path, reason: reason.to_string() }
+}

@@ -1,0 +1,133 @@
+//! Progress and log on their way to the rack, beside the work: a rack that does not answer slows nothing down.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use basalt_api::agent::Progress;
+
+use crate::console::LOG_FILE;
+use crate::rack::Session;
+use crate::say;
+
+/// Most of the log in one request.
+const LOG_PART: u64 = 256 * 1024;
+/// How often the log is looked at, and how often progress within a stage is sent.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where a task says how far it is. Cheap to call often: within a stage one report a second is sent.
+#[derive(Debug)]
+pub struct Reporter {
+    sender: Option<Sender<Progress>>,
+    thread: Option<JoinHandle<()>>,
+    seq: u64,
+    stage: String,
+    began: Instant,
+    sent: Instant,
+    timings: Vec<(String, f64)>,
+}
+
+impl Reporter {
+    /// Starts sending.
+    #[must_use]
+    pub fn new(session: Session) -> Self {
+        let (sender, receiver) = channel();
+        let thread = std::thread::spawn(move || deliver(&session, &receiver));
+        Self { sender: Some(sender), thread: Some(thread), ..Self::silent() }
+    }
+
+    /// Sends nothing; for tests of what reports.
+    #[must_use]
+    pub fn silent() -> Self {
+        let now = Instant::now();
+        Self { sender: None, thread: None, seq: 0, stage: String::new(), began: now, sent: now, timings: Vec::new() }
+    }
+
+    /// Enters a stage.
+    pub fn stage(&mut self, stage: &str, percent: u8, message: &str) {
+        self.close_stage();
+        stage.clone_into(&mut self.stage);
+        say!("{stage}: {message}");
+        self.send(percent, message);
+    }
+
+    /// Says how far the present stage is.
+    pub fn within(&mut self, percent: u8, message: impl FnOnce() -> String) {
+        if self.sent.elapsed() >= INTERVAL {
+            self.send(percent, &message());
+        }
+    }
+
+    fn send(&mut self, percent: u8, message: &str) {
+        self.seq += 1;
+        self.sent = Instant::now();
+        if let Some(sender) = &self.sender {
+            let progress =
+                Progress { seq: self.seq, stage: self.stage.clone(), percent: percent.min(100), message: message.to_owned() };
+            let _ = sender.send(progress);
+        }
+    }
+
+    fn close_stage(&mut self) {
+        if !self.stage.is_empty() {
+            self.timings.push((std::mem::take(&mut self.stage), self.began.elapsed().as_secs_f64()));
+        }
+        self.began = Instant::now();
+    }
+
+    /// Waits until all has been said or refused, and answers the seconds spent in each stage.
+    pub fn finish(mut self) -> Vec<(String, f64)> {
+        self.close_stage();
+        drop(self.sender.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.timings
+    }
+}
+
+fn deliver(session: &Session, receiver: &Receiver<Progress>) {
+    let mut offset = 0;
+    loop {
+        let mut closed = false;
+        match receiver.recv_timeout(INTERVAL) {
+            Ok(mut progress) => {
+                // Only the latest of several that waited together is news, but a stage must not be skipped.
+                while let Ok(next) = receiver.try_recv() {
+                    if next.stage != progress.stage {
+                        send(session, &progress);
+                    }
+                    progress = next;
+                }
+                send(session, &progress);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => closed = true,
+        }
+        offset += send_log(session, offset);
+        if closed {
+            return;
+        }
+    }
+}
+
+fn send(session: &Session, progress: &Progress) {
+    if let Err(error) = session.progress(progress) {
+        say!("progress was not delivered: {error}");
+    }
+}
+
+/// Sends what the log has gained and answers how many bytes the rack took.
+fn send_log(session: &Session, offset: u64) -> u64 {
+    let mut bytes = Vec::new();
+    let read = File::open(LOG_FILE).and_then(|mut file| {
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(LOG_PART).read_to_end(&mut bytes)
+    });
+    match read {
+        Ok(read) if read > 0 && session.log(offset, &bytes).is_ok() => read as u64,
+        _ => 0,
+    }
+}

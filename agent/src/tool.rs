@@ -1,0 +1,156 @@
+//! Running the programs of the ephemeral root, each with a deadline.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use crate::{deadlines, say};
+
+/// Why a program did not do its work.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    /// It could not be started.
+    #[error("{program} cannot be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It said that it failed.
+    #[error("`{command}` failed with {status}: {output}")]
+    Failed {
+        /// The program and its arguments.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// The end of what it said.
+        output: String,
+    },
+    /// It did not end.
+    #[error("`{command}` was stopped because it took longer than {limit:?}")]
+    TooLong {
+        /// The program and its arguments.
+        command: String,
+        /// The deadline.
+        limit: Duration,
+    },
+}
+
+/// Runs a program to its end and answers its standard output.
+///
+/// # Errors
+/// It cannot be started, fails, or exceeds [`deadlines::TOOL`].
+pub fn run(program: &str, args: &[&str]) -> Result<String, ToolError> {
+    run_with(program, args, b"", deadlines::TOOL)
+}
+
+/// Runs a program inside another root.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in(root: &str, program: &str, args: &[&str]) -> Result<String, ToolError> {
+    let mut all = vec![root, program];
+    all.extend_from_slice(args);
+    run("chroot", &all)
+}
+
+/// Runs a program with `input` on its standard input.
+///
+/// # Errors
+/// It cannot be started, fails, or exceeds `limit`.
+pub fn run_with(program: &str, args: &[&str], input: &[u8], limit: Duration) -> Result<String, ToolError> {
+    let command = format!("{program} {}", args.join(" "));
+    let began = Instant::now();
+    let mut child = Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| ToolError::Start { program: program.to_owned(), source })?;
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
+    std::thread::scope(|scope| {
+        // A program that does not read its input says why on its standard error.
+        let writer = scope.spawn(move || stdin.is_some_and(|mut pipe| pipe.write_all(input).is_ok()));
+        let out = scope.spawn(move || read_all(stdout));
+        let err = scope.spawn(move || read_all(stderr));
+        let status = wait_until(&mut child, began + limit);
+        let _ = writer.join();
+        let out = out.join().unwrap_or_default();
+        let err = err.join().unwrap_or_default();
+        match status {
+            None => Err(ToolError::TooLong { command, limit }),
+            Some(status) if status.success() => {
+                say!("{command}: {:.1} s", began.elapsed().as_secs_f64());
+                Ok(out)
+            }
+            Some(status) => Err(ToolError::Failed {
+                command,
+                status: status.to_string(),
+                output: tail(if err.trim().is_empty() { &out } else { &err }),
+            }),
+        }
+    })
+}
+
+/// Waits for a child's end; kills it at `end` and answers nothing.
+fn wait_until(child: &mut Child, end: Instant) -> Option<std::process::ExitStatus> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
+}
+
+fn read_all(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The last kilobyte, on one line.
+#[must_use]
+pub fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let joined = lines.join("; ");
+    let skip = joined.chars().count().saturating_sub(1000);
+    joined.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_the_output_of_a_program_that_read_its_input() {
+        assert_eq!(run_with("cat", &[], b"three disks", deadlines::TOOL).unwrap(), "three disks");
+    }
+
+    #[test]
+    fn says_which_program_failed_and_why() {
+        let error = run("sh", &["-c", "echo no such disk >&2; exit 3"]).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("no such disk"), "{error}");
+        let error = run("basalt-no-such-program", &[]).unwrap_err().to_string();
+        assert!(error.starts_with("basalt-no-such-program cannot be started"), "{error}");
+    }
+
+    #[test]
+    fn stops_a_program_at_its_deadline() {
+        let error = run_with("sleep", &["60"], b"", Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error, ToolError::TooLong { .. }), "{error}");
+    }
+}

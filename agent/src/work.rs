@@ -1,0 +1,183 @@
+//! The worker: claims this boot's task, runs it, delivers the result, powers off or reboots.
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, Task, TaskAction, TaskResult, Then};
+use rustix::system::{RebootCommand, reboot};
+
+use crate::cmdline::BootConfig;
+use crate::disk::Disks;
+use crate::failure::Failure;
+use crate::http::Client;
+use crate::modules::{Coldplug, Index};
+use crate::rack::{self, Session};
+use crate::report::Reporter;
+use crate::root::Root;
+use crate::{console, deadlines, erase, initrd, install, inventory, network, say, tls};
+
+/// What the rack's clock says, carried on by this machine's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    unix_ms: i64,
+    at: Instant,
+}
+
+impl Clock {
+    /// A clock that shows `unix_ms` now.
+    #[must_use]
+    pub fn set(unix_ms: i64) -> Self {
+        Self { unix_ms, at: Instant::now() }
+    }
+
+    /// Milliseconds since 1970.
+    #[must_use]
+    pub fn now_unix_ms(&self) -> i64 {
+        self.unix_ms.saturating_add(i64::try_from(self.at.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// What a task is run with.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// Blobs and reports.
+    pub session: &'a Session,
+    /// The kernel command line.
+    pub boot: &'a BootConfig,
+    /// The rack's clock.
+    pub clock: Clock,
+}
+
+/// Returns only when it could do nothing.
+#[must_use]
+pub fn run() -> ExitCode {
+    let then = match claimed_task() {
+        Ok(then) => then,
+        Err(error) => {
+            say!("{error}");
+            initrd::restart()
+        }
+    };
+    leave(then)
+}
+
+fn leave(then: Then) -> ! {
+    say!("done, {:.1} s after the kernel: {then:?}", console::uptime());
+    rustix::fs::sync();
+    let command = match then {
+        Then::PowerOff => RebootCommand::PowerOff,
+        Then::Reboot => RebootCommand::Restart,
+    };
+    if let Err(error) = reboot(command) {
+        say!("{then:?} failed: {error}");
+    }
+    initrd::restart()
+}
+
+fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
+    let boot = BootConfig::parse(&fs::read_to_string("/proc/cmdline")?)?;
+    let client = Client::new(&boot.url, tls::pinned(boot.spki)?)?;
+    // Drivers load while the claim is on its way.
+    let devices = std::thread::spawn(drive_devices);
+    let system = Root::system();
+    let interface = network::find(&system, boot.boot_mac.as_deref());
+    if let Some(interface) = &interface {
+        network::keep_lease(interface);
+    }
+    let mac = interface.and_then(|name| network::mac(&system, &name)).or_else(|| boot.boot_mac.clone());
+    let reply = rack::claim(
+        &client,
+        &ClaimRequest {
+            token: boot.token.clone(),
+            boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned(),
+            mac: mac.unwrap_or_default(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+    )?;
+    let clock = Clock::set(reply.now_unix_ms);
+    set_system_clock(&reply);
+    say!("claimed attempt {}, {:.1} s after the kernel", reply.attempt, console::uptime());
+    let session = Session::new(client, reply.session);
+    let task = session.task()?;
+    if devices.join().is_err() {
+        say!("loading drivers was interrupted; devices may be missing");
+    }
+    bring_up_other_interfaces(&system);
+    let result = perform(&Context { task: &task, session: &session, boot: &boot, clock });
+    say!("attempt {}: {:?}", task.attempt, result.outcome);
+    session.result(&result)?;
+    Ok(task.then)
+}
+
+/// Runs the task to its result, whatever that is.
+fn perform(context: &Context<'_>) -> TaskResult {
+    let task = context.task;
+    let system = Root::system();
+    let mut reporter = Reporter::new(context.session.clone());
+    reporter.stage("inventory", 1, "reading the hardware");
+    let inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
+    let mut disks = Disks::new(system);
+    let done = match &task.action {
+        TaskAction::Inventory => Ok(Outcome::Succeeded),
+        TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter),
+        TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter),
+    };
+    let outcome = done.unwrap_or_else(|Failure { code, message }| {
+        say!("failed: {message}");
+        Outcome::Failed { code, message, wrote: disks.wrote() }
+    });
+    TaskResult {
+        attempt: task.attempt,
+        outcome,
+        inventory: Some(inventory),
+        markers: disks.markers(),
+        timings: reporter.finish().into_iter().collect(),
+    }
+}
+
+fn drive_devices() {
+    let index = match Index::of_running_kernel() {
+        Ok(index) => index,
+        Err(error) => {
+            say!("no drivers can be loaded: {error}");
+            return;
+        }
+    };
+    let mut coldplug = Coldplug::new(index);
+    coldplug.pass();
+    // The BMC has no device of its own on many boards: SMBIOS names it to the driver.
+    for module in ["ipmi_devintf", "ipmi_si", "efivarfs"] {
+        coldplug.load(module);
+    }
+    coldplug.settle();
+}
+
+/// Links and speeds of all interfaces belong to the inventory, and an interface that is down shows neither.
+fn bring_up_other_interfaces(system: &Root) {
+    let down: Vec<String> =
+        network::physical(system).into_iter().filter(|name| !network::has_carrier(system, name)).collect();
+    for name in &down {
+        if let Err(error) = network::up(name) {
+            say!("{error}");
+        }
+    }
+    if !down.is_empty() {
+        let all = || down.iter().all(|name| network::has_carrier(system, name)).then_some(());
+        let _ = deadlines::poll_until(deadlines::OTHER_CARRIERS, all);
+    }
+}
+
+/// Files that an installation makes should not be dated by a dead battery. Nothing depends on it.
+fn set_system_clock(reply: &ClaimReply) {
+    let Ok(since) = u64::try_from(reply.now_unix_ms).map(Duration::from_millis) else { return };
+    let time = rustix::time::Timespec {
+        tv_sec: i64::try_from(since.as_secs()).unwrap_or(0),
+        tv_nsec: since.subsec_nanos().into(),
+    };
+    if let Err(error) = rustix::time::clock_settime(rustix::time::ClockId::Realtime, time) {
+        say!("the clock was not set: {error}");
+    }
+}
