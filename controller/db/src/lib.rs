@@ -1,1 +1,54 @@
 //! The region's store: the only crate that knows SQL.
+//!
+//! Every function is a whole transaction. No transaction type leaves this crate, and it has no network dependency but the
+//! database's own, so nobody can hold a transaction open while a BMC, a rack or a disk is waited for.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`Store`] | pool, seal key, wake-ups |
+//! | `object`, `put`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
+//! | `invariant` | what only one object can have |
+//! | [`change`] | the change log and its follower |
+//! | `queue` | the reconcile queue and status writes |
+//! | `fact`, `step`, `claim` | what was observed, done, and given to whom |
+//! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
+//! | [`cluster`] | a PostgreSQL of our own, supervised |
+//!
+//! Queries are checked against the schema when `controller/db/prepare` is run; its result, `.sqlx`, is in git, so that
+//! building needs no database.
+
+pub mod change;
+pub mod cluster;
+pub mod splice;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+mod access;
+mod blob;
+mod claim;
+mod concern;
+mod error;
+mod fact;
+mod invariant;
+mod object;
+mod put;
+mod queue;
+mod remove;
+mod rename;
+mod seal;
+mod step;
+mod store;
+
+pub use access::{Enrolment, Joined, RegionProcess, TokenHolder};
+pub use blob::Blob;
+pub use claim::{Address, AddressWish, Addressed, Claimed};
+pub use concern::{Concern, ConcernAck, ConcernWrite};
+pub use error::StoreError;
+pub use fact::{Fact, NewFact};
+pub use object::{Key, ListQuery, Object, Page, Referrer};
+pub use put::{Precondition, Put, Stored};
+pub use queue::{Lease, Then};
+pub use remove::Deletion;
+pub use seal::{BadSealKey, SealKey};
+pub use step::StepRecord;
+pub use store::{Options, Store};

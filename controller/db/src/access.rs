@@ -1,0 +1,279 @@
+//! API tokens, join secrets, enrolled racks and living region processes.
+
+use crate::blob::digest;
+use crate::object::{Key, timestamp};
+use crate::{Store, StoreError};
+use basalt_api::values::{RackId, Uid};
+use basalt_api::values::Timestamp;
+use std::time::Duration;
+
+/// Who a bearer token stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenHolder {
+    /// The token's name.
+    pub name: String,
+    /// `admin`, `operator` or `viewer`.
+    pub role: String,
+}
+
+/// An enrolled rack's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The rack.
+    pub rack: RackId,
+    /// SHA-256 of its public key (SubjectPublicKeyInfo).
+    pub spki_sha256: [u8; 32],
+    /// The certificate.
+    pub certificate_der: Vec<u8>,
+    /// When it ends.
+    pub not_after: Timestamp,
+}
+
+/// What became of a join secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// The secret is this key's, now or already.
+    Yes,
+    /// There is no such secret, or its time is over.
+    Unknown,
+    /// Another key has used it.
+    Used,
+    /// It is for a rack of another name.
+    OtherName,
+}
+
+/// A living region process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionProcess {
+    /// Of this process.
+    pub id: Uid,
+    /// Where racks dial it.
+    pub rpc_address: String,
+    /// Where its API is.
+    pub api_address: String,
+    /// Its version.
+    pub version: String,
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref());
+    out
+}
+
+fn micros(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}
+
+impl Store {
+    /// Makes a token valid. Only its hash is stored; the same token again is updated.
+    ///
+    /// # Errors
+    /// The database: a role that does not exist, too.
+    pub async fn put_token(
+        &self,
+        name: &str,
+        token: &str,
+        role: &str,
+        expires: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        let hash = sha256(token.as_bytes());
+        let upsert = sqlx::query!(
+            "insert into api_token (name, sha256, role, expires_at)
+             values ($1, $2, $3, to_timestamp($4::bigint / 1000000.0))
+             on conflict (sha256) do update
+             set name = excluded.name, role = excluded.role, expires_at = excluded.expires_at",
+            name,
+            hash.as_slice(),
+            role,
+            expires.map(micros)
+        );
+        upsert.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Who a token stands for, while it is valid.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn token_holder(&self, token: &str) -> Result<Option<TokenHolder>, StoreError> {
+        let hash = sha256(token.as_bytes());
+        let row = sqlx::query!(
+            "select name, role from api_token where sha256 = $1 and (expires_at is null or expires_at > now())",
+            hash.as_slice()
+        );
+        let row = row.fetch_optional(self.pool()).await?;
+        Ok(row.map(|r| TokenHolder { name: r.name, role: r.role }))
+    }
+
+    /// Makes a join secret valid for `lifetime`, for a rack of this name, or of any.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn put_join_secret(
+        &self,
+        secret: &str,
+        rack_name: Option<&str>,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        let hash = sha256(secret.as_bytes());
+        let insert = sqlx::query!(
+            "insert into join_secret (sha256, rack_name, expires_at) values ($1, $2, now() + make_interval(secs => $3))",
+            hash.as_slice(),
+            rack_name,
+            lifetime.as_secs_f64()
+        );
+        insert.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Uses a join secret for one key. The same key may ask again while the secret's time lasts.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn use_join_secret(
+        &self,
+        secret: &str,
+        rack_name: &str,
+        spki_sha256: &[u8; 32],
+    ) -> Result<Joined, StoreError> {
+        let hash = sha256(secret.as_bytes());
+        let mut tx = self.begin().await?;
+        let row = sqlx::query!(
+            "select rack_name, used_by from join_secret where sha256 = $1 and expires_at > now() for update",
+            hash.as_slice()
+        );
+        let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(Joined::Unknown) };
+        if row.rack_name.is_some_and(|n| n != rack_name) {
+            return Ok(Joined::OtherName);
+        }
+        match row.used_by {
+            Some(key) if key == spki_sha256 => return Ok(Joined::Yes),
+            Some(_) => return Ok(Joined::Used),
+            None => {}
+        }
+        let update = sqlx::query!(
+            "update join_secret set used_by = $2 where sha256 = $1",
+            hash.as_slice(),
+            spki_sha256.as_slice()
+        );
+        update.execute(&mut *tx).await?;
+        self.commit(tx).await?;
+        Ok(Joined::Yes)
+    }
+
+    /// Notes a rack's certificate; a renewed one replaces it.
+    ///
+    /// # Errors
+    /// The database: another rack with the same key, too.
+    pub async fn put_enrolment(&self, enrolment: &Enrolment) -> Result<(), StoreError> {
+        let fingerprint = sha256(&enrolment.certificate_der);
+        let upsert = sqlx::query!(
+            "insert into rack_enrolment (rack, spki_sha256, cert_sha256, certificate_der, not_after)
+             values ($1, $2, $3, $4, to_timestamp($5::bigint / 1000000.0))
+             on conflict (rack) do update
+             set spki_sha256 = excluded.spki_sha256, cert_sha256 = excluded.cert_sha256,
+                 certificate_der = excluded.certificate_der, not_after = excluded.not_after, revoked_at = null",
+            enrolment.rack.get(),
+            enrolment.spki_sha256.as_slice(),
+            fingerprint.as_slice(),
+            enrolment.certificate_der,
+            micros(enrolment.not_after)
+        );
+        upsert.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// The rack that a public key belongs to, unless it is revoked.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn enrolled(&self, spki_sha256: &[u8; 32]) -> Result<Option<Enrolment>, StoreError> {
+        let row = sqlx::query!(
+            r#"select rack, certificate_der, (extract(epoch from not_after) * 1000000)::bigint as "not_after_us!"
+               from rack_enrolment where spki_sha256 = $1 and revoked_at is null"#,
+            spki_sha256.as_slice()
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        Ok(Some(Enrolment {
+            rack: RackId::from(row.rack),
+            spki_sha256: *spki_sha256,
+            certificate_der: row.certificate_der,
+            not_after: timestamp(row.not_after_us)?,
+        }))
+    }
+
+    /// Revokes a rack's certificate.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn revoke(&self, rack: RackId) -> Result<(), StoreError> {
+        let update =
+            sqlx::query!("update rack_enrolment set revoked_at = now() where rack = $1 and revoked_at is null", rack.get());
+        update.execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+
+    /// The key of the rack with this name.
+    ///
+    /// # Errors
+    /// `NotFound`, or the database.
+    pub async fn rack_key(&self, name: &str) -> Result<Option<[u8; 32]>, StoreError> {
+        let rack = self.get("Rack", Key::Name(name)).await?;
+        let row = sqlx::query_scalar!("select spki_sha256 from rack_enrolment where rack = $1", rack.uid.get());
+        row.fetch_optional(self.pool()).await?.map(|key| digest(&key)).transpose()
+    }
+
+    /// Says that this process lives.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn heartbeat(&self, process: &RegionProcess) -> Result<(), StoreError> {
+        let upsert = sqlx::query!(
+            "insert into region_process (id, rpc_address, api_address, version, incarnation) values ($1, $2, $3, $4, $5)
+             on conflict (id) do update set heartbeat = now(), rpc_address = excluded.rpc_address",
+            process.id.get(),
+            process.rpc_address,
+            process.api_address,
+            process.version,
+            self.incarnation().get()
+        );
+        upsert.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// The processes heard of within `within`; those silent for ten times as long are forgotten.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn living(&self, within: Duration) -> Result<Vec<RegionProcess>, StoreError> {
+        let seconds = within.as_secs_f64();
+        let delete =
+            sqlx::query!("delete from region_process where heartbeat < now() - make_interval(secs => $1)", seconds * 10.0);
+        delete.execute(self.pool()).await?;
+        let rows = sqlx::query!(
+            "select id, rpc_address, api_address, version from region_process
+             where heartbeat >= now() - make_interval(secs => $1) order by started_at, id",
+            seconds
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let process = |id, rpc_address, api_address, version| RegionProcess {
+            id: Uid::from(id),
+            rpc_address,
+            api_address,
+            version,
+        };
+        Ok(rows.into_iter().map(|r| process(r.id, r.rpc_address, r.api_address, r.version)).collect())
+    }
+
+    /// Says that a process ends.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn farewell(&self, id: Uid) -> Result<(), StoreError> {
+        sqlx::query!("delete from region_process where id = $1", id.get()).execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+}

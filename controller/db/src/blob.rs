@@ -1,0 +1,60 @@
+//! Which blobs the region holds. Their bytes are elsewhere.
+
+use crate::object::{signed, unsigned};
+use crate::{Store, StoreError};
+
+/// A blob that is complete and was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blob {
+    /// Of its bytes.
+    pub sha256: [u8; 32],
+    /// In bytes.
+    pub size: u64,
+    /// Where its bytes are, in the words of who stored them.
+    pub location: String,
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
+    bytes.try_into().map_err(|_| StoreError::Corrupt(format!("a SHA-256 of {} bytes", bytes.len())))
+}
+
+impl Store {
+    /// Notes a verified blob; again is the same.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn put_blob(&self, blob: &Blob) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let upsert = sqlx::query!(
+            "insert into blob (sha256, size, location) values ($1, $2, $3)
+             on conflict (sha256) do update set size = excluded.size, location = excluded.location",
+            blob.sha256.as_slice(),
+            signed(blob.size),
+            blob.location
+        );
+        upsert.execute(&mut *tx).await?;
+        self.commit(tx).await
+    }
+
+    /// A blob, where it is held.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn blob(&self, sha256: &[u8; 32]) -> Result<Option<Blob>, StoreError> {
+        let row = sqlx::query!("select size, location from blob where sha256 = $1", sha256.as_slice());
+        let row = row.fetch_optional(self.pool()).await?;
+        Ok(row.map(|r| Blob { sha256: *sha256, size: unsigned(r.size), location: r.location }))
+    }
+
+    /// Every blob.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn blobs(&self) -> Result<Vec<Blob>, StoreError> {
+        let rows = sqlx::query!("select sha256, size, location from blob order by sha256");
+        let rows = rows.fetch_all(self.pool()).await?;
+        rows.into_iter()
+            .map(|r| Ok(Blob { sha256: digest(&r.sha256)?, size: unsigned(r.size), location: r.location }))
+            .collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! The change log, and the one follower that reads it without skipping.
+//!
+//! A position is an identity drawn after the object's row was written. Identities are drawn inside transactions, so
+//! they commit out of order: reading "everything after the last one seen" skips what commits late. The follower
+//! reads `h`, the last identity drawn; then, in another statement, draws a transaction id `y`. Whoever drew an identity up to
+//! `h` has written a row before, so its transaction id is below `y`. Once no transaction below `y` runs, everything
+//! up to `h` is committed or rolled back, and can be delivered.
+
+use crate::object::{Row, unsigned};
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Generation, Uid};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Its spec, labels, name, or wish to be deleted.
+    Put,
+    /// Its status.
+    Status,
+    /// It left.
+    Delete,
+}
+
+impl Op {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Status => "status",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        match text {
+            "delete" => Self::Delete,
+            "status" => Self::Status,
+            _ => Self::Put,
+        }
+    }
+}
+
+/// One committed change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where in the log. Rises; has gaps.
+    pub position: i64,
+    /// Which object.
+    pub uid: Uid,
+    /// Its kind.
+    pub kind: String,
+    /// Its name then.
+    pub name: String,
+    /// What happened.
+    pub op: Op,
+    /// Its generation then.
+    pub generation: Generation,
+}
+
+/// Appends to the log; the object's row has to be written before.
+pub(crate) async fn record(tx: &mut Tx, row: &Row, op: Op) -> Result<(), StoreError> {
+    let insert = sqlx::query!(
+        "insert into change_log (object, kind, name, op, generation) values ($1, $2, $3, $4, $5)",
+        row.uid,
+        row.kind,
+        row.name,
+        op.as_str(),
+        row.generation
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// How long it sleeps while transactions older than its horizon still run.
+const HORIZON_POLL: Duration = Duration::from_millis(2);
+
+/// How long it trusts that it is woken.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+
+/// Changes kept for a subscriber that lags.
+const BUFFER: usize = 4096;
+
+/// A region's one reader of the log, which hands changes to any number of subscribers in memory.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    sender: broadcast::Sender<Arc<Change>>,
+    position: Arc<AtomicI64>,
+}
+
+impl Follower {
+    /// Starts following from now on. It ends with the store.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn start(store: &Store) -> Result<Self, StoreError> {
+        let (sender, _) = broadcast::channel(BUFFER);
+        let mut woken = store.woken();
+        woken.mark_unchanged();
+        let start = safe_horizon(store).await?;
+        let this = Self { sender, position: Arc::new(AtomicI64::new(start)) };
+        let (follower, store) = (this.clone(), store.clone());
+        tokio::spawn(async move {
+            while !store.pool().is_closed() {
+                let _ = tokio::time::timeout(LOOK_ANYWAY, woken.changed()).await;
+                woken.mark_unchanged();
+                if let Err(error) = follower.deliver(&store).await {
+                    tracing::warn!(%error, "cannot read the change log; trying again");
+                    tokio::time::sleep(LOOK_ANYWAY).await;
+                }
+            }
+        });
+        Ok(this)
+    }
+
+    /// Every change delivered from now on. A subscriber that lags by more than 4096 is told so, and reads its objects anew.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Change>> {
+        self.sender.subscribe()
+    }
+
+    /// Everything up to here is delivered; what is read from now on contains it.
+    #[must_use]
+    pub fn position(&self) -> i64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    async fn deliver(&self, store: &Store) -> Result<(), StoreError> {
+        let last = self.position();
+        if last_drawn(store).await? <= last {
+            return Ok(());
+        }
+        let horizon = safe_horizon(store).await?;
+        for change in read(store, last, horizon).await? {
+            // Nobody listening is no failure.
+            let _ = self.sender.send(Arc::new(change));
+        }
+        self.position.store(horizon, Ordering::Release);
+        Ok(())
+    }
+}
+
+async fn last_drawn(store: &Store) -> Result<i64, StoreError> {
+    let query = sqlx::query_scalar!(
+        r#"select case when is_called then last_value else 0 end as "last!" from change_log_seq_seq"#
+    );
+    Ok(query.fetch_one(store.pool()).await?)
+}
+
+/// A position up to which everything is committed or rolled back.
+async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
+    let horizon = last_drawn(store).await?;
+    let fence = sqlx::query_scalar!(r#"select pg_current_xact_id()::text as "fence!""#);
+    let fence = fence.fetch_one(store.pool()).await?;
+    loop {
+        let passed = sqlx::query_scalar!(
+            r#"select pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8 as "passed!""#,
+            fence
+        );
+        if passed.fetch_one(store.pool()).await? {
+            return Ok(horizon);
+        }
+        tokio::time::sleep(HORIZON_POLL).await;
+    }
+}
+
+async fn read(store: &Store, after: i64, through: i64) -> Result<Vec<Change>, StoreError> {
+    let rows = sqlx::query!(
+        "select seq, object, kind, name, op, generation from change_log where seq > $1 and seq <= $2 order by seq",
+        after,
+        through
+    );
+    let rows = rows.fetch_all(store.pool()).await?;
+    let change = |position, object, kind, name, op: String, generation| Change {
+        position,
+        uid: Uid::from(object),
+        kind,
+        name,
+        op: Op::parse(&op),
+        generation: Generation::new(unsigned(generation)),
+    };
+    Ok(rows.into_iter().map(|r| change(r.seq, r.object, r.kind, r.name, r.op, r.generation)).collect())
+}

@@ -1,0 +1,166 @@
+//! What racks are told: bytes with a generation, written by compare-and-swap.
+
+use crate::object::{signed, unsigned};
+use crate::{Store, StoreError};
+use basalt_api::values::{Generation, RackId};
+
+/// A concern as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concern {
+    /// Its name: `dhcp`, `boot`, `images`, `power`.
+    pub name: String,
+    /// Counts its changes.
+    pub generation: Generation,
+    /// Of `body`.
+    pub sha256: [u8; 32],
+    /// Exactly what a rack gets.
+    pub body: Vec<u8>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConcernWrite {
+    /// The same bytes are there already.
+    Unchanged(Generation),
+    /// They are there now, with this new generation.
+    Written(Generation),
+    /// Somebody wrote since `base` was read: render again from what is stored now.
+    Stale(Generation),
+}
+
+/// A rack's last answer for a concern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConcernAck {
+    /// The concern.
+    pub concern: String,
+    /// The generation that was answered.
+    pub generation: Generation,
+    /// `applied`, `already_there`, `refused_older`, `refused_conflict`, `failed`.
+    pub outcome: String,
+    /// The rack's words.
+    pub message: String,
+}
+
+impl Store {
+    /// The generation that a concern is at; 0 when it was never written. Read it *before* what the concern is rendered from.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn concern_generation(&self, rack: RackId, concern: &str) -> Result<Generation, StoreError> {
+        let query = sqlx::query_scalar!(
+            "select generation from rack_concern where rack = $1 and concern = $2",
+            rack.get(),
+            concern
+        );
+        Ok(Generation::new(query.fetch_optional(self.pool()).await?.map_or(0, unsigned)))
+    }
+
+    /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation.
+    ///
+    /// # Errors
+    /// The database: a rack that does not exist, too.
+    pub async fn put_concern(
+        &self,
+        rack: RackId,
+        concern: &str,
+        base: Generation,
+        body: &[u8],
+    ) -> Result<ConcernWrite, StoreError> {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
+        let mut tx = self.begin().await?;
+        let current = sqlx::query!(
+            "select generation, sha256 from rack_concern where rack = $1 and concern = $2 for update",
+            rack.get(),
+            concern
+        );
+        let current = current.fetch_optional(&mut *tx).await?;
+        let at = Generation::new(current.as_ref().map_or(0, |c| unsigned(c.generation)));
+        if current.is_some_and(|c| c.sha256 == digest.as_ref()) {
+            return Ok(ConcernWrite::Unchanged(at));
+        }
+        if at != base {
+            return Ok(ConcernWrite::Stale(at));
+        }
+        let next = at.next();
+        let write = sqlx::query!(
+            "insert into rack_concern (rack, concern, generation, sha256, body) values ($1, $2, $3, $4, $5)
+             on conflict (rack, concern) do update
+             set generation = excluded.generation, sha256 = excluded.sha256, body = excluded.body, updated_at = now()
+             where rack_concern.generation = $6",
+            rack.get(),
+            concern,
+            signed(next.get()),
+            digest.as_ref(),
+            body,
+            signed(base.get())
+        );
+        if write.execute(&mut *tx).await?.rows_affected() == 0 {
+            return Ok(ConcernWrite::Stale(next));
+        }
+        self.commit(tx).await?;
+        Ok(ConcernWrite::Written(next))
+    }
+
+    /// Everything a rack is to be told.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn concerns(&self, rack: RackId) -> Result<Vec<Concern>, StoreError> {
+        let rows = sqlx::query!(
+            "select concern, generation, sha256, body from rack_concern where rack = $1 order by concern",
+            rack.get()
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        rows.into_iter()
+            .map(|r| {
+                Ok(Concern {
+                    name: r.concern,
+                    generation: Generation::new(unsigned(r.generation)),
+                    sha256: crate::blob::digest(&r.sha256)?,
+                    body: r.body,
+                })
+            })
+            .collect()
+    }
+
+    /// Notes what a rack answered; an answer to an older generation than the noted one is passed over.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn put_concern_ack(&self, rack: RackId, ack: &ConcernAck) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let upsert = sqlx::query!(
+            "insert into rack_concern_ack as a (rack, concern, generation, outcome, message) values ($1, $2, $3, $4, $5)
+             on conflict (rack, concern) do update
+             set generation = excluded.generation, outcome = excluded.outcome, message = excluded.message, at = now()
+             where a.generation <= excluded.generation",
+            rack.get(),
+            ack.concern,
+            signed(ack.generation.get()),
+            ack.outcome,
+            ack.message
+        );
+        upsert.execute(&mut *tx).await?;
+        self.wake_around(&mut tx, rack.into()).await?;
+        self.commit(tx).await
+    }
+
+    /// What a rack answered last, per concern.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn concern_acks(&self, rack: RackId) -> Result<Vec<ConcernAck>, StoreError> {
+        let rows = sqlx::query!(
+            "select concern, generation, outcome, message from rack_concern_ack where rack = $1 order by concern",
+            rack.get()
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let ack = |concern, generation, outcome, message| ConcernAck {
+            concern,
+            generation: Generation::new(unsigned(generation)),
+            outcome,
+            message,
+        };
+        Ok(rows.into_iter().map(|r| ack(r.concern, r.generation, r.outcome, r.message)).collect())
+    }
+}

@@ -1,0 +1,268 @@
+//! Facts: what was observed, by whom, when.
+
+use crate::object::{signed, timestamp, unsigned};
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Attempt, RackId, Uid};
+use basalt_api::values::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A fact as a rack delivers it.
+#[derive(Clone, Debug)]
+pub struct NewFact {
+    /// Its number in the rack's spool.
+    pub seq: u64,
+    /// The machine, where the rack knows it.
+    pub object: Option<Uid>,
+    /// The MAC it was seen at; finds the machine when `object` is not set.
+    pub mac: Option<String>,
+    /// What class of observation: `lease`, `power`, `result`, …
+    pub kind: String,
+    /// The engine step that it answers.
+    pub step_key: Option<String>,
+    /// The attempt that it belongs to.
+    pub attempt: Option<Attempt>,
+    /// The observation.
+    pub body: Value,
+    /// By the rack's clock.
+    pub observed_at: Timestamp,
+    /// Whether it is news for the planner. A line of a log is not.
+    pub wakes: bool,
+}
+
+/// A stored fact.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    /// Rises in the order of storing.
+    pub id: i64,
+    /// What class of observation.
+    pub kind: String,
+    /// Who observed it: a rack's name, or `region`.
+    pub source: String,
+    /// The engine step that it answers.
+    pub step_key: Option<String>,
+    /// The attempt that it belongs to.
+    pub attempt: Option<Attempt>,
+    /// The observation.
+    pub body: Value,
+    /// By the source's clock: shown to people, never compared.
+    pub observed_at: Timestamp,
+    /// By the database's clock.
+    pub stored_at: Timestamp,
+}
+
+struct FactRow {
+    id: i64,
+    kind: String,
+    source: String,
+    step_key: Option<String>,
+    attempt: Option<i64>,
+    body: Value,
+    observed_us: i64,
+    stored_us: i64,
+}
+
+impl FactRow {
+    fn fact(self) -> Result<Fact, StoreError> {
+        Ok(Fact {
+            id: self.id,
+            kind: self.kind,
+            source: self.source,
+            step_key: self.step_key,
+            attempt: self.attempt.map(|a| Attempt::new(unsigned(a))),
+            body: self.body,
+            observed_at: timestamp(self.observed_us)?,
+            stored_at: timestamp(self.stored_us)?,
+        })
+    }
+}
+
+impl Store {
+    /// Stores a rack's facts, in order, each once however often it is delivered. Answers the number up to which the
+    /// spool is stored; the rack may forget those.
+    ///
+    /// # Errors
+    /// The database; then nothing of the batch is stored.
+    pub async fn store_facts(
+        &self,
+        rack: RackId,
+        source: &str,
+        spool: Uuid,
+        facts: &[NewFact],
+    ) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        // Locks the spool: two regions that got the same batch store it once.
+        let through = sqlx::query_scalar!(
+            "insert into rack_spool (rack, spool, through_seq) values ($1, $2, 0)
+             on conflict (rack, spool) do update set updated_at = now() returning through_seq",
+            rack.get(),
+            spool
+        );
+        let mut through = unsigned(through.fetch_one(&mut *tx).await?);
+        for fact in facts {
+            if fact.seq <= through {
+                continue;
+            }
+            insert(&mut tx, self, source, fact).await?;
+            through = fact.seq;
+        }
+        let update = sqlx::query!(
+            "update rack_spool set through_seq = $3 where rack = $1 and spool = $2",
+            rack.get(),
+            spool,
+            signed(through)
+        );
+        update.execute(&mut *tx).await?;
+        self.commit(tx).await?;
+        Ok(through)
+    }
+
+    /// Stores what the region itself observed.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn store_own_fact(&self, fact: &NewFact) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        insert(&mut tx, self, "region", fact).await?;
+        self.commit(tx).await
+    }
+
+    /// The latest fact of each (kind, source) of an object.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn latest_facts(&self, object: Uid) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"select id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_latest where object = $1 order by id"#,
+            object.get()
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
+    }
+
+    /// Every fact that answers a step of an object, oldest first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn facts_of_step(&self, object: Uid, step_key: &str) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"select id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_history where object = $1 and step_key = $2 order by id"#,
+            object.get(),
+            step_key
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
+    }
+
+    /// An object's history: up to `limit` facts with ids above `after`, oldest first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn fact_history(&self, object: Uid, after: i64, limit: i64) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"select id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_history where object = $1 and id > $2 order by id limit $3"#,
+            object.get(),
+            after,
+            limit
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
+    }
+
+    /// The last `limit` facts of an object, oldest first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn recent_facts(&self, object: Uid, limit: i64) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"select id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_history where object = $1 order by id desc limit $2"#,
+            object.get(),
+            limit
+        );
+        let mut facts: Vec<Fact> =
+            rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect::<Result<_, _>>()?;
+        facts.reverse();
+        Ok(facts)
+    }
+
+    /// The database's clock: the only `now` that decisions use.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        let query = sqlx::query_scalar!(r#"select (extract(epoch from clock_timestamp()) * 1000000)::bigint as "us!""#);
+        timestamp(query.fetch_one(self.pool()).await?)
+    }
+
+    /// The next number of the region-wide sequence of destructive tasks.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn next_attempt(&self) -> Result<Attempt, StoreError> {
+        let query = sqlx::query_scalar!(r#"select nextval('attempt') as "attempt!""#);
+        Ok(Attempt::new(unsigned(query.fetch_one(self.pool()).await?)))
+    }
+}
+
+async fn insert(tx: &mut Tx, store: &Store, source: &str, fact: &NewFact) -> Result<(), StoreError> {
+    let known = sqlx::query_scalar!(
+        r#"select uid from object where uid = $1
+           union all select machine from machine_mac where $1::uuid is null and mac = $2::text::macaddr limit 1"#,
+        fact.object.map(Uid::get),
+        fact.mac
+    );
+    let known: Option<Uuid> = known.fetch_optional(&mut **tx).await?.flatten();
+    let observed = fact.observed_at.as_microsecond();
+    let attempt = fact.attempt.map(|a| signed(a.get()));
+    let row = sqlx::query!(
+        "insert into fact_history (object, mac, kind, source, step_key, attempt, body, observed_at)
+         values ($1, $2::text::macaddr, $3, $4, $5, $6, $7, to_timestamp($8::bigint / 1000000.0))
+         returning id, stored_at::text as \"stored_at!\"",
+        known.or(fact.object.map(Uid::get)),
+        fact.mac,
+        fact.kind,
+        source,
+        fact.step_key,
+        attempt,
+        fact.body,
+        observed
+    );
+    let row = row.fetch_one(&mut **tx).await?;
+    let Some(object) = known else { return Ok(()) };
+    let upsert = sqlx::query!(
+        "insert into fact_latest as l (object, kind, source, id, step_key, attempt, body, observed_at, stored_at)
+         values ($1, $2, $3, $4, $5, $6, $7, to_timestamp($8::bigint / 1000000.0), $9::text::timestamptz)
+         on conflict (object, kind, source) do update
+         set id = excluded.id, step_key = excluded.step_key, attempt = excluded.attempt, body = excluded.body,
+             observed_at = excluded.observed_at, stored_at = excluded.stored_at
+         where l.id < excluded.id",
+        object,
+        fact.kind,
+        source,
+        row.id,
+        fact.step_key,
+        attempt,
+        fact.body,
+        observed,
+        row.stored_at
+    );
+    upsert.execute(&mut **tx).await?;
+    if fact.wakes {
+        store.wake_around(tx, Uid::from(object)).await?;
+    }
+    Ok(())
+}

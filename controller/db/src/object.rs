@@ -1,0 +1,306 @@
+//! Objects as they are read.
+
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Generation, Uid};
+use basalt_api::values::Timestamp;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// One object of any kind.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Never changes.
+    pub uid: Uid,
+    /// Its kind.
+    pub kind: String,
+    /// Its name now.
+    pub name: String,
+    /// Who declared it.
+    pub manager: Option<String>,
+    /// Every manager's labels, merged.
+    pub labels: BTreeMap<String, String>,
+    /// As it was declared, byte for byte; secrets in their read form.
+    pub spec: Box<RawValue>,
+    /// What the region says about it.
+    pub status: Box<RawValue>,
+    /// Counts the changes of the spec.
+    pub generation: Generation,
+    /// The generation that the status speaks of.
+    pub observed_generation: Generation,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its spec changed last.
+    pub updated_at: Timestamp,
+    /// When its deletion was asked for.
+    pub deletion_requested_at: Option<Timestamp>,
+}
+
+/// By what an object is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// By its name.
+    Name(&'a str),
+    /// By its uid.
+    Uid(Uid),
+}
+
+impl std::fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Uid(uid) => write!(f, "uid:{uid}"),
+        }
+    }
+}
+
+/// Who refers to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    /// The referring object.
+    pub uid: Uid,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Where in its spec, or what it holds: `an address`, `its claim`.
+    pub pointer: String,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// In order of name.
+    pub objects: Vec<Object>,
+    /// The name to go on after; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery<'a> {
+    /// The kind.
+    pub kind: &'a str,
+    /// Names after this one.
+    pub after: Option<&'a str>,
+    /// Objects a page, at most.
+    pub limit: i64,
+    /// Labels that all have to be there.
+    pub labels: BTreeMap<String, String>,
+    /// Part of the name.
+    pub text: Option<&'a str>,
+}
+
+pub(crate) type Layers = BTreeMap<String, BTreeMap<String, String>>;
+
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) uid: Uuid,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) manager: Option<String>,
+    pub(crate) labels: serde_json::Value,
+    pub(crate) spec: String,
+    pub(crate) status: String,
+    pub(crate) generation: i64,
+    pub(crate) observed_generation: i64,
+    pub(crate) created_us: i64,
+    pub(crate) updated_us: i64,
+    pub(crate) deletion_us: Option<i64>,
+}
+
+/// `select` of whole objects; the tail goes on after `from object`.
+macro_rules! select_objects {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            $crate::object::Row,
+            r#"select uid, kind, name, manager, labels, spec::text as "spec!", status::text as "status!",
+                      generation, observed_generation,
+                      (extract(epoch from created_at) * 1000000)::bigint as "created_us!",
+                      (extract(epoch from updated_at) * 1000000)::bigint as "updated_us!",
+                      (extract(epoch from deletion_requested_at) * 1000000)::bigint as deletion_us
+               from object "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+pub(crate) use select_objects;
+
+pub(crate) fn timestamp(micros: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(micros).map_err(|e| StoreError::Corrupt(e.to_string()))
+}
+
+pub(crate) fn raw(text: String) -> Result<Box<RawValue>, StoreError> {
+    RawValue::from_string(text).map_err(|e| StoreError::Corrupt(format!("stored JSON: {e}")))
+}
+
+/// From PostgreSQL's bigint to a counter's number.
+pub(crate) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+/// From a counter's number to PostgreSQL's bigint.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Row {
+    pub(crate) fn layers(&self) -> Result<Layers, StoreError> {
+        serde_json::from_value(self.labels.clone()).map_err(|e| StoreError::Corrupt(format!("labels: {e}")))
+    }
+
+    pub(crate) fn object(self) -> Result<Object, StoreError> {
+        Ok(Object {
+            labels: self.layers()?.into_values().flatten().collect(),
+            uid: Uid::from(self.uid),
+            kind: self.kind,
+            name: self.name,
+            manager: self.manager,
+            spec: raw(self.spec)?,
+            status: raw(self.status)?,
+            generation: Generation::new(unsigned(self.generation)),
+            observed_generation: Generation::new(unsigned(self.observed_generation)),
+            created_at: timestamp(self.created_us)?,
+            updated_at: timestamp(self.updated_us)?,
+            deletion_requested_at: self.deletion_us.map(timestamp).transpose()?,
+        })
+    }
+}
+
+pub(crate) fn not_found(kind: &str, key: Key<'_>) -> StoreError {
+    StoreError::NotFound { kind: kind.to_owned(), name: key.to_string() }
+}
+
+/// The row, locked against every other writer until the transaction ends.
+pub(crate) async fn lock(tx: &mut Tx, kind: &str, key: Key<'_>) -> Result<Option<Row>, StoreError> {
+    Ok(match key {
+        Key::Name(name) => {
+            select_objects!("where kind = $1 and name = $2 for update", kind, name).fetch_optional(&mut **tx).await?
+        }
+        Key::Uid(uid) => {
+            select_objects!("where kind = $1 and uid = $2 for update", kind, uid.get())
+                .fetch_optional(&mut **tx)
+                .await?
+        }
+    })
+}
+
+impl Store {
+    /// One object.
+    ///
+    /// # Errors
+    /// `NotFound`, or the database.
+    pub async fn get(&self, kind: &str, key: Key<'_>) -> Result<Object, StoreError> {
+        let row = match key {
+            Key::Name(name) => {
+                select_objects!("where kind = $1 and name = $2", kind, name).fetch_optional(self.pool()).await?
+            }
+            Key::Uid(uid) => {
+                select_objects!("where kind = $1 and uid = $2", kind, uid.get()).fetch_optional(self.pool()).await?
+            }
+        };
+        row.ok_or_else(|| not_found(kind, key))?.object()
+    }
+
+    /// The object of any kind with this uid.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn get_by_uid(&self, uid: Uid) -> Result<Option<Object>, StoreError> {
+        let row = select_objects!("where uid = $1", uid.get()).fetch_optional(self.pool()).await?;
+        row.map(Row::object).transpose()
+    }
+
+    /// A page of a kind's objects, in order of name.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn list(&self, query: &ListQuery<'_>) -> Result<Page, StoreError> {
+        let limit = query.limit.clamp(1, 1000);
+        let labels = serde_json::to_value(&query.labels).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let rows = select_objects!(
+            "where kind = $1 and ($2::text is null or name > $2) and ($3::text is null or position($3 in name) > 0)
+               and ($4::jsonb = '{}' or (
+                 select coalesce(jsonb_object_agg(l.key, l.value), '{}')
+                 from jsonb_each(labels) m, jsonb_each(m.value) l) @> $4)
+             order by name limit $5",
+            query.kind,
+            query.after,
+            query.text,
+            labels,
+            limit.saturating_add(1),
+        );
+        let mut rows = rows.fetch_all(self.pool()).await?;
+        let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+        if more {
+            rows.pop();
+        }
+        let next = if more { rows.last().map(|r| r.name.clone()) } else { None };
+        Ok(Page { objects: rows.into_iter().map(Row::object).collect::<Result<_, _>>()?, next })
+    }
+
+    /// Every object of a kind, in order of name: for drivers, not for requests.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn all(&self, kind: &str) -> Result<Vec<Object>, StoreError> {
+        let rows = select_objects!("where kind = $1 order by name", kind).fetch_all(self.pool()).await?;
+        rows.into_iter().map(Row::object).collect()
+    }
+
+    /// What keeps an object from leaving: who refers to it, holds its addresses, or has claimed it.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn referrers(&self, uid: Uid) -> Result<Vec<Referrer>, StoreError> {
+        let mut tx = self.begin().await?;
+        referrers(&mut tx, uid).await
+    }
+
+    /// The objects that `uid` refers to, by pointer.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn references(&self, uid: Uid) -> Result<BTreeMap<String, Uid>, StoreError> {
+        let rows = sqlx::query!("select pointer, to_uid from object_ref where from_uid = $1", uid.get());
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows.into_iter().map(|r| (r.pointer, Uid::from(r.to_uid))).collect())
+    }
+
+    /// The plaintext of the secret at `pointer`.
+    ///
+    /// # Errors
+    /// The seal key does not open it, or the database.
+    pub async fn open_secret(
+        &self,
+        uid: Uid,
+        pointer: &str,
+    ) -> Result<Option<zeroize::Zeroizing<Vec<u8>>>, StoreError> {
+        let query = sqlx::query_scalar!(
+            "select sealed from secret where object = $1 and pointer = $2",
+            uid.get(),
+            pointer
+        );
+        let Some(sealed) = query.fetch_optional(self.pool()).await? else { return Ok(None) };
+        self.seal().open(&crate::seal::Place { object: uid, pointer }, &sealed).map(Some)
+    }
+}
+
+pub(crate) async fn referrers(tx: &mut Tx, uid: Uid) -> Result<Vec<Referrer>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select o.uid as "uid!", o.kind as "kind!", o.name as "name!", r.pointer as "pointer!" from (
+             select from_uid as uid, pointer from object_ref where to_uid = $1
+             union all select owner, 'the address ' || host(address) from address where subnet = $1
+             union all select deployment, 'its claim' from machine_claim where machine = $1
+           ) r join object o on o.uid = r.uid
+           where o.uid <> $1
+           order by o.kind, o.name, r.pointer"#,
+        uid.get()
+    );
+    let rows = rows.fetch_all(&mut **tx).await?;
+    Ok(rows
+        .into_iter()
+        .map(|r| Referrer { uid: Uid::from(r.uid), kind: r.kind, name: r.name, pointer: r.pointer })
+        .collect())
+}

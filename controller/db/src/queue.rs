@@ -1,0 +1,261 @@
+//! The reconcile queue: one table for all kinds, wake-ups that are never lost, leases fenced by epochs.
+
+use crate::change;
+use crate::object::{select_objects, signed, unsigned};
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Epoch, Generation, Uid};
+use serde_json::Value;
+use std::time::Duration;
+
+/// A claimed object: nobody else handles it until the lease ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Its kind.
+    pub kind: String,
+    /// Which object.
+    pub uid: Uid,
+    /// Fences everything that is done under this lease.
+    pub epoch: Epoch,
+    /// The wake-ups seen; later ones survive [`Store::finish`].
+    pub wake: i64,
+    /// Claims without a finish in between, this one included: more than 1 means that a handler died.
+    pub attempts: i32,
+}
+
+/// What to do with an object after it was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing, until something wakes it.
+    Rest,
+    /// Look again after this time, or earlier when something wakes it.
+    Again(Duration),
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+impl Store {
+    /// Claims up to `limit` objects that are due.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn claim(&self, owner: Uid, limit: i64, lease: Duration) -> Result<Vec<Lease>, StoreError> {
+        let rows = sqlx::query!(
+            "with due as (
+               select kind, object from reconcile_queue
+               where not_before <= now() and (lease_until is null or lease_until < now())
+               order by not_before limit $2 for update skip locked)
+             update reconcile_queue q
+             set lease_owner = $1, lease_epoch = nextval('epoch'), lease_until = now() + make_interval(secs => $3),
+                 attempts = q.attempts + 1
+             from due where q.kind = due.kind and q.object = due.object
+             returning q.kind, q.object, q.wake, q.lease_epoch, q.attempts",
+            owner.get(),
+            limit,
+            seconds(lease)
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows
+            .into_iter()
+            .map(|r| Lease {
+                kind: r.kind,
+                uid: Uid::from(r.object),
+                epoch: Epoch::new(unsigned(r.lease_epoch)),
+                wake: r.wake,
+                attempts: r.attempts,
+            })
+            .collect())
+    }
+
+    /// Makes a lease last longer from now on.
+    ///
+    /// # Errors
+    /// `Fenced` when it is over, or the database.
+    pub async fn extend(&self, lease: &Lease, by: Duration) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update reconcile_queue set lease_until = now() + make_interval(secs => $4)
+             where kind = $1 and object = $2 and lease_epoch = $3 and lease_until >= now()",
+            lease.kind,
+            lease.uid.get(),
+            signed(lease.epoch.get()),
+            seconds(by)
+        );
+        held(update.execute(self.pool()).await?.rows_affected(), lease)
+    }
+
+    /// Ends a lease. What was woken meanwhile stays due.
+    ///
+    /// # Errors
+    /// `Fenced` when the lease was over already, or the database.
+    pub async fn finish(&self, lease: &Lease, then: Then) -> Result<(), StoreError> {
+        let (kind, uid, epoch) = (&lease.kind, lease.uid.get(), signed(lease.epoch.get()));
+        if then == Then::Rest {
+            let delete = sqlx::query!(
+                "delete from reconcile_queue where kind = $1 and object = $2 and lease_epoch = $3 and wake = $4",
+                kind,
+                uid,
+                epoch,
+                lease.wake
+            );
+            if delete.execute(self.pool()).await?.rows_affected() == 1 {
+                return Ok(());
+            }
+        }
+        let later = match then {
+            Then::Rest => 0.0,
+            Then::Again(after) => seconds(after),
+        };
+        let update = sqlx::query!(
+            "update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0,
+               not_before = case when wake = $4 then now() + make_interval(secs => $5) else not_before end
+             where kind = $1 and object = $2 and lease_epoch = $3",
+            kind,
+            uid,
+            epoch,
+            lease.wake,
+            later
+        );
+        let rows = update.execute(self.pool()).await?.rows_affected();
+        self.touched();
+        held(rows, lease)
+    }
+
+    /// Gives everything back that `owner` holds: at the end of a region process.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn release_all(&self, owner: Uid) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0 where lease_owner = $1",
+            owner.get()
+        );
+        update.execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Wakes one object, where its kind is reconciled.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn enqueue(&self, uid: Uid, after: Duration) -> Result<(), StoreError> {
+        let insert = sqlx::query!(
+            "insert into reconcile_queue as q (kind, object, not_before)
+             select kind, uid, now() + make_interval(secs => $3) from object where uid = $1 and kind = any($2)
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+            uid.get(),
+            self.reconciled(),
+            seconds(after)
+        );
+        insert.execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Puts every object of the reconciled kinds into the queue that is not there: the periodic scan that heals whatever was missed.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn enqueue_all(&self) -> Result<u64, StoreError> {
+        let insert = sqlx::query!(
+            "insert into reconcile_queue (kind, object)
+             select kind, uid from object where kind = any($1) order by uid on conflict do nothing",
+            self.reconciled()
+        );
+        let rows = insert.execute(self.pool()).await?.rows_affected();
+        self.touched();
+        Ok(rows)
+    }
+
+    /// How long until something is due; `None` when the queue is empty.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        let query = sqlx::query_scalar!(
+            "select extract(epoch from min(greatest(now(), not_before, lease_until)) - now())::float8 from reconcile_queue"
+        );
+        Ok(query.fetch_one(self.pool()).await?.map(|s| Duration::from_secs_f64(s.max(0.0))))
+    }
+
+    /// Wakes an object and its direct neighbours: what it refers to, and who refers to it.
+    pub(crate) async fn wake_around(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
+        let insert = sqlx::query!(
+            "insert into reconcile_queue as q (kind, object)
+             select o.kind, o.uid from object o where o.kind = any($2) and o.uid in (
+               select $1 union select to_uid from object_ref where from_uid = $1
+               union select from_uid from object_ref where to_uid = $1
+               union select machine from machine_claim where deployment = $1
+               union select deployment from machine_claim where machine = $1)
+             order by o.uid
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+            uid.get(),
+            self.reconciled()
+        );
+        insert.execute(&mut **tx).await?;
+        Ok(())
+    }
+
+    /// Writes an object's status under a lease. Equal to what is there, nothing is written; says whether it was.
+    /// Wakes the neighbours, because they decide from it.
+    ///
+    /// # Errors
+    /// `Fenced`, or the database.
+    pub async fn write_status(&self, lease: &Lease, observed: Generation, status: &Value) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let holds = sqlx::query!(
+            "select 1 as one from reconcile_queue
+             where kind = $1 and object = $2 and lease_epoch = $3 and lease_until >= now() for share",
+            lease.kind,
+            lease.uid.get(),
+            signed(lease.epoch.get())
+        );
+        if holds.fetch_optional(&mut *tx).await?.is_none() {
+            return held(0, lease).map(|()| false);
+        }
+        let update = sqlx::query!(
+            "update object set status = $2::text::json, observed_generation = $3
+             where uid = $1 and (status::jsonb <> $2::text::jsonb or observed_generation <> $3)",
+            lease.uid.get(),
+            status.to_string(),
+            signed(observed.get())
+        );
+        if update.execute(&mut *tx).await?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let row = select_objects!("where uid = $1", lease.uid.get()).fetch_one(&mut *tx).await?;
+        change::record(&mut tx, &row, change::Op::Status).await?;
+        self.wake_neighbours(&mut tx, lease.uid).await?;
+        self.commit(tx).await?;
+        Ok(true)
+    }
+
+    async fn wake_neighbours(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
+        let insert = sqlx::query!(
+            "insert into reconcile_queue as q (kind, object)
+             select o.kind, o.uid from object o where o.kind = any($2) and o.uid <> $1 and o.uid in (
+               select to_uid from object_ref where from_uid = $1
+               union select from_uid from object_ref where to_uid = $1
+               union select machine from machine_claim where deployment = $1
+               union select deployment from machine_claim where machine = $1)
+             order by o.uid
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+            uid.get(),
+            self.reconciled()
+        );
+        insert.execute(&mut **tx).await?;
+        Ok(())
+    }
+}
+
+fn held(rows: u64, lease: &Lease) -> Result<(), StoreError> {
+    if rows == 0 {
+        return Err(StoreError::Fenced { uid: lease.uid, epoch: lease.epoch });
+    }
+    Ok(())
+}

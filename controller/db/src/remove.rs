@@ -1,0 +1,114 @@
+//! Deletion: asked for by clients, finished when nothing stands against it.
+
+use crate::object::{self, Key, Object, Referrer, Row, select_objects};
+use crate::put::{Precondition, generation_number};
+use crate::store::Tx;
+use crate::{Store, StoreError, change};
+use basalt_api::values::Uid;
+
+/// What a request to delete came to.
+#[derive(Clone, Debug)]
+pub enum Deletion {
+    /// The object is gone.
+    Gone,
+    /// It stays until `waits_for` is gone, or its machinery has let go.
+    Waits {
+        /// As it is now.
+        object: Box<Object>,
+        /// Who still refers to it.
+        waits_for: Vec<Referrer>,
+    },
+}
+
+impl Store {
+    /// Asks for an object's deletion; again is the same. Kinds without machinery leave at once when nobody refers to them.
+    ///
+    /// # Errors
+    /// `NotFound`, `Conflict`, or the database.
+    pub async fn request_deletion(
+        &self,
+        kind: &str,
+        key: Key<'_>,
+        precondition: Precondition,
+        dry_run: bool,
+    ) -> Result<Deletion, StoreError> {
+        let mut tx = self.begin().await?;
+        let Some(row) = object::lock(&mut tx, kind, key).await? else { return Err(object::not_found(kind, key)) };
+        if let Precondition::Generation(wanted) = precondition
+            && generation_number(wanted) != row.generation
+        {
+            let current = Some(basalt_api::values::Generation::new(object::unsigned(row.generation)));
+            return Err(StoreError::Conflict { kind: row.kind, name: row.name, current });
+        }
+        let uid = Uid::from(row.uid);
+        let first = row.deletion_us.is_none();
+        if first {
+            let update = sqlx::query!("update object set deletion_requested_at = now() where uid = $1", row.uid);
+            update.execute(&mut *tx).await?;
+            change::record(&mut tx, &row, change::Op::Put).await?;
+            self.wake_around(&mut tx, uid).await?;
+        }
+        let waits_for = object::referrers(&mut tx, uid).await?;
+        if waits_for.is_empty() && !self.is_reconciled(kind) {
+            self.remove(&mut tx, row).await?;
+            self.end(tx, dry_run).await?;
+            return Ok(Deletion::Gone);
+        }
+        let row = select_objects!("where uid = $1", uid.get()).fetch_one(&mut *tx).await?;
+        self.end(tx, dry_run).await?;
+        Ok(Deletion::Waits { object: Box::new(row.object()?), waits_for })
+    }
+
+    /// Lets a deleted object leave, once its machinery has nothing more to do. The caller holds its lease.
+    ///
+    /// # Errors
+    /// `NotFound` when it is gone, or its deletion was not asked for; or the database.
+    pub async fn finalise(&self, uid: Uid) -> Result<Deletion, StoreError> {
+        let mut tx = self.begin().await?;
+        let row = select_objects!("where uid = $1 and deletion_requested_at is not null for update", uid.get());
+        let Some(row) = row.fetch_optional(&mut *tx).await? else {
+            return Err(StoreError::NotFound { kind: "deleted object".to_owned(), name: format!("uid:{uid}") });
+        };
+        let waits_for = object::referrers(&mut tx, uid).await?;
+        if !waits_for.is_empty() {
+            return Ok(Deletion::Waits { object: Box::new(row.object()?), waits_for });
+        }
+        self.remove(&mut tx, row).await?;
+        self.commit(tx).await?;
+        Ok(Deletion::Gone)
+    }
+
+    async fn end(&self, tx: Tx, dry_run: bool) -> Result<(), StoreError> {
+        if dry_run {
+            return Ok(tx.rollback().await?);
+        }
+        self.commit(tx).await
+    }
+
+    /// Removes a row that nobody refers to, and everything deleted that only waited for it.
+    async fn remove(&self, tx: &mut Tx, row: Row) -> Result<(), StoreError> {
+        let mut leaving = vec![row];
+        while let Some(row) = leaving.pop() {
+            let waiting = select_objects!(
+                "where deletion_requested_at is not null and uid in (
+                   select to_uid from object_ref where from_uid = $1
+                   union select subnet from address where owner = $1
+                   union select machine from machine_claim where deployment = $1)
+                 order by uid for update",
+                row.uid
+            );
+            let waiting = waiting.fetch_all(&mut **tx).await?;
+            self.wake_around(tx, Uid::from(row.uid)).await?;
+            sqlx::query!("delete from object where uid = $1", row.uid).execute(&mut **tx).await?;
+            sqlx::query!("delete from reconcile_queue where object = $1", row.uid).execute(&mut **tx).await?;
+            change::record(tx, &row, change::Op::Delete).await?;
+            for waiter in waiting {
+                let free = object::referrers(tx, Uid::from(waiter.uid)).await?.is_empty();
+                if free && !self.is_reconciled(&waiter.kind) {
+                    leaving.push(waiter);
+                }
+            }
+        }
+        Ok(())
+    }
+}

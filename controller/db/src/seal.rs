@@ -1,0 +1,99 @@
+//! Secrets at rest: AES-256-GCM under a key that is never in the database.
+
+use crate::StoreError;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use basalt_api::values::Uid;
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Seals and opens. The same key on all regions of one database.
+pub struct SealKey(RandomizedNonceKey);
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey(…)")
+    }
+}
+
+/// The key has another length than 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a seal key is 32 bytes, this one has {0}")]
+pub struct BadSealKey(pub usize);
+
+impl SealKey {
+    /// From 32 random bytes.
+    ///
+    /// # Errors
+    /// Another length.
+    pub fn new(bytes: &[u8]) -> Result<Self, BadSealKey> {
+        RandomizedNonceKey::new(&AES_256_GCM, bytes).map(Self).map_err(|_| BadSealKey(bytes.len()))
+    }
+
+    /// A new key's bytes.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn generate() -> Result<Zeroizing<[u8; 32]>, StoreError> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        aws_lc_rs::rand::fill(bytes.as_mut_slice())
+            .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
+        Ok(bytes)
+    }
+
+    /// nonce || ciphertext || tag. `place` is authenticated with it, so that a sealed text cannot be moved elsewhere.
+    pub(crate) fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mut body = plaintext.to_vec();
+        let nonce = self.0.seal_in_place_append_tag(Aad::from(place.bytes()), &mut body).map_err(|_| place.error())?;
+        let mut sealed = nonce.as_ref().to_vec();
+        sealed.append(&mut body);
+        Ok(sealed)
+    }
+
+    pub(crate) fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or_else(|| place.error())?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| place.error())?;
+        let mut body = Zeroizing::new(body.to_vec());
+        let length =
+            self.0.open_in_place(nonce, Aad::from(place.bytes()), &mut body).map_err(|_| place.error())?.len();
+        body.truncate(length);
+        Ok(body)
+    }
+}
+
+/// Where a sealed text belongs.
+pub(crate) struct Place<'a> {
+    pub(crate) object: Uid,
+    pub(crate) pointer: &'a str,
+}
+
+impl Place<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.object.get().as_bytes().to_vec();
+        bytes.extend_from_slice(self.pointer.as_bytes());
+        bytes
+    }
+
+    fn error(&self) -> StoreError {
+        StoreError::Seal { pointer: self.pointer.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_text_opens_only_at_its_own_place_and_with_its_own_key() {
+        let key = SealKey::new(&[7; 32]).unwrap();
+        let (here, there) = (Uid::generate(), Uid::generate());
+        let sealed = key.seal(&Place { object: here, pointer: "/bmc/password" }, b"hunter2").unwrap();
+        assert!(!sealed.windows(7).any(|w| w == b"hunter2"));
+        let open = |key: &SealKey, object, pointer| key.open(&Place { object, pointer }, &sealed).map(|p| p.to_vec());
+        assert_eq!(open(&key, here, "/bmc/password").unwrap(), b"hunter2");
+        assert!(open(&key, there, "/bmc/password").is_err());
+        assert!(open(&key, here, "/bmc/username").is_err());
+        assert!(open(&SealKey::new(&[8; 32]).unwrap(), here, "/bmc/password").is_err());
+        assert!(key.open(&Place { object: here, pointer: "" }, b"short").is_err());
+        assert_eq!(SealKey::new(&[0; 31]).unwrap_err(), BadSealKey(31));
+    }
+}

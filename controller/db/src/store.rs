@@ -1,0 +1,208 @@
+//! The connection pool, the seal key, and what wakes followers and drivers after a commit.
+
+use crate::seal::{Place, SealKey};
+use crate::StoreError;
+use basalt_api::values::{Incarnation, Uid};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{PgPool, Postgres, Transaction};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Schema versions, in the binary.
+pub(crate) static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations");
+
+/// The NOTIFY channel. Its messages say only "look"; what to see is in the tables.
+const CHANNEL: &str = "basalt";
+
+/// At most one NOTIFY of ours in this time: from inside write transactions it would halve the write rate.
+const NOTIFY_EVERY: Duration = Duration::from_millis(5);
+
+const SEAL_CHECK: &[u8] = b"basalt seal check 1";
+
+pub(crate) type Tx = Transaction<'static, Postgres>;
+
+/// The region's store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool: PgPool,
+    seal: SealKey,
+    incarnation: Incarnation,
+    reconciled: Vec<String>,
+    /// Something of ours was committed: the notifier has to send.
+    wrote: Notify,
+    /// Something was committed by anyone.
+    woken: tokio::sync::watch::Sender<u64>,
+}
+
+/// How to open a [`Store`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `postgres://user@host/database`, or a unix socket: `postgres:///database?host=/dir&user=basalt`.
+    pub url: String,
+    /// Connections at most.
+    pub connections: u32,
+    /// The kinds whose objects are reconciled; the others are ready as soon as they are stored.
+    pub reconciled: Vec<String>,
+    /// How long to wait for a free connection.
+    pub patience: Duration,
+}
+
+impl Store {
+    /// Connects, migrates (one region at a time), checks the seal key, and starts the notifier.
+    ///
+    /// # Errors
+    /// PostgreSQL cannot be reached, a migration fails, or the seal key is another one than the database was made with.
+    pub async fn open(options: Options, seal: SealKey) -> Result<Self, StoreError> {
+        let connect = PgConnectOptions::from_str(&options.url)?.application_name("basalt-region");
+        let pool = PgPoolOptions::new()
+            .max_connections(options.connections.max(4))
+            .acquire_timeout(options.patience)
+            .connect_with(connect)
+            .await?;
+        // Takes a PostgreSQL advisory lock: two regions that start at once do not migrate twice.
+        MIGRATIONS.run(&pool).await.map_err(sqlx::Error::from)?;
+        let incarnation = check_seal(&pool, &seal).await?;
+        let (woken, _) = tokio::sync::watch::channel(0);
+        let inner =
+            Inner { pool, seal, incarnation, reconciled: options.reconciled, wrote: Notify::new(), woken };
+        let store = Self { inner: Arc::new(inner) };
+        sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
+        let (notifier, listener) = (store.clone(), store.clone());
+        tokio::spawn(async move { notifier.notify_others().await });
+        tokio::spawn(async move { listener.listen().await });
+        Ok(store)
+    }
+
+    /// Which life of the database this is.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.inner.incarnation
+    }
+
+    /// Whether PostgreSQL answers.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        sqlx::query!("select 1 as one").fetch_one(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Makes the coming days' history partitions, and forgets facts older than `keep_days`.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn maintain(&self, keep_days: i32) -> Result<(), StoreError> {
+        sqlx::query!("select maintain_fact_history($1)", keep_days).fetch_one(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Ends the notifier and closes every connection.
+    pub async fn close(&self) {
+        self.inner.pool.close().await;
+        self.inner.wrote.notify_one();
+    }
+
+    /// Changes whenever anything may have been committed, by this region or another one.
+    #[must_use]
+    pub fn woken(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.inner.woken.subscribe()
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.inner.pool
+    }
+
+    pub(crate) fn seal(&self) -> &SealKey {
+        &self.inner.seal
+    }
+
+    pub(crate) fn reconciled(&self) -> &[String] {
+        &self.inner.reconciled
+    }
+
+    pub(crate) fn is_reconciled(&self, kind: &str) -> bool {
+        self.inner.reconciled.iter().any(|k| k == kind)
+    }
+
+    pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
+        Ok(self.pool().begin().await?)
+    }
+
+    /// Commits, and wakes who waits for commits.
+    pub(crate) async fn commit(&self, tx: Tx) -> Result<(), StoreError> {
+        tx.commit().await?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Says that something was committed.
+    pub(crate) fn touched(&self) {
+        self.wake();
+        self.inner.wrote.notify_one();
+    }
+
+    fn wake(&self) {
+        self.inner.woken.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    /// One task sends all of a region's NOTIFYs, joined.
+    async fn notify_others(&self) {
+        while !self.pool().is_closed() {
+            self.inner.wrote.notified().await;
+            let sent = sqlx::query!("select pg_notify($1, '')", CHANNEL).fetch_one(self.pool()).await;
+            if let Err(error) = sent {
+                tracing::debug!(%error, "other regions were not woken; they look by themselves each second");
+            }
+            tokio::time::sleep(NOTIFY_EVERY).await;
+        }
+    }
+
+    /// Wakes this region's waiters when another one notifies; after a lost connection too.
+    async fn listen(&self) {
+        while !self.pool().is_closed() {
+            if let Err(error) = self.listen_once().await {
+                tracing::debug!(%error, "not listening for other regions");
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    async fn listen_once(&self) -> Result<(), sqlx::Error> {
+        let mut listener = PgListener::connect_with(self.pool()).await?;
+        listener.ignore_pool_close_event(false);
+        listener.listen(CHANNEL).await?;
+        self.wake();
+        loop {
+            listener.try_recv().await?;
+            self.wake();
+        }
+    }
+}
+
+async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<Incarnation, StoreError> {
+    let row = sqlx::query!("select incarnation, seal_check from region_meta").fetch_one(pool).await?;
+    let place = Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" };
+    let check = match row.seal_check {
+        Some(check) => check,
+        None => {
+            let fresh = seal.seal(&place, SEAL_CHECK)?;
+            let kept = sqlx::query_scalar!(
+                r#"update region_meta set seal_check = coalesce(seal_check, $1) returning seal_check as "check!""#,
+                fresh
+            );
+            kept.fetch_one(pool).await?
+        }
+    };
+    if seal.open(&place, &check)?.as_slice() != SEAL_CHECK {
+        return Err(StoreError::Seal { pointer: "seal_check".to_owned() });
+    }
+    Ok(Incarnation::from(row.incarnation))
+}

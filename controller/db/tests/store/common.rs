@@ -1,0 +1,66 @@
+//! A store on a database of its own, and short ways to write into it.
+
+use basalt_api::Kind;
+use basalt_db::splice::Text;
+use basalt_db::{Key, Options, Precondition, Put, SealKey, Store, StoreError, Stored};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const RECONCILED: [&str; 3] = ["Machine", "Deployment", "Rack"];
+
+pub(crate) async fn store() -> Store {
+    open(&basalt_db::testing::database().await, [7; 32]).await.expect("it opens")
+}
+
+pub(crate) async fn open(url: &str, key: [u8; 32]) -> Result<Store, StoreError> {
+    let options = Options {
+        url: url.to_owned(),
+        connections: 40,
+        reconciled: RECONCILED.map(str::to_owned).to_vec(),
+        patience: Duration::from_secs(30),
+    };
+    Store::open(options, SealKey::new(&key).expect("32 bytes")).await
+}
+
+fn kind(name: &str) -> &'static Kind {
+    Kind::find(name).expect("a kind")
+}
+
+/// Creates or replaces, whatever is there.
+pub(crate) async fn put(store: &Store, kind: &str, name: &str, spec: Value) -> Result<Stored, StoreError> {
+    put_if(store, kind, name, &spec.to_string(), Precondition::None).await
+}
+
+pub(crate) async fn put_if(
+    store: &Store,
+    kind_name: &str,
+    name: &str,
+    spec: &str,
+    precondition: Precondition,
+) -> Result<Stored, StoreError> {
+    let text = Text::parse(spec).expect("JSON");
+    let put = Put {
+        kind: kind(kind_name),
+        key: Key::Name(name),
+        spec: &text,
+        labels: None,
+        manager: Some("test"),
+        precondition,
+        dry_run: false,
+        first_status: &json!({"conditions": []}),
+    };
+    store.put(&put).await
+}
+
+/// Fabric `default`, VLAN `default.0`, subnet `lab` 10.77.0.0/24.
+pub(crate) async fn network(store: &Store) {
+    put(store, "Fabric", "default", json!({})).await.expect("a fabric");
+    put(store, "Vlan", "default.0", json!({"fabric": "default", "vid": 0})).await.expect("a VLAN");
+    let subnet = json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gateway": "10.77.0.1"});
+    put(store, "Subnet", "lab", subnet).await.expect("a subnet");
+}
+
+pub(crate) fn machine(mac: &str) -> Value {
+    json!({"architecture": "amd64", "boot_macs": [mac],
+           "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "admin", "password": "hunter2"}})
+}
