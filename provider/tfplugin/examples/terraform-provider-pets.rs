@@ -1,0 +1,247 @@
+//! A whole provider in one file: pets, each a JSON file in a directory.
+//!
+//! It shows every part of a resource, and the tests drive it with the real Terraform. Properties
+//! of a pet that only tests need: one called `slow` takes until it is cancelled to be created, one
+//! called `fragile` fails halfway, and one called `buggy` makes the provider panic.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tfplugin::{
+    Attribute, Change, Cx, DataSource, Diag, Diags, Mode, Nesting, Options, Path, Provider, Resource, Schema,
+    Semantics, Type, Val, async_trait, from_json, to_json,
+};
+
+fn main() -> ExitCode {
+    let home = Arc::new(OnceLock::new());
+    let options = Options::new("example.com/test/pets").log_targets(&["terraform_provider_pets"]);
+    tfplugin::serve(Pets { home }, options)
+}
+
+/// Where the pets live, once the provider is configured.
+type Home = Arc<OnceLock<PathBuf>>;
+
+struct Pets {
+    home: Home,
+}
+
+#[async_trait]
+impl Provider for Pets {
+    fn schema(&self) -> Schema {
+        Schema {
+            description: "Pets in a directory.".into(),
+            attributes: vec![Attribute::required("directory", Type::String).doc("Where they live.")],
+            ..Schema::default()
+        }
+    }
+
+    fn resources(&self) -> Vec<Box<dyn Resource>> {
+        vec![Box::new(Pet { home: Arc::clone(&self.home), schema: schema() })]
+    }
+
+    fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
+        let attributes = vec![
+            Attribute::required("name", Type::String),
+            Attribute::computed("species", Type::String),
+            Attribute::computed("tags", Type::set(Type::String)),
+        ];
+        let schema = Schema { attributes, ..Schema::default() };
+        vec![Box::new(FindPet { home: Arc::clone(&self.home), schema })]
+    }
+
+    async fn configure(&self, _: &Cx, config: &Val) -> Result<(), Diags> {
+        if let Some(directory) = config.get("directory").as_str() {
+            let _ = self.home.set(PathBuf::from(directory));
+        }
+        Ok(())
+    }
+}
+
+fn schema() -> Schema {
+    let toy = vec![
+        Attribute::required("colour", Type::String),
+        Attribute::computed("shelf", Type::Number).doc("Where it is kept."),
+    ];
+    Schema {
+        description: "A pet.".into(),
+        attributes: vec![
+            Attribute::computed("uid", Type::String).use_state().doc("Never changes."),
+            Attribute::required("name", Type::String).doc("How it is called."),
+            Attribute::required("species", Type::String).replace().doc("Cannot be changed."),
+            Attribute::optional("legs", Type::Number).default(4_i64).doc("How many it has."),
+            Attribute::optional("chip", Type::String).semantics(Semantics::Mac).doc("Its radio chip."),
+            Attribute::optional("weight", Type::Number).doc("In kilograms."),
+            Attribute::optional("tags", Type::set(Type::String)).doc("Words for it."),
+            Attribute::nested("toys", Mode::Optional, Nesting::Map, toy).doc("Its toys by name."),
+            Attribute::optional("password_wo", Type::String).write_only().doc("What opens its door."),
+            Attribute::optional("password_wo_version", Type::Number).doc("Raise it to change the password."),
+            Attribute::computed("mood", Type::String).doc("Changes with everything."),
+        ],
+        ..Schema::default()
+    }
+}
+
+fn file(home: &Home, name: &str) -> Result<PathBuf, Diags> {
+    match home.get() {
+        Some(home) => Ok(home.join(format!("{name}.json"))),
+        None => Err(Diag::error("No directory", "The provider's directory is not known yet.").into()),
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> Diags {
+    Diag::error("The pet cannot be reached", format!("{what}: {error}")).into()
+}
+
+fn load(home: &Home, name: &str) -> Result<Option<Val>, Diags> {
+    let text = match fs::read(file(home, name)?) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(name, &error)),
+    };
+    let json = serde_json::from_slice(&text).map_err(|e| failed(name, &e.into()))?;
+    let pet = from_json(&json, &schema().value_type())
+        .map_err(|e| Diag::error("The pet's file is not a pet", e.to_string()))?;
+    Ok(Some(pet))
+}
+
+struct Pet {
+    home: Home,
+    schema: Schema,
+}
+
+impl Pet {
+    /// What the provider decides itself.
+    fn complete(change: Change<'_>) -> Val {
+        let mut pet = change.planned.clone();
+        let name = pet.get("name").as_str().unwrap_or_default().to_owned();
+        if pet.get("uid").is_unknown() {
+            pet.set("uid", format!("uid-of-{name}"));
+        }
+        let secret = change.config.get("password_wo").as_str().map_or(0, str::len);
+        pet.set("mood", format!("{name} knows a password of {secret} letters"));
+        let mut toys = pet.get("toys").clone();
+        for (shelf, toy) in toys.as_map_mut().into_iter().flat_map(|toys| toys.values_mut()).enumerate() {
+            if toy.get("shelf").is_unknown() {
+                toy.set("shelf", i64::try_from(shelf).unwrap_or_default());
+            }
+        }
+        pet.set("toys", toys);
+        pet
+    }
+
+    fn store(&self, pet: &Val) -> Result<(), Diags> {
+        let name = pet.get("name").as_str().unwrap_or_default();
+        fs::write(file(&self.home, name)?, to_json(pet).to_string()).map_err(|e| failed(name, &e))
+    }
+}
+
+#[async_trait]
+impl Resource for Pet {
+    fn type_name(&self) -> &str {
+        "pets_pet"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        let mut diags = Diags::default();
+        for (name, toy) in config.get("toys").as_map().into_iter().flatten() {
+            if toy.get("colour").as_str() == Some("invisible") {
+                let path = Path::root().attr("toys").key(name).attr("colour");
+                diags.push(Diag::error("No such colour", "A toy must be seen.").at(path));
+            }
+        }
+        diags
+    }
+
+    async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
+        load(&self.home, state.get("name").as_str().unwrap_or_default())
+    }
+
+    async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
+        if change.planned.get("legs").as_i64().is_some_and(|legs| legs > 100) {
+            cx.warn(Diag::warning("Many legs", "The vet will be expensive.").at(Path::root().attr("legs")));
+        }
+        Ok(Vec::new())
+    }
+
+    async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+        let name = change.planned.get("name").as_str().unwrap_or_default();
+        assert_ne!(name, "buggy", "a pet to test with");
+        let pet = Self::complete(change);
+        if name == "slow" || name == "fragile" {
+            cx.commit(pet.clone());
+            self.store(&pet)?;
+        }
+        if name == "slow" {
+            tracing::info!("waiting for the pet to arrive");
+            tokio::select! {
+                () = cx.cancelled() => {}
+                () = tokio::time::sleep(Duration::from_secs(60)) => {}
+            }
+            return Err(Diag::error("Interrupted", "The pet is still on its way.").into());
+        }
+        if name == "fragile" {
+            return Err(Diag::error("It broke", "The pet arrived in two parts.").into());
+        }
+        self.store(&pet)?;
+        Ok(pet)
+    }
+
+    async fn update(&self, _: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+        let pet = Self::complete(change);
+        self.store(&pet)?;
+        let old = change.prior.get("name").as_str().unwrap_or_default();
+        if change.prior.get("name") != pet.get("name") {
+            fs::remove_file(file(&self.home, old)?).map_err(|e| failed(old, &e))?;
+        }
+        Ok(pet)
+    }
+
+    async fn delete(&self, _: &Cx, state: &Val) -> Result<(), Diags> {
+        let name = state.get("name").as_str().unwrap_or_default();
+        match fs::remove_file(file(&self.home, name)?) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(name, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
+        Ok(Val::from([("name", id.into())]))
+    }
+}
+
+struct FindPet {
+    home: Home,
+    schema: Schema,
+}
+
+#[async_trait]
+impl DataSource for FindPet {
+    fn type_name(&self) -> &str {
+        "pets_pet"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
+        let name = config.get("name").as_str().unwrap_or_default();
+        let Some(pet) = load(&self.home, name)? else {
+            let detail = format!("There is no pet called {name:?}.");
+            return Err(Diag::error("No such pet", detail).at(Path::root().attr("name")).into());
+        };
+        Ok(Val::from([
+            ("name", name.into()),
+            ("species", pet.get("species").clone()),
+            ("tags", pet.get("tags").clone()),
+        ]))
+    }
+}
