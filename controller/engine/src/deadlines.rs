@@ -1,0 +1,157 @@
+//! How long each wait may take: one table, a reason beside each.
+//!
+//! A wait that has no row here names the person it waits for instead.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Names a row of [`DEADLINES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadlineId {
+    /// A rack reports the outcome of a power command.
+    PowerAnswer,
+    /// Every rack that serves the machine has the boot instruction.
+    RackApplies,
+    /// A rack that went away comes back.
+    RackReturns,
+    /// A machine that was powered on asks for something at boot.
+    BootRequest,
+    /// A machine that asked has loaded the ephemeral environment, and its agent has claimed its task.
+    Claim,
+    /// The agent of an inventory says something.
+    InventoryQuiet,
+    /// The agent of an install says something.
+    InstallQuiet,
+    /// The agent of an erase says something.
+    EraseQuiet,
+    /// An installed system reports itself.
+    Readiness,
+    /// An armed attempt may still begin.
+    AttemptLife,
+    /// Until the next try of what has failed more often than its quick retries.
+    RetryLater,
+    /// Until the next look at a BMC that refused the credentials.
+    RetryCredentials,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadlineSpec {
+    /// Which wait.
+    pub id: DeadlineId,
+    /// Its name, in settings.
+    pub name: &'static str,
+    /// How long.
+    pub duration: Duration,
+    /// Why that long.
+    pub reason: &'static str,
+}
+
+const fn row(id: DeadlineId, name: &'static str, seconds: u64, reason: &'static str) -> DeadlineSpec {
+    DeadlineSpec { id, name, duration: Duration::from_secs(seconds), reason }
+}
+
+/// Every deadline.
+pub const DEADLINES: &[DeadlineSpec] = &[
+    row(
+        DeadlineId::PowerAnswer,
+        "power_answer",
+        90,
+        "a rack gives a BMC 60 s, retransmissions and a slow power-off included; the rest is the way there and back",
+    ),
+    row(
+        DeadlineId::RackApplies,
+        "rack_applies",
+        60,
+        "applying a boot instruction is writing one file; a connected rack that needs longer is ill",
+    ),
+    row(
+        DeadlineId::RackReturns,
+        "rack_returns",
+        300,
+        "long enough for a rack's upgrade and reboot, short enough that a person hears of a dead one",
+    ),
+    row(
+        DeadlineId::BootRequest,
+        "boot_request",
+        600,
+        "servers with much memory need up to ten minutes from power-on to their first DHCP packet",
+    ),
+    row(
+        DeadlineId::Claim,
+        "claim",
+        300,
+        "kernel, initrd and squashfs are some 300 MB: 25 s at 100 Mbit/s, and time for one retry of each",
+    ),
+    row(
+        DeadlineId::InventoryQuiet,
+        "inventory_quiet",
+        300,
+        "reading the hardware takes seconds; a controller that has to time out takes minutes",
+    ),
+    row(
+        DeadlineId::InstallQuiet,
+        "install_quiet",
+        600,
+        "the longest silent part of an install is flushing a slow disk",
+    ),
+    row(
+        DeadlineId::EraseQuiet,
+        "erase_quiet",
+        1800,
+        "a discard of a whole disk is one command without progress, minutes long on large ones",
+    ),
+    row(
+        DeadlineId::Readiness,
+        "readiness",
+        1200,
+        "firmware's ten minutes again, then cloud-init with a user's packages",
+    ),
+    row(
+        DeadlineId::AttemptLife,
+        "attempt_life",
+        7200,
+        "covers three power cycles with their boot deadlines twice over; an old instruction must not fire days later",
+    ),
+    row(
+        DeadlineId::RetryLater,
+        "retry_later",
+        900,
+        "a repaired cable or switch is noticed within a quarter of an hour; a broken machine is not cycled for ever",
+    ),
+    row(
+        DeadlineId::RetryCredentials,
+        "retry_credentials",
+        3600,
+        "BMCs lock an account after three to five refusals within minutes; one an hour stays below that",
+    ),
+];
+
+/// The row of `id`.
+#[must_use]
+pub fn spec(id: DeadlineId) -> Option<&'static DeadlineSpec> {
+    DEADLINES.iter().find(|row| row.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_deadline_has_one_row_and_a_reason() {
+        for row in DEADLINES {
+            assert_eq!(DEADLINES.iter().filter(|r| r.id == row.id || r.name == row.name).count(), 1, "{}", row.name);
+            assert!(row.reason.len() > 20, "{} says why", row.name);
+            assert_eq!(serde_json::to_value(row.id).unwrap(), row.name, "named as it is written");
+        }
+    }
+
+    #[test]
+    fn an_attempt_outlives_every_try_to_boot_it() {
+        let of = |id| spec(id).map(|row| row.duration).unwrap_or_default();
+        let one_try = of(DeadlineId::PowerAnswer) + of(DeadlineId::BootRequest) + of(DeadlineId::Claim);
+        assert!(of(DeadlineId::AttemptLife) > one_try * crate::steps::BOOT_TRIES);
+    }
+}

@@ -1,0 +1,174 @@
+//! The planner of a deployment. It writes a claim, and reports what its machine reports; it never touches a machine.
+
+use basalt_api::kinds::{Architecture, Condition, ConditionStatus, DeploymentSpec, InstallStage};
+use basalt_api::values::{MachineId, Timestamp};
+
+use crate::plan::{Plan, Wait};
+use crate::select::{Candidate, Choice, Miss, choose, hindrances};
+
+/// Everything that decides about a deployment.
+#[derive(Clone, Debug)]
+pub struct DeploymentInput<'a> {
+    /// Its name, for words.
+    pub name: String,
+    /// What is declared.
+    pub spec: DeploymentSpec,
+    /// When its deletion was requested.
+    pub deletion_requested_at: Option<Timestamp>,
+    /// The machine that it has claimed, and that machine's plan.
+    pub claimed: Option<(MachineId, &'a Plan)>,
+    /// The architecture of its image, if the image is known.
+    pub architecture: Option<Architecture>,
+    /// Every machine there is; needed only while nothing is claimed.
+    pub candidates: &'a [Candidate],
+    /// Since when it has looked for a machine: its creation.
+    pub since: Timestamp,
+}
+
+/// What is to be done for a deployment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeploymentPlan {
+    /// What the driver writes.
+    pub action: DeploymentAction,
+    /// What is waited for: its own waits, then its machine's.
+    pub waits: Vec<Wait>,
+    /// Ready, Progressing, Stalled.
+    pub conditions: Vec<Condition>,
+    /// How far it is.
+    pub stage: InstallStage,
+}
+
+/// What the driver writes for a deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeploymentAction {
+    /// Nothing.
+    None,
+    /// Claim this machine: insert the claim where the machine has none, and wake the machine. A lost race is no error:
+    /// plan again.
+    Claim(MachineId),
+    /// Delete the object: its deletion was requested, and it has no machine.
+    Delete,
+}
+
+/// Decides what happens for a deployment next.
+#[must_use]
+pub fn plan_deployment(input: &DeploymentInput<'_>, now: Timestamp) -> DeploymentPlan {
+    match (&input.claimed, input.deletion_requested_at) {
+        (Some((_, plan)), deletion) => of_machine(plan, deletion.is_some(), now),
+        (None, Some(_)) => settle(DeploymentAction::Delete, Vec::new(), InstallStage::Releasing, now),
+        (None, None) => find(input, now),
+    }
+}
+
+fn find(input: &DeploymentInput<'_>, now: Timestamp) -> DeploymentPlan {
+    let chosen = match (&input.spec.machine, &input.spec.selector) {
+        (Some(machine), _) => named(machine.as_str(), input.candidates),
+        (None, Some(selector)) => choose(selector, input.architecture, input.candidates),
+        (None, None) => choose(&basalt_api::kinds::Selector::default(), input.architecture, input.candidates),
+    };
+    match chosen {
+        Choice::Chosen(machine) => {
+            settle(DeploymentAction::Claim(machine), Vec::new(), InstallStage::Selecting, now)
+        }
+        Choice::None { nearest, looked_at } => {
+            let wait = no_machine(input, &nearest, looked_at);
+            settle(DeploymentAction::None, vec![wait], InstallStage::Selecting, now)
+        }
+    }
+}
+
+fn named(name: &str, candidates: &[Candidate]) -> Choice {
+    let Some(machine) = candidates.iter().find(|c| c.name == name) else {
+        return Choice::None { nearest: Vec::new(), looked_at: candidates.len() };
+    };
+    let lacks = hindrances(machine);
+    if lacks.is_empty() {
+        Choice::Chosen(machine.uid)
+    } else {
+        Choice::None { nearest: vec![Miss { machine: machine.name.clone(), lacks }], looked_at: 1 }
+    }
+}
+
+fn no_machine(input: &DeploymentInput<'_>, nearest: &[Miss], looked_at: usize) -> Wait {
+    let misses: Vec<_> = nearest.iter().map(|m| format!("{}: {}", m.machine, m.lacks.join(", "))).collect();
+    let (message, human) = match &input.spec.machine {
+        Some(machine) if misses.is_empty() => (
+            format!("waiting for machine {machine}: there is none of that name"),
+            format!("declare machine {machine}"),
+        ),
+        Some(machine) => (
+            format!("waiting for machine {machine}; {}", misses.join("; ")),
+            "free the machine, or name another".to_owned(),
+        ),
+        None if misses.is_empty() => (
+            "waiting for a machine that matches the selector: there are no machines".to_owned(),
+            "declare machines, or ask for less in selector".to_owned(),
+        ),
+        None => (
+            format!(
+                "waiting for a machine that matches the selector: none of {looked_at} does; nearest: {}",
+                misses.join("; ")
+            ),
+            "add or free a machine, or ask for less in selector".to_owned(),
+        ),
+    };
+    Wait {
+        code: "NoMachine",
+        step: None,
+        message,
+        since: input.since,
+        deadline: None,
+        human: Some(human),
+        remedy: "it is claimed at once".to_owned(),
+        tries: None,
+        // Machines come free by themselves: a client may go on waiting.
+        stalled: false,
+    }
+}
+
+fn of_machine(plan: &Plan, releasing: bool, now: Timestamp) -> DeploymentPlan {
+    let stage = if releasing { InstallStage::Releasing } else { plan.report.stage.unwrap_or(InstallStage::PoweringOn) };
+    let mut out = settle(DeploymentAction::None, plan.waits.clone(), stage, now);
+    if let (Some(step), true) = (plan.next.first(), plan.waits.is_empty()) {
+        for condition in &mut out.conditions {
+            condition.reason = "Running".to_owned();
+            condition.message = step.step.spec().says.to_owned();
+        }
+    }
+    let ready = plan.report.deployed && !releasing;
+    if ready {
+        for condition in &mut out.conditions {
+            condition.reason = "Deployed".to_owned();
+            condition.message = "it is as its readiness asks".to_owned();
+            condition.deadline = None;
+            condition.status = truth(condition.kind == Condition::READY);
+        }
+    }
+    out
+}
+
+fn settle(action: DeploymentAction, waits: Vec<Wait>, stage: InstallStage, now: Timestamp) -> DeploymentPlan {
+    let wait = waits.iter().find(|w| w.stalled).or_else(|| waits.first());
+    let (reason, message) = match wait {
+        Some(Wait { code, message, human: Some(human), .. }) => {
+            ((*code).to_owned(), format!("{message}. To do: {human}"))
+        }
+        Some(wait) => (wait.code.to_owned(), wait.message.clone()),
+        None => (format!("{stage:?}"), "it goes on at once".to_owned()),
+    };
+    let stalled = wait.is_some_and(|w| w.stalled);
+    let conditions = [(Condition::READY, false), (Condition::PROGRESSING, !stalled), (Condition::STALLED, stalled)];
+    let conditions = conditions.map(|(kind, holds)| Condition {
+        kind: kind.to_owned(),
+        status: truth(holds),
+        reason: reason.clone(),
+        message: message.clone(),
+        since: wait.map_or(now, |w| w.since),
+        deadline: wait.and_then(|w| w.deadline),
+    });
+    DeploymentPlan { action, waits, conditions: conditions.into(), stage }
+}
+
+const fn truth(holds: bool) -> ConditionStatus {
+    if holds { ConditionStatus::True } else { ConditionStatus::False }
+}

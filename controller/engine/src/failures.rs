@@ -1,0 +1,238 @@
+//! What each failure means: who can mend it, how soon it is tried again, what a person should do.
+//!
+//! A failure belongs to the cause it was seen under (generations of machine and deployment, image). When the cause
+//! changes, the failure is void and the work goes on at once; nobody has to restart anything. Where the cause can be
+//! mended without the region seeing it (a cable), the failed thing is looked at again from time to time.
+
+use basalt_api::agent::FailureCode;
+use serde::{Deserialize, Serialize};
+
+use crate::deadlines::DeadlineId;
+
+/// Why a power command did not do what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PowerFailure {
+    /// The BMC does not answer.
+    Unreachable,
+    /// The BMC does not know the user.
+    BadUsername,
+    /// The BMC refuses the password.
+    BadPassword,
+    /// The user may not do this.
+    Privilege,
+    /// The BMC does not speak the cipher suite.
+    CipherSuite,
+    /// The BMC refused the command.
+    CompletionCode,
+    /// The rack has seen a later epoch.
+    StaleEpoch,
+    /// The command reached the rack too late.
+    Expired,
+    /// The rack does not know the BMC (yet).
+    NoBmc,
+    /// No answer came at all.
+    NoAnswer,
+    /// The BMC said yes, and the power reads as before.
+    NotMoved,
+    /// A code that this version does not know.
+    Unknown,
+}
+
+impl PowerFailure {
+    /// From the `error_code` of a rack's `PowerResult`.
+    #[must_use]
+    pub fn from_code(code: &str) -> Self {
+        match code {
+            "unreachable" => Self::Unreachable,
+            "bad_username" => Self::BadUsername,
+            "bad_password" => Self::BadPassword,
+            "privilege" => Self::Privilege,
+            "cipher_suite" => Self::CipherSuite,
+            "completion_code" => Self::CompletionCode,
+            "stale_epoch" => Self::StaleEpoch,
+            "expired" => Self::Expired,
+            "no_bmc" => Self::NoBmc,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its row.
+    #[must_use]
+    pub fn rule(self) -> &'static Rule {
+        POWER_FAILURES.iter().find(|(failure, _)| *failure == self).map_or(&OTHER, |(_, rule)| rule)
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptFailure {
+    /// The agent said so.
+    Task(FailureCode),
+    /// The agent stopped saying anything.
+    Silent,
+    /// The machine never asked for anything at boot.
+    NeverAsked,
+    /// The machine asked, but no agent came up.
+    NeverClaimed,
+    /// A disk carries a later attempt than any the region knows.
+    Outranked,
+    /// The agent succeeded at an inventory and sent none.
+    Empty,
+}
+
+impl AttemptFailure {
+    /// Its row.
+    #[must_use]
+    pub fn rule(self) -> &'static Rule {
+        ATTEMPT_FAILURES.iter().find(|(failure, _)| *failure == self).map_or(&OTHER, |(_, rule)| rule)
+    }
+}
+
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// One CamelCase word for programs.
+    pub code: &'static str,
+    /// What it is, for people.
+    pub says: &'static str,
+    /// Seconds before each quick retry; as many retries as there are numbers.
+    pub quick: &'static [u64],
+    /// After the quick ones: how long until it is looked at again. None: only a change of the cause helps.
+    pub later: Option<DeadlineId>,
+    /// What a person should do.
+    pub fix: &'static str,
+    /// Why this policy.
+    pub reason: &'static str,
+}
+
+const fn rule(
+    code: &'static str,
+    says: &'static str,
+    quick: &'static [u64],
+    later: Option<DeadlineId>,
+    fix: &'static str,
+    reason: &'static str,
+) -> Rule {
+    Rule { code, says, quick, later, fix, reason }
+}
+
+const LATER: Option<DeadlineId> = Some(DeadlineId::RetryLater);
+const CREDENTIALS: Option<DeadlineId> = Some(DeadlineId::RetryCredentials);
+
+const OTHER: Rule = rule(
+    "Failed",
+    "it failed",
+    &[10, 60],
+    LATER,
+    "read the message and the machine's timeline",
+    "unknown causes are tried a little, then left to a person",
+);
+
+/// What each power failure means.
+#[rustfmt::skip]
+pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
+    (PowerFailure::Unreachable, rule("BmcUnreachable", "the BMC does not answer", &[5, 10, 20, 40, 80, 160], LATER,
+        "check bmc.address and bmc.port, the BMC's cable, and that the rack can reach its network",
+        "BMCs restart and drop packets: five minutes of patience, then a person")),
+    (PowerFailure::BadUsername, rule("BmcBadUsername", "the BMC does not know the user name", &[], CREDENTIALS,
+        "set bmc.username to an account of the BMC",
+        "every further try counts towards a lock-out")),
+    (PowerFailure::BadPassword, rule("BmcBadPassword", "the BMC refuses the password", &[], CREDENTIALS,
+        "set bmc.password to the BMC's password",
+        "every further try counts towards a lock-out")),
+    (PowerFailure::Privilege, rule("BmcPrivilege", "the BMC's account may not switch power", &[], CREDENTIALS,
+        "give the account the operator privilege, or name another in bmc.username",
+        "nothing changes until a person changes it")),
+    (PowerFailure::CipherSuite, rule("BmcCipherSuite", "the BMC does not offer the cipher suite", &[], CREDENTIALS,
+        "set bmc.options.cipher_suite to one that the BMC offers",
+        "nothing changes until a person changes it")),
+    (PowerFailure::CompletionCode, rule("BmcRefused", "the BMC refused the command", &[5, 15, 45], LATER,
+        "look at the BMC's event log; it may have to be reset",
+        "busy BMCs refuse for a few seconds; those that go on are ill")),
+    (PowerFailure::StaleEpoch, rule("BmcEpoch", "another region process acted later", &[0, 1, 5], LATER,
+        "check that only one set of regions drives this rack",
+        "the next try carries a newer epoch and passes")),
+    (PowerFailure::Expired, rule("PowerExpired", "the command reached the rack too late", &[0, 5, 30], LATER,
+        "check the connection between region and rack, and their clocks",
+        "a late command must not fire, a new one may")),
+    (PowerFailure::NoBmc, rule("BmcUnknownToRack", "the rack does not know this BMC", &[2, 5, 15, 30, 60], LATER,
+        "check the rack's log for why it did not apply its power instruction",
+        "the BMC's description is on its way to the rack")),
+    (PowerFailure::NoAnswer, rule("PowerNoAnswer", "no answer came from the rack", &[0, 10, 60], LATER,
+        "check the rack's log",
+        "the rack died with the command, or the link did; the command has expired by now")),
+    (PowerFailure::NotMoved, rule("PowerLies", "the BMC said yes, but the power reads as before", &[5, 20, 60], LATER,
+        "look at the machine: a BMC that lies needs a cold reset or to have its power drained",
+        "chassis take seconds to follow; those that never do must not be believed")),
+    (PowerFailure::Unknown, OTHER),
+];
+
+/// What each attempt's failure means.
+#[rustfmt::skip]
+pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
+    (AttemptFailure::Task(FailureCode::NoDisk), rule("NoDisk", "no disk fits", &[], None,
+        "change the deployment's storage, give it another machine, or recommission the machine after adding a disk",
+        "disks do not grow by trying")),
+    (AttemptFailure::Task(FailureCode::ForeignData), rule("ForeignData", "the disk holds data that is not Basalt's", &[], None,
+        "save that data, then set wipe = \"always\" on the deployment, or empty the disk and recommission the machine",
+        "only a person can say that data is worthless")),
+    (AttemptFailure::Task(FailureCode::Expired), rule("TaskExpired", "the task reached the machine too late", &[0, 10], LATER,
+        "check the clocks of the racks",
+        "a new attempt has a new time limit")),
+    (AttemptFailure::Task(FailureCode::BlobUnavailable), rule("BlobUnavailable", "a file of the image could not be fetched", &[5, 30, 120], LATER,
+        "check that the region holds the image's files and the rack can fetch them",
+        "racks restart and refetch; what stays missing needs a person")),
+    (AttemptFailure::Task(FailureCode::BlobCorrupt), rule("BlobCorrupt", "a file of the image does not have its hash", &[5, 60], LATER,
+        "upload the image again; check the memory and disk of rack and machine",
+        "a second fetch tells a bad transfer from a bad file")),
+    (AttemptFailure::Task(FailureCode::DiskError), rule("DiskError", "a disk reported an error", &[10], LATER,
+        "replace the disk, or choose another in the deployment's storage",
+        "one retry tells a loose cable from a dying disk")),
+    (AttemptFailure::Task(FailureCode::ToolFailed), rule("ToolFailed", "a program of the ephemeral environment failed", &[10, 60], LATER,
+        "read the agent's log of this attempt",
+        "often a device that was not ready")),
+    (AttemptFailure::Task(FailureCode::BadImage), rule("BadImage", "the image lacks something that an install needs", &[], None,
+        "build the image again, or name another in the deployment",
+        "the same bytes fail the same way")),
+    (AttemptFailure::Task(FailureCode::Other), OTHER),
+    (AttemptFailure::Silent, rule("AgentSilent", "the agent stopped reporting", &[0, 30, 120], LATER,
+        "look at the machine's console and the agent's log",
+        "crashes and lost links pass; broken memory does not")),
+    (AttemptFailure::NeverAsked, rule("NeverAsked", "the machine never asked for anything at boot", &[], LATER,
+        "check its network cable, boot_macs, that network boot is enabled in its firmware, and that no other DHCP server answers it",
+        "it was power-cycled several times already")),
+    (AttemptFailure::NeverClaimed, rule("NeverClaimed", "the machine asked at boot, but no agent came up", &[], LATER,
+        "look at its console: the loader, kernel, initrd or squashfs did not load",
+        "it was power-cycled several times already")),
+    (AttemptFailure::Outranked, rule("Outranked", "a disk carries a later attempt than this region knows of", &[], None,
+        "the database was restored, or the disk comes from another region: run `basalt-region recover`, or empty the disk and recommission",
+        "whoever wrote it may still own the data")),
+    (AttemptFailure::Empty, rule("NoInventory", "the agent reported success without an inventory", &[10], LATER,
+        "upload an ephemeral image whose agent fits this region",
+        "an agent of another version")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_says_what_to_do_and_why() {
+        let rules = POWER_FAILURES.iter().map(|(_, r)| r).chain(ATTEMPT_FAILURES.iter().map(|(_, r)| r));
+        for rule in rules {
+            assert!(!rule.says.is_empty() && rule.fix.len() > 10 && rule.reason.len() > 10, "{}", rule.code);
+        }
+        for code in ["unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code"] {
+            assert_ne!(PowerFailure::from_code(code), PowerFailure::Unknown, "{code}");
+        }
+    }
+
+    #[test]
+    fn wrong_credentials_are_never_hammered() {
+        for failure in [PowerFailure::BadPassword, PowerFailure::BadUsername] {
+            assert!(failure.rule().quick.is_empty());
+        }
+    }
+}

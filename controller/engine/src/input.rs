@@ -1,0 +1,155 @@
+//! What the planner is given: a spec, a claim, facts, records, and a policy.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use basalt_api::agent::BlobRef;
+use basalt_api::kinds::{DeploymentSpec, MachineSpec};
+use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, Sha256, Timestamp};
+use basalt_api::{Effect, Model};
+use sha2::Digest;
+
+use crate::deadlines::{self, DeadlineId};
+use crate::facts::{Facts, StepRecord};
+
+/// Everything that decides what happens to one machine.
+#[derive(Clone, Debug)]
+pub struct MachineInput {
+    /// The machine.
+    pub uid: MachineId,
+    /// Its name, for words.
+    pub name: String,
+    /// Generation of `spec`.
+    pub generation: Generation,
+    /// What is declared.
+    pub spec: MachineSpec,
+    /// When its deletion was requested.
+    pub deletion_requested_at: Option<Timestamp>,
+    /// When another reading of its hardware was last requested.
+    pub recommission_requested_at: Option<Timestamp>,
+    /// A deployment was let go by force, or with `on_failure = abandon`: its data may still be on the disks.
+    pub unwiped: bool,
+    /// The deployment that owns it. One at most: the database's key says so.
+    pub claim: Option<Claim>,
+    /// The environment that machines of its architecture run while they are worked on; None when no image is declared
+    /// for that, or its files are not all uploaded.
+    pub ephemeral: Option<EphemeralImage>,
+    /// What was observed.
+    pub facts: Facts,
+    /// Every step begun for this machine that is not pruned, oldest first. Kept for as long as their scope lives.
+    pub records: Vec<StepRecord>,
+}
+
+/// A deployment's hold on a machine.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The deployment.
+    pub uid: DeploymentId,
+    /// Its name, for words.
+    pub name: String,
+    /// Generation of `spec`.
+    pub generation: Generation,
+    /// What is declared.
+    pub spec: DeploymentSpec,
+    /// When its deletion was requested: the machine is given back then.
+    pub deletion_requested_at: Option<Timestamp>,
+    /// The image that `spec` names; None when there is none, or it has no root tarball.
+    pub image: Option<ResolvedImage>,
+}
+
+/// An image that can be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedImage {
+    /// The image, whatever it is called.
+    pub uid: ImageId,
+    /// Over all of its files.
+    pub digest: Sha256,
+    /// What is unpacked.
+    pub root: BlobRef,
+    /// Whether the region holds that blob.
+    pub available: bool,
+    /// Kernel options it needs.
+    pub kernel_options: String,
+}
+
+/// The ephemeral environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EphemeralImage {
+    /// `vmlinuz`
+    pub kernel: Sha256,
+    /// Its initial RAM disk.
+    pub initrd: Sha256,
+    /// Its root file system.
+    pub squashfs: Sha256,
+    /// Kernel options it needs.
+    pub kernel_options: String,
+}
+
+impl Claim {
+    /// Hash of what an install would write. The image counts by uid: renaming it changes nothing.
+    #[must_use]
+    pub fn fingerprint(&self) -> Sha256 {
+        let mut hash = sha2::Sha256::new();
+        if let Ok(serde_json::Value::Object(spec)) = serde_json::to_value(&self.spec) {
+            let redeploys = DeploymentSpec::SCHEMA.fields.iter().filter(|f| matches!(f.effect, Effect::Redeploy));
+            for field in redeploys.filter(|f| f.name != "image") {
+                hash.update(field.name);
+                hash.update([0]);
+                hash.update(spec.get(field.name).map(ToString::to_string).unwrap_or_default());
+                hash.update([0]);
+            }
+        }
+        if let Some(image) = &self.image {
+            hash.update(image.uid.to_string());
+        }
+        Sha256::new(hash.finalize().into())
+    }
+}
+
+/// What applies to all machines.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    overrides: BTreeMap<DeadlineId, Duration>,
+    divisor: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { overrides: BTreeMap::new(), divisor: 1 }
+    }
+}
+
+impl Policy {
+    /// This one deadline, in place of the table's.
+    #[must_use]
+    pub fn with(mut self, id: DeadlineId, duration: Duration) -> Self {
+        self.overrides.insert(id, duration);
+        self
+    }
+
+    /// Every deadline and every pause divided by `divisor`: for simulated machines, whose firmware takes no minutes.
+    #[must_use]
+    pub fn compressed(mut self, divisor: u32) -> Self {
+        self.divisor = divisor.max(1);
+        self
+    }
+
+    /// How long the wait may take.
+    #[must_use]
+    pub fn deadline(&self, id: DeadlineId) -> Duration {
+        let table = || self.scaled(deadlines::spec(id).map_or(Duration::from_secs(60), |row| row.duration));
+        self.overrides.get(&id).copied().unwrap_or_else(table)
+    }
+
+    /// A duration that a table or a spec gives.
+    #[must_use]
+    pub fn scaled(&self, duration: Duration) -> Duration {
+        (duration / self.divisor).max(Duration::from_millis(1)).min(duration)
+    }
+}
+
+/// `at + after`, or the end of time.
+#[must_use]
+pub(crate) fn later(at: Timestamp, after: Duration) -> Timestamp {
+    at.checked_add(after).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,203 @@
+//! What became of an attempt to run a task on a machine: read from facts, never remembered.
+
+use basalt_api::agent::Outcome;
+use basalt_api::values::{Attempt, Timestamp};
+
+use super::power::Power;
+use super::walk::Walk;
+use crate::deadlines::DeadlineId;
+use crate::facts::{Link, Scope, StepRecord};
+use crate::failures::AttemptFailure;
+use crate::input::later;
+use crate::plan::TaskKind;
+use crate::steps::{BOOT_TRIES, StepId};
+
+/// The steps of running one kind of task.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskSteps {
+    pub(crate) arm: StepId,
+    pub(crate) netboot: StepId,
+    pub(crate) ask: StepId,
+    pub(crate) claim: StepId,
+    pub(crate) run: StepId,
+    /// How long its agent may be silent.
+    pub(crate) quiet: DeadlineId,
+    /// Whether it writes to disks: its power must not be cut.
+    pub(crate) writes: bool,
+}
+
+const INVENTORY: TaskSteps = TaskSteps {
+    arm: StepId::ArmInventory,
+    netboot: StepId::NetbootInventory,
+    ask: StepId::AskInventory,
+    claim: StepId::ClaimInventory,
+    run: StepId::RunInventory,
+    quiet: DeadlineId::InventoryQuiet,
+    writes: false,
+};
+const INSTALL: TaskSteps = TaskSteps {
+    arm: StepId::ArmInstall,
+    netboot: StepId::NetbootInstall,
+    ask: StepId::AskInstall,
+    claim: StepId::ClaimInstall,
+    run: StepId::RunInstall,
+    quiet: DeadlineId::InstallQuiet,
+    writes: true,
+};
+const ERASE: TaskSteps = TaskSteps {
+    arm: StepId::ArmErase,
+    netboot: StepId::NetbootErase,
+    ask: StepId::AskErase,
+    claim: StepId::ClaimErase,
+    run: StepId::RunErase,
+    quiet: DeadlineId::EraseQuiet,
+    writes: true,
+};
+
+impl TaskSteps {
+    pub(crate) const fn of(task: TaskKind) -> Self {
+        match task {
+            TaskKind::Inventory => INVENTORY,
+            TaskKind::Install => INSTALL,
+            TaskKind::Erase(_) => ERASE,
+        }
+    }
+
+    /// By the step that arms it.
+    pub(crate) fn armed_by(step: StepId) -> Option<Self> {
+        [INVENTORY, INSTALL, ERASE].into_iter().find(|t| t.arm == step)
+    }
+}
+
+/// What became of an attempt.
+pub(crate) enum State {
+    /// Armed, and no agent has claimed it.
+    Open,
+    /// An agent works on it, and may be silent until that moment.
+    Running {
+        since: Timestamp,
+        quiet_at: Timestamp,
+    },
+    Succeeded(Timestamp),
+    Failed(AttemptFailure, String, Timestamp),
+}
+
+impl<'a> Walk<'a> {
+    /// What became of the attempt that this record armed.
+    pub(crate) fn state(&self, record: &StepRecord) -> State {
+        let facts = &self.input.facts;
+        let (Some(attempt), Some(task)) = (record.attempt, TaskSteps::armed_by(record.step)) else { return State::Open };
+        if let Some(end) = facts.results.get(&attempt) {
+            return match &end.outcome {
+                Outcome::Failed { code, message, .. } => {
+                    State::Failed(AttemptFailure::Task(*code), message.clone(), end.at)
+                }
+                Outcome::Superseded { found_attempt } if task.writes && *found_attempt == attempt.get() => {
+                    State::Succeeded(end.at)
+                }
+                Outcome::Superseded { found_attempt } => {
+                    State::Failed(AttemptFailure::Outranked, format!("found attempt {found_attempt}"), end.at)
+                }
+                Outcome::Succeeded if !task.writes && facts.inventory.is_none() => {
+                    State::Failed(AttemptFailure::Empty, String::new(), end.at)
+                }
+                Outcome::Succeeded => State::Succeeded(end.at),
+            };
+        }
+        // Progress shows a claim that was lost on its way.
+        let claimed = facts.claims.get(&attempt).map(|c| c.at);
+        let reported = facts.progress.get(&attempt).map(|p| p.at);
+        if let Some(heard) = claimed.max(reported) {
+            let quiet_at = later(self.listening_since(heard), self.policy.deadline(task.quiet));
+            let deaf = !matches!(facts.boot_racks, Link::Connected { .. });
+            return if deaf || self.now < quiet_at {
+                State::Running { since: claimed.unwrap_or(heard), quiet_at }
+            } else {
+                let said = facts.progress.get(&attempt).map(|p| format!("last heard: {} at {} %", p.stage, p.percent));
+                State::Failed(AttemptFailure::Silent, said.unwrap_or_else(|| "it never reported".to_owned()), quiet_at)
+            };
+        }
+        match self.boot_given_up(task, attempt, record.scope) {
+            Some((failure, at)) => State::Failed(failure, format!("powered on {BOOT_TRIES} times"), at),
+            None => State::Open,
+        }
+    }
+
+    /// Whether the machine was powered on often enough for this attempt, in vain.
+    fn boot_given_up(&self, task: TaskSteps, attempt: Attempt, scope: Scope) -> Option<(AttemptFailure, Timestamp)> {
+        let (tries, deadline, asked) = self.boot_tries(task, attempt, scope)?;
+        let heard = matches!(self.input.facts.boot_racks, Link::Connected { .. });
+        let failure = if asked { AttemptFailure::NeverClaimed } else { AttemptFailure::NeverAsked };
+        (heard && tries >= BOOT_TRIES && self.now >= deadline).then_some((failure, deadline))
+    }
+
+    /// How often the machine was powered on for this attempt, until when the latest time may take, and whether the
+    /// machine has asked for something since.
+    pub(crate) fn boot_tries(&self, task: TaskSteps, attempt: Attempt, scope: Scope) -> Option<(u32, Timestamp, bool)> {
+        let mine = |r: &&StepRecord| r.step == task.netboot && r.scope == scope && r.attempt == Some(attempt);
+        let good = |r: &&StepRecord| {
+            let wants = Some(basalt_api::kinds::PowerState::On);
+            matches!(self.power(task.netboot, |other| other.key == r.key, wants), Power::Done(..))
+        };
+        let all: Vec<_> = self.input.records.iter().filter(mine).filter(good).collect();
+        let last = all.last()?;
+        let answered = self.input.facts.power_results.get(&last.key)?.at;
+        let asked = self.input.facts.boot_requests.get(&attempt).is_some_and(|r| r.last_at >= last.started_at);
+        let more = if asked { self.policy.deadline(DeadlineId::Claim) } else { std::time::Duration::ZERO };
+        let patience = self.policy.deadline(DeadlineId::BootRequest) + more;
+        Some((u32::try_from(all.len()).unwrap_or(u32::MAX), later(self.listening_since(answered), patience), asked))
+    }
+
+    /// Records that armed a task in a scope, oldest first.
+    pub(crate) fn arms(&self, scope: Scope, step: StepId) -> impl DoubleEndedIterator<Item = &'a StepRecord> + use<'a> {
+        self.input.records.iter().filter(move |r| r.step == step && r.scope == scope && r.attempt.is_some())
+    }
+
+    /// How many attempts failed in a row under the present cause.
+    pub(crate) fn failed_in_a_row(&self, scope: Scope, step: StepId) -> u32 {
+        let cause = self.cause(scope);
+        let mut count = 0;
+        for record in self.arms(scope, step).rev() {
+            match self.state(record) {
+                State::Failed(..) if record.cause == cause => count += 1,
+                // Its time ran out while something else was in the way.
+                State::Open => {}
+                State::Failed(..) | State::Running { .. } | State::Succeeded(_) => break,
+            }
+        }
+        count
+    }
+
+    /// The attempt that writes to the machine's disks now, if one does.
+    pub(crate) fn writer(&self) -> Option<(&'a StepRecord, TaskSteps, Timestamp, Timestamp)> {
+        self.input.records.iter().rev().find_map(|record| {
+            let task = TaskSteps::armed_by(record.step).filter(|t| t.writes)?;
+            match self.state(record) {
+                State::Running { since, quiet_at } => Some((record, task, since, quiet_at)),
+                _ => None,
+            }
+        })
+    }
+
+    /// Waits for the end of a task that writes to disks. True when there is one.
+    pub(crate) fn wait_for_writer(&mut self, step: StepId) -> bool {
+        let Some((record, task, since, quiet_at)) = self.writer() else { return false };
+        self.wait_for_run(record, task, since, quiet_at);
+        if let Some(wait) = self.waits.last_mut() {
+            wait.remedy = format!("its agent counts as dead, and the next step is to {}", step.spec().says);
+        }
+        true
+    }
+
+    /// Waits for a task that runs.
+    pub(crate) fn wait_for_run(&mut self, record: &StepRecord, task: TaskSteps, since: Timestamp, quiet_at: Timestamp) {
+        let link = self.input.facts.boot_racks.clone();
+        if !self.racks_are_there(task.run, &link, "relays the agent of", "attach a rack to the VLAN that the machine boots from") {
+            return;
+        }
+        let progress = record.attempt.and_then(|a| self.input.facts.progress.get(&a));
+        let doing = progress.map(|p| format!(" ({} {} %: {})", p.stage, p.percent, p.message)).unwrap_or_default();
+        let message = format!("waiting for {} to {}{doing}", self.input.name, task.run.spec().says);
+        self.wait(task.run, "TaskRuns", message, since, quiet_at);
+    }
+}

@@ -1,0 +1,413 @@
+//! The planner of a machine: the only thing that causes effects on it.
+//!
+//! [`plan`] looks at what is declared and what was observed, and answers what to do next. It keeps nothing: given the
+//! same input it answers the same, and given the facts that its own steps brought about it answers "nothing".
+
+mod attempt;
+mod boot;
+mod power;
+mod report;
+mod walk;
+
+pub use self::report::carry_since;
+
+use basalt_api::kinds::{EraseMethod, MachineMode, OnFailure, PowerPolicy, PowerState, Readiness, Redeploy};
+use basalt_api::values::{Attempt, Sha256, Timestamp};
+use sha2::Digest;
+
+use self::boot::{Keep, Success};
+use self::power::Power;
+use self::walk::Walk;
+use crate::facts::{BootSeen, Level, Link, Scope, StepRecord};
+use crate::input::{Claim, MachineInput, Policy, later};
+use crate::plan::{BootAction, BootDevice, Effect, EraseTask, Plan, TaskKind, Verb};
+use crate::steps::{READY_TRIES, StepId};
+
+/// What is to become of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// It waits for work.
+    Ready,
+    /// Its hardware is to be read.
+    Commission,
+    /// It is to run what its deployment declares.
+    Deploy,
+    /// It is to be given back.
+    Release,
+    /// It is to be forgotten.
+    Remove,
+}
+
+/// Decides what happens to a machine next.
+#[must_use]
+pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
+    let mut walk = Walk::new(input, policy, now);
+    let goal = goal(input);
+    let mut deployed = None;
+    match goal {
+        Goal::Ready => walk.keep_ready(),
+        Goal::Commission => walk.commission(),
+        Goal::Deploy => deployed = walk.deploy(),
+        Goal::Release => walk.release(),
+        Goal::Remove => walk.remove(),
+    }
+    walk.hold();
+    let boot = walk.boot_action(goal, deployed.is_some());
+    let report = walk.report(goal, deployed.as_ref());
+    let digest = walk.digest(goal);
+    let wake_at = walk.waits.iter().filter_map(|w| w.deadline).min();
+    Plan { next: walk.next, later: walk.later, waits: walk.waits, boot, report, wake_at, digest }
+}
+
+fn goal(input: &MachineInput) -> Goal {
+    match &input.claim {
+        Some(claim) if claim.deletion_requested_at.is_some() => Goal::Release,
+        Some(_) => Goal::Deploy,
+        None if input.deletion_requested_at.is_some() => Goal::Remove,
+        None if needs_inventory(input) => Goal::Commission,
+        None => Goal::Ready,
+    }
+}
+
+fn needs_inventory(input: &MachineInput) -> bool {
+    let seen = input.facts.inventory.as_ref().map(|i| i.at);
+    match (seen, input.recommission_requested_at) {
+        (None, requested) => !input.spec.commissioning.skip || requested.is_some(),
+        (Some(seen), Some(requested)) => requested >= seen,
+        (Some(_), None) => false,
+    }
+}
+
+/// What a finished deployment rests on.
+pub(crate) struct Deployed {
+    pub(crate) attempt: Attempt,
+    /// The spec has changed since, and may not be installed in place.
+    pub(crate) drifted: bool,
+}
+
+/// An inventory is good while nobody asks for another.
+struct KeepInventory(Option<Timestamp>);
+
+impl Keep for KeepInventory {
+    fn open(&self, _: &StepRecord) -> bool {
+        true
+    }
+    fn done(&self, _: &StepRecord, at: Timestamp) -> bool {
+        self.0.is_none_or(|requested| at > requested)
+    }
+}
+
+/// An install is good while it is what the deployment declares, or may not be repeated.
+struct KeepInstall {
+    fingerprint: Sha256,
+    image: Option<Sha256>,
+    in_place: bool,
+}
+
+impl Keep for KeepInstall {
+    fn open(&self, record: &StepRecord) -> bool {
+        record.fingerprint == Some(self.fingerprint) && record.cause.image == self.image
+    }
+    fn done(&self, record: &StepRecord, _: Timestamp) -> bool {
+        !self.in_place || record.fingerprint == Some(self.fingerprint)
+    }
+}
+
+/// One erase is enough.
+struct KeepErase;
+
+impl Keep for KeepErase {
+    fn open(&self, _: &StepRecord) -> bool {
+        true
+    }
+    fn done(&self, _: &StepRecord, _: Timestamp) -> bool {
+        true
+    }
+}
+
+impl Walk<'_> {
+    /// Reads the hardware, and powers off unless a deployment waits.
+    fn commission(&mut self) {
+        let keep = KeepInventory(self.input.recommission_requested_at);
+        let seen = self.run_task(TaskKind::Inventory, Scope::Commission, &keep);
+        if self.input.claim.is_none() && self.powers_off_when_idle() {
+            self.power_off(Scope::Commission, StepId::PowerOffInventory, seen.map(|s| s.attempt));
+        }
+    }
+
+    /// Whether a machine without work is to be off.
+    fn powers_off_when_idle(&self) -> bool {
+        match self.input.spec.power {
+            PowerPolicy::On => false,
+            PowerPolicy::Off => true,
+            PowerPolicy::Auto => !self.input.spec.commissioning.keep_power,
+        }
+    }
+
+    /// Keeps a machine without work as declared.
+    fn keep_ready(&mut self) {
+        let inventory = self.arms(Scope::Commission, StepId::ArmInventory).next_back();
+        let attempt = inventory.and_then(|r| r.attempt).filter(|a| self.input.facts.results.contains_key(a));
+        let worked_since = |a: Attempt| self.input.records.iter().any(|r| r.attempt.is_some_and(|other| other > a));
+        let off = self.powers_off_when_idle();
+        if let Some(attempt) = attempt.filter(|a| off && !worked_since(*a)) {
+            self.power_off(Scope::Commission, StepId::PowerOffInventory, Some(attempt));
+        }
+        match self.input.spec.power {
+            PowerPolicy::On => self.hold_power(PowerState::On),
+            PowerPolicy::Off => self.hold_power(PowerState::Off),
+            // Of a machine that was never looked into, nobody knows what runs on it.
+            PowerPolicy::Auto if off && self.input.facts.inventory.is_some() => self.hold_power(PowerState::Off),
+            PowerPolicy::Auto => {}
+        }
+    }
+
+    /// Installs, and waits for the installed system.
+    fn deploy(&mut self) -> Option<Deployed> {
+        let claim = self.input.claim.as_ref()?;
+        let scope = Scope::Deployment(claim.uid);
+        let in_place = claim.spec.redeploy == Redeploy::InPlace;
+        let fingerprint = claim.fingerprint();
+        let keep = KeepInstall { fingerprint, image: claim.image.as_ref().map(|i| i.digest), in_place };
+        let installed = self.arms(scope, StepId::ArmInstall).next_back().filter(|r| self.is_done(r, &keep));
+        if installed.is_none() && needs_inventory(self.input) && self.writer().is_none() {
+            self.commission();
+        }
+        let done = self.run_task(TaskKind::Install, scope, &keep);
+        if self.blocked() {
+            self.announce(scope, &[StepId::BootLocal, StepId::ReadyInstall]);
+        }
+        let Success { record, attempt, at } = done?;
+        if !self.applied(StepId::BootLocal, BootSeen::Local, at) {
+            self.announce(scope, &[StepId::ReadyInstall]);
+            return None;
+        }
+        if !self.reported(claim, scope, attempt, at) {
+            return None;
+        }
+        match self.input.spec.power {
+            PowerPolicy::On | PowerPolicy::Auto => self.hold_power(PowerState::On),
+            PowerPolicy::Off => self.hold_power(PowerState::Off),
+        }
+        if self.input.deletion_requested_at.is_some() && !self.blocked() {
+            let message = format!("waiting for deployment {} to let {} go", claim.name, self.input.name);
+            let fix = format!("delete deployment {}", claim.name);
+            self.wait_for_person(None, "Claimed", message, self.now, fix);
+        }
+        Some(Deployed { attempt, drifted: record.fingerprint != Some(fingerprint) })
+    }
+
+    fn is_done(&self, record: &StepRecord, keep: &dyn Keep) -> bool {
+        matches!(self.state(record), attempt::State::Succeeded(at) if keep.done(record, at))
+    }
+
+    /// Whether the installed system is as ready as its deployment asks; waits for it otherwise.
+    fn reported(&mut self, claim: &Claim, scope: Scope, attempt: Attempt, installed_at: Timestamp) -> bool {
+        let wanted = match claim.spec.readiness.check {
+            Readiness::Installed => return true,
+            Readiness::Booted => Level::Booted,
+            Readiness::CloudInit => Level::CloudInit,
+            Readiness::Tcp => Level::Tcp,
+        };
+        let seen = self.input.facts.readiness.get(&attempt);
+        if seen.is_some_and(|r| r.level >= wanted) {
+            return true;
+        }
+        let step = StepId::ReadyInstall;
+        let link = self.input.facts.boot_racks.clone();
+        if !self.racks_are_there(step, &link, "hears the reports of", "attach a rack to the VLAN of the machine") {
+            return false;
+        }
+        let name = &self.input.name;
+        let restarts = |r: &StepRecord| r.step == StepId::RestartInstall && r.attempt == Some(attempt);
+        let power = self.power(StepId::RestartInstall, restarts, Some(PowerState::On));
+        let (restarted, from) = match power {
+            Power::Done(_, at) => (READY_TRIES, at),
+            Power::Due => (0, installed_at),
+            other => {
+                let cycle = (Verb::Cycle, BootDevice::Disk);
+                self.act(other, (scope, StepId::RestartInstall, Some(attempt)), cycle);
+                self.announce(scope, &[step]);
+                return false;
+            }
+        };
+        let since = self.listening_since(from);
+        let until = later(since, self.policy.scaled(claim.spec.readiness.timeout.get()));
+        let so_far = seen.map_or("it has not reported yet".to_owned(), |r| format!("so far: {}", level_word(r.level)));
+        let message = format!("waiting for {name} to report {}; {so_far}", level_word(wanted));
+        if self.now < until {
+            self.wait(step, "Readiness", message, from, until);
+            let last = restarted >= READY_TRIES || self.bmc().is_none();
+            if let Some(wait) = self.waits.last_mut() {
+                wait.tries = Some((restarted + 1, READY_TRIES + 1));
+                if last {
+                    wait.remedy = "a person is asked".to_owned();
+                }
+            }
+        } else if restarted < READY_TRIES && self.bmc().is_some() {
+            let cycle = (Verb::Cycle, BootDevice::Disk);
+            self.act(Power::Due, (scope, StepId::RestartInstall, Some(attempt)), cycle);
+            self.announce(scope, &[step]);
+        } else {
+            let fix = format!(
+                "look at {name}'s console: the system is installed, but does not report {}; or ask for less in readiness",
+                level_word(wanted)
+            );
+            self.wait_for_person(Some(step), "NotReady", message, from, fix);
+            if let Some(wait) = self.waits.last_mut() {
+                wait.tries = Some((restarted + 1, READY_TRIES + 1));
+            }
+        }
+        false
+    }
+
+    /// Gives a machine back: off, erased as declared, off, let go.
+    fn release(&mut self) {
+        let Some(claim) = self.input.claim.as_ref() else { return };
+        let scope = Scope::Deployment(claim.uid);
+        let touched = self.arms(scope, StepId::ArmInstall).next().is_some();
+        let mut unwiped = false;
+        if touched {
+            self.wait_for_writer_of(StepId::ArmInstall, StepId::PowerOffRelease);
+            self.power_off(scope, StepId::PowerOffRelease, None);
+            let erase = match claim.spec.release.erase {
+                EraseMethod::None => None,
+                EraseMethod::Quick => Some(EraseTask::Quick),
+                EraseMethod::Full => Some(EraseTask::Full),
+            };
+            if let Some(level) = erase {
+                let erased = self.run_task(TaskKind::Erase(level), scope, &KeepErase);
+                self.power_off(scope, StepId::PowerOffErase, erased.map(|s| s.attempt));
+            }
+            let given_up = self.waits.iter().any(|w| w.stalled);
+            if given_up && claim.spec.release.on_failure == OnFailure::Abandon {
+                self.waits.clear();
+                self.later.clear();
+                self.boot = None;
+                unwiped = true;
+            }
+        }
+        if self.blocked() {
+            self.announce(scope, &[StepId::LetGo]);
+        } else {
+            self.begin(scope, StepId::LetGo, None, Effect::LetGo { deployment: claim.uid, unwiped });
+        }
+    }
+
+    /// Waits for a running task of one kind, so that power is not cut under it.
+    fn wait_for_writer_of(&mut self, armed_by: StepId, next: StepId) {
+        if let Some((record, ..)) = self.writer()
+            && record.step == armed_by
+            && self.wait_for_writer(next)
+        {
+            self.boot = record.attempt.map(BootAction::Ephemeral);
+        }
+    }
+
+    /// Leaves a machine off, and forgets it.
+    fn remove(&mut self) {
+        let managed = self.input.spec.mode == MachineMode::Managed;
+        let powers_on = |s: StepId| {
+            matches!(
+                s,
+                StepId::NetbootInventory
+                    | StepId::NetbootInstall
+                    | StepId::NetbootErase
+                    | StepId::RestartInstall
+                    | StepId::HoldOn
+            )
+        };
+        // A machine that Basalt never switched on is none of its business.
+        if managed && self.input.records.iter().any(|r| powers_on(r.step)) {
+            self.power_off(Scope::Machine, StepId::PowerOffRemove, None);
+        }
+        if self.blocked() {
+            self.announce(Scope::Machine, &[StepId::Forget]);
+        } else {
+            self.begin(Scope::Machine, StepId::Forget, None, Effect::Forget);
+        }
+    }
+
+    /// Withholds every effect from a machine that a person keeps for himself.
+    fn hold(&mut self) {
+        let spec = &self.input.spec;
+        let name = &self.input.name;
+        let forgets = self.next.iter().any(|s| matches!(s.effect, Effect::Forget));
+        let held = match spec.mode {
+            _ if spec.locked => Some(("Locked", "it is locked".to_owned(), "set locked = false on the machine")),
+            MachineMode::Managed if self.input.unwiped && !forgets && self.input.claim.is_none() => Some((
+                "Unwiped",
+                "it was let go by force, and may hold a former deployment's data".to_owned(),
+                "wipe its disks, then mark it clean",
+            )),
+            MachineMode::Managed => None,
+            MachineMode::Rescue | MachineMode::Broken | MachineMode::Retired if forgets => None,
+            mode => Some(("Mode", format!("its mode is {mode}"), "set mode = \"managed\" on the machine")),
+        };
+        let Some((code, why, fix)) = held else { return };
+        if self.next.is_empty() {
+            return;
+        }
+        let step = self.next.first().map(|s| s.step);
+        let says = step.map(|s| s.spec().says).unwrap_or_default();
+        let message = format!("{name} is left alone, because {why}; next would be to {says}");
+        let withheld: Vec<_> =
+            self.next.drain(..).map(|s| crate::plan::LaterStep { key: s.key, step: s.step }).collect();
+        self.later.splice(0..0, withheld);
+        self.boot = None;
+        self.wait_for_person(step, code, message, self.now, fix.to_owned());
+    }
+
+    /// What the racks are to hold for the machine.
+    fn boot_action(&self, goal: Goal, deployed: bool) -> BootAction {
+        if let Some(armed) = self.boot {
+            return armed;
+        }
+        let spec = &self.input.spec;
+        let ours = spec.mode == MachineMode::Managed && !spec.locked && !self.input.unwiped;
+        let installed = || {
+            let claim = self.input.claim.as_ref()?;
+            let last = self.arms(Scope::Deployment(claim.uid), StepId::ArmInstall).next_back()?;
+            matches!(self.state(last), attempt::State::Succeeded(_)).then_some(())
+        };
+        match goal {
+            _ if !ours || deployed => BootAction::Local,
+            Goal::Deploy if installed().is_some() => BootAction::Local,
+            // What runs on a machine that was not taken in yet is not known, and it may be wanted.
+            Goal::Commission | Goal::Remove => BootAction::Local,
+            Goal::Ready if self.powers_off_when_idle() && self.input.facts.inventory.is_some() => BootAction::PowerOff,
+            Goal::Ready => BootAction::Local,
+            Goal::Deploy | Goal::Release => BootAction::PowerOff,
+        }
+    }
+
+    /// Over what is to be done, and for whom.
+    fn digest(&self, goal: Goal) -> Sha256 {
+        let input = self.input;
+        let mut hash = sha2::Sha256::new();
+        let mut add = |part: String| {
+            hash.update(part);
+            hash.update([0]);
+        };
+        add(format!("{} {} {goal:?}", input.uid, input.generation));
+        if let Some(claim) = &input.claim {
+            add(format!("{} {} {}", claim.uid, claim.generation, claim.fingerprint()));
+            add(claim.image.as_ref().map(|i| i.digest.to_string()).unwrap_or_default());
+        }
+        Sha256::new(hash.finalize().into())
+    }
+
+    /// Whether the racks that matter are connected.
+    fn connected(&self) -> bool {
+        let there = |link: &Link| matches!(link, Link::Connected { .. });
+        there(&self.input.facts.boot_racks) && (self.bmc().is_none() || there(&self.input.facts.power_rack))
+    }
+}
+
+const fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Booted => "that it has booted",
+        Level::CloudInit => "that cloud-init has finished",
+        Level::Tcp => "that its port answers",
+    }
+}

@@ -1,0 +1,258 @@
+//! Power commands: one at a time, never while a disk is written, believed only when the power reads as asked for.
+
+use basalt_api::kinds::PowerState;
+use basalt_api::values::{Attempt, Timestamp};
+
+use super::walk::Walk;
+use crate::facts::{Link, Scope, StepRecord};
+use crate::failures::{PowerFailure, Rule};
+use crate::input::later;
+use crate::plan::{BootDevice, Effect, Verb, Wait};
+use crate::steps::{EffectKind, StepId};
+
+/// How far a power step is.
+pub(crate) enum Power<'a> {
+    /// It may be begun (again).
+    Due,
+    /// Its record exists, its effect may not have happened.
+    Undelivered(&'a StepRecord),
+    /// The answer is due.
+    Answering(&'a StepRecord, Timestamp),
+    /// It failed, and is to rest.
+    Resting(Box<Wait>),
+    /// The last try did what it should.
+    Done(&'a StepRecord, Timestamp),
+}
+
+/// What became of one record.
+enum Answer {
+    Undelivered,
+    Due(Timestamp),
+    Good(Timestamp),
+    Bad(PowerFailure, String, Timestamp),
+}
+
+const ATTACH: &str = "enrol a rack that can reach the BMC";
+
+impl<'a> Walk<'a> {
+    fn answer(&self, record: &StepRecord, wants: Option<PowerState>) -> Answer {
+        if let Some(outcome) = self.input.facts.power_results.get(&record.key) {
+            return match (&outcome.result, wants) {
+                (Err((failure, message)), _) => Answer::Bad(*failure, message.clone(), outcome.at),
+                (Ok(read), Some(wanted)) if moved(*read, wanted) => Answer::Good(outcome.at),
+                (Ok(read), Some(wanted)) => {
+                    Answer::Bad(PowerFailure::NotMoved, format!("asked for {wanted}, reads {read}"), outcome.at)
+                }
+                (Ok(_), None) => Answer::Good(outcome.at),
+            };
+        }
+        let until = match &self.input.facts.power_rack {
+            Link::Connected { since } => record.not_after.max(*since),
+            // The answer may be on its way in the rack's spool.
+            Link::Away { .. } | Link::None => record.not_after.max(later(self.now, std::time::Duration::from_secs(1))),
+        };
+        match (self.now < until, record.delivered_at) {
+            (true, Some(_)) => Answer::Due(until),
+            (true, None) if self.now < record.not_after => Answer::Undelivered,
+            _ => Answer::Bad(PowerFailure::NoAnswer, String::new(), record.not_after),
+        }
+    }
+
+    /// How far a power step is: `of` selects its records, `wants` is what the power must read afterwards.
+    pub(crate) fn power(&self, step: StepId, of: impl Fn(&StepRecord) -> bool, wants: Option<PowerState>) -> Power<'a> {
+        let mut streak = 0_u32;
+        let mut first: Option<(PowerFailure, String, Timestamp)> = None;
+        let mut since = self.now;
+        for record in self.input.records.iter().rev().filter(|r| of(r)) {
+            match self.answer(record, wants) {
+                Answer::Undelivered if first.is_none() => return Power::Undelivered(record),
+                Answer::Due(until) if first.is_none() => return Power::Answering(record, until),
+                Answer::Good(at) if first.is_none() => return Power::Done(record, at),
+                Answer::Bad(..) if record.cause != self.cause(record.scope) => break,
+                Answer::Bad(failure, message, at) => {
+                    streak += 1;
+                    since = at;
+                    first.get_or_insert((failure, message, at));
+                }
+                Answer::Undelivered | Answer::Due(_) | Answer::Good(_) => break,
+            }
+        }
+        let Some((failure, message, at)) = first else { return Power::Due };
+        let rule = failure.rule();
+        let (retry_at, stalled) = self.retry_at(rule, streak, at);
+        if retry_at.is_some_and(|t| self.now >= t) {
+            return Power::Due;
+        }
+        let bmc = self.bmc().and_then(|b| b.address.as_ref()).map(|a| format!(" at {a}")).unwrap_or_default();
+        let detail = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        Power::Resting(Box::new(Wait {
+            code: rule.code,
+            step: Some(step),
+            message: format!("cannot {} {} by its BMC{bmc}: {}{detail}", verb_words(step), self.input.name, rule.says),
+            since,
+            deadline: retry_at,
+            human: stalled.then(|| rule.fix.to_owned()),
+            remedy: "it is tried again".to_owned(),
+            tries: Some((streak, tries(rule))),
+            stalled,
+        }))
+    }
+
+    /// When a thing that failed `streak` times in a row is tried again, and whether a person is asked meanwhile.
+    pub(crate) fn retry_at(&self, rule: &Rule, streak: u32, at: Timestamp) -> (Option<Timestamp>, bool) {
+        let quick = usize::try_from(streak).ok().and_then(|n| rule.quick.get(n.saturating_sub(1)));
+        match quick {
+            Some(seconds) => {
+                let pause = match seconds {
+                    0 => std::time::Duration::ZERO,
+                    s => self.policy.scaled(std::time::Duration::from_secs(*s)),
+                };
+                (Some(later(at, pause)), false)
+            }
+            None => (rule.later.map(|id| later(at, self.policy.deadline(id))), true),
+        }
+    }
+
+    /// Carries a power step as far as it goes. True when it is done.
+    pub(crate) fn drive_power(
+        &mut self,
+        (scope, step, attempt): (Scope, StepId, Option<Attempt>),
+        effect: (Verb, BootDevice),
+        wants: Option<PowerState>,
+    ) -> bool {
+        let power = self.power(step, |r| r.step == step && r.scope == scope && r.attempt == attempt, wants);
+        match power {
+            Power::Done(..) => return true,
+            other => self.act(other, (scope, step, attempt), effect),
+        }
+        false
+    }
+
+    /// Begins, repeats, or waits for a power step that is not done.
+    pub(crate) fn act(
+        &mut self,
+        power: Power<'_>,
+        (scope, step, attempt): (Scope, StepId, Option<Attempt>),
+        (verb, device): (Verb, BootDevice),
+    ) {
+        let effect = Effect::Power { verb, device };
+        match power {
+            Power::Done(..) => {}
+            Power::Resting(wait) => self.waits.push(*wait),
+            Power::Answering(record, until) => self.wait_for_answer(record, until),
+            Power::Undelivered(record) if self.may_power(step, Some(record)) => self.resume(record, effect),
+            Power::Due if self.may_power(step, None) => self.begin(scope, step, attempt, effect),
+            Power::Undelivered(_) | Power::Due => {}
+        }
+    }
+
+    fn wait_for_answer(&mut self, record: &StepRecord, until: Timestamp) {
+        let link = self.input.facts.power_rack.clone();
+        if !self.racks_are_there(record.step, &link, "switches the power of", ATTACH) {
+            return;
+        }
+        let message = format!("waiting for the BMC of {} to answer: {}", self.input.name, record.step.spec().says);
+        self.wait(record.step, "PowerAnswer", message, record.started_at, until);
+    }
+
+    /// Whether a power command may be sent now; waits for what stands against it.
+    fn may_power(&mut self, step: StepId, resumed: Option<&StepRecord>) -> bool {
+        if step != StepId::ReadPower && self.wait_for_writer(step) {
+            return false;
+        }
+        let open = self.input.records.iter().rev().find_map(|r| {
+            let other = r.step.spec().effect == EffectKind::Power && resumed.is_none_or(|mine| mine.key != r.key);
+            match self.answer(r, None) {
+                Answer::Due(until) if other => Some((r, until)),
+                Answer::Undelivered if other => Some((r, r.not_after)),
+                _ => None,
+            }
+        });
+        if let Some((record, until)) = open {
+            self.wait_for_answer(record, until);
+            return false;
+        }
+        let link = self.input.facts.power_rack.clone();
+        self.racks_are_there(step, &link, "switches the power of", ATTACH)
+    }
+
+    /// Asks the BMC whether the machine is on, where that is not known. True when it is known, or nobody can be asked.
+    pub(crate) fn power_is_known(&mut self, scope: Scope) -> bool {
+        if self.bmc().is_none() {
+            return true;
+        }
+        let refused = self.input.facts.power_results.values().filter_map(|o| match &o.result {
+            Err((PowerFailure::CompletionCode, _)) => Some(o.at),
+            _ => None,
+        });
+        let refused = refused.max();
+        if let Some(reading) = self.reading()
+            && refused.is_none_or(|at| at < reading.at)
+        {
+            return true;
+        }
+        let step = StepId::ReadPower;
+        let since_refused = |r: &StepRecord| r.step == step && r.scope == scope && refused.is_none_or(|at| r.started_at >= at);
+        match self.power(step, since_refused, None) {
+            // Answered, but refused as well: the step that wants the power waits in its own right.
+            Power::Done(..) => true,
+            other => {
+                self.act(other, (scope, step, None), (Verb::Status, BootDevice::Unchanged));
+                false
+            }
+        }
+    }
+
+    /// Powers off. True when the BMC has confirmed it, or there is none.
+    pub(crate) fn power_off(&mut self, scope: Scope, step: StepId, attempt: Option<Attempt>) -> bool {
+        if self.blocked() {
+            if self.bmc().is_some() {
+                self.announce(scope, &[step]);
+            }
+            return false;
+        }
+        self.bmc().is_none()
+            || self.drive_power((scope, step, attempt), (Verb::Off, BootDevice::Unchanged), Some(PowerState::Off))
+    }
+
+    /// Keeps the power as declared while nothing else is done with it.
+    pub(crate) fn hold_power(&mut self, wanted: PowerState) {
+        let (step, verb, opposite) = match wanted {
+            PowerState::On => (StepId::HoldOn, Verb::On, PowerState::Off),
+            PowerState::Off => (StepId::HoldOff, Verb::Off, PowerState::On),
+            PowerState::Unknown => return,
+        };
+        let Some(reading) = self.reading().filter(|r| r.state == opposite) else { return };
+        if self.blocked() || self.bmc().is_none() {
+            return;
+        }
+        let power = match self.power(step, |r| r.step == step, Some(wanted)) {
+            // It was as declared, and somebody has changed it since.
+            Power::Done(_, at) if at < reading.at => Power::Due,
+            other => other,
+        };
+        self.act(power, (Scope::Machine, step, None), (verb, BootDevice::Unchanged));
+    }
+}
+
+/// Whether the power followed. An unknown reading proves nothing: enough to go on booting, not enough to be off.
+fn moved(read: PowerState, wanted: PowerState) -> bool {
+    read == wanted || (read == PowerState::Unknown && wanted == PowerState::On)
+}
+
+/// How often a thing is tried before a person is asked.
+pub(crate) fn tries(rule: &Rule) -> u32 {
+    u32::try_from(rule.quick.len()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+fn verb_words(step: StepId) -> &'static str {
+    match step {
+        StepId::ReadPower => "read the power of",
+        StepId::PowerOffInventory
+        | StepId::PowerOffRelease
+        | StepId::PowerOffErase
+        | StepId::PowerOffRemove
+        | StepId::HoldOff => "power off",
+        _ => "power on",
+    }
+}

@@ -1,0 +1,225 @@
+//! The walk along a machine's steps: everything before the first step that is not done is passed over, that step is
+//! begun or waited for, and what is left is announced.
+
+use basalt_api::kinds::{Bmc, PowerDriver, PowerState};
+use basalt_api::values::{Attempt, Timestamp};
+
+use crate::deadlines::DeadlineId;
+use crate::facts::{BootSeen, Cause, Link, PowerReading, Scope, StepKey, StepRecord};
+use crate::input::{MachineInput, Policy, later};
+use crate::plan::{BootAction, Effect, LaterStep, PlannedStep, Wait};
+use crate::steps::StepId;
+
+/// The walk so far.
+pub(crate) struct Walk<'a> {
+    pub(crate) input: &'a MachineInput,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Timestamp,
+    pub(crate) next: Vec<PlannedStep>,
+    pub(crate) later: Vec<LaterStep>,
+    pub(crate) waits: Vec<Wait>,
+    /// The attempt that the machine may boot, if one is armed for what is being done.
+    pub(crate) boot: Option<BootAction>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) const fn new(input: &'a MachineInput, policy: &'a Policy, now: Timestamp) -> Self {
+        Self { input, policy, now, next: Vec::new(), later: Vec::new(), waits: Vec::new(), boot: None }
+    }
+
+    /// Whether a step was found that is not done.
+    pub(crate) fn blocked(&self) -> bool {
+        !self.next.is_empty() || !self.waits.is_empty()
+    }
+
+    /// Announces steps that follow.
+    pub(crate) fn announce(&mut self, scope: Scope, steps: &[StepId]) {
+        for &step in steps {
+            let (key, _) = self.key(scope, step);
+            self.later.push(LaterStep { key, step });
+        }
+    }
+
+    /// The key of the next try of a step, and its number.
+    fn key(&self, scope: Scope, step: StepId) -> (StepKey, u32) {
+        let cause = self.cause(scope);
+        let generation = cause.deployment.unwrap_or(cause.machine);
+        let prefix = format!("{}/{scope}/{generation}/{}/", self.input.uid, step.name());
+        let tries = self.input.records.iter().filter_map(|r| r.key.as_str().strip_prefix(&prefix)?.parse::<u32>().ok());
+        let try_no = tries.max().unwrap_or(0).saturating_add(1);
+        (StepKey::new(format!("{prefix}{try_no}")), try_no)
+    }
+
+    /// What a step of this scope would be begun under now.
+    pub(crate) fn cause(&self, scope: Scope) -> Cause {
+        let claim = self.input.claim.as_ref().filter(|c| scope == Scope::Deployment(c.uid));
+        Cause {
+            machine: self.input.generation,
+            deployment: claim.map(|c| c.generation),
+            image: claim.and_then(|c| c.image.as_ref()).map(|image| image.digest),
+        }
+    }
+
+    /// Begins a step.
+    pub(crate) fn begin(&mut self, scope: Scope, step: StepId, attempt: Option<Attempt>, effect: Effect) {
+        let (key, try_no) = self.key(scope, step);
+        let life = match effect {
+            Effect::Power { .. } => DeadlineId::PowerAnswer,
+            Effect::Arm { .. } | Effect::LetGo { .. } | Effect::Forget => DeadlineId::AttemptLife,
+        };
+        let claim = self.input.claim.as_ref().filter(|c| scope == Scope::Deployment(c.uid));
+        self.next.push(PlannedStep {
+            key,
+            step,
+            scope,
+            try_no,
+            effect,
+            attempt,
+            resume: false,
+            cause: self.cause(scope),
+            fingerprint: claim.map(crate::input::Claim::fingerprint),
+            not_after: later(self.now, self.policy.deadline(life)),
+        });
+    }
+
+    /// Repeats the effect of a step whose record was written by a process that died before the effect.
+    pub(crate) fn resume(&mut self, record: &StepRecord, effect: Effect) {
+        let try_no = record.key.as_str().rsplit('/').next().and_then(|t| t.parse().ok()).unwrap_or(1);
+        self.next.push(PlannedStep {
+            key: record.key.clone(),
+            step: record.step,
+            scope: record.scope,
+            try_no,
+            effect,
+            attempt: record.attempt,
+            resume: true,
+            cause: record.cause.clone(),
+            fingerprint: record.fingerprint,
+            not_after: record.not_after,
+        });
+    }
+
+    /// Waits for something that a deadline of the table bounds.
+    pub(crate) fn wait(&mut self, step: StepId, code: &'static str, message: String, since: Timestamp, until: Timestamp) {
+        self.waits.push(Wait {
+            code,
+            step: Some(step),
+            message,
+            since,
+            deadline: Some(until),
+            human: None,
+            remedy: step.spec().remedy.to_owned(),
+            tries: None,
+            stalled: false,
+        });
+    }
+
+    /// Waits for a person.
+    pub(crate) fn wait_for_person(
+        &mut self,
+        step: Option<StepId>,
+        code: &'static str,
+        message: String,
+        since: Timestamp,
+        human: String,
+    ) {
+        self.waits.push(Wait {
+            code,
+            step,
+            message,
+            since,
+            deadline: None,
+            human: Some(human),
+            remedy: "it goes on at once".to_owned(),
+            tries: None,
+            stalled: true,
+        });
+    }
+
+    /// Waits while racks are away. True when they are all there.
+    pub(crate) fn racks_are_there(&mut self, step: StepId, link: &Link, role: &str, fix: &str) -> bool {
+        let name = &self.input.name;
+        match link {
+            Link::Connected { .. } => true,
+            Link::None => {
+                let message = format!("waiting for a rack that {role} {name}: there is none");
+                self.wait_for_person(Some(step), "NoRack", message, self.now, fix.to_owned());
+                false
+            }
+            Link::Away { since, racks } => {
+                let until = later(*since, self.policy.deadline(DeadlineId::RackReturns));
+                let message = format!("waiting for rack {racks}, which {role} {name}, to connect");
+                if self.now < until {
+                    self.wait(step, "RackAway", message, *since, until);
+                    if let Some(wait) = self.waits.last_mut() {
+                        wait.remedy = "a person is asked to look at the rack".to_owned();
+                    }
+                } else {
+                    let human = format!("start basalt-rack on {racks}, or mend its way to the region");
+                    self.wait_for_person(Some(step), "RackAway", message, *since, human);
+                }
+                false
+            }
+        }
+    }
+
+    /// The BMC, where there is one to speak to.
+    pub(crate) fn bmc(&self) -> Option<&'a Bmc> {
+        self.input.spec.bmc.as_ref().filter(|bmc| bmc.driver != PowerDriver::Manual)
+    }
+
+    /// The latest power reading, answers to our own commands included.
+    pub(crate) fn reading(&self) -> Option<PowerReading> {
+        let facts = &self.input.facts;
+        let answers = facts
+            .power_results
+            .values()
+            .filter_map(|o| o.result.as_ref().ok().map(|state| PowerReading { state: *state, at: o.at }));
+        answers.chain(facts.power.clone()).max_by_key(|reading| reading.at)
+    }
+
+    /// Since when silence of the boot network means something.
+    pub(crate) fn listening_since(&self, at: Timestamp) -> Timestamp {
+        match &self.input.facts.boot_racks {
+            Link::Connected { since } => at.max(*since),
+            Link::None | Link::Away { .. } => at,
+        }
+    }
+
+    /// Whether the racks say what the machine is to boot; waits for them otherwise.
+    pub(crate) fn applied(&mut self, step: StepId, wanted: BootSeen, since: Timestamp) -> bool {
+        if self.input.facts.boot_applied == Some(wanted) {
+            return true;
+        }
+        let link = self.input.facts.boot_racks.clone();
+        if !self.racks_are_there(step, &link, "serves the network of", "attach a rack to the VLAN that the machine boots from") {
+            return false;
+        }
+        let since = self.listening_since(since);
+        let until = later(since, self.policy.deadline(DeadlineId::RackApplies));
+        let what = match wanted {
+            BootSeen::Local => "local disk".to_owned(),
+            BootSeen::PowerOff => "power off".to_owned(),
+            BootSeen::Ephemeral(attempt) => format!("attempt {attempt}"),
+        };
+        let mut message = format!("waiting for the racks to take over {}'s boot instruction ({what})", self.input.name);
+        if let Some(refused) = &self.input.facts.boot_refused {
+            message = format!("{message}; one says: {refused}");
+        }
+        if self.now < until {
+            self.wait(step, "RackApplies", message, since, until);
+            if let Some(wait) = self.waits.last_mut() {
+                wait.remedy = "a person is asked to look at the rack".to_owned();
+            }
+        } else {
+            let human = "read the rack's log for why it does not apply its boot instruction".to_owned();
+            self.wait_for_person(Some(step), "RackApplies", message, since, human);
+        }
+        false
+    }
+
+    /// Whether a reading says so.
+    pub(crate) fn reads(&self, state: PowerState) -> bool {
+        self.reading().is_some_and(|reading| reading.state == state)
+    }
+}

@@ -1,0 +1,173 @@
+//! Whole lives of a machine, and every misfortune: what fails is said, and mending the cause is enough.
+
+use basalt_api::kinds::{EraseMethod, Lifecycle, Redeploy};
+use basalt_engine::steps::{EffectKind, STEPS, StepId};
+
+use crate::world::hardware::Fault;
+use crate::world::{Crash, World, ready, stalled};
+
+#[test]
+fn a_machine_is_taken_in_deployed_and_given_back() {
+    let mut world = World::new();
+    let announced = world.plan().announced();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    assert_eq!(world.recorded, announced);
+    world.deploy(|_| {});
+    world.recorded.clear();
+    let announced = world.plan().announced();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    assert!(world.plan().report.deployed);
+    assert_eq!(world.recorded, announced);
+    world.undeploy();
+    world.recorded.clear();
+    let announced = world.plan().announced();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    assert_eq!(world.recorded, announced);
+    assert_eq!(world.recorded.last(), Some(&StepId::LetGo));
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_wrong_password_stops_at_one_refusal_and_goes_on_when_it_is_mended() {
+    let mut world = World::new();
+    world.hardware.faults.insert(Fault::BmcPassword);
+    assert!(world.run(1, stalled));
+    assert_eq!(world.hardware.refused_logins.len(), 1);
+    world.hardware.faults.clear();
+    world.remachine(|spec| spec.description = Some("the password was corrected".to_owned()));
+    assert!(world.run(1, ready), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+/// What is wrong, what is said about it, and the code of the wait.
+const MISFORTUNES: &[(Fault, &str)] = &[
+    (Fault::BmcUnreachable, "BmcUnreachable"),
+    (Fault::BmcPassword, "BmcBadPassword"),
+    (Fault::BmcLies, "PowerLies"),
+    (Fault::AnswerLost, "PowerNoAnswer"),
+    (Fault::NeverBoots, "NeverAsked"),
+    (Fault::NeverClaims, "NeverClaimed"),
+    (Fault::AgentDies, "AgentSilent"),
+    (Fault::DiskTooSmall, "NoDisk"),
+    (Fault::ForeignData, "ForeignData"),
+    (Fault::BlobUnavailable, "BlobUnavailable"),
+    (Fault::SystemSilent, "NotReady"),
+    (Fault::RackRefuses, "RackApplies"),
+];
+
+#[test]
+fn every_misfortune_of_a_deployment_is_named_and_mending_it_is_enough() {
+    for (fault, code) in MISFORTUNES {
+        let mut world = World::new();
+        assert!(world.run(2, ready));
+        world.deploy(|_| {});
+        world.hardware.faults.insert(*fault);
+        assert!(world.run(6, stalled), "{fault:?}: {:?}", world.plan().waits);
+        let plan = world.plan();
+        let wait = plan.waits.iter().find(|w| w.stalled).unwrap();
+        assert_eq!(wait.code, *code, "{fault:?}");
+        assert!(wait.human.is_some() && !wait.message.is_empty(), "{fault:?} names what to do");
+        world.hardware.faults.clear();
+        if wait.deadline.is_none() && matches!(fault, Fault::DiskTooSmall | Fault::ForeignData) {
+            world.respec(|spec| spec.description = Some("another disk".to_owned()));
+        }
+        assert!(world.run(3, |_, plan| plan.report.deployed), "{fault:?}: {:?}", world.plan().waits);
+        assert_eq!(world.violations, Vec::<String>::new(), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_recommissioned_machine_voids_what_was_said_about_its_disks() {
+    let mut world = World::new();
+    world.hardware.faults.insert(Fault::DiskTooSmall);
+    world.deploy(|_| {});
+    assert!(world.run(4, stalled));
+    world.hardware.faults.clear();
+    world.input.recommission_requested_at = Some(world.now);
+    assert!(world.run(4, |_, plan| plan.report.deployed), "{:?}", world.plan().waits);
+}
+
+#[test]
+fn a_region_that_dies_at_any_step_goes_on_and_does_nothing_twice() {
+    let effects = STEPS.iter().filter(|s| s.effect != EffectKind::Observe).map(|s| s.id);
+    let mut killed = Vec::new();
+    for point in effects {
+        for crash in [Crash::BeforeRecord, Crash::AfterRecord, Crash::AfterEffect] {
+            let mut world = World::new();
+            world.kill_at = Some((point, crash));
+            live_a_full_life(&mut world);
+            assert_eq!(world.violations, Vec::<String>::new(), "{point:?} {crash:?}");
+            if world.kill_at.is_none() {
+                killed.push(point);
+            }
+        }
+    }
+    let missed: Vec<_> = STEPS
+        .iter()
+        .filter(|s| s.effect != EffectKind::Observe && !killed.contains(&s.id))
+        .map(|s| s.name)
+        .collect();
+    assert_eq!(missed, Vec::<&str>::new(), "each step with an effect was a kill point");
+}
+
+/// Every step once: a silent first boot, a power change by hand, an erase, a removal.
+fn live_a_full_life(world: &mut World) {
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    world.deploy(|_| {});
+    world.hardware.faults.insert(Fault::SystemSilent);
+    assert!(world.run(6, stalled), "{:?}", world.plan());
+    world.hardware.faults.clear();
+    assert!(world.run(0, |_, _| false) || world.hardware.on);
+    world.press(false);
+    world.press(true);
+    assert!(world.run(6, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    world.press(false);
+    assert!(world.run(2, |world, plan| ready(world, plan) && world.hardware.on), "held on");
+    let installs = world.recorded.iter().filter(|s| **s == StepId::ArmInstall).count();
+    assert_eq!(installs, 1, "nothing is installed twice");
+    world.undeploy();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    world.press(true);
+    assert!(world.run(2, |world, plan| ready(world, plan) && !world.hardware.on), "held off");
+    world.input.deletion_requested_at = Some(world.now);
+    assert!(world.run(2, |world, _| world.gone), "{:?}", world.plan());
+}
+
+#[test]
+fn a_changed_deployment_is_installed_again_only_in_place() {
+    for (redeploy, again) in [(Redeploy::Refuse, false), (Redeploy::InPlace, true)] {
+        let mut world = World::new();
+        world.deploy(|spec| spec.redeploy = redeploy);
+        assert!(world.run(3, ready));
+        world.recorded.clear();
+        world.respec(|spec| spec.hostname = Some("other".parse().unwrap()));
+        assert!(world.run(3, ready), "{:?}", world.plan());
+        assert_eq!(world.recorded.contains(&StepId::ArmInstall), again, "{redeploy:?}");
+        assert_eq!(world.violations, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_release_waits_for_the_end_of_an_install() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(3, |world, _| world.hardware.writing(&world.tasks)));
+    world.undeploy();
+    let plan = world.plan();
+    assert_eq!(plan.waits[0].code, "TaskRuns");
+    assert!(world.run(3, ready), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+    assert_eq!(world.hardware.data_of, None, "erased");
+}
+
+#[test]
+fn erase_none_is_believed() {
+    let mut world = World::new();
+    world.deploy(|spec| spec.release.erase = EraseMethod::None);
+    assert!(world.run(3, ready));
+    world.undeploy();
+    assert!(world.run(3, ready));
+    assert!(!world.recorded.contains(&StepId::ArmErase));
+    assert!(!world.hardware.on);
+    assert_eq!(world.plan().report.axes.lifecycle, Lifecycle::Ready);
+}
