@@ -1,0 +1,566 @@
+//! The register of attempts: who claimed which, and which are over. File `attempts`.
+//!
+//! An attempt is one armed ephemeral boot of one *subject*: a machine, or, for enlistment, one unknown MAC. It is armed from
+//! the moment the boot concern says so until its result has arrived, its `not_after` has passed, or it was fenced.
+//!
+//! # Claims
+//! A claim carries a boot token, which is verified before the register is asked. Then, first match wins:
+//!
+//! | attempt | token's boot counter, against the claim's | boot id | address | answer |
+//! | --- | --- | --- | --- | --- |
+//! | finished | | | | refused: finished |
+//! | fenced | | | | refused: fenced |
+//! | claimed | same | | not the claim's | **fenced**, alarm: a claim from two places |
+//! | | | | not the one leased to the MAC | refused: address, alarm |
+//! | claimed | same | same | | the same answer again |
+//! | claimed | same | other | | refused: taken, alarm |
+//! | claimed | lower | | | refused: outdated; alarm |
+//! | | | | | token expired: refused |
+//! | claimed | higher | | | granted: the machine has rebooted; the earlier session ends |
+//! | not claimed | | | | granted |
+//!
+//! "Leased to the MAC" counts only where this rack knows a lease: with another rack's DHCP server it cannot.
+//!
+//! The boot counter rises with every boot exchange (see [`presence`](crate::presence)) for which a script was rendered, so a
+//! retry of the script within one boot has the same counter, and a machine that was reset comes with a higher one. It starts
+//! from the clock's seconds, so it also rises across racks, and when this file is lost.
+//!
+//! # Sessions
+//! A session key is believed by its tag (see [`token`](crate::token)). It is refused once its attempt is fenced, or claimed by a later boot
+//! or another boot id. One that another rack granted is taken over.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use basalt_dhcp::Mac;
+use serde::{Deserialize, Serialize};
+
+use crate::hash::sha256;
+use crate::journal::Journal;
+use crate::token::{BootIdDigest, Session};
+
+/// Attempts remembered. The lowest numbers go first.
+const REMEMBERED: usize = 20_000;
+
+/// What an attempt is an attempt at: a machine's uid, or a MAC for enlistment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Subject(String);
+
+impl Subject {
+    /// A machine.
+    #[must_use]
+    pub fn machine(uid: &str) -> Self {
+        Self(uid.to_owned())
+    }
+
+    /// An unknown machine, as far as one can tell them apart.
+    #[must_use]
+    pub fn mac(mac: Mac) -> Self {
+        Self(mac.to_string())
+    }
+}
+
+impl From<Subject> for String {
+    fn from(subject: Subject) -> Self {
+        subject.0
+    }
+}
+
+/// An attempt of a subject.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// The region-wide number.
+    pub attempt: u64,
+    /// Of what.
+    pub subject: Subject,
+}
+
+/// A claim that was granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The boot counter of its token.
+    pub boot: u64,
+    /// The digest of the claimant's boot id.
+    pub boot_id: BootIdDigest,
+    /// From where it was made; unknown when it was taken over from another rack.
+    pub address: Option<IpAddr>,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claimant {
+    /// The boot counter of the token.
+    pub boot: u64,
+    /// The digest of the boot id.
+    pub boot_id: BootIdDigest,
+    /// From where.
+    pub address: IpAddr,
+    /// The token's time is over.
+    pub expired: bool,
+    /// The address that this rack has leased to the token's MAC.
+    pub leased: Option<IpAddr>,
+}
+
+/// Why a claim or a session is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The result has arrived.
+    #[error("the attempt has finished")]
+    Finished,
+    /// It was claimed from two places.
+    #[error("the attempt was claimed from two places and is fenced; a new attempt is needed")]
+    Fenced,
+    /// The token is presented from an address that is not its machine's.
+    #[error("the boot token does not belong to this address")]
+    Address,
+    /// Another program of the same boot has claimed.
+    #[error("this boot has already claimed, under another boot id")]
+    Taken,
+    /// The machine has booted again since.
+    #[error("a later boot of this machine has claimed")]
+    Outdated,
+    /// Too late.
+    #[error("the boot token has expired")]
+    Expired,
+}
+
+impl Refusal {
+    /// The code that the answer carries.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Fenced => "fenced",
+            Self::Address => "wrong_address",
+            Self::Taken => "taken",
+            Self::Outdated => "outdated",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// What becomes of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimDecision {
+    /// It is the attempt's claim from now on.
+    Granted,
+    /// It already is.
+    Repeated,
+    /// Not granted.
+    Refused(Refusal),
+    /// Not granted, and a person should know.
+    RefusedLoudly(Refusal),
+    /// Not granted, and neither is anything else in this attempt; a person should know.
+    Fence,
+}
+
+/// What is known about an attempt.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    minted: u64,
+    minted_for: Option<u64>,
+    claim: Option<Claim>,
+    fenced: bool,
+    finished: Option<Finished>,
+    progress: u64,
+    log_end: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finished {
+    session: String,
+    report: String,
+}
+
+/// Decides about a claim; the table of the module.
+#[must_use]
+pub fn decide(entry: &Entry, claimant: &Claimant) -> ClaimDecision {
+    use ClaimDecision::{Fence, Granted, Refused, RefusedLoudly, Repeated};
+    if entry.finished.is_some() {
+        return Refused(Refusal::Finished);
+    }
+    if entry.fenced {
+        return Refused(Refusal::Fenced);
+    }
+    let same_boot = entry.claim.as_ref().filter(|claim| claim.boot == claimant.boot);
+    if same_boot.and_then(|claim| claim.address).is_some_and(|address| address != claimant.address) {
+        return Fence;
+    }
+    if claimant.leased.is_some_and(|leased| leased != claimant.address) {
+        return RefusedLoudly(Refusal::Address);
+    }
+    match &entry.claim {
+        Some(claim) if claim.boot == claimant.boot && claim.boot_id == claimant.boot_id => Repeated,
+        Some(claim) if claim.boot == claimant.boot => RefusedLoudly(Refusal::Taken),
+        Some(claim) if claim.boot > claimant.boot => RefusedLoudly(Refusal::Outdated),
+        _ if claimant.expired => Refused(Refusal::Expired),
+        _ => Granted,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Record {
+    Claimed { id: AttemptId, claim: Claim },
+    Fenced { id: AttemptId },
+    /// The result is in the spool. The digests let its session repeat it, and its system report, when the boot concern has
+    /// gone on and the attempt's key with it.
+    Finished { id: AttemptId, session: String, report: String },
+}
+
+/// Where an attempt is over, seen from the boot concern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// Its result has arrived.
+    Finished,
+    /// It was claimed from two places.
+    Fenced,
+}
+
+/// The register.
+#[derive(Debug)]
+pub struct Attempts {
+    inner: Mutex<(Journal<Record>, BTreeMap<AttemptId, Entry>)>,
+}
+
+impl Attempts {
+    /// Reads `DIR/attempts`.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(data_dir: &Path) -> io::Result<Self> {
+        let (mut journal, found) = Journal::open(&data_dir.join("attempts"))?;
+        let mut entries = BTreeMap::new();
+        for record in found.records {
+            apply(&mut entries, record);
+        }
+        if found.skipped > 0 {
+            tracing::error!(lines = found.skipped, "file `attempts` has damaged lines; they were skipped");
+        }
+        while entries.len() > REMEMBERED {
+            entries.pop_first();
+        }
+        if found.existed {
+            journal.rewrite(&records(&entries))?;
+        }
+        Ok(Self { inner: Mutex::new((journal, entries)) })
+    }
+
+    /// Whether, and how, an attempt is over.
+    pub fn over(&self, id: &AttemptId) -> Option<Over> {
+        self.with(|_, entries| {
+            let entry = entries.get(id)?;
+            if entry.finished.is_some() {
+                return Some(Over::Finished);
+            }
+            entry.fenced.then_some(Over::Fenced)
+        })
+    }
+
+    /// The boot counter for a token: the same within one boot exchange, higher than any before otherwise.
+    pub fn next_boot(&self, id: &AttemptId, exchange: u64, now_ms: i64) -> u64 {
+        self.with(|_, entries| {
+            let entry = entries.entry(id.clone()).or_default();
+            if entry.minted_for != Some(exchange) {
+                let claimed = entry.claim.as_ref().map_or(0, |claim| claim.boot);
+                let seconds = u64::try_from(now_ms / 1000).unwrap_or(0);
+                entry.minted = (entry.minted.max(claimed) + 1).max(seconds);
+                entry.minted_for = Some(exchange);
+            }
+            entry.minted
+        })
+    }
+
+    /// Decides about a claim and remembers the decision durably.
+    ///
+    /// # Errors
+    /// The file system's; nothing was granted then.
+    pub fn claim(&self, id: &AttemptId, claimant: &Claimant) -> io::Result<ClaimDecision> {
+        self.with(|journal, entries| {
+            let decision = decide(entries.entry(id.clone()).or_default(), claimant);
+            let record = match decision {
+                ClaimDecision::Granted => Record::Claimed {
+                    id: id.clone(),
+                    claim: Claim { boot: claimant.boot, boot_id: claimant.boot_id, address: Some(claimant.address) },
+                },
+                ClaimDecision::Fence => Record::Fenced { id: id.clone() },
+                _ => return Ok(decision),
+            };
+            journal.append(std::slice::from_ref(&record))?;
+            apply(entries, record);
+            Ok(decision)
+        })
+    }
+
+    /// Lets a session whose key was verified act, or says why not. One that another rack granted is remembered as a claim.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn session(&self, id: &AttemptId, session: &Session) -> io::Result<Result<(), Refusal>> {
+        self.with(|journal, entries| {
+            let entry = entries.entry(id.clone()).or_default();
+            if entry.fenced {
+                return Ok(Err(Refusal::Fenced));
+            }
+            match &entry.claim {
+                Some(claim) if claim.boot == session.boot && claim.boot_id == session.boot_id => return Ok(Ok(())),
+                Some(claim) if claim.boot >= session.boot => return Ok(Err(Refusal::Outdated)),
+                _ if entry.finished.is_some() => return Ok(Err(Refusal::Finished)),
+                _ => {}
+            }
+            let claim = Claim { boot: session.boot, boot_id: session.boot_id, address: None };
+            let record = Record::Claimed { id: id.clone(), claim };
+            journal.append(std::slice::from_ref(&record))?;
+            apply(entries, record);
+            Ok(Ok(()))
+        })
+    }
+
+    /// The result is durable in the spool: the attempt is over. `session` and `report` are the key and the token in text form.
+    ///
+    /// # Errors
+    /// The file system's; the result must not be acknowledged then.
+    pub fn finish(&self, id: &AttemptId, session: &str, report: &str) -> io::Result<()> {
+        self.with(|journal, entries| {
+            if entries.get(id).is_some_and(|entry| entry.finished.is_some()) {
+                return Ok(());
+            }
+            let record = Record::Finished { id: id.clone(), session: digest(session), report: digest(report) };
+            journal.append(std::slice::from_ref(&record))?;
+            apply(entries, record);
+            Ok(())
+        })
+    }
+
+    /// The finished attempt that this session key belonged to.
+    pub fn finished_by(&self, session: &str) -> Option<AttemptId> {
+        let digest = digest(session);
+        self.find(|entry| entry.session == digest)
+    }
+
+    /// The finished attempt whose installed system holds this report token.
+    pub fn reported_by(&self, attempt: u64, token: &str) -> Option<AttemptId> {
+        let digest = digest(token);
+        self.with(|_, entries| {
+            let first = AttemptId { attempt, subject: Subject(String::new()) };
+            let mut of_attempt = entries.range(first..).take_while(|(id, _)| id.attempt == attempt);
+            let found = of_attempt.find(|(_, entry)| entry.finished.as_ref().is_some_and(|it| it.report == digest));
+            found.map(|(id, _)| id.clone())
+        })
+    }
+
+    /// Whether a progress report is new. Repeats are not.
+    pub fn is_new_progress(&self, id: &AttemptId, seq: u64) -> bool {
+        self.with(|_, entries| {
+            let entry = entries.entry(id.clone()).or_default();
+            let new = seq > entry.progress;
+            entry.progress = entry.progress.max(seq);
+            new
+        })
+    }
+
+    /// How many of a log chunk's first bytes are already known.
+    pub fn known_log_bytes(&self, id: &AttemptId, offset: u64, length: u64) -> u64 {
+        self.with(|_, entries| {
+            let entry = entries.entry(id.clone()).or_default();
+            let known = entry.log_end.saturating_sub(offset).min(length);
+            entry.log_end = entry.log_end.max(offset.saturating_add(length));
+            known
+        })
+    }
+
+    fn find(&self, matches: impl Fn(&Finished) -> bool) -> Option<AttemptId> {
+        self.with(|_, entries| {
+            let mut newest_first = entries.iter().rev();
+            newest_first.find(|(_, entry)| entry.finished.as_ref().is_some_and(&matches)).map(|(id, _)| id.clone())
+        })
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Journal<Record>, &mut BTreeMap<AttemptId, Entry>) -> R) -> R {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let (journal, entries) = &mut *inner;
+        act(journal, entries)
+    }
+}
+
+fn digest(secret: &str) -> String {
+    hex::encode(sha256(secret.as_bytes()))
+}
+
+fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
+    match record {
+        Record::Claimed { id, claim } => {
+            let entry = entries.entry(id).or_default();
+            // A machine that booted again starts its reports over.
+            entry.progress = 0;
+            entry.log_end = 0;
+            entry.claim = Some(claim);
+        }
+        Record::Fenced { id } => entries.entry(id).or_default().fenced = true,
+        Record::Finished { id, session, report } => {
+            entries.entry(id).or_default().finished = Some(Finished { session, report });
+        }
+    }
+}
+
+fn records(entries: &BTreeMap<AttemptId, Entry>) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (id, entry) in entries {
+        let id = || id.clone();
+        records.extend(entry.claim.iter().map(|claim| Record::Claimed { id: id(), claim: claim.clone() }));
+        records.extend(entry.fenced.then(|| Record::Fenced { id: id() }));
+        records.extend(entry.finished.iter().map(|it| Record::Finished {
+            id: id(),
+            session: it.session.clone(),
+            report: it.report.clone(),
+        }));
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::boot_id_digest;
+
+    fn id() -> AttemptId {
+        AttemptId { attempt: 17, subject: Subject::machine("m1") }
+    }
+
+    fn claimant(boot: u64, boot_id: &str, address: &str) -> Claimant {
+        let address = address.parse().unwrap();
+        Claimant { boot, boot_id: boot_id_digest(boot_id), address, expired: false, leased: None }
+    }
+
+    fn open() -> (tempfile::TempDir, Attempts) {
+        let dir = tempfile::tempdir().unwrap();
+        let attempts = Attempts::open(dir.path()).unwrap();
+        (dir, attempts)
+    }
+
+    #[test]
+    fn a_claim_is_granted_once_and_its_identical_repeat_answered_the_same_even_late_and_after_a_restart() {
+        let (dir, attempts) = open();
+        let first = claimant(5, "a", "10.0.0.5");
+        assert_eq!(attempts.claim(&id(), &first).unwrap(), ClaimDecision::Granted);
+        assert_eq!(attempts.claim(&id(), &first).unwrap(), ClaimDecision::Repeated);
+        let attempts = Attempts::open(dir.path()).unwrap();
+        assert_eq!(attempts.claim(&id(), &Claimant { expired: true, ..first }).unwrap(), ClaimDecision::Repeated);
+    }
+
+    #[test]
+    fn a_machine_that_was_reset_claims_again_with_a_higher_counter_and_its_earlier_boot_is_out() {
+        let (_dir, attempts) = open();
+        attempts.claim(&id(), &claimant(5, "a", "10.0.0.5")).unwrap();
+        assert_eq!(attempts.claim(&id(), &claimant(6, "b", "10.0.0.9")).unwrap(), ClaimDecision::Granted);
+        let late = attempts.claim(&id(), &claimant(5, "a", "10.0.0.5")).unwrap();
+        assert_eq!(late, ClaimDecision::RefusedLoudly(Refusal::Outdated));
+        let session = |boot, boot_id| Session { attempt: 17, mac: Mac([0; 6]), boot, boot_id: boot_id_digest(boot_id) };
+        assert_eq!(attempts.session(&id(), &session(5, "a")).unwrap(), Err(Refusal::Outdated));
+        assert_eq!(attempts.session(&id(), &session(6, "b")).unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn a_stolen_token_used_elsewhere_fences_the_attempt_for_everyone() {
+        let (dir, attempts) = open();
+        attempts.claim(&id(), &claimant(5, "a", "10.0.0.5")).unwrap();
+        assert_eq!(attempts.claim(&id(), &claimant(5, "thief", "10.0.0.66")).unwrap(), ClaimDecision::Fence);
+        let attempts = Attempts::open(dir.path()).unwrap();
+        assert_eq!(attempts.over(&id()), Some(Over::Fenced));
+        for again in [claimant(5, "a", "10.0.0.5"), claimant(6, "a", "10.0.0.5")] {
+            assert_eq!(attempts.claim(&id(), &again).unwrap(), ClaimDecision::Refused(Refusal::Fenced));
+        }
+        let session = Session { attempt: 17, mac: Mac([0; 6]), boot: 5, boot_id: boot_id_digest("a") };
+        assert_eq!(attempts.session(&id(), &session).unwrap(), Err(Refusal::Fenced));
+    }
+
+    #[test]
+    fn even_a_copied_boot_id_does_not_open_the_session_elsewhere() {
+        let (_dir, attempts) = open();
+        attempts.claim(&id(), &claimant(5, "a", "10.0.0.5")).unwrap();
+        assert_eq!(attempts.claim(&id(), &claimant(5, "a", "10.0.0.66")).unwrap(), ClaimDecision::Fence);
+    }
+
+    #[test]
+    fn a_thief_who_is_faster_than_the_machine_is_refused_where_the_lease_is_known() {
+        let (_dir, attempts) = open();
+        let leased = Some("10.0.0.5".parse().unwrap());
+        let thief = Claimant { leased, ..claimant(5, "thief", "10.0.0.66") };
+        assert_eq!(attempts.claim(&id(), &thief).unwrap(), ClaimDecision::RefusedLoudly(Refusal::Address));
+        let machine = Claimant { leased, ..claimant(5, "a", "10.0.0.5") };
+        assert_eq!(attempts.claim(&id(), &machine).unwrap(), ClaimDecision::Granted);
+    }
+
+    #[test]
+    fn a_second_program_of_the_same_boot_is_refused_and_the_first_goes_on() {
+        let (_dir, attempts) = open();
+        let first = claimant(5, "a", "10.0.0.5");
+        attempts.claim(&id(), &first).unwrap();
+        let second = attempts.claim(&id(), &claimant(5, "b", "10.0.0.5")).unwrap();
+        assert_eq!(second, ClaimDecision::RefusedLoudly(Refusal::Taken));
+        assert_eq!(attempts.claim(&id(), &first).unwrap(), ClaimDecision::Repeated);
+    }
+
+    #[test]
+    fn an_expired_token_claims_nothing() {
+        let (_dir, attempts) = open();
+        let late = Claimant { expired: true, ..claimant(5, "a", "10.0.0.5") };
+        assert_eq!(attempts.claim(&id(), &late).unwrap(), ClaimDecision::Refused(Refusal::Expired));
+    }
+
+    #[test]
+    fn after_the_result_nothing_can_be_claimed_but_the_result_can_be_repeated() {
+        let (dir, attempts) = open();
+        attempts.claim(&id(), &claimant(5, "a", "10.0.0.5")).unwrap();
+        attempts.finish(&id(), "session", "report").unwrap();
+        let attempts_again = Attempts::open(dir.path()).unwrap();
+        for attempts in [attempts, attempts_again] {
+            assert_eq!(attempts.over(&id()), Some(Over::Finished));
+            for boot in [5, 6] {
+                let claim = attempts.claim(&id(), &claimant(boot, "a", "10.0.0.5")).unwrap();
+                assert_eq!(claim, ClaimDecision::Refused(Refusal::Finished));
+            }
+            assert_eq!(attempts.finished_by("session"), Some(id()));
+            assert_eq!(attempts.finished_by("other"), None);
+            assert_eq!(attempts.reported_by(17, "report"), Some(id()));
+            assert_eq!(attempts.reported_by(17, "forged"), None);
+            assert_eq!(attempts.reported_by(18, "report"), None);
+        }
+    }
+
+    #[test]
+    fn a_session_of_another_rack_is_taken_over_and_then_defended() {
+        let (_dir, attempts) = open();
+        let session = Session { attempt: 17, mac: Mac([0; 6]), boot: 5, boot_id: boot_id_digest("a") };
+        assert_eq!(attempts.session(&id(), &session).unwrap(), Ok(()));
+        let other = attempts.claim(&id(), &claimant(5, "b", "10.0.0.5")).unwrap();
+        assert_eq!(other, ClaimDecision::RefusedLoudly(Refusal::Taken));
+    }
+
+    #[test]
+    fn the_counter_rises_with_boots_and_not_with_retries_of_the_script() {
+        let (dir, attempts) = open();
+        let first = attempts.next_boot(&id(), 1, 1_700_000_000_000);
+        assert_eq!(first, 1_700_000_000);
+        assert_eq!(attempts.next_boot(&id(), 1, 1_700_000_005_000), first);
+        assert_eq!(attempts.next_boot(&id(), 2, 1_700_000_000_000), first + 1);
+        attempts.claim(&id(), &claimant(first + 1, "a", "10.0.0.5")).unwrap();
+        let attempts = Attempts::open(dir.path()).unwrap();
+        assert_eq!(attempts.next_boot(&id(), 1, 0), first + 2, "even if the clock was reset");
+    }
+
+    #[test]
+    fn repeated_reports_are_recognised() {
+        let (_dir, attempts) = open();
+        assert!(attempts.is_new_progress(&id(), 1));
+        assert!(!attempts.is_new_progress(&id(), 1));
+        assert!(attempts.is_new_progress(&id(), 2));
+        assert_eq!(attempts.known_log_bytes(&id(), 0, 10), 0);
+        assert_eq!(attempts.known_log_bytes(&id(), 0, 10), 10);
+        assert_eq!(attempts.known_log_bytes(&id(), 5, 10), 5);
+    }
+}

@@ -1,0 +1,288 @@
+//! What a MAC boots, decided from the boot concern and the register of attempts alone.
+//!
+//! | the concern says | and | the machine boots |
+//! | --- | --- | --- |
+//! | ephemeral (or enlist, for an unknown MAC) | armed | the ephemeral environment |
+//! | ephemeral | its result has arrived | its disk |
+//! | ephemeral | it was fenced | its disk |
+//! | ephemeral | its `not_after` has passed | its disk |
+//! | local; or nothing about this MAC; or there is no concern | | its disk |
+//! | power off | | nothing: it powers off |
+
+use std::collections::HashMap;
+
+use basalt_dhcp::Mac;
+use basalt_proto::rack_v1::boot_machine::Action;
+use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot};
+
+use crate::attempts::{AttemptId, Attempts, Over, Subject};
+use crate::hash::is_sha256_hex;
+
+/// The boot concern, indexed by MAC.
+#[derive(Debug, Default)]
+pub struct BootTable {
+    concern: BootConcern,
+    by_mac: HashMap<Mac, usize>,
+}
+
+/// What a machine boots.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision<'a> {
+    /// The ephemeral environment, for one task.
+    Ephemeral(Armed<'a>),
+    /// Its disk.
+    Local(Why),
+    /// Nothing.
+    PowerOff,
+}
+
+/// An armed attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Armed<'a> {
+    /// The machine; `None` for enlistment.
+    pub machine: Option<&'a BootMachine>,
+    /// What to boot and to do.
+    pub boot: &'a EphemeralBoot,
+    /// Its key in the register.
+    pub id: AttemptId,
+}
+
+/// Why a machine boots its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The concern says so.
+    Declared,
+    /// Nobody knows this MAC.
+    Unknown,
+    /// Its attempt has finished.
+    Finished,
+    /// Its attempt was claimed from two places.
+    Fenced,
+    /// Its attempt came too late.
+    Expired,
+}
+
+impl Why {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Declared => "boots its disk",
+            Self::Unknown => "is unknown and boots its disk",
+            Self::Finished => "has finished its task and boots its disk",
+            Self::Fenced => "was claimed from two places and boots its disk",
+            Self::Expired => "came too late for its task and boots its disk",
+        }
+    }
+}
+
+impl BootTable {
+    /// Indexes a concern that passed [`check`].
+    #[must_use]
+    pub fn new(concern: BootConcern) -> Self {
+        let mut by_mac = HashMap::new();
+        for (index, machine) in concern.machines.iter().enumerate() {
+            by_mac.extend(machine.macs.iter().filter_map(|mac| mac.parse().ok()).map(|mac: Mac| (mac, index)));
+        }
+        Self { concern, by_mac }
+    }
+
+    /// The machine with this MAC.
+    #[must_use]
+    pub fn machine(&self, mac: Mac) -> Option<&BootMachine> {
+        self.concern.machines.get(*self.by_mac.get(&mac)?)
+    }
+
+    /// The ephemeral boot that the concern has for this MAC, armed or not.
+    #[must_use]
+    pub fn ephemeral(&self, mac: Mac) -> Option<Armed<'_>> {
+        match self.machine(mac) {
+            Some(machine) => match &machine.action {
+                Some(Action::Ephemeral(boot)) => {
+                    let id = AttemptId { attempt: boot.attempt, subject: Subject::machine(&machine.machine_uid) };
+                    Some(Armed { machine: Some(machine), boot, id })
+                }
+                _ => None,
+            },
+            None => {
+                let boot = self.concern.enlist.as_ref()?;
+                let id = AttemptId { attempt: boot.attempt, subject: Subject::mac(mac) };
+                Some(Armed { machine: None, boot, id })
+            }
+        }
+    }
+
+    /// The machine that has this attempt.
+    #[must_use]
+    pub fn of_attempt(&self, attempt: u64) -> Option<(&BootMachine, &EphemeralBoot)> {
+        self.concern.machines.iter().find_map(|machine| match &machine.action {
+            Some(Action::Ephemeral(boot)) if boot.attempt == attempt => Some((machine, boot)),
+            _ => None,
+        })
+    }
+
+    /// What this MAC boots now.
+    #[must_use]
+    pub fn decide(&self, mac: Mac, attempts: &Attempts, now_ms: i64) -> Decision<'_> {
+        if let Some(armed) = self.ephemeral(mac) {
+            return match attempts.over(&armed.id) {
+                Some(Over::Finished) => Decision::Local(Why::Finished),
+                Some(Over::Fenced) => Decision::Local(Why::Fenced),
+                None if armed.boot.not_after_unix_ms <= now_ms => Decision::Local(Why::Expired),
+                None => Decision::Ephemeral(armed),
+            };
+        }
+        match self.machine(mac).map(|machine| &machine.action) {
+            Some(Some(Action::PowerOff(_))) => Decision::PowerOff,
+            Some(_) => Decision::Local(Why::Declared),
+            None => Decision::Local(Why::Unknown),
+        }
+    }
+}
+
+/// Checks what a boot concern says.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn check(concern: &BootConcern) -> Result<(), String> {
+    let mut owners: HashMap<Mac, &str> = HashMap::new();
+    for machine in &concern.machines {
+        let name = &machine.name;
+        for mac in &machine.macs {
+            let mac: Mac = mac.parse().map_err(|error| format!("machine {name:?}: {error}"))?;
+            if let Some(other) = owners.insert(mac, name) {
+                return Err(format!("MAC {mac} belongs to both {other:?} and {name:?}"));
+            }
+        }
+        if let Some(Action::Ephemeral(boot)) = &machine.action {
+            check_ephemeral(boot).map_err(|reason| format!("machine {name:?}: {reason}"))?;
+        }
+    }
+    concern.enlist.as_ref().map_or(Ok(()), check_ephemeral).map_err(|reason| format!("enlist: {reason}"))
+}
+
+fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
+    let hashes =
+        [("kernel", &boot.kernel_sha256), ("initrd", &boot.initrd_sha256), ("squashfs", &boot.squashfs_sha256)];
+    for (what, hash) in hashes {
+        if !is_sha256_hex(hash) {
+            return Err(format!("{what} hash {hash:?} is not a SHA-256 in lower-case hexadecimal"));
+        }
+    }
+    if boot.attempt_key.len() != 32 {
+        return Err(format!("the attempt's key has {} bytes, not 32", boot.attempt_key.len()));
+    }
+    // They end up in a script that a boot loader interprets.
+    let options = &boot.kernel_options;
+    let interpreted = options.contains("${") || options.split_whitespace().any(|word| matches!(word, "||" | "&&" | ";"));
+    if interpreted || options.chars().any(char::is_control) {
+        return Err(format!("kernel options {options:?} contain what iPXE would interpret: ${{, ||, &&, ; or a control character"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod fixtures {
+    use super::*;
+    use basalt_proto::rack_v1::{LocalBoot, PowerOffBoot};
+
+    pub(crate) fn ephemeral(attempt: u64) -> EphemeralBoot {
+        EphemeralBoot {
+            attempt,
+            not_after_unix_ms: i64::MAX,
+            kernel_sha256: "a".repeat(64),
+            initrd_sha256: "b".repeat(64),
+            squashfs_sha256: "c".repeat(64),
+            kernel_options: "quiet".into(),
+            attempt_key: vec![7; 32],
+            task_json: br#"{"attempt":17}"#.to_vec(),
+            step_key: "step-1".into(),
+        }
+    }
+
+    pub(crate) fn machine(number: u8, action: Action) -> BootMachine {
+        BootMachine {
+            machine_uid: format!("uid-{number}"),
+            name: format!("m{number}"),
+            macs: vec![format!("52:54:00:00:00:{number:02x}")],
+            action: Some(action),
+        }
+    }
+
+    pub(crate) fn concern() -> BootConcern {
+        let machines = vec![
+            machine(1, Action::Ephemeral(ephemeral(17))),
+            machine(2, Action::Local(LocalBoot {})),
+            machine(3, Action::PowerOff(PowerOffBoot {})),
+        ];
+        BootConcern { machines, enlist: None }
+    }
+
+    pub(crate) fn mac(number: u8) -> Mac {
+        Mac([0x52, 0x54, 0, 0, 0, number])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixtures::{concern, ephemeral, mac};
+    use super::*;
+
+    fn attempts() -> (tempfile::TempDir, Attempts) {
+        let dir = tempfile::tempdir().unwrap();
+        let attempts = Attempts::open(dir.path()).unwrap();
+        (dir, attempts)
+    }
+
+    #[test]
+    fn boots_what_the_concern_says_and_unknown_machines_from_disk() {
+        let (_dir, attempts) = attempts();
+        let table = BootTable::new(concern());
+        assert!(matches!(table.decide(mac(1), &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17));
+        assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
+        assert_eq!(table.decide(mac(3), &attempts, 0), Decision::PowerOff);
+        assert_eq!(table.decide(mac(9), &attempts, 0), Decision::Local(Why::Unknown));
+    }
+
+    #[test]
+    fn boots_the_disk_once_the_attempt_is_over_though_the_concern_is_old() {
+        let (_dir, attempts) = attempts();
+        let mut concern = concern();
+        if let Some(Action::Ephemeral(boot)) = &mut concern.machines[0].action {
+            boot.not_after_unix_ms = 1000;
+        }
+        let table = BootTable::new(concern);
+        assert!(matches!(table.decide(mac(1), &attempts, 999), Decision::Ephemeral(_)));
+        assert_eq!(table.decide(mac(1), &attempts, 1000), Decision::Local(Why::Expired));
+        let id = AttemptId { attempt: 17, subject: Subject::machine("uid-1") };
+        attempts.finish(&id, "session", "report").unwrap();
+        assert_eq!(table.decide(mac(1), &attempts, 0), Decision::Local(Why::Finished));
+    }
+
+    #[test]
+    fn each_unknown_mac_enlists_by_itself() {
+        let (_dir, attempts) = attempts();
+        let table = BootTable::new(BootConcern { enlist: Some(ephemeral(4)), ..concern() });
+        assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
+        let id = AttemptId { attempt: 4, subject: Subject::mac(mac(8)) };
+        attempts.finish(&id, "session", "report").unwrap();
+        assert_eq!(table.decide(mac(8), &attempts, 0), Decision::Local(Why::Finished));
+        assert!(matches!(table.decide(mac(9), &attempts, 0), Decision::Ephemeral(armed) if armed.machine.is_none()));
+    }
+
+    #[test]
+    fn refuses_a_concern_that_could_not_be_served_or_would_be_interpreted() {
+        let with = |change: fn(&mut EphemeralBoot)| {
+            let mut boot = ephemeral(1);
+            change(&mut boot);
+            check(&BootConcern { enlist: Some(boot), ..concern() }).unwrap_err()
+        };
+        assert!(with(|boot| boot.kernel_options = "quiet || shell".into()).contains("iPXE would interpret"));
+        assert!(with(|boot| boot.kernel_options = "a\nshell".into()).contains("iPXE would interpret"));
+        assert!(with(|boot| boot.initrd_sha256 = "../etc/passwd".into()).contains("initrd hash"));
+        assert!(with(|boot| boot.attempt_key.truncate(5)).contains("5 bytes"));
+        let mut twice = concern();
+        twice.machines[1].macs = twice.machines[0].macs.clone();
+        assert!(check(&twice).unwrap_err().contains("belongs to both \"m1\" and \"m2\""));
+    }
+}

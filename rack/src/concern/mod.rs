@@ -1,0 +1,255 @@
+//! What the rack is told to do: one versioned message per concern.
+//!
+//! [`accept`] decides, without touching anything, what becomes of an offered version; [`store::ConcernStore`] keeps the
+//! accepted ones on disk and tells their users. `concerns/NAME.pb` is the protobuf encoding of a
+//! [`ConcernVersion`], exactly as a region sent it; `NAME.pb.old` is the one before, read when `NAME.pb` is damaged.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use basalt_proto::rack_v1::concern_reply::Outcome;
+use basalt_proto::rack_v1::{BootConcern, ConcernVersion, DhcpConcern, ImagesConcern, PowerConcern};
+use prost::Message;
+
+use crate::hash::sha256;
+
+pub mod store;
+
+/// The concerns this rack knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Concern {
+    /// Subnets whose clients are answered.
+    Dhcp,
+    /// What each machine boots.
+    Boot,
+    /// Blobs that are served.
+    Images,
+    /// BMCs that this rack is the arbiter of.
+    Power,
+}
+
+impl Concern {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Dhcp, Self::Boot, Self::Images, Self::Power];
+
+    /// The name on the wire and of the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dhcp => "dhcp",
+            Self::Boot => "boot",
+            Self::Images => "images",
+            Self::Power => "power",
+        }
+    }
+
+    /// The concern of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|concern| concern.name() == name)
+    }
+
+    /// Decodes a body, and checks what it says as far as that is possible without using it.
+    ///
+    /// # Errors
+    /// Why the body cannot be used.
+    pub fn read(self, body: &[u8]) -> Result<Content, BadBody> {
+        Ok(match self {
+            Self::Dhcp => {
+                let concern = DhcpConcern::decode(body)?;
+                crate::dhcp::config::config(&concern, 0).map_err(|error| BadBody::Content(error.to_string()))?;
+                Content::Dhcp(concern)
+            }
+            Self::Boot => {
+                let concern = BootConcern::decode(body)?;
+                crate::boot::check(&concern).map_err(BadBody::Content)?;
+                Content::Boot(concern)
+            }
+            Self::Images => Content::Images(ImagesConcern::decode(body)?),
+            Self::Power => Content::Power(PowerConcern::decode(body)?),
+        })
+    }
+}
+
+impl fmt::Display for Concern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A decoded body.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Of [`Concern::Dhcp`].
+    Dhcp(DhcpConcern),
+    /// Of [`Concern::Boot`].
+    Boot(BootConcern),
+    /// Of [`Concern::Images`].
+    Images(ImagesConcern),
+    /// Of [`Concern::Power`].
+    Power(PowerConcern),
+}
+
+/// A body that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadBody {
+    /// Not this message.
+    #[error("the body is not the concern's message: {0}")]
+    Encoding(#[from] prost::DecodeError),
+    /// The message, but it makes no sense.
+    #[error("{0}")]
+    Content(String),
+}
+
+/// What becomes of an offered version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It replaces what the rack held.
+    Applied,
+    /// The rack holds exactly this.
+    AlreadyThere,
+    /// The rack holds a newer one, or one of a newer incarnation of the region's database.
+    RefusedOlder {
+        /// The generation held.
+        mine: u64,
+    },
+    /// Same generation, other content: two regions disagree. Loud.
+    RefusedConflict {
+        /// The generation held.
+        mine: u64,
+    },
+    /// It cannot be used by anyone.
+    Failed(String),
+}
+
+impl Decision {
+    /// The same as the protocol says it.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        match self {
+            Self::Applied => Outcome::Applied,
+            Self::AlreadyThere => Outcome::AlreadyThere,
+            Self::RefusedOlder { .. } => Outcome::RefusedOlder,
+            Self::RefusedConflict { .. } => Outcome::RefusedConflict,
+            Self::Failed(_) => Outcome::Failed,
+        }
+    }
+}
+
+/// Decides about an offered version. `retired` are the incarnations of the region's database that another has replaced on
+/// this rack: what they say is never taken again, whatever its generation.
+///
+/// | incarnation | generation | content | decision |
+/// | --- | --- | --- | --- |
+/// | retired | any | any | refused, older |
+/// | new | any | any | applied |
+/// | held | higher | any | applied |
+/// | held | same | same | already there |
+/// | held | same | other | refused, conflict |
+/// | held | lower | any | refused, older |
+///
+/// Before all of that: a body without its hash, or that cannot be read, fails.
+#[must_use]
+pub fn accept(current: Option<&ConcernVersion>, offered: &ConcernVersion, retired: &BTreeSet<String>) -> Decision {
+    if let Err(reason) = verify(offered) {
+        return Decision::Failed(reason);
+    }
+    let mine = current.map_or(0, |held| held.generation);
+    if retired.contains(&offered.incarnation) {
+        return Decision::RefusedOlder { mine };
+    }
+    let Some(held) = current.filter(|held| held.incarnation == offered.incarnation) else {
+        return Decision::Applied;
+    };
+    match offered.generation.cmp(&held.generation) {
+        std::cmp::Ordering::Greater => Decision::Applied,
+        std::cmp::Ordering::Less => Decision::RefusedOlder { mine },
+        std::cmp::Ordering::Equal if held.sha256 == offered.sha256 => Decision::AlreadyThere,
+        std::cmp::Ordering::Equal => Decision::RefusedConflict { mine },
+    }
+}
+
+/// Checks a version by itself: a concern we know, its hash, its body.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn verify(version: &ConcernVersion) -> Result<(Concern, Content), String> {
+    let Some(concern) = Concern::named(&version.concern) else {
+        return Err(format!("this rack does not know the concern {:?}; upgrade it", version.concern));
+    };
+    let actual = sha256(&version.body);
+    if version.sha256 != actual {
+        return Err(format!(
+            "the body of concern {concern} has SHA-256 {}, not {} as announced; send it again",
+            hex::encode(actual),
+            hex::encode(&version.sha256)
+        ));
+    }
+    let content = concern.read(&version.body).map_err(|error| format!("concern {concern}: {error}"))?;
+    Ok((concern, content))
+}
+
+/// Wraps a body into a version, with its hash.
+#[must_use]
+pub fn version(concern: Concern, generation: u64, incarnation: &str, message: &impl Message) -> ConcernVersion {
+    let body = message.encode_to_vec();
+    ConcernVersion {
+        concern: concern.name().to_owned(),
+        generation,
+        sha256: sha256(&body).to_vec(),
+        incarnation: incarnation.to_owned(),
+        body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(incarnation: &str, generation: u64, serve_unknown: bool) -> ConcernVersion {
+        version(Concern::Dhcp, generation, incarnation, &DhcpConcern { subnets: vec![], serve_unknown })
+    }
+
+    #[test]
+    fn every_case_of_the_table() {
+        let retired = BTreeSet::from(["old".to_owned()]);
+        let held = offer("now", 5, true);
+        let cases = [
+            (None, offer("now", 1, true), Decision::Applied),
+            (None, offer("old", 9, true), Decision::RefusedOlder { mine: 0 }),
+            (Some(&held), offer("old", 9, true), Decision::RefusedOlder { mine: 5 }),
+            (Some(&held), offer("next", 1, true), Decision::Applied),
+            (Some(&held), offer("next", 5, true), Decision::Applied),
+            (Some(&held), offer("now", 6, true), Decision::Applied),
+            (Some(&held), offer("now", 6, false), Decision::Applied),
+            (Some(&held), offer("now", 5, true), Decision::AlreadyThere),
+            (Some(&held), offer("now", 5, false), Decision::RefusedConflict { mine: 5 }),
+            (Some(&held), offer("now", 4, true), Decision::RefusedOlder { mine: 5 }),
+        ];
+        for (current, offered, expected) in cases {
+            let case = format!("{} {}", offered.incarnation, offered.generation);
+            assert_eq!(accept(current, &offered, &retired), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_nobody_could_use_fails_before_anything_is_compared() {
+        let nothing = BTreeSet::new();
+        let mut wrong_hash = offer("now", 1, true);
+        wrong_hash.body.push(0);
+        let mut unknown = offer("now", 1, true);
+        unknown.concern = "dns".into();
+        let mut garbage = offer("now", 1, true);
+        garbage.body = vec![0xff; 9];
+        garbage.sha256 = sha256(&garbage.body).to_vec();
+        let mut nonsense = DhcpConcern::default();
+        nonsense.subnets.push(basalt_proto::rack_v1::DhcpSubnet { cidr: "10.0.0.0/33".into(), ..Default::default() });
+        let nonsense = version(Concern::Dhcp, 1, "now", &nonsense);
+        for (offered, word) in
+            [(wrong_hash, "SHA-256"), (unknown, "\"dns\""), (garbage, "not the concern's message"), (nonsense, "10.0.0.0/33")]
+        {
+            let Decision::Failed(reason) = accept(None, &offered, &nothing) else { panic!("accepted {offered:?}") };
+            assert!(reason.contains(word), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The concerns the rack holds: on disk, and for those who act on them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use basalt_proto::rack_v1::{
+    ConcernReply, ConcernVersion, DhcpConcern, HeldConcern, ImagesConcern, PowerConcern,
+};
+use prost::Message;
+use tokio::sync::watch;
+
+use super::{Concern, Content, Decision, accept, verify};
+use crate::boot::BootTable;
+use crate::durable;
+use crate::epochs::Epochs;
+
+/// The concerns, decoded, as their users see them. `None` until there is one.
+#[derive(Debug)]
+pub struct Views {
+    /// Subnets.
+    pub dhcp: watch::Sender<Option<Arc<DhcpConcern>>>,
+    /// What machines boot.
+    pub boot: watch::Sender<Option<Arc<BootTable>>>,
+    /// Blobs.
+    pub images: watch::Sender<Option<Arc<ImagesConcern>>>,
+    /// BMCs.
+    pub power: watch::Sender<Option<Arc<PowerConcern>>>,
+}
+
+impl Views {
+    fn publish(&self, content: Content) {
+        match content {
+            Content::Dhcp(it) => drop(self.dhcp.send_replace(Some(Arc::new(it)))),
+            Content::Boot(it) => drop(self.boot.send_replace(Some(Arc::new(BootTable::new(it))))),
+            Content::Images(it) => drop(self.images.send_replace(Some(Arc::new(it)))),
+            Content::Power(it) => drop(self.power.send_replace(Some(Arc::new(it)))),
+        }
+    }
+}
+
+/// Concerns on disk and in memory.
+#[derive(Debug)]
+pub struct ConcernStore {
+    dir: PathBuf,
+    epochs: Arc<Epochs>,
+    held: Mutex<Vec<ConcernVersion>>,
+    /// What the held concerns say.
+    pub views: Views,
+}
+
+/// A file that could not be used when the store was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Which.
+    pub concern: Concern,
+    /// What is wrong, and what is used instead.
+    pub message: String,
+}
+
+impl ConcernStore {
+    /// Reads `DIR/concerns`. Damaged files are named in the answer; the previous version is used in their place.
+    ///
+    /// # Errors
+    /// The directory cannot be made or read.
+    pub fn open(data_dir: &Path, epochs: Arc<Epochs>) -> io::Result<(Self, Vec<Damaged>)> {
+        let dir = data_dir.join("concerns");
+        durable::private_dir(&dir)?;
+        let views = Views {
+            dhcp: watch::Sender::new(None),
+            boot: watch::Sender::new(None),
+            images: watch::Sender::new(None),
+            power: watch::Sender::new(None),
+        };
+        let store = Self { dir, epochs, held: Mutex::new(Vec::new()), views };
+        let mut damaged = Vec::new();
+        for concern in Concern::ALL {
+            let path = store.path(concern);
+            let current = load(&path, concern);
+            let found = match current {
+                Ok(found) => found,
+                Err(reason) => {
+                    let previous = load(&durable::beside(&path, "old"), concern).ok().flatten();
+                    let instead = match &previous {
+                        Some((version, _)) => format!("generation {} is used instead", version.generation),
+                        None => "there is no earlier one: this concern is empty until a region sends it".to_owned(),
+                    };
+                    damaged.push(Damaged { concern, message: format!("{}: {reason}; {instead}", path.display()) });
+                    previous
+                }
+            };
+            if let Some((version, content)) = found {
+                store.hold(version);
+                store.views.publish(content);
+            }
+        }
+        Ok((store, damaged))
+    }
+
+    /// Takes a version or says why not. Accepted ones are durable when this returns. Blocks on the disk.
+    pub fn apply(&self, offered: &ConcernVersion) -> ConcernReply {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = held.iter().find(|it| it.concern == offered.concern);
+        let decision = match accept(current, offered, &self.epochs.retired()) {
+            Decision::Applied => match self.take(offered) {
+                Ok(()) => Decision::Applied,
+                Err(error) => Decision::Failed(format!("concern {:?} could not be kept: {error}", offered.concern)),
+            },
+            other => other,
+        };
+        if decision == Decision::Applied {
+            held.retain(|it| it.concern != offered.concern);
+            held.push(offered.clone());
+        }
+        let mine = held.iter().find(|it| it.concern == offered.concern).map_or(0, |it| it.generation);
+        let message = match &decision {
+            Decision::Applied | Decision::AlreadyThere => String::new(),
+            Decision::RefusedOlder { .. } => format!("this rack holds generation {mine}"),
+            Decision::RefusedConflict { .. } => {
+                format!("this rack holds other content under generation {mine}: two regions disagree")
+            }
+            Decision::Failed(reason) => reason.clone(),
+        };
+        match decision {
+            Decision::Applied => {
+                tracing::info!(concern = %offered.concern, generation = offered.generation, "concern applied");
+            }
+            Decision::AlreadyThere => {}
+            _ => tracing::warn!(concern = %offered.concern, generation = offered.generation, %message, "concern refused"),
+        }
+        ConcernReply {
+            concern: offered.concern.clone(),
+            generation: offered.generation,
+            outcome: decision.outcome().into(),
+            mine,
+            message,
+        }
+    }
+
+    /// Looks for files that someone else has replaced (`basalt-rack concern put`) and takes them by the same rules.
+    /// Blocks on the disk.
+    pub fn reread(&self) {
+        for concern in Concern::ALL {
+            let path = self.path(concern);
+            match load(&path, concern) {
+                Ok(Some((version, content))) => {
+                    let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+                    let current = held.iter().find(|it| it.concern == version.concern);
+                    if current == Some(&version) {
+                        continue;
+                    }
+                    if accept(current, &version, &self.epochs.retired()) != Decision::Applied {
+                        let mine = current.map_or(0, |it| it.generation);
+                        tracing::warn!(%concern, generation = version.generation, mine, "file is not newer than what is held");
+                        continue;
+                    }
+                    if let Err(error) = self.epochs.enter(&version.incarnation) {
+                        tracing::error!(%concern, %error, "file could not be taken over");
+                        continue;
+                    }
+                    tracing::info!(%concern, generation = version.generation, "concern taken from its file");
+                    held.retain(|it| it.concern != version.concern);
+                    held.push(version);
+                    self.views.publish(content);
+                }
+                Ok(None) => {}
+                Err(reason) => tracing::warn!(%concern, %reason, "file is damaged; what is held stays in force"),
+            }
+        }
+    }
+
+    /// When the files were last changed: compare two answers to know whether to [`ConcernStore::reread`].
+    #[must_use]
+    pub fn stamp(&self) -> Vec<Option<(std::time::SystemTime, u64)>> {
+        let of = |concern| fs::metadata(self.path(concern)).and_then(|it| Ok((it.modified()?, it.len()))).ok();
+        Concern::ALL.into_iter().map(of).collect()
+    }
+
+    /// What the rack holds, for its hello.
+    pub fn held(&self) -> Vec<HeldConcern> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let describe = |it: &ConcernVersion| HeldConcern {
+            concern: it.concern.clone(),
+            generation: it.generation,
+            sha256: it.sha256.clone(),
+            incarnation: it.incarnation.clone(),
+        };
+        held.iter().map(describe).collect()
+    }
+
+    fn take(&self, offered: &ConcernVersion) -> Result<(), String> {
+        let (concern, content) = verify(offered)?;
+        let path = self.path(concern);
+        // First the incarnation: a crash in between must not leave the old one welcome.
+        self.epochs.enter(&offered.incarnation).map_err(|error| error.to_string())?;
+        durable::replace_keeping_old(&path, &offered.encode_to_vec())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        self.views.publish(content);
+        Ok(())
+    }
+
+    fn hold(&self, version: ConcernVersion) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(version);
+    }
+
+    fn path(&self, concern: Concern) -> PathBuf {
+        path(&self.dir, concern)
+    }
+}
+
+fn path(dir: &Path, concern: Concern) -> PathBuf {
+    dir.join(format!("{concern}.pb"))
+}
+
+fn load(path: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content)>, String> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let version = ConcernVersion::decode(bytes.as_slice()).map_err(|error| format!("not a concern file: {error}"))?;
+    let (named, content) = verify(&version)?;
+    if named != concern {
+        return Err(format!("holds concern {named}"));
+    }
+    Ok(Some((version, content)))
+}
+
+/// Writes a concern into a rack's data directory, without a region: what `basalt-rack concern put` and tests do. A running
+/// rack takes it within a second if it is newer than what it holds.
+///
+/// # Errors
+/// The version is not usable (kind `InvalidInput`), or the file system's.
+pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()> {
+    let invalid = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    let (concern, _) = verify(version).map_err(invalid)?;
+    let dir = data_dir.join("concerns");
+    durable::private_dir(&dir)?;
+    durable::replace_keeping_old(&path(&dir, concern), &version.encode_to_vec())
+}
+
+/// Reads a concern from a rack's data directory.
+///
+/// # Errors
+/// The file is damaged.
+pub fn read_concern(data_dir: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content)>, String> {
+    load(&path(&data_dir.join("concerns"), concern), concern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::version;
+    use super::*;
+    use basalt_proto::rack_v1::concern_reply::Outcome;
+
+    fn open(dir: &Path) -> (ConcernStore, Vec<Damaged>) {
+        ConcernStore::open(dir, Arc::new(Epochs::open(dir).unwrap())).unwrap()
+    }
+
+    fn dhcp(generation: u64, incarnation: &str) -> ConcernVersion {
+        version(Concern::Dhcp, generation, incarnation, &DhcpConcern { subnets: vec![], serve_unknown: generation.is_multiple_of(2) })
+    }
+
+    #[test]
+    fn keeps_an_applied_concern_over_a_restart_and_tells_its_users() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let mut users = store.views.dhcp.subscribe();
+        assert_eq!(store.apply(&dhcp(2, "a")).outcome(), Outcome::Applied);
+        assert!(users.has_changed().unwrap());
+        assert!(users.borrow_and_update().as_ref().unwrap().serve_unknown);
+        assert_eq!(store.apply(&dhcp(2, "a")).outcome(), Outcome::AlreadyThere);
+        assert!(!users.has_changed().unwrap());
+
+        let (store, damaged) = open(dir.path());
+        assert!(damaged.is_empty());
+        assert_eq!(store.held()[0].generation, 2);
+        let reply = store.apply(&dhcp(1, "a"));
+        assert_eq!((reply.outcome(), reply.mine), (Outcome::RefusedOlder, 2));
+    }
+
+    #[test]
+    fn an_incarnation_that_was_replaced_never_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        assert_eq!(store.apply(&dhcp(7, "before")).outcome(), Outcome::Applied);
+        assert_eq!(store.apply(&dhcp(1, "after")).outcome(), Outcome::Applied);
+        let (store, _) = open(dir.path());
+        assert_eq!(store.apply(&dhcp(9, "before")).outcome(), Outcome::RefusedOlder);
+    }
+
+    #[test]
+    fn a_torn_file_is_detected_and_the_previous_version_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        store.apply(&dhcp(1, "a"));
+        store.apply(&dhcp(2, "a"));
+        let file = dir.path().join("concerns/dhcp.pb");
+        let bytes = fs::read(&file).unwrap();
+        for cut in 0..bytes.len() {
+            fs::write(&file, &bytes[..cut]).unwrap();
+            let (store, damaged) = open(dir.path());
+            assert_eq!(damaged.len(), 1, "cut at {cut}");
+            assert!(damaged[0].message.contains("generation 1 is used instead"), "{}", damaged[0].message);
+            assert_eq!(store.held()[0].generation, 1);
+        }
+    }
+
+    #[test]
+    fn a_file_written_beside_a_running_rack_is_taken_if_newer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let before = store.stamp();
+        write_concern(dir.path(), &dhcp(3, "local")).unwrap();
+        assert_ne!(store.stamp(), before);
+        store.reread();
+        assert_eq!(store.held()[0].generation, 3);
+        write_concern(dir.path(), &dhcp(2, "local")).unwrap();
+        store.reread();
+        assert_eq!(store.held()[0].generation, 3);
+    }
+
+    #[test]
+    fn an_unusable_concern_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut bad = dhcp(1, "a");
+        bad.body.push(1);
+        let error = write_concern(dir.path(), &bad).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(!dir.path().join("concerns/dhcp.pb").exists());
+    }
+}

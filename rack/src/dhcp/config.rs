@@ -1,0 +1,129 @@
+//! The DHCP concern as the server core takes it.
+
+use std::net::Ipv4Addr;
+
+use basalt_dhcp::{AddressRange, Boot, Config, Reservation, Subnet};
+use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet};
+
+/// What a concern says that no server could do.
+#[derive(Debug, thiserror::Error)]
+pub enum BadConcern {
+    /// A text that is not what it should be.
+    #[error("subnet {cidr:?}: {what} {value:?} is not an address")]
+    Address {
+        /// The subnet.
+        cidr: String,
+        /// Which field.
+        what: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// Not a network.
+    #[error("{0:?} is not an IPv4 network; write it as 10.77.0.0/24")]
+    Cidr(String),
+    /// A reservation's MAC.
+    #[error("subnet {0:?}: {1}")]
+    Mac(String, basalt_dhcp::BadMac),
+    /// Does not fit 16 bits.
+    #[error("subnet {0:?}: MTU {1} is larger than 65535")]
+    Mtu(String, u32),
+    /// It contradicts itself.
+    #[error(transparent)]
+    Contradiction(#[from] basalt_dhcp::ConfigError),
+}
+
+/// Converts and checks a concern. Scripts and HTTP loaders are announced on `http_port`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcern> {
+    let subnets = concern.subnets.iter().map(|it| subnet(it, http_port)).collect::<Result<_, _>>()?;
+    let config = Config { subnets, serve_unknown: concern.serve_unknown, ..Config::default() };
+    config.check()?;
+    Ok(config)
+}
+
+fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
+    let cidr = from.cidr.parse().map_err(|_| BadConcern::Cidr(from.cidr.clone()))?;
+    let address = |what, value: &str| -> Result<Ipv4Addr, BadConcern> {
+        value.parse().map_err(|_| BadConcern::Address { cidr: from.cidr.clone(), what, value: value.to_owned() })
+    };
+    let list = |what, values: &[String]| values.iter().map(|value| address(what, value)).collect::<Result<Vec<_>, _>>();
+    let mut subnet = Subnet::new(from.subnet_uid.clone(), cidr);
+    if !from.gateway.is_empty() {
+        subnet.gateway = Some(address("gateway", &from.gateway)?);
+    }
+    subnet.dns_servers = list("DNS server", &from.dns_servers)?;
+    subnet.ntp_servers = list("NTP server", &from.ntp_servers)?;
+    subnet.domain = Some(from.domain.clone()).filter(|domain| !domain.is_empty());
+    if from.mtu != 0 {
+        subnet.mtu = Some(u16::try_from(from.mtu).map_err(|_| BadConcern::Mtu(from.cidr.clone(), from.mtu))?);
+    }
+    if from.lease_seconds != 0 {
+        subnet.lease_seconds = from.lease_seconds;
+    }
+    for range in &from.dynamic {
+        let (start, end) = (address("range start", &range.start)?, address("range end", &range.end)?);
+        subnet.dynamic.push(AddressRange { start, end });
+    }
+    for reservation in &from.reservations {
+        subnet.reservations.push(Reservation {
+            mac: reservation.mac.parse().map_err(|error| BadConcern::Mac(from.cidr.clone(), error))?,
+            address: address("reservation", &reservation.address)?,
+            hostname: Some(reservation.hostname.clone()).filter(|name| !name.is_empty()),
+            boot: None,
+        });
+    }
+    subnet.boot = Boot {
+        script_url: format!("http://{{server}}:{http_port}/ipxe?mac={{mac}}"),
+        loader_url: format!("http://{{server}}:{http_port}/loaders/{{loader}}"),
+        ..Boot::default()
+    };
+    Ok(subnet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_proto::rack_v1 as proto;
+
+    fn concern() -> DhcpConcern {
+        DhcpConcern {
+            subnets: vec![DhcpSubnet {
+                subnet_uid: "s1".into(),
+                cidr: "10.77.0.0/24".into(),
+                gateway: "10.77.0.1".into(),
+                dynamic: vec![proto::AddressRange { start: "10.77.0.100".into(), end: "10.77.0.200".into() }],
+                reservations: vec![proto::Reservation {
+                    mac: "52:54:00:00:00:01".into(),
+                    address: "10.77.0.11".into(),
+                    hostname: "m1".into(),
+                }],
+                ..DhcpSubnet::default()
+            }],
+            serve_unknown: true,
+        }
+    }
+
+    #[test]
+    fn carries_everything_over() {
+        let config = config(&concern(), 8080).unwrap();
+        let subnet = &config.subnets[0];
+        assert_eq!((subnet.lease_seconds, subnet.mtu, &subnet.domain), (600, None, &None));
+        assert_eq!(subnet.reservations[0].hostname.as_deref(), Some("m1"));
+        assert_eq!(subnet.boot.script_url, "http://{server}:8080/ipxe?mac={mac}");
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        let with = |change: fn(&mut DhcpSubnet)| {
+            let mut concern = concern();
+            change(&mut concern.subnets[0]);
+            config(&concern, 5248).unwrap_err().to_string()
+        };
+        assert!(with(|it| it.cidr = "10.77.0.0".into()).contains("\"10.77.0.0\" is not an IPv4 network"));
+        assert!(with(|it| it.gateway = "gw".into()).contains("gateway \"gw\""));
+        assert!(with(|it| it.mtu = 70_000).contains("70000"));
+        assert!(with(|it| it.reservations[0].mac = "x".into()).contains("\"x\" is not a MAC"));
+    }
+}

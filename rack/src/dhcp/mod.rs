@@ -1,0 +1,326 @@
+//! The DHCP server: sockets, the lease file and facts around the pure core of `basalt-dhcp`.
+//!
+//! Each served address of each interface has two sockets, both bound to the interface: one receives what is sent to
+//! everybody, the other what is sent to the address, and all replies leave from it. Messages are answered in batches: every
+//! message that waits is handled, all leases of the batch become durable with one sync, then the replies leave.
+//!
+//! A client that has no address yet answers no ARP, so a frame to it would have to be written by hand; such replies are
+//! broadcast instead, which RFC 2131 §4.1 allows.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use basalt_dhcp::{Action, Arrival, BootClient, Destination, Event, Lease, LeaseState, Mac, Server, Time, ingress};
+use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, fact::Body};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::boot::BootTable;
+use crate::clock::unix_ms;
+use crate::facts::About;
+use crate::interfaces::Served;
+use crate::journal::Journal;
+use crate::presence::Presence;
+use crate::spool::writer::Facts;
+
+pub mod config;
+
+/// Messages answered with one sync.
+const BATCH: usize = 256;
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// The lease file is rewritten at start, and when it has grown to this size.
+const COMPACT_BYTES: u64 = 64 << 20;
+/// How often leases are looked through for expired ones.
+const TICK: Duration = Duration::from_secs(5);
+/// The longest lease that nobody but a lost lease file knew of.
+const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
+
+/// Which ports are spoken on. Others than the defaults are for tests.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    /// Of servers and relays: 67.
+    pub server: u16,
+    /// Of clients: 68.
+    pub client: u16,
+    /// Of this rack's HTTP server, announced to boot clients.
+    pub http: u16,
+}
+
+/// The server behind all sockets.
+#[derive(Debug)]
+pub struct Dhcp {
+    core: Mutex<Core>,
+    ports: Ports,
+    presence: Arc<Presence>,
+    facts: Facts,
+    boot: watch::Receiver<Option<Arc<BootTable>>>,
+}
+
+#[derive(Debug)]
+struct Core {
+    server: Server,
+    journal: Journal<Lease>,
+}
+
+impl Dhcp {
+    /// Reads and compacts `DIR/leases`. `ran_before`: this data directory was in use; without a lease file dynamic
+    /// addresses are then withheld until leases that were lost must have ended.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(
+        data_dir: &Path,
+        ran_before: bool,
+        ports: Ports,
+        presence: Arc<Presence>,
+        facts: Facts,
+        boot: watch::Receiver<Option<Arc<BootTable>>>,
+    ) -> io::Result<Self> {
+        let (mut journal, found) = Journal::open(&data_dir.join("leases"))?;
+        let now = now();
+        let mut server = Server::new(basalt_dhcp::Config::default()).map_err(io::Error::other)?;
+        server.restore(found.records);
+        if found.skipped > 0 {
+            tracing::error!(lines = found.skipped, "the lease file has damaged lines; they were skipped");
+        }
+        if ran_before && (!found.existed || found.skipped > 0) {
+            tracing::warn!("leases were lost: clients without a known lease or reservation get no address for 10 minutes");
+            server.withhold_dynamic_until(now + UNKNOWN_LEASES);
+        }
+        let leases: Vec<Lease> = server.leases().cloned().collect();
+        journal.rewrite(&leases)?;
+        for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
+            presence.leased(lease.mac, lease.address, millis(lease.expires));
+        }
+        Ok(Self { core: Mutex::new(Core { server, journal }), ports, presence, facts, boot })
+    }
+
+    /// Takes another concern; it was checked before.
+    pub fn configure(&self, concern: &DhcpConcern) {
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        match config::config(concern, self.ports.http).map_err(|error| error.to_string()) {
+            Ok(config) => {
+                if let Err(error) = core.server.set_config(now(), config) {
+                    tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
+                }
+            }
+            Err(error) => tracing::error!(error, "the DHCP concern cannot be used; the one before stays"),
+        }
+    }
+
+    /// A region has stored this lease: its renewals may take the whole lease time.
+    pub fn acknowledge(&self, address: Ipv4Addr, mac: Mac) {
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = core.server.lease(address).is_some_and(|lease| lease.mac == mac && lease.acknowledged);
+        if known {
+            return;
+        }
+        if let Some(lease) = core.server.acknowledge(address, mac).cloned()
+            && let Err(error) = core.journal.append(&[lease])
+        {
+            tracing::warn!(%error, %address, "the lease file cannot be written");
+        }
+    }
+
+    /// Answers on one address of one interface until cancelled. Returns early when the sockets fail.
+    ///
+    /// # Errors
+    /// What failed.
+    pub async fn serve(self: &Arc<Self>, at: &Served, stop: &CancellationToken) -> io::Result<()> {
+        let unicast = Arc::new(self.socket(at, at.address)?);
+        let broadcast = self.socket(at, Ipv4Addr::BROADCAST)?;
+        let via = Arrival { interface: at.index, local: at.address, unicast: false };
+        tracing::info!(interface = %at.interface, address = %at.address, port = self.ports.server, "DHCP is served");
+        loop {
+            let (socket, is_unicast) = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                ready = unicast.readable() => { ready?; (&*unicast, true) }
+                ready = broadcast.readable() => { ready?; (&broadcast, false) }
+            };
+            let batch = receive(socket)?;
+            if batch.is_empty() {
+                continue;
+            }
+            let this = Arc::clone(self);
+            let via = Arrival { unicast: is_unicast, ..via };
+            let replies = tokio::task::spawn_blocking(move || this.answer(via, &batch)).await.map_err(io::Error::other)?;
+            for (to, bytes) in replies {
+                if let Err(error) = unicast.send_to(&bytes, SocketAddr::V4(to)).await {
+                    tracing::warn!(%to, %error, "a DHCP reply could not be sent");
+                }
+            }
+        }
+    }
+
+    /// Reports expired leases until cancelled.
+    pub async fn tick(&self, stop: &CancellationToken) {
+        let mut timer = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = timer.tick() => {}
+            }
+            let actions = self.core.lock().unwrap_or_else(PoisonError::into_inner).server.tick(now());
+            for action in actions {
+                if let Action::Report(event) = action {
+                    self.report(event);
+                }
+            }
+        }
+    }
+
+    fn socket(&self, at: &Served, bind: Ipv4Addr) -> io::Result<UdpSocket> {
+        let named = |what: &str, error: io::Error| {
+            let port = self.ports.server;
+            io::Error::new(error.kind(), format!("{what} {bind}:{port} on interface {}: {error}", at.interface))
+        };
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_broadcast(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind_device(Some(at.interface.as_bytes())).map_err(|error| named("cannot use", error))?;
+        socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+        socket.bind(&SocketAddr::from((bind, self.ports.server)).into()).map_err(|error| named("cannot bind", error))?;
+        UdpSocket::from_std(socket.into())
+    }
+
+    /// Handles a batch. What it returns may be sent: its leases are durable.
+    fn answer(&self, via: Arrival, batch: &[Vec<u8>]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut handled = Vec::new();
+        let kept = {
+            let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut leases = Vec::new();
+            for datagram in batch {
+                match ingress::parse(datagram) {
+                    Ok(packet) => {
+                        let actions = core.server.handle(now(), via, &packet);
+                        leases.extend(actions.iter().filter_map(|action| match action {
+                            Action::Persist(lease) => Some(lease.clone()),
+                            _ => None,
+                        }));
+                        handled.push(actions);
+                    }
+                    Err(error) => tracing::debug!(%error, interface = via.interface, "malformed DHCP message"),
+                }
+            }
+            core.keep(&leases)
+        };
+        if let Err(error) = &kept {
+            tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
+        }
+        let mut replies = Vec::new();
+        for action in handled.into_iter().flat_map(|actions| actions.into_iter().map_while(|it| durable(it, kept.is_ok()))) {
+            match action {
+                Action::Persist(_) => {}
+                Action::Send { to, bytes, .. } => replies.push((self.target(to), bytes)),
+                Action::Report(event) => self.report(event),
+            }
+        }
+        replies
+    }
+
+    const fn target(&self, to: Destination) -> SocketAddrV4 {
+        match to {
+            Destination::Broadcast | Destination::Hardware { .. } => {
+                SocketAddrV4::new(Ipv4Addr::BROADCAST, self.ports.client)
+            }
+            Destination::Client(address) => SocketAddrV4::new(address, self.ports.client),
+            Destination::Relay(address) => SocketAddrV4::new(address, self.ports.server),
+        }
+    }
+
+    fn report(&self, event: Event) {
+        let about = |mac| About::mac(mac, self.boot.borrow().as_deref());
+        match event {
+            Event::Leased { lease, renewed } => {
+                let about = about(lease.mac);
+                tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, renewed, "lease granted");
+                self.presence.leased(lease.mac, lease.address, millis(lease.expires));
+                self.facts.tell(about.saw(lease_fact(&lease, false)));
+            }
+            Event::Released(lease) | Event::Expired(lease) => {
+                let about = about(lease.mac);
+                tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, "lease ended");
+                self.presence.ended(lease.mac, lease.address);
+                self.facts.tell(about.saw(lease_fact(&lease, true)));
+            }
+            Event::Boot { mac, address, client, file } => {
+                let about = about(mac);
+                tracing::info!(machine = %about.machine_uid, %mac, %address, file, "boot client answered");
+                if client == BootClient::Ipxe {
+                    self.presence.booting(mac, address, unix_ms());
+                }
+                let what = match client {
+                    BootClient::Ipxe => "iPXE",
+                    BootClient::Rom { .. } => "network boot ROM",
+                    BootClient::Unsupported { .. } => "unsupported architecture",
+                };
+                self.facts.tell(about.requested("dhcp", what, &file, &address.to_string()));
+            }
+            Event::Conflict(lease) => {
+                let message = format!("{} found its address {} in use by another host", lease.mac, lease.address);
+                tracing::warn!(mac = %lease.mac, address = %lease.address, "address is in use by another host");
+                self.facts.tell(about(lease.mac).alarm("address_conflict", &message));
+            }
+            Event::Offered { mac, address } => tracing::debug!(%mac, %address, "address offered"),
+            Event::Refused { mac, address, reason } => tracing::info!(%mac, %address, reason, "address refused"),
+            Event::Ignored { mac, reason } => tracing::debug!(?mac, %reason, "DHCP message not answered"),
+        }
+    }
+}
+
+impl Core {
+    fn keep(&mut self, leases: &[Lease]) -> io::Result<()> {
+        if leases.is_empty() {
+            return Ok(());
+        }
+        self.journal.append(leases)?;
+        if self.journal.size() > COMPACT_BYTES {
+            let leases: Vec<Lease> = self.server.leases().cloned().collect();
+            self.journal.rewrite(&leases)?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends a message's actions at a lease that could not be kept.
+fn durable(action: Action, kept: bool) -> Option<Action> {
+    (kept || !matches!(action, Action::Persist(_))).then_some(action)
+}
+
+fn lease_fact(lease: &Lease, released: bool) -> Body {
+    Body::Lease(LeaseFact {
+        address: lease.address.to_string(),
+        hostname: lease.hostname.clone().unwrap_or_default(),
+        expires_unix_ms: millis(lease.expires),
+        released,
+        subnet_uid: lease.subnet.clone(),
+    })
+}
+
+fn receive(socket: &UdpSocket) -> io::Result<Vec<Vec<u8>>> {
+    let mut batch = Vec::new();
+    let mut buffer = [0; ingress::MAX_DATAGRAM];
+    while batch.len() < BATCH {
+        match socket.try_recv_from(&mut buffer) {
+            Ok((length, _)) => batch.push(buffer.get(..length).unwrap_or_default().to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if batch.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(batch)
+}
+
+fn now() -> Time {
+    Time(u64::try_from(unix_ms()).unwrap_or(0))
+}
+
+fn millis(time: Time) -> i64 {
+    i64::try_from(time.unix_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,90 @@
+//! `GET /ipxe?mac=MAC`: the script of a machine.
+//!
+//! A script with a boot token in it is given only to the address that this rack leased to the MAC in a boot exchange less
+//! than two minutes old. Anybody else gets 403, and iPXE goes on to the next boot device.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use basalt_dhcp::Mac;
+use http::{StatusCode, header};
+use serde::Deserialize;
+
+use super::{Ends, Problem, Web};
+use crate::boot::{Armed, Decision};
+use crate::clock::unix_ms;
+use crate::facts::About;
+use crate::script::{Scene, Script, render};
+use crate::token::BootToken;
+
+/// How long a machine may take from its script to its claim. Slow firmware loads hundreds of megabytes in that time.
+const TOKEN_LIFE_MS: i64 = 30 * 60 * 1000;
+
+/// The query.
+#[derive(Debug, Deserialize)]
+pub struct Asked {
+    mac: String,
+}
+
+/// Renders the script.
+pub async fn script(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Problem> {
+    let mac: Mac = asked
+        .mac
+        .parse()
+        .map_err(|error: basalt_dhcp::BadMac| Problem::new(StatusCode::BAD_REQUEST, "invalid", error.to_string()))?;
+    let table = web.boot.borrow().clone().unwrap_or_default();
+    let named = table.machine(mac).map(|machine| machine.name.clone()).filter(|name| !name.is_empty());
+    let name = named.unwrap_or_else(|| mac.to_string());
+    let scene = Scene { name: &name, mac, rack: ends.local, spki: &web.spki_sha256 };
+    let peer = ends.peer.ip().to_string();
+    let (about, answer, script) = match table.decide(mac, &web.attempts, unix_ms()) {
+        Decision::Ephemeral(armed) => {
+            let about = About::attempt(mac, &armed);
+            match token(&web, &ends, mac, &armed) {
+                Ok(token) => {
+                    fetch_ahead(&web, &armed);
+                    (about, "ephemeral", render(scene, &Script::Ephemeral { boot: armed.boot, token: &token }))
+                }
+                Err(reason) => {
+                    tracing::warn!(machine = %about.machine_uid, %mac, %peer, reason, "boot script refused");
+                    web.facts.tell(about.requested("http", "script", &format!("refused: {reason}"), &peer));
+                    return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", reason));
+                }
+            }
+        }
+        Decision::Local(why) => {
+            (About::mac(mac, Some(&table)), "local", render(scene, &Script::Local { why: why.words() }))
+        }
+        Decision::PowerOff => (About::mac(mac, Some(&table)), "power_off", render(scene, &Script::PowerOff)),
+    };
+    tracing::info!(machine = %about.machine_uid, %mac, %peer, answer, "boot script");
+    web.facts.tell(about.requested("http", "script", answer, &peer));
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")], script).into_response())
+}
+
+/// A token, if this client may have one.
+fn token(web: &Web, ends: &Ends, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
+    let now = unix_ms();
+    let exchange = web.presence.fresh(mac, now).ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
+    if ends.peer.ip() != exchange.address {
+        return Err("the request does not come from the address leased to this MAC");
+    }
+    let boot = web.attempts.next_boot(&armed.id, exchange.number, now);
+    let expires = now.saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);
+    let expires_unix_ms = u64::try_from(expires).unwrap_or(0);
+    Ok(BootToken { attempt: armed.boot.attempt, mac, boot, expires_unix_ms }.mint(&armed.boot.attempt_key))
+}
+
+/// The machine will ask for these in a moment.
+fn fetch_ahead(web: &Web, armed: &Armed<'_>) {
+    for sha256 in [&armed.boot.kernel_sha256, &armed.boot.initrd_sha256, &armed.boot.squashfs_sha256] {
+        let (blobs, sha256) = (Arc::clone(&web.blobs), sha256.clone());
+        tokio::spawn(async move { blobs.get(&sha256).await.map(drop) });
+    }
+}

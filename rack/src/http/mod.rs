@@ -1,0 +1,217 @@
+//! The rack's HTTP server, port 5248: plain and TLS on one port, told apart by the first byte.
+//!
+//! | path | over | module |
+//! | --- | --- | --- |
+//! | `GET /ipxe?mac=MAC` | either | [`boot`] |
+//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`] |
+//! | `POST /report/{token}/{level}` | either | [`report`] |
+//! | `/agent/v1/…` | TLS | [`agent`] |
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::attempts::Attempts;
+use crate::blobs::BlobStore;
+use crate::boot::BootTable;
+use crate::loaders::Loaders;
+use crate::presence::Presence;
+use crate::spool::writer::Facts;
+
+pub mod agent;
+pub mod boot;
+pub mod files;
+pub mod report;
+
+/// Connections at once; further ones wait in the listener's queue.
+const MAX_CONNECTIONS: usize = 4096;
+/// How long a client may take for its first byte, its TLS handshake, and each request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// First byte of a TLS record that carries a handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// How long requests may go on when the rack stops.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What every handler works with.
+#[derive(Debug)]
+pub struct Web {
+    /// What machines boot.
+    pub boot: watch::Receiver<Option<Arc<BootTable>>>,
+    /// The register of attempts.
+    pub attempts: Arc<Attempts>,
+    /// Who has which address.
+    pub presence: Arc<Presence>,
+    /// Blobs.
+    pub blobs: Arc<BlobStore>,
+    /// Loaders.
+    pub loaders: Loaders,
+    /// Where facts go.
+    pub facts: Facts,
+    /// `basalt.spki`.
+    pub spki_sha256: String,
+}
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    /// The client.
+    pub peer: SocketAddr,
+    /// This rack, as the client reached it.
+    pub local: SocketAddr,
+    /// The connection is TLS.
+    pub tls: bool,
+}
+
+/// Every path.
+pub fn router(web: Arc<Web>) -> Router {
+    Router::new()
+        .route("/ipxe", get(boot::script))
+        .route("/loaders/{name}", get(files::loader))
+        .route("/blobs/{sha256}", get(files::blob))
+        .route("/report/{token}/{level}", post(report::report).layer(report::limit()))
+        .nest("/agent/v1", agent::router())
+        .with_state(web)
+}
+
+/// Serves one address until cancelled, then lets running requests end for 5 seconds.
+///
+/// # Errors
+/// The address cannot be bound.
+pub async fn serve(
+    address: Ipv4Addr,
+    port: u16,
+    router: Router,
+    tls: TlsAcceptor,
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    let bind = SocketAddr::from((address, port));
+    let listener = TcpListener::bind(bind).await.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot bind HTTP on {bind}: {error}; another program may use the port, see `ss -ltnp`"))
+    })?;
+    tracing::info!(address = %listener.local_addr()?, "HTTP is served");
+    serve_on(listener, router, tls, stop).await;
+    Ok(())
+}
+
+/// [`serve`] on a listener that is bound already.
+pub async fn serve_on(listener: TcpListener, router: Router, tls: TlsAcceptor, stop: &CancellationToken) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (router, tls, stop) = (router.clone(), tls.clone(), stop.clone());
+                tokio::spawn(async move {
+                    if let Err(error) = connection(stream, peer, router, tls, &stop).await {
+                        tracing::debug!(%peer, %error, "HTTP connection ended");
+                    }
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an HTTP connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
+    tokio::time::timeout(DRAIN, slots.acquire_many(all)).await.ok();
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    tls: TlsAcceptor,
+    stop: &CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    stream.set_nodelay(true)?;
+    let local = stream.local_addr()?;
+    let mut first = [0];
+    let peeked = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        peeked = tokio::time::timeout(HEAD_TIMEOUT, stream.peek(&mut first)) => peeked??,
+    };
+    if peeked == 0 {
+        return Ok(());
+    }
+    if first == [TLS_HANDSHAKE] {
+        let stream = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await??;
+        requests(stream, router, Ends { peer, local, tls: true }, stop).await
+    } else {
+        requests(stream, router, Ends { peer, local, tls: false }, stop).await
+    }
+}
+
+async fn requests<S>(
+    stream: S,
+    router: Router,
+    ends: Ends,
+    stop: &CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let service = TowerToHyperService::new(router.layer(axum::Extension(ends)));
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return Ok(ended?),
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    Ok(connection.await?)
+}
+
+/// An error answer: `application/problem+json` with a code.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+}
+
+impl Problem {
+    /// An error with a machine-readable code and a sentence.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into() }
+    }
+
+    /// The rack's disk, for the log; the client tries again.
+    pub fn disk(error: &impl std::fmt::Display) -> Self {
+        tracing::error!(%error, "the rack's disk refuses writes");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the rack cannot write to its disk; try again")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({ "code": self.code, "detail": self.detail, "status": self.status.as_u16() });
+        (self.status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+    }
+}
+
+/// The file of a loader, with its length.
+async fn open(path: PathBuf) -> io::Result<(tokio::fs::File, u64)> {
+    let file = tokio::fs::File::open(path).await?;
+    let length = file.metadata().await?.len();
+    Ok((file, length))
+}

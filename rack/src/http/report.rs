@@ -1,0 +1,56 @@
+//! `POST /report/{token}/{level}`: the installed system says how far it has come. The token allows that and nothing else.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use basalt_proto::rack_v1::{ReadinessFact, fact::Body};
+use http::StatusCode;
+
+use super::{Ends, Problem, Web};
+use crate::facts::About;
+use crate::token::report;
+
+/// What an installed system can have reached.
+const LEVELS: [&str; 2] = ["booted", "cloud_init"];
+/// The longest message kept.
+const MAX_MESSAGE: usize = 4096;
+
+/// Takes a report.
+pub async fn report(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    Path((token, level)): Path<(String, String)>,
+    body: Bytes,
+) -> Result<StatusCode, Problem> {
+    if !LEVELS.contains(&level.as_str()) {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", "no such level; there are: booted, cloud_init"));
+    }
+    let unknown = || Problem::new(StatusCode::FORBIDDEN, "forbidden", "this report token is of no attempt that this rack knows");
+    let attempt = report::peek(&token).map_err(|_| unknown())?;
+    let machine_uid = owner(&web, attempt, &token).ok_or_else(unknown)?;
+    let text = String::from_utf8_lossy(body.get(..body.len().min(MAX_MESSAGE)).unwrap_or_default()).into_owned();
+    let address = ends.peer.ip().to_string();
+    tracing::info!(machine = %machine_uid, attempt, level, %address, "installed system reports");
+    let about = About { machine_uid, attempt, ..About::default() };
+    let fact = about.saw(Body::Readiness(ReadinessFact { level, message: text, address }));
+    web.facts.record(fact).await.map_err(|error| Problem::disk(&error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Bodies are read up to here.
+pub fn limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(64 << 10)
+}
+
+/// The machine whose report token this is: from the register, or from a key that the concern still has.
+fn owner(web: &Web, attempt: u64, token: &str) -> Option<String> {
+    if let Some(id) = web.attempts.reported_by(attempt, token) {
+        return Some(id.subject.into());
+    }
+    let table = web.boot.borrow().clone()?;
+    let (machine, boot) = table.of_attempt(attempt)?;
+    report::verify(token, &boot.attempt_key, &machine.machine_uid).ok()?;
+    Some(machine.machine_uid.clone())
+}

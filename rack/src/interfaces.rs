@@ -1,0 +1,89 @@
+//! This host's network interfaces, and which of their addresses the rack serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::Ipv4Addr;
+
+use basalt_dhcp::Mac;
+use basalt_proto::rack_v1::Interface;
+use ipnet::Ipv4Net;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
+
+/// An address that services are bound to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Served {
+    /// The interface's name.
+    pub interface: String,
+    /// Its index.
+    pub index: u32,
+    /// The address.
+    pub address: Ipv4Addr,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    mac: Option<Mac>,
+    addresses: BTreeSet<Ipv4Net>,
+}
+
+fn list() -> io::Result<BTreeMap<String, Found>> {
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for entry in getifaddrs()? {
+        let interface = found.entry(entry.interface_name).or_default();
+        let Some(address) = entry.address else { continue };
+        if let Some(link) = address.as_link_addr() {
+            interface.mac = link.addr().map(Mac);
+        } else if let Some(v4) = address.as_sockaddr_in() {
+            let mask = entry.netmask.and_then(|mask| mask.as_sockaddr_in().map(|mask| mask.ip()));
+            let network = Ipv4Net::with_netmask(v4.ip(), mask.unwrap_or(Ipv4Addr::BROADCAST));
+            interface.addresses.extend(network);
+        }
+    }
+    Ok(found)
+}
+
+/// Every interface with what it has, as a rack introduces itself.
+///
+/// # Errors
+/// The operating system's.
+pub fn describe() -> io::Result<Vec<Interface>> {
+    let describe = |(name, it): (String, Found)| Interface {
+        name,
+        mac: it.mac.map(|mac| mac.to_string()).unwrap_or_default(),
+        addresses: it.addresses.iter().map(ToString::to_string).collect(),
+    };
+    Ok(list()?.into_iter().map(describe).collect())
+}
+
+/// The addresses of the named interfaces as they are now.
+///
+/// # Errors
+/// The operating system's.
+pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
+    let mut served = BTreeSet::new();
+    for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
+        let index = if_nametoindex(name.as_str())?;
+        served.extend(found.addresses.iter().map(|net| Served { interface: name.clone(), index, address: net.addr() }));
+    }
+    Ok(served)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_loopback() {
+        let served = served(&["lo".to_owned()]).unwrap();
+        assert!(served.iter().any(|it| it.address == Ipv4Addr::LOCALHOST && it.index > 0));
+        let described = describe().unwrap();
+        let lo = described.iter().find(|it| it.name == "lo").unwrap();
+        assert!(lo.addresses.contains(&"127.0.0.1/8".to_owned()));
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_serves_nothing() {
+        assert!(served(&["nosuch0".to_owned()]).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! An append-only file of JSON records: `leases`, `attempts`, `epochs`.
+//!
+//! One record a line, `CHECK JSON`, where CHECK is the first 8 hexadecimal digits of the SHA-256 of the JSON. A line that a
+//! crash cut short is removed when the file is opened; a damaged or foreign line in the middle is skipped and counted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::durable;
+
+/// The open file.
+#[derive(Debug)]
+pub struct Journal<T> {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    records: PhantomData<fn(T)>,
+}
+
+/// What a file held.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Recovered<T> {
+    /// The records, oldest first.
+    pub records: Vec<T>,
+    /// Lines that were skipped, because they are damaged or of another version.
+    pub skipped: usize,
+    /// The file was there.
+    pub existed: bool,
+}
+
+impl<T: Serialize + DeserializeOwned> Journal<T> {
+    /// Opens or creates the file and reads what it holds.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(path: &Path) -> io::Result<(Self, Recovered<T>)> {
+        let existed = path.exists();
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        if !existed {
+            durable::sync_parent(path)?;
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let mut records = Vec::new();
+        let mut skipped = 0;
+        for line in bytes.get(..whole).unwrap_or_default().split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            match parse(line) {
+                Some(record) => records.push(record),
+                None => skipped += 1,
+            }
+        }
+        if whole < bytes.len() {
+            file.set_len(whole as u64)?;
+            file.sync_all()?;
+        }
+        let journal = Self { path: path.to_owned(), file, length: whole as u64, records: PhantomData };
+        Ok((journal, Recovered { records, skipped, existed }))
+    }
+
+    /// Appends records and makes them durable, all with one sync.
+    ///
+    /// # Errors
+    /// The file system's; the file is then as it was before.
+    pub fn append(&mut self, records: &[T]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for record in records {
+            render(&mut bytes, record)?;
+        }
+        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            self.file.set_len(self.length)?;
+            return Err(error);
+        }
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Replaces everything by these records.
+    ///
+    /// # Errors
+    /// The file system's; the old file is then still there.
+    pub fn rewrite(&mut self, records: &[T]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for record in records {
+            render(&mut bytes, record)?;
+        }
+        durable::replace(&self.path, &bytes)?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.length = self.file.seek(SeekFrom::End(0))?;
+        Ok(())
+    }
+
+    /// Bytes in the file.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.length
+    }
+}
+
+fn check(json: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA256, json);
+    hex::encode(digest.as_ref().get(..4).unwrap_or_default())
+}
+
+fn render<T: Serialize>(bytes: &mut Vec<u8>, record: &T) -> io::Result<()> {
+    let json = serde_json::to_vec(record)?;
+    bytes.extend_from_slice(check(&json).as_bytes());
+    bytes.push(b' ');
+    bytes.extend_from_slice(&json);
+    bytes.push(b'\n');
+    Ok(())
+}
+
+fn parse<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    let (sum, json) = line.split_at_checked(8)?;
+    let json = json.strip_prefix(b" ")?;
+    if sum != check(json).as_bytes() {
+        return None;
+    }
+    serde_json::from_slice(json).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(path: &Path) -> Recovered<String> {
+        Journal::open(path).unwrap().1
+    }
+
+    #[test]
+    fn returns_what_was_appended_and_what_was_rewritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let (mut journal, found) = Journal::<String>::open(&path).unwrap();
+        assert!(!found.existed && found.records.is_empty());
+        journal.append(&["a".into(), "b".into()]).unwrap();
+        assert_eq!(read(&path).records, ["a", "b"]);
+        journal.rewrite(&["b".into()]).unwrap();
+        journal.append(&["c".into()]).unwrap();
+        assert_eq!(read(&path), Recovered { records: vec!["b".into(), "c".into()], skipped: 0, existed: true });
+    }
+
+    #[test]
+    fn skips_a_damaged_line_and_keeps_those_around_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        Journal::open(&path).unwrap().0.append(&["one".to_owned(), "two".into(), "three".into()]).unwrap();
+        let damaged = std::fs::read_to_string(&path).unwrap().replace("two", "twO");
+        std::fs::write(&path, damaged).unwrap();
+        let found = read(&path);
+        assert_eq!((found.records, found.skipped), (vec!["one".to_owned(), "three".into()], 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn a_file_cut_anywhere_yields_a_prefix_and_can_be_appended_to(cut in 0usize..200) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("journal");
+            let records: Vec<String> = (0..8).map(|n| format!("record {n}")).collect();
+            Journal::open(&path).unwrap().0.append(&records).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &bytes[..cut.min(bytes.len())]).unwrap();
+            let (mut journal, found) = Journal::open(&path).unwrap();
+            prop_assert!(records.starts_with(&found.records));
+            prop_assert_eq!(found.skipped, 0);
+            journal.append(&["after".to_owned()]).unwrap();
+            let again = read(&path).records;
+            prop_assert_eq!(again.last().map(String::as_str), Some("after"));
+            prop_assert_eq!(again.len(), found.records.len() + 1);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The rack controller.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+pub mod attempts;
+pub mod blobs;
+pub mod boot;
+pub mod clock;
+pub mod concern;
+pub mod dhcp;
+pub mod durable;
+pub mod epochs;
+pub mod facts;
+pub mod hash;
+pub mod http;
+pub mod identity;
+pub mod interfaces;
+pub mod journal;
+pub mod loaders;
+pub mod power;
+pub mod presence;
+pub mod script;
+pub mod spool;
+pub mod token;

@@ -1,0 +1,41 @@
+//! The framing of a segment: records that show by themselves where a crash cut them.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 4 | length of the payload, little-endian |
+//! | 8 | first bytes of the payload's SHA-256 |
+//! | n | payload: one `Fact`, protobuf |
+
+use basalt_proto::rack_v1::Fact;
+use prost::Message;
+
+use crate::hash::sha256;
+
+const HEADER: usize = 12;
+/// No fact is larger.
+pub const MAX_PAYLOAD: usize = 4 << 20;
+
+/// Appends a record. `false`: the fact is too large for one.
+pub fn encode(bytes: &mut Vec<u8>, fact: &Fact) -> bool {
+    let payload = fact.encode_to_vec();
+    let Some(length) = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= MAX_PAYLOAD) else {
+        return false;
+    };
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(sha256(&payload).first_chunk::<8>().unwrap_or(&[0; 8]));
+    bytes.extend_from_slice(&payload);
+    true
+}
+
+/// Reads the record at the start of the bytes: the fact and the record's length. `None`: there is no whole record.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Option<(Fact, usize)> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (sum, rest) = rest.split_first_chunk::<8>()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok().filter(|&length| length <= MAX_PAYLOAD)?;
+    let payload = rest.get(..length)?;
+    if sha256(payload).first_chunk() != Some(sum) {
+        return None;
+    }
+    Some((Fact::decode(payload).ok()?, HEADER + length))
+}

@@ -1,0 +1,199 @@
+//! The spool's thread, and the handle with which everything in the rack tells facts.
+
+use std::io;
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use basalt_proto::rack_v1::Fact;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{Limits, Spool, Taken};
+
+/// Facts waiting for the disk.
+const QUEUE: usize = 16_384;
+/// Facts made durable by one sync.
+const BATCH: usize = 4_096;
+
+enum Command {
+    Push(Box<Fact>, Option<oneshot::Sender<Result<(), String>>>),
+    Read { from: u64, reply: oneshot::Sender<io::Result<Vec<Fact>>> },
+    Acknowledge { uid: String, through: u64 },
+    Stop,
+}
+
+/// A fact was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotKept {
+    /// The disk refused it.
+    #[error("the fact could not be written to the spool: {0}")]
+    Disk(String),
+    /// The rack is stopping.
+    #[error("the spool is closed: the rack is stopping")]
+    Closed,
+}
+
+/// Tells facts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    commands: mpsc::Sender<Command>,
+    durable: watch::Receiver<u64>,
+    uid: std::sync::Arc<str>,
+}
+
+/// Stops the thread.
+#[derive(Debug)]
+pub struct SpoolThread {
+    commands: mpsc::Sender<Command>,
+    thread: JoinHandle<()>,
+}
+
+/// Opens the spool and starts its thread.
+///
+/// # Errors
+/// The file system's.
+pub fn start(data_dir: &Path, limits: Limits) -> io::Result<(Facts, SpoolThread)> {
+    let spool = Spool::open(data_dir, limits)?;
+    let (commands, queue) = mpsc::channel(QUEUE);
+    let (publish, durable) = watch::channel(spool.durable());
+    let uid = spool.uid().into();
+    let thread = std::thread::Builder::new().name("spool".to_owned()).spawn(move || run(spool, queue, &publish))?;
+    Ok((Facts { commands: commands.clone(), durable, uid }, SpoolThread { commands, thread }))
+}
+
+impl Facts {
+    /// Tells a fact without waiting for the disk. When the queue is full it is dropped, loudly.
+    pub fn tell(&self, fact: Fact) {
+        if self.commands.try_send(Command::Push(Box::new(fact), None)).is_err() {
+            tracing::error!("a fact was dropped: the spool's disk does not keep up, or the rack is stopping");
+        }
+    }
+
+    /// Tells a fact and returns when it is durable.
+    ///
+    /// # Errors
+    /// It is not.
+    pub async fn record(&self, fact: Fact) -> Result<(), NotKept> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Push(Box::new(fact), Some(reply))).await.map_err(|_| NotKept::Closed)?;
+        answer.await.map_err(|_| NotKept::Closed)?.map_err(NotKept::Disk)
+    }
+
+    /// Durable facts from this number on: at most one batch.
+    ///
+    /// # Errors
+    /// The file system's, or the rack is stopping.
+    pub async fn read(&self, from: u64) -> io::Result<Vec<Fact>> {
+        let closed = || io::Error::other("the spool is closed");
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Read { from, reply }).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// A region has stored everything up to `through`.
+    pub async fn acknowledge(&self, uid: &str, through: u64) {
+        let command = Command::Acknowledge { uid: uid.to_owned(), through };
+        if self.commands.send(command).await.is_err() {
+            tracing::debug!("acknowledgement after the spool was closed");
+        }
+    }
+
+    /// Changes when facts become durable: the number after the last one.
+    #[must_use]
+    pub fn durable(&self) -> watch::Receiver<u64> {
+        self.durable.clone()
+    }
+
+    /// Names the numbering.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
+impl SpoolThread {
+    /// Makes what was told durable and ends the thread.
+    pub async fn stop(self) {
+        let stopped = async {
+            self.commands.send(Command::Stop).await.ok();
+            tokio::task::spawn_blocking(move || self.thread.join()).await
+        };
+        if tokio::time::timeout(std::time::Duration::from_secs(10), stopped).await.is_err() {
+            tracing::error!("the spool's disk did not take the last facts within 10 seconds");
+        }
+    }
+}
+
+fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Sender<u64>) {
+    let mut stop = false;
+    while !stop {
+        let Some(first) = queue.blocking_recv() else { return };
+        let mut waiting = Vec::new();
+        let mut rest = Vec::new();
+        let mut next = Some(first);
+        let mut count = 0;
+        while let Some(command) = next.take() {
+            match command {
+                Command::Push(fact, reply) => {
+                    let taken = spool.push(*fact);
+                    waiting.extend(reply.map(|reply| (reply, taken)));
+                }
+                Command::Stop => stop = true,
+                other => rest.push(other),
+            }
+            count += 1;
+            if count < BATCH && !stop {
+                next = queue.try_recv().ok();
+            }
+        }
+        let synced = spool.sync().map_err(|error| error.to_string());
+        if let Err(error) = &synced {
+            tracing::error!(%error, "the spool cannot be written; facts are lost until it can");
+        }
+        publish.send_replace(spool.durable());
+        for (reply, taken) in waiting {
+            let answer = match taken {
+                Taken::Numbered(_) => synced.clone(),
+                Taken::Skipped => Err("the spool is nearly full, or the fact is too large".to_owned()),
+            };
+            reply.send(answer).ok();
+        }
+        for command in rest {
+            match command {
+                Command::Read { from, reply } => {
+                    reply.send(spool.read(from, 512, 1 << 20)).ok();
+                }
+                Command::Acknowledge { uid, through } => {
+                    if let Err(error) = spool.acknowledge(&uid, through) {
+                        tracing::error!(%error, "an acknowledged segment could not be removed");
+                    }
+                }
+                Command::Push(..) | Command::Stop => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_proto::rack_v1::{BootAlarm, fact};
+
+    #[tokio::test]
+    async fn a_recorded_fact_is_durable_and_wakes_its_reader() {
+        let dir = tempfile::tempdir().unwrap();
+        let (facts, thread) = start(dir.path(), Limits::default()).unwrap();
+        let mut durable = facts.durable();
+        durable.mark_unchanged();
+        let body = Some(fact::Body::Alarm(BootAlarm::default()));
+        facts.record(Fact { body: body.clone(), ..Fact::default() }).await.unwrap();
+        durable.changed().await.unwrap();
+        assert_eq!(*durable.borrow(), 2);
+        let read = facts.read(0).await.unwrap();
+        assert_eq!((read.len(), read[0].seq), (1, 1));
+        thread.stop().await;
+        assert_eq!(facts.record(Fact { body, ..Fact::default() }).await, Err(NotKept::Closed));
+        let (facts, thread) = start(dir.path(), Limits::default()).unwrap();
+        assert_eq!(facts.read(0).await.unwrap().len(), 1);
+        thread.stop().await;
+    }
+}
