@@ -61,6 +61,7 @@ pub struct Task {
 /// The work of a [`Task`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one task a boot")]
 pub enum TaskAction {
     /// Report the hardware; write nothing.
     Inventory,

@@ -1,8 +1,14 @@
-//! What racks are told: bytes with a generation, written by compare-and-swap.
+//! What racks are told: bytes with a generation, written by compare-and-swap. At rest the bytes are sealed: BMC passwords,
+//! attempt keys and user data are among them.
 
 use crate::object::{signed, unsigned};
+use crate::seal::Place;
 use crate::{Store, StoreError};
 use basalt_api::values::{Generation, RackId};
+
+fn pointer(concern: &str) -> String {
+    format!("concern/{concern}")
+}
 
 /// A concern as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +88,7 @@ impl Store {
             return Ok(ConcernWrite::Stale(at));
         }
         let next = at.next();
+        let sealed = self.seal().seal(&Place { object: rack.into(), pointer: &pointer(concern) }, body)?;
         let write = sqlx::query!(
             "insert into rack_concern (rack, concern, generation, sha256, body) values ($1, $2, $3, $4, $5)
              on conflict (rack, concern) do update
@@ -91,7 +98,7 @@ impl Store {
             concern,
             signed(next.get()),
             digest.as_ref(),
-            body,
+            sealed,
             signed(base.get())
         );
         if write.execute(&mut *tx).await?.rows_affected() == 0 {
@@ -113,11 +120,12 @@ impl Store {
         let rows = rows.fetch_all(self.pool()).await?;
         rows.into_iter()
             .map(|r| {
+                let place = Place { object: rack.into(), pointer: &pointer(&r.concern) };
                 Ok(Concern {
+                    body: self.seal().open(&place, &r.body)?.to_vec(),
                     name: r.concern,
                     generation: Generation::new(unsigned(r.generation)),
                     sha256: crate::blob::digest(&r.sha256)?,
-                    body: r.body,
                 })
             })
             .collect()

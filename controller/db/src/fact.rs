@@ -52,19 +52,19 @@ pub struct Fact {
     pub stored_at: Timestamp,
 }
 
-struct FactRow {
-    id: i64,
-    kind: String,
-    source: String,
-    step_key: Option<String>,
-    attempt: Option<i64>,
-    body: Value,
-    observed_us: i64,
-    stored_us: i64,
+pub(crate) struct FactRow {
+    pub(crate) id: i64,
+    pub(crate) kind: String,
+    pub(crate) source: String,
+    pub(crate) step_key: Option<String>,
+    pub(crate) attempt: Option<i64>,
+    pub(crate) body: Value,
+    pub(crate) observed_us: i64,
+    pub(crate) stored_us: i64,
 }
 
 impl FactRow {
-    fn fact(self) -> Result<Fact, StoreError> {
+    pub(crate) fn fact(self) -> Result<Fact, StoreError> {
         Ok(Fact {
             id: self.id,
             kind: self.kind,

@@ -10,7 +10,7 @@
 //! | `invariant` | what only one object can have |
 //! | [`change`] | the change log and its follower |
 //! | `queue` | the reconcile queue and status writes |
-//! | `fact`, `step`, `claim` | what was observed, done, and given to whom |
+//! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
 //! | [`cluster`] | a PostgreSQL of our own, supervised |
 //!
@@ -27,6 +27,7 @@ mod access;
 mod blob;
 mod claim;
 mod concern;
+mod driver;
 mod error;
 mod fact;
 mod invariant;
@@ -43,6 +44,7 @@ pub use access::{Enrolment, Joined, RegionProcess, TokenHolder};
 pub use blob::Blob;
 pub use claim::{Address, AddressWish, Addressed, Claimed};
 pub use concern::{Concern, ConcernAck, ConcernWrite};
+pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use object::{Key, ListQuery, Object, Page, Referrer};

@@ -1,0 +1,235 @@
+//! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
+
+use crate::fact::{Fact, FactRow};
+use crate::object::{signed, timestamp};
+use crate::seal::Place;
+use crate::{Store, StoreError};
+use basalt_api::values::{Attempt, Epoch, MachineId, Timestamp, Uid};
+use serde_json::Value;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// What is marked on a machine besides its spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineMarks {
+    /// A former deployment's data may still be on its disks.
+    pub unwiped: bool,
+    /// When another reading of its hardware was asked for last.
+    pub recommission_requested_at: Option<Timestamp>,
+}
+
+/// What racks are to boot on a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineBoot {
+    /// Which machine.
+    pub machine: MachineId,
+    /// The plan's boot action.
+    pub action: Value,
+    /// Every rack that matters has applied it.
+    pub settled: bool,
+}
+
+fn authority_place() -> Place<'static> {
+    Place { object: Uid::from(Uuid::nil()), pointer: "authority" }
+}
+
+fn attempt_pointer(attempt: Attempt) -> String {
+    format!("attempt/{attempt}")
+}
+
+impl Store {
+    /// The region's certificate authority (certificate and private key, DER); `fresh` becomes it where there is none.
+    ///
+    /// # Errors
+    /// The seal key does not open it, or the database.
+    pub async fn authority(&self, fresh: (&[u8], &[u8])) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), StoreError> {
+        let sealed = self.seal().seal(&authority_place(), fresh.1)?;
+        let insert = sqlx::query!(
+            "insert into authority (certificate_der, sealed_key) values ($1, $2) on conflict do nothing",
+            fresh.0,
+            sealed
+        );
+        insert.execute(self.pool()).await?;
+        let row = sqlx::query!("select certificate_der, sealed_key from authority").fetch_one(self.pool()).await?;
+        Ok((row.certificate_der, self.seal().open(&authority_place(), &row.sealed_key)?))
+    }
+
+    /// The facts that a plan rests on: of each kind, step and attempt the latest; of claims the first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn planning_facts(&self, object: Uid) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"select distinct on (kind, attempt, step_key) id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_history where object = $1 and kind <> 'log'
+               order by kind, attempt, step_key, case when kind = 'claim' then id else -id end"#,
+            object.get()
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
+    }
+
+    /// Notes what racks are to boot on a machine, unless a later epoch has said otherwise. Says whether it changed; racks
+    /// are woken then.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn put_boot(&self, machine: MachineId, action: &Value, epoch: Epoch) -> Result<bool, StoreError> {
+        let upsert = sqlx::query!(
+            "insert into machine_boot as b (machine, action, epoch) values ($1, $2, $3)
+             on conflict (machine) do update
+             set action = excluded.action, epoch = excluded.epoch, settled = false, changed_at = now()
+             where b.epoch <= excluded.epoch and b.action <> excluded.action",
+            machine.get(),
+            action,
+            signed(epoch.get())
+        );
+        let changed = upsert.execute(self.pool()).await?.rows_affected() == 1;
+        if changed {
+            self.enqueue_kind("Rack").await?;
+        }
+        Ok(changed)
+    }
+
+    /// Notes that every rack that matters boots the machine as it is to be.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn settle_boot(&self, machine: MachineId, action: &Value) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update machine_boot set settled = true where machine = $1 and action = $2 and not settled",
+            machine.get(),
+            action
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// What racks are to boot on every machine.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn boots(&self) -> Result<Vec<MachineBoot>, StoreError> {
+        let rows = sqlx::query!("select machine, action, settled from machine_boot order by machine");
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows
+            .into_iter()
+            .map(|r| MachineBoot { machine: MachineId::from(r.machine), action: r.action, settled: r.settled })
+            .collect())
+    }
+
+    /// Wakes every machine that waits for racks to apply its boot action.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn wake_unsettled(&self) -> Result<(), StoreError> {
+        let insert = sqlx::query!(
+            "insert into reconcile_queue as q (kind, object)
+             select 'Machine', machine from machine_boot where not settled order by machine
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)"
+        );
+        insert.execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Wakes every object of a kind.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn enqueue_kind(&self, kind: &str) -> Result<(), StoreError> {
+        let insert = sqlx::query!(
+            "insert into reconcile_queue as q (kind, object)
+             select kind, uid from object where kind = $1 order by uid
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+            kind
+        );
+        insert.execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Announces a step that arms an attempt: the record and the attempt's sealed key in one transaction.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn announce_attempt(
+        &self,
+        machine: MachineId,
+        step_key: &str,
+        epoch: Epoch,
+        (attempt, key): (Attempt, &[u8]),
+        detail: &Value,
+    ) -> Result<(), StoreError> {
+        let place = Place { object: machine.into(), pointer: &attempt_pointer(attempt) };
+        let sealed = self.seal().seal(&place, key)?;
+        let mut tx = self.begin().await?;
+        let record = sqlx::query!(
+            "insert into step_record (object, step_key, epoch, attempt, detail, started_at) values ($1, $2, $3, $4, $5, now())",
+            machine.get(),
+            step_key,
+            signed(epoch.get()),
+            signed(attempt.get()),
+            detail
+        );
+        record.execute(&mut *tx).await?;
+        let key = sqlx::query!(
+            "insert into attempt_key (attempt, machine, sealed) values ($1, $2, $3)",
+            signed(attempt.get()),
+            machine.get(),
+            sealed
+        );
+        key.execute(&mut *tx).await?;
+        self.commit(tx).await
+    }
+
+    /// The key of an attempt's boot tokens.
+    ///
+    /// # Errors
+    /// The seal key does not open it, or the database.
+    pub async fn attempt_key(&self, machine: MachineId, attempt: Attempt) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+        let query = sqlx::query_scalar!(
+            "select sealed from attempt_key where attempt = $1 and machine = $2",
+            signed(attempt.get()),
+            machine.get()
+        );
+        let Some(sealed) = query.fetch_optional(self.pool()).await? else { return Ok(None) };
+        self.seal().open(&Place { object: machine.into(), pointer: &attempt_pointer(attempt) }, &sealed).map(Some)
+    }
+
+    /// What is marked on a machine.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn machine_marks(&self, machine: MachineId) -> Result<MachineMarks, StoreError> {
+        let row = sqlx::query!(
+            "select unwiped, (extract(epoch from recommission_requested_at) * 1000000)::bigint as recommission_us
+             from machine_mark where machine = $1",
+            machine.get()
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(MachineMarks::default()) };
+        Ok(MachineMarks {
+            unwiped: row.unwiped,
+            recommission_requested_at: row.recommission_us.map(timestamp).transpose()?,
+        })
+    }
+
+    /// Notes whether a former deployment's data may still be on a machine's disks.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn mark_unwiped(&self, machine: MachineId, unwiped: bool) -> Result<(), StoreError> {
+        let upsert = sqlx::query!(
+            "insert into machine_mark (machine, unwiped) values ($1, $2)
+             on conflict (machine) do update set unwiped = excluded.unwiped",
+            machine.get(),
+            unwiped
+        );
+        upsert.execute(self.pool()).await?;
+        Ok(())
+    }
+}
