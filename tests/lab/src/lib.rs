@@ -1,1 +1,49 @@
-//! Emulated machines with BMCs in a network namespace.
+//! Emulated machines with BMCs, in a network namespace of their own: the metal that end-to-end tests and the demo install.
+//!
+//! A [`Lab`] is a namespace with a bridge `br0` (10.77.0.1/24). Each [`Machine`] has a tap on that bridge, an empty disk,
+//! and a BMC at an address of its own. QEMU is started by the BMC's program alone, when IPMI says so: without `-kernel`,
+//! without `-cdrom`, without a boot index, so that what boots came over the network or from the machine's own disk.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use basalt_bmc::{BootDevice, PowerVerb};
+//! use basalt_lab::{Firmware, Lab, MachineConfig};
+//! use std::time::Duration;
+//!
+//! let mut lab = Lab::create("example")?;
+//! let _rack = lab.spawn(lab.command("basalt-rack")?)?;
+//! let machine = lab.add_machine(MachineConfig::numbered(1, Firmware::Uefi)).await?;
+//! machine.set_boot_device(BootDevice::Pxe, true).await?;
+//! machine.power(PowerVerb::On).await?;
+//! lab.wait_for_serial(&machine, "login:", Duration::from_secs(120)).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Nothing outlives its owner: every process is started through `basalt-lab supervise`, which ends it when the process
+//! that made the lab is gone; and a lab's name carries its owner's pid and start time, so that the next start of any lab
+//! removes what a killed owner left ([`sweep`]). The host's own network is never touched.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `name`, `process` | who owns a lab; starting and ending processes |
+//! | `network` | namespace, bridge, taps, by `ip` |
+//! | [`lab`], [`machine`] | the library's front |
+//! | `qemu`, `qmp`, `vars` | a machine's command line, its monitor, its UEFI variables |
+//! | [`chassis`], [`program`] | the BMC program |
+
+pub mod chassis;
+pub mod error;
+pub mod lab;
+pub mod machine;
+mod name;
+mod network;
+pub mod process;
+pub mod program;
+mod qemu;
+mod qmp;
+mod vars;
+
+pub use error::LabError;
+pub use lab::{Lab, list, sweep, take_down};
+pub use machine::{BootOrder, Firmware, Mac, Machine, MachineConfig};
+pub use process::LabProcess;

@@ -1,0 +1,73 @@
+//! The BMC program (`basalt-lab bmc --config FILE`): our IPMI server in front of one QEMU machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use basalt_bmc::{BmcServer, ServerConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::chassis::QemuChassis;
+use crate::error::LabError;
+use crate::machine::MachineConfig;
+
+/// The BMC program's configuration file, as JSON; it holds a password, so it is readable by its owner only.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BmcProgramConfig {
+    /// The machine, BMC address and user included.
+    pub machine: MachineConfig,
+    /// The machine's directory: disk, variables, serial log, sockets.
+    pub directory: PathBuf,
+    /// The tap that its NIC is behind.
+    pub tap: String,
+}
+
+impl BmcProgramConfig {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`LabError::File`], also for what is not its JSON.
+    pub fn load(path: &Path) -> Result<Self, LabError> {
+        let text = std::fs::read(path).map_err(LabError::file(path))?;
+        serde_json::from_slice(&text).map_err(|error| LabError::file(path)(error.into()))
+    }
+
+    /// Writes a file, mode 0600.
+    ///
+    /// # Errors
+    /// [`LabError::File`].
+    pub fn save(&self, path: &Path) -> Result<(), LabError> {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let text = serde_json::to_vec_pretty(self).map_err(|error| LabError::file(path)(error.into()))?;
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        opened.and_then(|mut file| file.write_all(&text)).map_err(LabError::file(path))
+    }
+
+    pub(crate) fn qmp_path(&self) -> PathBuf {
+        self.directory.join("qmp.sock")
+    }
+}
+
+/// Answers IPMI until the process is ended.
+///
+/// # Errors
+/// A bad user or password, or an address that cannot be bound.
+pub async fn run(config: BmcProgramConfig) -> Result<(), LabError> {
+    let machine = config.machine.clone();
+    let bad = |problem: String| LabError::BadMachine { machine: machine.name.clone(), problem };
+    let credentials = machine.credentials().map_err(|error| bad(error.to_string()))?;
+    let mut guid = *b"basalt-lab\0\0\0\0\0\0";
+    for (to, from) in guid.iter_mut().skip(10).zip(machine.mac.0) {
+        *to = from;
+    }
+    let address = machine.bmc_socket();
+    let server = ServerConfig::new(credentials.username, credentials.password, guid);
+    let chassis = Arc::new(QemuChassis::start(config));
+    let _server = BmcServer::start(address, server, chassis)
+        .await
+        .map_err(|error| bad(format!("its BMC cannot bind {address}: {error}")))?;
+    tracing::info!("the BMC of {} answers at {address}", machine.name);
+    std::future::pending().await
+}
