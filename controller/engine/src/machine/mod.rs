@@ -130,8 +130,13 @@ impl Walk<'_> {
     fn commission(&mut self) {
         let keep = KeepInventory(self.input.recommission_requested_at);
         let seen = self.run_task(TaskKind::Inventory, Scope::Commission, &keep);
-        if self.input.claim.is_none() && self.powers_off_when_idle() {
+        if self.input.claim.is_some() {
+            return;
+        }
+        if self.powers_off_when_idle() {
             self.power_off(Scope::Commission, StepId::PowerOffInventory, seen.map(|s| s.attempt));
+        } else if self.input.spec.power == PowerPolicy::On {
+            self.announce_hold(PowerState::On);
         }
     }
 
@@ -176,6 +181,9 @@ impl Walk<'_> {
         let done = self.run_task(TaskKind::Install, scope, &keep);
         if self.blocked() {
             self.announce(scope, &[StepId::BootLocal, StepId::ReadyInstall]);
+            if self.input.spec.power == PowerPolicy::Off {
+                self.announce_hold(PowerState::Off);
+            }
         }
         let Success { record, attempt, at } = done?;
         if !self.applied(StepId::BootLocal, BootSeen::Local, at) {
@@ -289,6 +297,9 @@ impl Walk<'_> {
         }
         if self.blocked() {
             self.announce(scope, &[StepId::LetGo]);
+            if touched && self.input.spec.power == PowerPolicy::On {
+                self.announce_hold(PowerState::On);
+            }
         } else {
             self.begin(scope, StepId::LetGo, None, Effect::LetGo { deployment: claim.uid, unwiped });
         }

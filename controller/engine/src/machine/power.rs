@@ -217,21 +217,36 @@ impl<'a> Walk<'a> {
 
     /// Keeps the power as declared while nothing else is done with it.
     pub(crate) fn hold_power(&mut self, wanted: PowerState) {
-        let (step, verb, opposite) = match wanted {
-            PowerState::On => (StepId::HoldOn, Verb::On, PowerState::Off),
-            PowerState::Off => (StepId::HoldOff, Verb::Off, PowerState::On),
-            PowerState::Unknown => return,
-        };
-        let Some(reading) = self.reading().filter(|r| r.state == opposite) else { return };
-        if self.blocked() || self.bmc().is_none() {
+        let (step, verb) = if wanted == PowerState::Off { (StepId::HoldOff, Verb::Off) } else { (StepId::HoldOn, Verb::On) };
+        if self.bmc().is_none() || self.blocked() {
             return;
         }
+        let Some(seen) = self.drifted_since(wanted) else { return };
         let power = match self.power(step, |r| r.step == step, Some(wanted)) {
-            // It was as declared, and somebody has changed it since.
-            Power::Done(_, at) if at < reading.at => Power::Due,
+            // It was as declared, and has changed since.
+            Power::Done(_, at) if at < seen => Power::Due,
             other => other,
         };
         self.act(power, (Scope::Machine, step, None), (verb, BootDevice::Unchanged));
+    }
+
+    /// Announces that the power will be brought to what is declared, where what goes before leaves it otherwise.
+    pub(crate) fn announce_hold(&mut self, wanted: PowerState) {
+        if self.bmc().is_some() {
+            let step = if wanted == PowerState::Off { StepId::HoldOff } else { StepId::HoldOn };
+            self.announce(Scope::Machine, &[step]);
+        }
+    }
+
+    /// Since when the power is, as far as is known, not what is wanted.
+    fn drifted_since(&self, wanted: PowerState) -> Option<Timestamp> {
+        let reading = self.reading()?;
+        // An inventory or an erase ends with the machine off; nobody may have read that yet.
+        let ends_off = |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase);
+        let ended = self.input.records.iter().filter(ends_off).filter_map(|r| self.input.facts.results.get(&r.attempt?));
+        let went_off = ended.map(|e| e.at).max().filter(|at| wanted == PowerState::On && reading.at <= *at);
+        let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
+        went_off.or_else(|| (reading.state == opposite).then_some(reading.at))
     }
 }
 

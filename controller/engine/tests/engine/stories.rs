@@ -71,6 +71,9 @@ fn every_misfortune_of_a_deployment_is_named_and_mending_it_is_enough() {
         if wait.deadline.is_none() && matches!(fault, Fault::DiskTooSmall | Fault::ForeignData) {
             world.respec(|spec| spec.description = Some("another disk".to_owned()));
         }
+        if *fault == Fault::SystemSilent {
+            world.press(true);
+        }
         assert!(world.run(3, |_, plan| plan.report.deployed), "{fault:?}: {:?}", world.plan().waits);
         assert_eq!(world.violations, Vec::<String>::new(), "{fault:?}");
     }

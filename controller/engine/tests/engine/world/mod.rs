@@ -449,8 +449,8 @@ impl World {
             StepId::NetbootInventory | StepId::NetbootInstall | StepId::NetbootErase => {
                 step.attempt.is_some_and(|a| facts.claims.contains_key(&a) || facts.results.contains_key(&a))
             }
-            StepId::HoldOn => facts.power.as_ref().is_some_and(|p| p.state == PowerState::On),
-            StepId::HoldOff => facts.power.as_ref().is_some_and(|p| p.state == PowerState::Off),
+            StepId::HoldOn => self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::On),
+            StepId::HoldOff => !self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::Off),
             _ => false,
         };
         if again {
