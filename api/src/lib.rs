@@ -25,6 +25,8 @@
 extern crate self as basalt_api;
 
 pub mod agent;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod kinds;
 pub mod plan;
 pub mod pointer;

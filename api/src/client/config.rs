@@ -1,0 +1,55 @@
+//! Where the regions are, and who we are to them.
+
+use std::time::Duration;
+
+/// How long one request may take, unless the configuration says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a request is tried while no region can be reached, unless the configuration says otherwise.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How to reach the regions of one Basalt.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// The regions, in order of preference: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`.
+    pub endpoints: Vec<String>,
+    /// The API token. Not needed on a unix socket whose peer is root.
+    pub token: Option<String>,
+    /// Certificates, in PEM, of which one must have signed the regions'. Absent: those the system trusts.
+    pub ca_pem: Option<String>,
+    /// Which tool this is, for `metadata.manager` of what it creates.
+    pub manager: Option<String>,
+    /// How this program calls itself: `NAME/VERSION`.
+    pub user_agent: Option<String>,
+    /// How long one request may take. Waiting and uploading have limits of their own.
+    pub timeout: Duration,
+    /// How long a request is tried while no region can be reached.
+    pub patience: Duration,
+    /// Send the token over plain HTTP to other hosts than this one. For laboratories.
+    pub allow_plaintext: bool,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            token: None,
+            ca_pem: None,
+            manager: None,
+            user_agent: None,
+            timeout: DEFAULT_TIMEOUT,
+            patience: DEFAULT_PATIENCE,
+            allow_plaintext: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientConfig")
+            .field("endpoints", &self.endpoints)
+            .field("token", &self.token.as_ref().map(|_| "(secret)"))
+            .field("manager", &self.manager)
+            .finish_non_exhaustive()
+    }
+}

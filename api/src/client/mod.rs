@@ -1,0 +1,309 @@
+//! The typed client of the REST API, for the CLI, the provider and tests.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), basalt_api::client::ClientError> {
+//! use basalt_api::client::{Client, ClientConfig, Precondition};
+//! use basalt_api::{Kind, wire::PutRequest};
+//! use serde_json::json;
+//!
+//! let client = Client::new(&ClientConfig {
+//!     endpoints: vec!["unix:/var/lib/basalt/api.sock".to_owned()],
+//!     manager: Some("example".to_owned()),
+//!     ..ClientConfig::default()
+//! })?;
+//! let zone = Kind::find("Zone").unwrap();
+//! let spec = PutRequest { spec: json!({"description": "row 1"}), ..PutRequest::default() };
+//! let written = client.put(zone, "row-1", &spec, Precondition::None).await?;
+//! println!("generation {}", written.object.metadata.generation);
+//! # Ok(()) }
+//! ```
+//!
+//! A client has several endpoints: regions are interchangeable. A request goes to the one that answered last; when
+//! it cannot be reached, or says that it is not available, to the next, and when none is, again after a pause, until
+//! `patience` is over.
+
+mod blob;
+mod config;
+mod error;
+mod transport;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+pub use blob::{BlobProgress, RECEIVED_HEADER};
+pub use config::{ClientConfig, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
+pub use error::ClientError;
+pub use wait::{Outcome, WaitFor};
+
+use crate::object::Object;
+use crate::plan::PlanReport;
+use crate::schema::Kind;
+use crate::values::{Generation, Name};
+use crate::wire::{
+    ApplyRequest, ApplyResponse, DryRun, ObjectList, OperationAccepted, OperationRequest, PutRequest,
+    RenameRequest, Timeline, Version, Waits,
+};
+use reqwest::{Method, StatusCode};
+use std::collections::BTreeMap;
+use transport::{Call, Transport};
+
+/// Talks to the regions of one Basalt. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    transport: std::sync::Arc<Transport>,
+}
+
+/// What must be so for a write to happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// There is no such object: create it, or fail with `exists`.
+    Absent,
+    /// The object is still of this generation; otherwise fail with `conflict`.
+    Generation(Generation),
+}
+
+/// What a write did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The object as it is now.
+    pub object: Object,
+    /// Whether it is new.
+    pub created: bool,
+}
+
+/// Which objects to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// With all of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Most objects of a page; the region's choice when absent.
+    pub limit: Option<u32>,
+    /// `next` of the page before.
+    pub next: Option<String>,
+}
+
+/// How to delete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Let go at once, whatever is unfinished: a machine stays Broken and unwiped.
+    pub force: bool,
+    /// Only if it is still of this generation.
+    pub generation: Option<Generation>,
+}
+
+impl Client {
+    /// A client for these endpoints. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Config`], naming the setting that is wrong.
+    pub fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        Ok(Self { transport: std::sync::Arc::new(Transport::new(config)?) })
+    }
+
+    /// Which region answers, and what it knows.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn version(&self) -> Result<Version, ClientError> {
+        self.transport.json(Call::get("/api/v1/version")).await
+    }
+
+    /// The object called `name`, or `uid:` and its uid.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn get(&self, kind: &Kind, name: &str) -> Result<Object, ClientError> {
+        self.transport.json(Call::get(&path(kind, name, ""))).await
+    }
+
+    /// The object called `name`, if there is one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn find(&self, kind: &Kind, name: &str) -> Result<Option<Object>, ClientError> {
+        match self.get(kind, name).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One page of the objects of a kind, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list(&self, kind: &Kind, options: &ListOptions) -> Result<ObjectList, ClientError> {
+        let mut call = Call::get(&format!("/api/v1/{}", kind.plural));
+        if !options.labels.is_empty() {
+            let pairs: Vec<String> = options.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            call = call.query("labels", &pairs.join(","));
+        }
+        if let Some(limit) = options.limit {
+            call = call.query("limit", &limit.to_string());
+        }
+        if let Some(next) = &options.next {
+            call = call.query("continue", next);
+        }
+        self.transport.json(call).await
+    }
+
+    /// All objects of a kind with these labels, page by page.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_all(
+        &self,
+        kind: &Kind,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<Object>, ClientError> {
+        let mut options = ListOptions { labels: labels.clone(), ..ListOptions::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = self.list(kind, &options).await?;
+            all.extend(page.items);
+            match page.next {
+                Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Creates the object, or replaces its spec.
+    ///
+    /// # Errors
+    /// `invalid`, `exists`, `conflict`, `deleting`, `reference_not_found`, `overlap`, and see [`ClientError`].
+    pub async fn put(
+        &self,
+        kind: &Kind,
+        name: &str,
+        request: &PutRequest,
+        precondition: Precondition,
+    ) -> Result<Written, ClientError> {
+        let call = Call::new(Method::PUT, &path(kind, name, "")).condition(precondition).body(request)?;
+        let (status, object) = self.transport.json_with_status(call).await?;
+        Ok(Written { object, created: status == StatusCode::CREATED })
+    }
+
+    /// What [`Client::put`] would do.
+    ///
+    /// # Errors
+    /// `invalid`, `exists`, `conflict`, `deleting`, and see [`ClientError`].
+    pub async fn put_dry_run(
+        &self,
+        kind: &Kind,
+        name: &str,
+        request: &PutRequest,
+        precondition: Precondition,
+    ) -> Result<DryRun, ClientError> {
+        let call = Call::new(Method::PUT, &path(kind, name, "")).condition(precondition).body(request)?;
+        self.transport.json(call.query("dry_run", "true")).await
+    }
+
+    /// Has the object go. `None` when it is gone; otherwise the object on its way out: see [`Client::wait_gone`].
+    ///
+    /// # Errors
+    /// `in_use`, `locked`, `conflict`, and see [`ClientError`].
+    pub async fn delete(
+        &self,
+        kind: &Kind,
+        name: &str,
+        options: DeleteOptions,
+    ) -> Result<Option<Object>, ClientError> {
+        match self.transport.json_with_status(deletion(kind, name, options)).await {
+            Ok((_, object)) => Ok(object),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What [`Client::delete`] would do.
+    ///
+    /// # Errors
+    /// `not_found`, `in_use`, `locked`, and see [`ClientError`].
+    pub async fn delete_dry_run(
+        &self,
+        kind: &Kind,
+        name: &str,
+        options: DeleteOptions,
+    ) -> Result<DryRun, ClientError> {
+        self.transport.json(deletion(kind, name, options).query("dry_run", "true")).await
+    }
+
+    /// Gives the object another name.
+    ///
+    /// # Errors
+    /// `not_found`, `exists`, and see [`ClientError`].
+    pub async fn rename(&self, kind: &Kind, name: &str, new_name: &Name) -> Result<Object, ClientError> {
+        let call = Call::new(Method::POST, &path(kind, name, "/rename"));
+        self.transport.json(call.body(&RenameRequest { name: new_name.clone() })?).await
+    }
+
+    /// Writes many objects in one transaction, or says what that would do.
+    ///
+    /// # Errors
+    /// As [`Client::put`], and `stale_plan`.
+    pub async fn apply(&self, request: &ApplyRequest, dry_run: bool) -> Result<ApplyResponse, ClientError> {
+        let mut call = Call::new(Method::POST, "/api/v1/apply").body(request)?;
+        if dry_run {
+            call = call.query("dry_run", "true");
+        }
+        self.transport.json(call).await
+    }
+
+    /// What will be done for an object, and what is waited for.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn plan(&self, kind: &Kind, name: &str) -> Result<PlanReport, ClientError> {
+        self.transport.json(Call::get(&path(kind, name, "/plan"))).await
+    }
+
+    /// What an object waits for.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn waits(&self, kind: &Kind, name: &str) -> Result<Waits, ClientError> {
+        self.transport.json(Call::get(&path(kind, name, "/waits"))).await
+    }
+
+    /// What has happened to an object.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn timeline(&self, kind: &Kind, name: &str) -> Result<Timeline, ClientError> {
+        self.transport.json(Call::get(&path(kind, name, "/timeline"))).await
+    }
+
+    /// Asks for something to be done to a machine once.
+    ///
+    /// # Errors
+    /// `not_found`, `locked`, and see [`ClientError`].
+    pub async fn operate(
+        &self,
+        machine: &str,
+        request: &OperationRequest,
+    ) -> Result<OperationAccepted, ClientError> {
+        let call =
+            Call::new(Method::POST, &format!("/api/v1/machines/{}/operations", transport::encode(machine)));
+        self.transport.json(call.body(request)?).await
+    }
+}
+
+fn path(kind: &Kind, name: &str, rest: &str) -> String {
+    format!("/api/v1/{}/{}{rest}", kind.plural, transport::encode(name))
+}
+
+fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {
+    let mut call = Call::new(Method::DELETE, &path(kind, name, ""));
+    if options.force {
+        call = call.query("force", "true");
+    }
+    match options.generation {
+        Some(generation) => call.condition(Precondition::Generation(generation)),
+        None => call,
+    }
+}

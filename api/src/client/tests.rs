@@ -1,0 +1,384 @@
+//! The client against a small stand-in for a region, on loopback and on unix sockets.
+
+use super::*;
+use crate::values::{Sha256, Timestamp, Uid};
+use crate::{Metadata, Problem, ProblemCode};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode as Status, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json, Router};
+use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A region's answers, in the order they are given; the last is given again and again.
+type Script = Vec<fn() -> Response>;
+
+/// A server that is stopped when it is dropped.
+struct Server {
+    url: String,
+    requests: Arc<Mutex<Vec<(String, HeaderMap)>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn server(script: Script) -> Server {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let (seen, turn) = (Arc::clone(&requests), Arc::new(AtomicUsize::new(0)));
+    let app = Router::new().fallback(move |request: axum::extract::Request| {
+        let line = format!("{} {}", request.method(), request.uri());
+        seen.lock().unwrap().push((line, request.headers().clone()));
+        let at = turn.fetch_add(1, Ordering::SeqCst).min(script.len() - 1);
+        let answer = script[at]();
+        async move { answer }
+    });
+    serve(app, requests).await
+}
+
+async fn serve(app: Router, requests: Arc<Mutex<Vec<(String, HeaderMap)>>>) -> Server {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    Server { url, requests, task }
+}
+
+fn object(generation: u64, status: serde_json::Value) -> Object {
+    Object {
+        kind: "Zone".to_owned(),
+        metadata: Metadata {
+            name: "row-1".parse().unwrap(),
+            uid: Uid::generate(),
+            manager: None,
+            labels: BTreeMap::new(),
+            generation: Generation::new(generation),
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            deletion_requested_at: None,
+        },
+        spec: json!({}),
+        status,
+    }
+}
+
+fn condition(kind: &str, observed: u64) -> serde_json::Value {
+    json!({"observed_generation": observed, "conditions": [{"type": kind, "status": "true", "reason": "Because",
+        "message": "so it is", "since": "2026-01-01T00:00:00Z"}]})
+}
+
+fn refusal(problem: Problem) -> Response {
+    let status = Status::from_u16(problem.status).unwrap();
+    let body = serde_json::to_string(&problem).unwrap();
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+}
+
+fn client_with(config: ClientConfig) -> Client {
+    Client::new(&ClientConfig { patience: Duration::from_millis(300), ..config }).unwrap()
+}
+
+fn client(endpoints: &[&str]) -> Client {
+    client_with(ClientConfig {
+        endpoints: endpoints.iter().map(|e| (*e).to_owned()).collect(),
+        token: Some("t0ken".to_owned()),
+        manager: Some("tests".to_owned()),
+        ..ClientConfig::default()
+    })
+}
+
+fn zone() -> &'static Kind {
+    Kind::find("Zone").unwrap()
+}
+
+/// An endpoint at which nobody listens: its port was free a moment ago.
+async fn dead_endpoint() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[tokio::test]
+async fn a_create_says_who_writes_and_that_nothing_may_be_there() {
+    let region = server(vec![|| (Status::CREATED, Json(object(1, json!({})))).into_response()]).await;
+    let written = client(&[&region.url])
+        .put(zone(), "row-1", &PutRequest::default(), Precondition::Absent)
+        .await
+        .unwrap();
+    assert!(written.created);
+    let requests = region.requests.lock().unwrap();
+    let (line, headers) = &requests[0];
+    assert_eq!(line, "PUT /api/v1/zones/row-1");
+    assert_eq!(headers["authorization"], "Bearer t0ken");
+    assert_eq!(headers["x-basalt-manager"], "tests");
+    assert_eq!(headers["if-none-match"], "*");
+}
+
+#[tokio::test]
+async fn a_dry_run_and_an_update_are_asked_for_as_such() {
+    let region = server(vec![
+        || {
+            let (plan, advisories) = (PlanReport::default(), Vec::new());
+            Json(DryRun { object: object(4, json!({})), plan, advisories }).into_response()
+        },
+        || Json(object(4, json!({}))).into_response(),
+    ])
+    .await;
+    let (client, request) = (client(&[&region.url]), PutRequest::default());
+    let expected = Precondition::Generation(Generation::new(3));
+    client.put_dry_run(zone(), "a b/c", &request, expected).await.unwrap();
+    assert!(!client.put(zone(), "uid:x", &request, expected).await.unwrap().created);
+    let requests = region.requests.lock().unwrap();
+    assert_eq!(requests[0].0, "PUT /api/v1/zones/a%20b%2Fc?dry_run=true");
+    assert_eq!(requests[0].1["if-match"], "\"3\"");
+    assert_eq!(requests[1].0, "PUT /api/v1/zones/uid:x");
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_its_code_and_its_pointers() {
+    let region = server(vec![|| {
+        let error = crate::FieldError::new(
+            "/spec/cidr",
+            crate::FieldCode::Overlap,
+            "10.0.0.0/24 is taken",
+            "another",
+        );
+        refusal(Problem::new(ProblemCode::Overlap, "taken").with_errors(vec![error]))
+    }])
+    .await;
+    let error = client(&[&region.url]).get(zone(), "row-1").await.unwrap_err();
+    assert_eq!(error.code(), Some(ProblemCode::Overlap));
+    assert_eq!(error.problem().unwrap().errors[0].pointer, "/spec/cidr");
+    assert_eq!(error.to_string(), "Overlaps: taken");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_none() {
+    let region = server(vec![|| refusal(Problem::new(ProblemCode::NotFound, "no zone row-1"))]).await;
+    let client = client(&[&region.url]);
+    assert_eq!(client.find(zone(), "row-1").await.unwrap(), None);
+    assert_eq!(client.delete(zone(), "row-1", DeleteOptions::default()).await.unwrap(), None);
+    assert_eq!(client.wait_gone(zone(), "row-1", Duration::ZERO, |_| ()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn another_region_is_asked_when_one_is_dead_and_then_asked_first() {
+    let (dead, region) =
+        (dead_endpoint().await, server(vec![|| Json(object(1, json!({}))).into_response()]).await);
+    let client = client(&[&dead, &region.url]);
+    client.get(zone(), "row-1").await.unwrap();
+    client.get(zone(), "row-1").await.unwrap();
+    assert_eq!(client.transport.preferred(), 1);
+}
+
+#[tokio::test]
+async fn a_region_that_is_not_available_is_asked_again() {
+    let region =
+        server(vec![|| refusal(Problem::new(ProblemCode::Unavailable, "the database restarts")), || {
+            Json(object(1, json!({}))).into_response()
+        }])
+        .await;
+    client(&[&region.url]).get(zone(), "row-1").await.unwrap();
+    assert_eq!(region.requests.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn when_nobody_answers_every_endpoint_is_named() {
+    let (one, two) = (dead_endpoint().await, "unix:/nonexistent/api.sock");
+    let error = client(&[&one, two]).version().await.unwrap_err().to_string();
+    assert!(error.contains(&one) && error.contains(two), "{error}");
+    assert!(error.contains("No such file") && error.contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_basalt_is_told_so() {
+    let region = server(vec![|| (Status::BAD_GATEWAY, "<html>nginx</html>").into_response()]).await;
+    let error = client(&[&region.url]).version().await.unwrap_err().to_string();
+    assert!(error.contains("502") && error.contains("<html>nginx</html>"), "{error}");
+}
+
+#[tokio::test]
+async fn unix_sockets_are_endpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("api.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let app =
+        Router::new().route("/api/v1/version", get(|| async { Json(json!({"version": "1", "api": "v1"})) }));
+    let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let client = client(&[&format!("unix:{}", path.display())]);
+    assert_eq!(client.version().await.unwrap().api, "v1");
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_declared_generation_is_ready() {
+    let region = server(vec![
+        || Json(object(3, condition("Ready", 2))).into_response(),
+        || Json(object(3, condition("Progressing", 3))).into_response(),
+        || Json(object(3, condition("Ready", 3))).into_response(),
+    ])
+    .await;
+    let wait = WaitFor::ready(Generation::new(3), Duration::from_secs(20));
+    let mut seen = 0;
+    let outcome = client(&[&region.url]).wait(zone(), "row-1", &wait, |_| seen += 1).await.unwrap();
+    assert!(matches!(outcome, Outcome::Met(_)), "{outcome:?}");
+    assert_eq!(seen, 3, "Ready of an older generation is not it");
+    let line = &region.requests.lock().unwrap()[0].0;
+    assert_eq!(line, "GET /api/v1/zones/row-1?wait=Ready&generation=3&timeout=5000ms");
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_reason_when_the_object_is_stalled() {
+    let region = server(vec![|| Json(object(3, condition("Stalled", 3))).into_response()]).await;
+    let wait = WaitFor::ready(Generation::new(3), Duration::from_secs(20));
+    match client(&[&region.url]).wait(zone(), "row-1", &wait, |_| ()).await.unwrap() {
+        Outcome::Stalled(_, condition) => assert_eq!(condition.message, "so it is"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_its_time_is_up() {
+    let region = server(vec![|| Json(object(3, json!({}))).into_response()]).await;
+    let wait = WaitFor::ready(Generation::new(3), Duration::from_millis(50));
+    let outcome = client(&[&region.url]).wait(zone(), "row-1", &wait, |_| ()).await.unwrap();
+    assert!(matches!(outcome, Outcome::TimedOut(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_list_goes_through_its_pages() {
+    let app = Router::new().route(
+        "/api/v1/zones",
+        get(|Query(query): Query<BTreeMap<String, String>>| async move {
+            assert_eq!(query["labels"], "row=1");
+            let next = (!query.contains_key("continue")).then(|| "here".to_owned());
+            Json(ObjectList { items: vec![object(1, json!({}))], next, position: None })
+        }),
+    );
+    let region = serve(app, Arc::default()).await;
+    let labels = BTreeMap::from([("row".to_owned(), "1".to_owned())]);
+    assert_eq!(client(&[&region.url]).list_all(zone(), &labels).await.unwrap().len(), 2);
+}
+
+/// Keeps what is uploaded, and answers the first upload with a failure after it kept half of it.
+#[derive(Clone, Default)]
+struct Blobs(Arc<Mutex<(Vec<u8>, bool)>>);
+
+async fn head_blob(State(blobs): State<Blobs>) -> Response {
+    let (bytes, complete) = blobs.0.lock().unwrap().clone();
+    match (complete, bytes.len()) {
+        (true, length) => [(header::CONTENT_LENGTH, length.to_string())].into_response(),
+        (false, 0) => Status::NOT_FOUND.into_response(),
+        (false, length) => (Status::ACCEPTED, [(RECEIVED_HEADER, length.to_string())]).into_response(),
+    }
+}
+
+async fn put_blob(
+    State(blobs): State<Blobs>,
+    Path(_): Path<String>,
+    headers: HeaderMap,
+    body: axum::body::Bytes,
+) -> Response {
+    let range = headers["content-range"].to_str().unwrap().to_owned();
+    let total: usize = range.rsplit('/').next().unwrap().parse().unwrap();
+    let mut kept = blobs.0.lock().unwrap();
+    assert!(range.starts_with(&format!("bytes {}-", kept.0.len())), "{range}");
+    if kept.0.is_empty() {
+        kept.0.extend_from_slice(&body[..total / 2]);
+        return refusal(Problem::new(ProblemCode::Unavailable, "restarting"));
+    }
+    kept.0.extend_from_slice(&body);
+    kept.1 = kept.0.len() == total;
+    let state = crate::wire::BlobState { received: kept.0.len() as u64, complete: kept.1 };
+    (Status::CREATED, Json(state)).into_response()
+}
+
+#[tokio::test]
+async fn a_broken_upload_goes_on_where_it_ended() {
+    let blobs = Blobs::default();
+    let app = Router::new()
+        .route("/api/v1/blobs/{sha256}", put(put_blob).head(head_blob))
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .with_state(blobs.clone());
+    let region = serve(app, Arc::default()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("blob");
+    let content: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    tokio::fs::write(&file, &content).await.unwrap();
+    let mut seen = Vec::new();
+    let client = client(&[&region.url]);
+    let state = client.put_blob(&Sha256::new([7; 32]), &file, |p| seen.push(p.received)).await.unwrap();
+    assert!(state.complete);
+    assert_eq!(seen, [0, 2_000_000, 4_000_000]);
+    assert!(blobs.0.lock().unwrap().0 == content);
+    let again = client.blob_state(&Sha256::new([7; 32])).await.unwrap();
+    assert_eq!((again.received, again.complete), (4_000_000, true));
+}
+
+#[test]
+fn settings_that_cannot_work_are_named() {
+    let refused = |endpoint: &str| {
+        let config = ClientConfig {
+            endpoints: vec![endpoint.to_owned()],
+            token: Some("t".to_owned()),
+            ..ClientConfig::default()
+        };
+        Client::new(&config).unwrap_err().to_string()
+    };
+    assert!(refused("http://region.example.com:5240").contains("in the clear"));
+    assert!(refused("unix:api.sock").contains("absolute path"));
+    assert!(refused("region.example.com").contains("like https://HOST:5240"));
+    assert!(refused("ftp://region").contains("not http, https or unix"));
+    assert!(Client::new(&ClientConfig::default()).unwrap_err().to_string().starts_with("endpoints: "));
+    let config = ClientConfig {
+        endpoints: vec!["https://region".to_owned()],
+        ca_pem: Some("nonsense".to_owned()),
+        ..ClientConfig::default()
+    };
+    assert!(Client::new(&config).unwrap_err().to_string().contains("no certificate"));
+}
+
+/// A region's TLS: a certificate for 127.0.0.1 and its PEM. Every connection gets one answer.
+async fn tls_server() -> (String, String, tokio::task::JoinHandle<()>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![issued.cert.der().clone()], key)
+            .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let _ = stream.read(&mut [0; 4096]).await;
+            let body = r#"{"version":"1","api":"v1"}"#;
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all((head + body).as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    (url, issued.cert.pem(), task)
+}
+
+#[tokio::test]
+async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
+    let (url, pem, task) = tls_server().await;
+    let with = |ca_pem: Option<String>| {
+        client_with(ClientConfig { endpoints: vec![url.clone()], ca_pem, ..ClientConfig::default() })
+    };
+    assert_eq!(with(Some(pem)).version().await.unwrap().api, "v1");
+    let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
+    let error = with(Some(other)).version().await.unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+    task.abort();
+}

@@ -1,0 +1,416 @@
+//! Sends a call to one of the regions and reads its answer.
+
+use super::{ClientConfig, ClientError, Precondition};
+use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
+use crate::wire::MANAGER_HEADER;
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
+};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls_platform_verifier::BuilderVerifierExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Largest answer that is read: a page of a thousand objects stays far below.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// Pause before all endpoints are tried again; doubles up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// One request, ready for any endpoint.
+pub(super) struct Call {
+    method: Method,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    headers: HeaderMap,
+    body: Option<Vec<u8>>,
+    timeout: Option<Duration>,
+}
+
+impl Call {
+    pub(super) fn new(method: Method, path: &str) -> Self {
+        let (path, headers) = (path.to_owned(), HeaderMap::new());
+        Self { method, path, query: Vec::new(), headers, body: None, timeout: None }
+    }
+
+    pub(super) fn get(path: &str) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(super) fn query(mut self, name: &'static str, value: &str) -> Self {
+        self.query.push((name, value.to_owned()));
+        self
+    }
+
+    pub(super) fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    pub(super) fn condition(mut self, precondition: Precondition) -> Self {
+        let header = match precondition {
+            Precondition::None => return self,
+            Precondition::Absent => (IF_NONE_MATCH, HeaderValue::from_static("*")),
+            Precondition::Generation(generation) => {
+                let tag = HeaderValue::from_str(&format!("\"{generation}\""));
+                (IF_MATCH, tag.unwrap_or_else(|_| HeaderValue::from_static("")))
+            }
+        };
+        self.headers.insert(header.0, header.1);
+        self
+    }
+
+    pub(super) fn body<T: Serialize>(mut self, body: &T) -> Result<Self, ClientError> {
+        let bytes = serde_json::to_vec(body)
+            .map_err(|e| ClientError::Config { setting: "request", why: e.to_string() })?;
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.body = Some(bytes);
+        Ok(self)
+    }
+}
+
+/// A region, and the way to it.
+#[derive(Debug)]
+struct Endpoint {
+    base: Url,
+    http: reqwest::Client,
+    /// As configured, for messages.
+    shown: String,
+}
+
+/// The regions.
+#[derive(Debug)]
+pub(super) struct Transport {
+    endpoints: Vec<Endpoint>,
+    /// Index of the endpoint that answered last.
+    preferred: AtomicUsize,
+    timeout: Duration,
+    patience: Duration,
+}
+
+/// How one endpoint failed, and whether another should be asked.
+enum Failure {
+    NextEndpoint(ClientError, Option<Duration>),
+    Final(ClientError),
+}
+
+impl Transport {
+    pub(super) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        if config.endpoints.is_empty() {
+            return Err(ClientError::Config {
+                setting: "endpoints",
+                why: "there is none; give at least one, like https://region.example.com:5240".to_owned(),
+            });
+        }
+        let headers = default_headers(config)?;
+        let endpoints =
+            config.endpoints.iter().map(|e| endpoint(e, config, &headers)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            endpoints,
+            preferred: AtomicUsize::new(0),
+            timeout: config.timeout,
+            patience: config.patience,
+        })
+    }
+
+    /// Index of the endpoint that is asked first.
+    #[cfg(test)]
+    pub(super) fn preferred(&self) -> usize {
+        self.preferred.load(Ordering::Relaxed)
+    }
+
+    /// Sends `call` and reads the JSON of its answer.
+    pub(super) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        self.json_with_status(call).await.map(|(_, body)| body)
+    }
+
+    /// The same, with the status.
+    pub(super) async fn json_with_status<T: DeserializeOwned>(
+        &self,
+        call: Call,
+    ) -> Result<(StatusCode, T), ClientError> {
+        let response = self.send(&call).await?;
+        let status = response.status();
+        Ok((status, decode(response).await?))
+    }
+
+    /// Sends `call` to the regions in turn until one answers.
+    pub(super) async fn send(&self, call: &Call) -> Result<Response, ClientError> {
+        self.send_with(|endpoint| {
+            let mut url = join(&endpoint.base, &call.path);
+            if !call.query.is_empty() {
+                url.query_pairs_mut().extend_pairs(&call.query);
+            }
+            let request = endpoint
+                .http
+                .request(call.method.clone(), url)
+                .headers(call.headers.clone())
+                .timeout(call.timeout.unwrap_or(self.timeout));
+            match &call.body {
+                Some(body) => request.body(body.clone()),
+                None => request,
+            }
+        })
+        .await
+    }
+
+    /// Sends a request without a body that can be repeated: one try, at the preferred endpoint.
+    pub(super) async fn send_once(
+        &self,
+        method: Method,
+        path: &str,
+        build: impl FnOnce(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Response, ClientError> {
+        let at = self.preferred.load(Ordering::Relaxed);
+        let Some(endpoint) = self.endpoints.get(at) else {
+            return Err(ClientError::Unreachable { tried: Vec::new(), patience: self.patience });
+        };
+        let request = build(endpoint.http.request(method, join(&endpoint.base, path)));
+        match try_once(endpoint, request).await {
+            Ok(response) => Ok(response),
+            Err(Failure::NextEndpoint(error, _)) => {
+                self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
+                Err(error)
+            }
+            Err(Failure::Final(error)) => Err(error),
+        }
+    }
+
+    async fn send_with(&self, build: impl Fn(&Endpoint) -> RequestBuilder) -> Result<Response, ClientError> {
+        let began = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let first = self.preferred.load(Ordering::Relaxed);
+            let mut tried = Vec::new();
+            let mut asked_for = Duration::ZERO;
+            let mut refusal = None;
+            for offset in 0..self.endpoints.len() {
+                let at = (first + offset) % self.endpoints.len();
+                let Some(endpoint) = self.endpoints.get(at) else { continue };
+                match try_once(endpoint, build(endpoint)).await {
+                    Ok(response) => {
+                        self.preferred.store(at, Ordering::Relaxed);
+                        return Ok(response);
+                    }
+                    Err(Failure::Final(error)) => return Err(error),
+                    Err(Failure::NextEndpoint(error, retry_after)) => {
+                        tried.push(error.to_string());
+                        asked_for = asked_for.max(retry_after.unwrap_or_default());
+                        refusal = refusal.or(matches!(error, ClientError::Problem(_)).then_some(error));
+                    }
+                }
+            }
+            let wait = pause.max(asked_for);
+            if began.elapsed() + wait > self.patience {
+                return Err(refusal.unwrap_or(ClientError::Unreachable { tried, patience: self.patience }));
+            }
+            tokio::time::sleep(wait).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+}
+
+/// Sends one request to one endpoint.
+async fn try_once(endpoint: &Endpoint, request: RequestBuilder) -> Result<Response, Failure> {
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(error) if error.is_connect() => {
+            let (url, why) = (endpoint.shown.clone(), root_cause(&error));
+            return Err(Failure::NextEndpoint(ClientError::Broken { url, why }, None));
+        }
+        Err(error) => {
+            let url = error.url().map_or_else(|| endpoint.shown.clone(), Url::to_string);
+            let why = if error.is_timeout() {
+                "no answer in time; repeating the request is safe".to_owned()
+            } else {
+                root_cause(&error)
+            };
+            return Err(Failure::Final(ClientError::Broken { url, why }));
+        }
+    };
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    Err(refused(response).await)
+}
+
+/// The problem that an answer other than success carries.
+async fn refused(response: Response) -> Failure {
+    let (url, status) = (response.url().to_string(), response.status());
+    let is_problem = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .is_some_and(|v| v.starts_with(PROBLEM_JSON));
+    if status == StatusCode::NOT_FOUND && !is_problem {
+        // HEAD has no body.
+        return Failure::Final(Problem::new(ProblemCode::NotFound, url).into());
+    }
+    let body = match read(response).await {
+        Ok(body) => body,
+        Err(error) => return Failure::Final(error),
+    };
+    let unexpected = |why: String| ClientError::Unexpected { url, status: status.as_u16(), why };
+    if !is_problem {
+        let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+        return Failure::Final(unexpected(text));
+    }
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) if problem.code == ProblemCode::Unavailable => {
+            let after = problem.retry_after.map(Duration::from_secs);
+            Failure::NextEndpoint(problem.into(), after)
+        }
+        Ok(problem) => Failure::Final(problem.into()),
+        Err(error) => Failure::Final(unexpected(error.to_string())),
+    }
+}
+
+/// The JSON of an answer. One without content reads as null.
+pub(super) async fn decode<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
+    let (url, status) = (response.url().to_string(), response.status().as_u16());
+    let body = read(response).await?;
+    let body = if body.is_empty() { b"null" } else { body.as_slice() };
+    serde_json::from_slice(body).map_err(|e| ClientError::Unexpected { url, status, why: e.to_string() })
+}
+
+async fn read(mut response: Response) -> Result<Vec<u8>, ClientError> {
+    let (url, status) = (response.url().to_string(), response.status().as_u16());
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER => body.extend_from_slice(&chunk),
+            Ok(Some(_)) => {
+                let why = format!("the answer is longer than {MAX_ANSWER} bytes");
+                return Err(ClientError::Unexpected { url, status, why });
+            }
+            Ok(None) => return Ok(body),
+            Err(error) => return Err(ClientError::Broken { url, why: root_cause(&error) }),
+        }
+    }
+}
+
+fn default_headers(config: &ClientConfig) -> Result<HeaderMap, ClientError> {
+    let mut headers = HeaderMap::new();
+    let value = |setting: &'static str, text: &str| {
+        HeaderValue::from_str(text).map_err(|_| ClientError::Config {
+            setting,
+            why: "it has characters that no header can carry".to_owned(),
+        })
+    };
+    if let Some(token) = &config.token {
+        let mut bearer = value("token", &format!("Bearer {}", token.trim()))?;
+        bearer.set_sensitive(true);
+        headers.insert(AUTHORIZATION, bearer);
+    }
+    if let Some(manager) = &config.manager {
+        let name = HeaderName::from_bytes(MANAGER_HEADER.as_bytes())
+            .map_err(|e| ClientError::Config { setting: "manager", why: e.to_string() })?;
+        headers.insert(name, value("manager", manager)?);
+    }
+    Ok(headers)
+}
+
+fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<Endpoint, ClientError> {
+    let wrong = |why: String| ClientError::Config { setting: "endpoints", why: format!("{text:?}: {why}") };
+    let mut builder = reqwest::Client::builder()
+        .default_headers(headers.clone())
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(Duration::from_secs(5).min(config.timeout))
+        .user_agent(
+            config.user_agent.as_deref().unwrap_or(concat!("basalt-api/", env!("CARGO_PKG_VERSION"))),
+        );
+    let url = if let Some(path) = text.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if !path.starts_with('/') {
+            return Err(wrong(
+                "give the socket's absolute path, like unix:/var/lib/basalt/api.sock".to_owned(),
+            ));
+        }
+        builder = builder.unix_socket(std::path::Path::new(path));
+        "http://localhost/".to_owned()
+    } else {
+        text.to_owned()
+    };
+    let base: Url = url.parse().map_err(|e| wrong(format!("{e}; like https://HOST:5240 or unix:/PATH")))?;
+    let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match base.scheme() {
+        "https" => {}
+        "http" if is_here || config.allow_plaintext || config.token.is_none() => {}
+        "http" => {
+            return Err(wrong(
+                "the token would travel in the clear; use https, or allow plaintext".to_owned(),
+            ));
+        }
+        other => return Err(wrong(format!("{other:?} is not http, https or unix"))),
+    }
+    let tls = tls(config, base.scheme() == "https")?;
+    let http = builder.tls_backend_preconfigured(tls).build().map_err(|e| wrong(root_cause(&e)))?;
+    Ok(Endpoint { base, http, shown: text.to_owned() })
+}
+
+/// TLS with aws-lc-rs, whatever other crypto the program has linked. Without `verify` it trusts nobody, and is for
+/// endpoints that have no TLS.
+fn tls(config: &ClientConfig, verify: bool) -> Result<rustls::ClientConfig, ClientError> {
+    let wrong = |why: String| ClientError::Config { setting: "ca_pem", why };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| wrong(e.to_string()))?;
+    let mut roots = rustls::RootCertStore::empty();
+    match &config.ca_pem {
+        Some(pem) if verify => {
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                let certificate = certificate.map_err(|e| wrong(format!("not a PEM certificate: {e}")))?;
+                roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
+            }
+            if roots.is_empty() {
+                return Err(wrong("there is no certificate in it".to_owned()));
+            }
+            Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        }
+        None if verify => {
+            let builder = builder.with_platform_verifier().map_err(|e| wrong(e.to_string()))?;
+            Ok(builder.with_no_client_auth())
+        }
+        _ => Ok(builder.with_root_certificates(roots).with_no_client_auth()),
+    }
+}
+
+/// `path` below the endpoint's own.
+fn join(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+/// `text` as one segment of a path.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' => {
+                encoded.push(char::from(byte));
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
+}
+
+/// The innermost reason: what a person can act on.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

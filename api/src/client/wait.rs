@@ -1,0 +1,149 @@
+//! Waiting for an object to become what its spec says.
+
+use super::transport::Call;
+use super::{Client, ClientError, path};
+use crate::kinds::{Condition, ConditionStatus};
+use crate::object::Object;
+use crate::schema::Kind;
+use crate::values::Generation;
+use std::time::{Duration, Instant};
+
+/// How long one request of a wait may stay open; progress is seen at least this often.
+const ONE_REQUEST: Duration = Duration::from_secs(5);
+
+/// Least time between two requests, should a region answer at once though nothing changed.
+const LEAST_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What the network may add to a request that stays open.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// What to wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitFor {
+    /// The condition that is to be true.
+    pub condition: String,
+    /// The generation that it is to be true of; a later one does as well.
+    pub generation: Generation,
+    /// How long.
+    pub timeout: Duration,
+}
+
+impl WaitFor {
+    /// That `generation` is Ready.
+    #[must_use]
+    pub fn ready(generation: Generation, timeout: Duration) -> Self {
+        Self { condition: Condition::READY.to_owned(), generation, timeout }
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The condition is true.
+    Met(Box<Object>),
+    /// It will not become true by itself: the condition says why, and what a person must do.
+    Stalled(Box<Object>, Condition),
+    /// The time is up. What it still waits for is in [`Client::waits`].
+    TimedOut(Box<Object>),
+}
+
+impl Client {
+    /// Waits until the condition holds, the object is stalled, or the time is up. `observe` sees the object on the
+    /// way, at least every five seconds.
+    ///
+    /// # Errors
+    /// `not_found`, also when the object goes meanwhile, and see [`ClientError`].
+    pub async fn wait(
+        &self,
+        kind: &Kind,
+        name: &str,
+        wait: &WaitFor,
+        mut observe: impl FnMut(&Object),
+    ) -> Result<Outcome, ClientError> {
+        let began = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let left = wait.timeout.saturating_sub(began.elapsed()).min(ONE_REQUEST);
+            let call = Call::get(&path(kind, name, ""))
+                .query("wait", &wait.condition)
+                .query("generation", &wait.generation.to_string())
+                .query("timeout", &format!("{}ms", left.as_millis()))
+                .timeout(left + SLACK);
+            let object: Object = self.transport.json(call).await?;
+            observe(&object);
+            match judge(&object, wait) {
+                Verdict::Met => return Ok(Outcome::Met(Box::new(object))),
+                Verdict::Stalled(condition) => return Ok(Outcome::Stalled(Box::new(object), condition)),
+                Verdict::Waiting if began.elapsed() >= wait.timeout => {
+                    return Ok(Outcome::TimedOut(Box::new(object)));
+                }
+                Verdict::Waiting => pause(asked, began, wait.timeout).await,
+            }
+        }
+    }
+
+    /// Waits until the object is gone, its deletion is stalled, or the time is up. `None` when it is gone.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn wait_gone(
+        &self,
+        kind: &Kind,
+        name: &str,
+        timeout: Duration,
+        mut observe: impl FnMut(&Object),
+    ) -> Result<Option<Outcome>, ClientError> {
+        let began = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let left = timeout.saturating_sub(began.elapsed()).min(ONE_REQUEST);
+            let call = Call::get(&path(kind, name, ""))
+                .query("wait", "Deleted")
+                .query("timeout", &format!("{}ms", left.as_millis()))
+                .timeout(left + SLACK);
+            let object: Object = match self.transport.json(call).await {
+                Ok(object) => object,
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            observe(&object);
+            let status = object.common_status();
+            if let Some(stalled) = holds(status.condition(Condition::STALLED))
+                && object.metadata.deletion_requested_at.is_some_and(|asked| stalled.since >= asked)
+            {
+                return Ok(Some(Outcome::Stalled(Box::new(object), stalled)));
+            }
+            if began.elapsed() >= timeout {
+                return Ok(Some(Outcome::TimedOut(Box::new(object))));
+            }
+            pause(asked, began, timeout).await;
+        }
+    }
+}
+
+/// Keeps requests apart, and ends in time.
+async fn pause(asked: Instant, began: Instant, timeout: Duration) {
+    let rest = LEAST_INTERVAL.saturating_sub(asked.elapsed());
+    tokio::time::sleep(rest.min(timeout.saturating_sub(began.elapsed()))).await;
+}
+
+enum Verdict {
+    Met,
+    Stalled(Condition),
+    Waiting,
+}
+
+fn judge(object: &Object, wait: &WaitFor) -> Verdict {
+    let status = object.common_status();
+    if status.observed_generation < wait.generation {
+        return Verdict::Waiting;
+    }
+    if holds(status.condition(&wait.condition)).is_some() {
+        return Verdict::Met;
+    }
+    holds(status.condition(Condition::STALLED)).map_or(Verdict::Waiting, Verdict::Stalled)
+}
+
+fn holds(condition: Option<&Condition>) -> Option<Condition> {
+    condition.filter(|c| c.status == ConditionStatus::True).cloned()
+}
