@@ -35,6 +35,7 @@ pub mod values;
 pub mod wire;
 
 mod diff;
+mod effective;
 mod find;
 mod model;
 mod object;
@@ -44,6 +45,7 @@ mod validate;
 
 pub use basalt_api_derive::Model;
 pub use diff::{FieldChange, canonical, diff, diff_fields, equal, mask, masked};
+pub use effective::effective;
 pub use find::{Reference, SecretAt, SecretWrite, references, secrets};
 pub use kinds::KINDS;
 #[doc(hidden)]
@@ -54,6 +56,7 @@ pub use openapi::openapi;
 pub use problem::{FieldCode, FieldError, Problem, ProblemCode};
 pub use schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Semantic, Stability, Type};
 pub use validate::{
-    MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES, validate, validate_partial,
+    MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES, validate, validate_name,
+    validate_partial,
 };
 pub use values::BadValue;

@@ -99,7 +99,7 @@ pub struct SubnetSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
-    /// The router's address. Absent: the network has no way out.
+    /// The router's address: in the network, or link-local for IPv6. Absent: the network has no way out.
     pub gateway: Option<IpAddr>,
     /// DNS servers for machines here, in order. Absent: the racks that serve the VLAN. Empty: none.
     pub dns_servers: Option<Vec<IpAddr>>,
@@ -148,8 +148,13 @@ pub struct SubnetStatus {
 
 fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
     let cidr = spec.cidr;
+    let is_router = |ip: IpAddr| match ip {
+        // RFC 4861 §4.2: routers of an IPv6 network announce themselves by their link-local address.
+        IpAddr::V6(ip) if cidr.network().is_ipv6() && ip.is_unicast_link_local() => true,
+        ip => cidr.is_host(ip),
+    };
     if let Some(gateway) = spec.gateway
-        && !cidr.is_host(gateway)
+        && !is_router(gateway)
     {
         let why = if cidr.contains(gateway) { "is the network or broadcast address of" } else { "is not in" };
         rule.broken(

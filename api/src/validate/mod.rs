@@ -17,6 +17,7 @@ pub use limits::{MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEX
 use crate::model::Model;
 use crate::problem::{FieldCode, FieldError};
 use crate::schema::Kind;
+use crate::values::Naming;
 use serde_json::Value;
 
 /// A kind's rules between fields.
@@ -40,6 +41,24 @@ pub fn validate_partial(kind: &Kind, spec: &Value, unknown: &[String]) -> Vec<Fi
         (kind.rules)(spec, &mut errors);
     }
     errors
+}
+
+/// What is wrong with `name` for an object of `kind` with this `spec`. The pointer is `/metadata/name`.
+#[must_use]
+pub fn validate_name(kind: &Kind, name: &str, spec: &Value) -> Option<FieldError> {
+    const AT: &str = "/metadata/name";
+    if let Err(bad) = kind.naming.check(name) {
+        return Some(FieldError::format(AT, bad));
+    }
+    if kind.naming == Naming::FabricVid {
+        let fabric = spec.get("fabric").and_then(Value::as_str)?;
+        let right = format!("{fabric}.{}", spec.get("vid").and_then(Value::as_u64)?);
+        if right != name {
+            let message = format!("{name:?} is not the name of VLAN {right}");
+            return Some(FieldError::new(AT, FieldCode::Rule, message, format!("call it {right:?}")));
+        }
+    }
+    None
 }
 
 /// Reads `spec` and applies `rules` to it.

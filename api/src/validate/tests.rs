@@ -81,6 +81,29 @@ fn a_minimal_spec_of_every_kind_is_valid() {
 }
 
 #[test]
+fn an_object_is_called_as_its_kind_demands() {
+    let wrong = |kind: &str, name: &str, spec: Value| {
+        validate_name(Kind::find(kind).unwrap(), name, &spec).map(|e| e.to_string())
+    };
+    assert_eq!(wrong("Zone", "row-1", json!({})), None);
+    assert!(wrong("Zone", "row.1", json!({})).unwrap().contains("it contains '.'"));
+    let vlan = json!({"fabric": "default", "vid": 5});
+    assert_eq!(wrong("Vlan", "default.5", vlan.clone()), None);
+    assert_eq!(
+        wrong("Vlan", "default.6", vlan).unwrap(),
+        r#""default.6" is not the name of VLAN default.5; call it "default.5""#
+    );
+}
+
+#[test]
+fn a_router_of_an_ipv6_network_may_be_link_local() {
+    let spec = json!({"vlan": "default.0", "cidr": "2001:db8::/64", "gateway": "fe80::1"});
+    assert_eq!(errors("Subnet", &spec), [] as [&str; 0]);
+    let spec = json!({"vlan": "default.0", "cidr": "10.0.0.0/24", "gateway": "fe80::1"});
+    assert_eq!(errors("Subnet", &spec).len(), 1);
+}
+
+#[test]
 fn what_is_not_known_yet_is_not_missed() {
     let kind = Kind::find("Subnet").unwrap();
     let spec = json!({"cidr": "10.0.0.0/24", "gateway": "10.9.9.9"});
