@@ -1,4 +1,4 @@
-//! The shell: sockets, tasks and files around [`Transfer`](crate::Transfer).
+//! The shell: sockets, tasks and files around [`Transfer`].
 //!
 //! Every address has a listening socket of its own, and every transfer a socket bound to the address that the request
 //! came to: a client drops blocks from any other (RFC 1350 §4). A slow file delays nobody else.
