@@ -7,7 +7,7 @@
 //!    value that only spells the prior one differently stays as it was; computed values stay.
 //! 2. If that is the prior state, it is the plan: nothing changes.
 //! 3. Otherwise each computed value that the configuration does not give becomes unknown, except
-//!    those that no update changes.
+//!    those that no update changes and those that follow from known ones.
 //! 4. Attributes that cannot be changed in place, and were, ask for a replacement.
 //!
 //! Nested objects are handled each with its own prior: an object under a new map key has none.
@@ -23,18 +23,20 @@ pub(crate) struct Planned {
     pub(crate) replace: Vec<Path>,
 }
 
-/// Plans a creation (`prior` null) or an update. `config` is an object.
-pub(crate) fn plan(schema: &Schema, prior: &Val, config: &Val) -> Planned {
+/// Plans a creation (`prior` null) or an update. `config` is an object; `derive` is [`crate::Resource::derive`].
+pub(crate) fn plan(schema: &Schema, prior: &Val, config: &Val, derive: impl Fn(&mut Object)) -> Planned {
     let none = Object::new();
     let config = config.as_map().unwrap_or(&none);
     let before = prior.as_map();
-    let base = keep_what_stays(&schema.attributes, config, before);
+    let mut base = keep_what_stays(&schema.attributes, config, before);
+    derive(&mut base);
     if let Some(before) = before
         && same_object(&schema.attributes, &base, before)
     {
         return Planned { state: prior.clone(), replace: Vec::new() };
     }
-    let state = mark_unknown(&schema.attributes, base, config, before);
+    let mut state = mark_unknown(&schema.attributes, base, config, before);
+    derive(&mut state);
     let mut replace = Vec::new();
     if let Some(before) = before {
         find_replacements(&schema.attributes, &state, before, &Path::root(), &mut replace);

@@ -8,7 +8,7 @@ use tonic::async_trait;
 use crate::diag::{Diag, Diags, Severity};
 use crate::path::Path;
 use crate::schema::Schema;
-use crate::value::Val;
+use crate::value::{Object, Val};
 
 /// A provider: its own block, its resources, its data sources.
 ///
@@ -64,6 +64,10 @@ pub trait Resource: Send + Sync + 'static {
     /// The state now, or `None` if the object is gone. Spellings that mean the same as the prior
     /// one are put back by the runtime.
     async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags>;
+
+    /// Computed values of a planned state that follow from its other values, which may be unknown: known values where
+    /// they are, unknown ones where not. Must be deterministic.
+    fn derive(&self, _planned: &mut Object) {}
 
     /// A look at a change that has an effect, before it is shown to the user: warnings, errors,
     /// and attributes that turn out to need a replacement. Must not have effects.

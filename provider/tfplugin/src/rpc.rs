@@ -408,7 +408,8 @@ impl pb::provider_server::Provider for Rpc {
                 resource.review_destroy(&cx, &prior).await?;
                 return Ok((Val::Null, Vec::new()));
             }
-            let mut planned = plan::plan(resource.schema(), &prior, &config);
+            let mut planned =
+                plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
             if planned.state != prior {
                 let change = Change { prior: &prior, planned: &planned.state, config: &config };
                 let more = resource.review(&cx, change).await?;

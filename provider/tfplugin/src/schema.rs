@@ -31,7 +31,7 @@ pub enum Mode {
 }
 
 /// Which spellings mean the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum Semantics {
     /// None but itself.
     #[default]
@@ -44,6 +44,8 @@ pub enum Semantics {
     Cidr,
     /// JSON text: white space and the order of keys mean nothing.
     Json,
+    /// Those with the same canonical spelling; `None` for text that has none, and means only itself.
+    Canonical(fn(&str) -> Option<String>),
 }
 
 /// How nested objects are held.
@@ -327,6 +329,7 @@ impl Semantics {
                     let (address, length) = text.split_once('/')?;
                     Some((address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?))
                 }),
+                Self::Canonical(spell) => by(a, b, spell),
                 Self::Json => by(a, b, |text| serde_json::from_str::<serde_json::Value>(text).ok()),
             }
     }

@@ -3,6 +3,10 @@ use crate::schema::{Mode, Semantics};
 use crate::value::Type;
 use proptest::prelude::*;
 
+fn plan(schema: &Schema, prior: &Val, config: &Val) -> Planned {
+    super::plan(schema, prior, config, |_| {})
+}
+
 fn schema() -> Schema {
     Schema {
         attributes: vec![
@@ -153,6 +157,24 @@ fn what_is_removed_from_the_configuration_becomes_null() {
     let had = with(&prior(), "tags", vec!["x".into()]);
     let planned = plan(&schema(), &had, &config([("name", "a".into())]));
     assert_eq!(planned.state.get("tags"), &Val::Null);
+}
+
+#[test]
+fn a_derived_value_is_known_when_what_it_follows_from_is() {
+    let derive = |planned: &mut Object| {
+        let address = match planned.get("name") {
+            Some(Val::Str(name)) => Val::from(format!("{name}.example.com")),
+            _ => Val::Unknown,
+        };
+        planned.insert("address".into(), address);
+    };
+    let planned = |prior: &Val, name: Val| super::plan(&schema(), prior, &config([("name", name)]), derive);
+    let created = planned(&Val::Null, "a".into()).state;
+    assert_eq!(created.get("address"), &Val::from("a.example.com"));
+    assert_eq!(planned(&prior(), Val::Unknown).state.get("address"), &Val::Unknown);
+    let had = with(&prior(), "address", "a.example.com");
+    assert_eq!(planned(&had, "b".into()).state.get("address"), &Val::from("b.example.com"));
+    assert_eq!(planned(&had, "a".into()).state, had);
 }
 
 fn text() -> impl Strategy<Value = Val> {
