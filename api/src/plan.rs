@@ -110,6 +110,12 @@ pub struct Advisory {
     pub hint: Option<String>,
 }
 
+impl From<crate::problem::FieldError> for Advisory {
+    fn from(error: crate::problem::FieldError) -> Self {
+        Self { pointer: error.pointer, code: error.code, message: error.message, hint: error.hint }
+    }
+}
+
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineEntry {

@@ -238,20 +238,19 @@ proptest! {
     }
 
     #[test]
-    fn one_hostile_value_is_refused_where_it_stands(
-        (kind, spec) in kind_and_spec(), place in any::<Index>(), poison in any::<Index>(),
-    ) {
+    fn one_hostile_value_is_refused_where_it_stands((kind, spec) in kind_and_spec(), place in any::<Index>()) {
         let places = places(kind.spec, &spec);
         let (pointer, ty) = place.get(&places);
-        let poisons = hostile(ty);
-        let mut bad = spec;
-        *bad.pointer_mut(pointer).expect("the place is there") = poison.get(&poisons).clone();
-        let errors = validate(kind, &bad);
-        prop_assert!(
-            errors.iter().any(|e| crate::pointer::is_within(&e.pointer, pointer)),
-            "{} at {pointer}: {} gave {errors:?}", kind.name, poison.get(&poisons)
-        );
-        prop_assert!(errors.iter().all(|e| e.message.len() < 1000 && !e.message.is_empty()));
+        for poison in hostile(ty) {
+            let mut bad = spec.clone();
+            *bad.pointer_mut(pointer).expect("the place is there") = poison.clone();
+            let errors = validate(kind, &bad);
+            prop_assert!(
+                errors.iter().any(|e| crate::pointer::is_within(&e.pointer, pointer)),
+                "{kind:?} at {pointer}: {poison} gave {errors:?}"
+            );
+            prop_assert!(errors.iter().all(|e| e.message.len() < 1000 && !e.message.is_empty()));
+        }
     }
 
     #[test]
