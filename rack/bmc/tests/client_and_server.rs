@@ -27,6 +27,21 @@ async fn power_goes_on_and_off_over_both_suites() {
 }
 
 #[tokio::test]
+async fn operations_run_in_tasks_of_their_own() {
+    let server = bmc(&Chassis::off()).await;
+    let client = client(server.address());
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.power_status().await })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap().unwrap(), PowerState::Off);
+    }
+}
+
+#[tokio::test]
 async fn a_boot_device_is_set_and_read_back() {
     let chassis = Chassis::off();
     let server = bmc(&chassis).await;

@@ -33,7 +33,8 @@ pub struct Lab {
     name: LabName,
     namespace: Namespace,
     directory: PathBuf,
-    taps: u32,
+    /// What every machine so far is made of; the n-th is behind tap n.
+    machines: Vec<MachineConfig>,
 }
 
 impl Lab {
@@ -55,7 +56,7 @@ impl Lab {
             result => result.map_err(LabError::file(&directory))?,
         }
         // From here on, dropping removes what there is.
-        let lab = Self { namespace: Namespace(name.to_string()), name, directory, taps: 0 };
+        let lab = Self { namespace: Namespace(name.to_string()), name, directory, machines: Vec::new() };
         lab.namespace.create()?;
         Ok(lab)
     }
@@ -116,14 +117,15 @@ impl Lab {
     /// [`LabError`]: a bad configuration, missing packages, a BMC that does not come up.
     pub async fn add_machine(&mut self, config: MachineConfig) -> Result<Machine, LabError> {
         config.check()?;
+        self.check_unique(&config)?;
         let credentials = config.credentials().map_err(|error| LabError::BadMachine {
             machine: config.name.clone(),
             problem: error.to_string(),
         })?;
         let directory = self.directory.join(&config.name);
         std::fs::create_dir(&directory).map_err(LabError::file(&directory))?;
-        self.taps += 1;
-        let tap = format!("tap{}", self.taps);
+        self.machines.push(config.clone());
+        let tap = format!("tap{}", self.machines.len());
         self.namespace.add_tap(&tap)?;
         self.namespace.add_address(config.bmc_address)?;
         let disk = directory.join("disk.qcow2");
@@ -146,6 +148,22 @@ impl Lab {
         };
         self.await_bmc(&mut machine).await?;
         Ok(machine)
+    }
+
+    fn check_unique(&self, config: &MachineConfig) -> Result<(), LabError> {
+        let clash = self.machines.iter().find_map(|other| {
+            let what = if other.name == config.name {
+                "name".to_owned()
+            } else if other.mac == config.mac {
+                format!("MAC address {}", config.mac)
+            } else if other.bmc_address == config.bmc_address {
+                format!("BMC address {}", config.bmc_address)
+            } else {
+                return None;
+            };
+            Some(format!("machine {:?} of this lab has the same {what}; give it another", other.name))
+        });
+        clash.map_or(Ok(()), |problem| Err(LabError::BadMachine { machine: config.name.clone(), problem }))
     }
 
     fn start_bmc(&self, config: &Path, log: &Path) -> Result<LabProcess, LabError> {

@@ -1,7 +1,7 @@
 //! `basalt-lab`: labs by hand, and the programs that a lab starts.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -71,7 +71,8 @@ fn parse_owner(text: &str) -> Result<Owner, String> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(colours).with_target(false).init();
     match run(Arguments::parse().command).await {
         Ok(code) => code,
         Err(error) => {

@@ -257,6 +257,15 @@ async fn a_name_is_taken_once() {
     assert!(matches!(Lab::create("Bad Name"), Err(LabError::BadName(_))));
 }
 
+#[tokio::test]
+async fn a_second_machine_of_the_same_address_is_refused() {
+    let mut lab = Lab::create("twice").unwrap();
+    let _first = lab.add_machine(small(1, Firmware::Bios)).await.unwrap();
+    let twin = MachineConfig { name: "twin".into(), ..small(1, Firmware::Bios) };
+    let error = lab.add_machine(twin).await.unwrap_err().to_string();
+    assert!(error.contains("has the same MAC address 52:54:00:77:00:01"), "{error}");
+}
+
 /// Processes whose command line names `directory`.
 fn pids_using(directory: &Path) -> Vec<u32> {
     let needle = directory.to_string_lossy().into_owned();
