@@ -1,0 +1,117 @@
+//! Running the host's programs: who is missing is named with its Debian package before anything is begun.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use thiserror::Error;
+
+/// Why a build stopped.
+#[derive(Debug, Error)]
+pub(super) enum BuildError {
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+    #[error("missing on this host: {0}\ninstall with: apt-get install {1}")]
+    Missing(String, String),
+    #[error("building an image needs root: it makes files of all owners")]
+    NotRoot,
+    #[error("`{command}` failed with {status}\n{output}")]
+    Failed { command: String, status: String, output: String },
+    #[error(
+        "no Debian sources for release {release} in /etc/apt; name a mirror with --mirror URL, for example your site's own"
+    )]
+    NoSources { release: String },
+    #[error("there is no home directory to cache in; set --cache-dir")]
+    NoCache,
+    #[error(
+        "no agent found (looked at {looked}); build it with\n  RUSTFLAGS='-C target-feature=+crt-static' cargo build -p basalt-agent --profile agent --target x86_64-unknown-linux-gnu\nor name it with --agent"
+    )]
+    NoAgent { looked: String },
+    #[error("{path} is not a static x86-64 program: the initrd has no shared libraries. Link it with -C target-feature=+crt-static")]
+    NotStatic { path: PathBuf },
+    #[error("{what} is {size} bytes, over its budget of {budget}: machines load it over the network and hold it in memory")]
+    OverBudget { what: &'static str, size: u64, budget: u64 },
+    #[error("the packages of release {release} hold no {what}")]
+    Lacking { release: String, what: String },
+}
+
+/// For `map_err`.
+pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> BuildError {
+    let what = what.into();
+    move |source| BuildError::Io { what, source }
+}
+
+/// Programs and the packages that bring them.
+pub(super) type Needed = [(&'static str, &'static str)];
+
+/// Checks that we are root and that all programs are there.
+pub(super) fn check(programs: &Needed) -> Result<(), BuildError> {
+    let missing: Vec<_> = programs.iter().filter(|(program, _)| !on_path(program)).collect();
+    if !missing.is_empty() {
+        let mut names = String::new();
+        let mut packages: Vec<&str> = Vec::new();
+        for (program, package) in missing {
+            let _ = write!(names, "{}{program}", if names.is_empty() { "" } else { ", " });
+            if !packages.contains(package) {
+                packages.push(package);
+            }
+        }
+        return Err(BuildError::Missing(names, packages.join(" ")));
+    }
+    let own = std::fs::metadata("/proc/self").map_err(io_error("/proc/self"))?;
+    if own.uid() == 0 { Ok(()) } else { Err(BuildError::NotRoot) }
+}
+
+/// System programs are often not on a user's path.
+const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(SYSTEM.map(PathBuf::from)).any(|dir| dir.join(program).is_file())
+}
+
+/// Says what begins, runs it, says how long it took.
+pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T, BuildError>) -> Result<T, BuildError> {
+    eprintln!("basalt: {what} ...");
+    let began = Instant::now();
+    let result = work()?;
+    eprintln!("basalt: {what}: {:.1} s", began.elapsed().as_secs_f64());
+    Ok(result)
+}
+
+/// A program to run, in the environment of reproducible builds.
+pub(super) fn program(name: &str) -> Command {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    for dir in SYSTEM {
+        path.push(":");
+        path.push(dir);
+    }
+    let mut command = Command::new(name);
+    command
+        .env("PATH", path)
+        .env("LC_ALL", "C.UTF-8")
+        .env("SOURCE_DATE_EPOCH", super::manifest::EPOCH.to_string())
+        .env("TZ", "UTC")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a program to its end; its output is shown only when it fails.
+pub(super) fn run<A: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = A>, dir: &Path) -> Result<Vec<u8>, BuildError> {
+    let mut command = program(name);
+    command.args(args).current_dir(dir);
+    let shown = format!("{command:?}");
+    let output = command.output().map_err(io_error(format!("starting {name}")))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = text.lines().collect();
+    let output_tail = lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n");
+    let command = shown.chars().take(300).collect();
+    Err(BuildError::Failed { command, status: output.status.to_string(), output: output_tail })
+}

@@ -1,0 +1,122 @@
+//! `basalt image build`: the ephemeral environment and a Debian system, from Debian's packages.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | [`packages`] | which packages, modules and firmware go where, as tables with reasons |
+//! | [`drivers`] | picks kernel modules with all they need, and their firmware |
+//! | [`ephemeral`], [`debian`] | the two recipes |
+//! | [`apt`] | package sources, derived from the host's own |
+//! | [`host`] | running the host's programs |
+//! | [`manifest`] | `image.json`, and what makes a build up to date |
+
+mod apt;
+mod debian;
+mod drivers;
+mod ephemeral;
+mod host;
+mod manifest;
+mod packages;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use host::BuildError;
+
+/// Arguments of `basalt image`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build an image from Debian packages (as root)
+    #[command(subcommand)]
+    Build(Build),
+}
+
+#[derive(Debug, Subcommand)]
+enum Build {
+    /// The environment that machines boot from the network: kernel, initrd and squashfs
+    Ephemeral {
+        #[command(flatten)]
+        common: Common,
+        /// The agent, linked statically [default: basalt-agent beside this program, or the workspace's build of it]
+        #[arg(long, env = "BASALT_AGENT", value_name = "PATH")]
+        agent: Option<PathBuf>,
+    },
+    /// A Debian system to install: a root tarball with cloud-init, OpenSSH and netplan
+    Debian {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// What both builds take.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Directory for the image's files and image.json
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Directory for what later builds can use again [default: ~/.cache/basalt/images]
+    #[arg(long, env = "BASALT_IMAGE_CACHE", value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// Debian release
+    #[arg(long, default_value = "bookworm")]
+    release: String,
+    /// Package mirror, instead of the host's sources in /etc/apt
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+    /// Build anew with the packages of today, although nothing has changed here
+    #[arg(long)]
+    refresh: bool,
+}
+
+/// A build's surroundings, checked.
+#[derive(Debug)]
+struct Site {
+    output: PathBuf,
+    cache: PathBuf,
+    release: String,
+    sources: apt::Sources,
+    refresh: bool,
+}
+
+impl Site {
+    fn prepare(common: Common) -> Result<Self, BuildError> {
+        let cache = match common.cache_dir {
+            Some(dir) => dir,
+            None => default_cache()?,
+        };
+        for dir in [&common.output, &cache] {
+            std::fs::create_dir_all(dir).map_err(host::io_error(format!("creating {}", dir.display())))?;
+        }
+        let sources = apt::Sources::find(Path::new("/etc/apt"), &common.release, common.mirror.as_deref())?;
+        Ok(Self { output: common.output, cache, release: common.release, sources, refresh: common.refresh })
+    }
+}
+
+fn default_cache() -> Result<PathBuf, BuildError> {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    Ok(base.ok_or(BuildError::NoCache)?.join("basalt/images"))
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> ExitCode {
+    let Command::Build(build) = args.command;
+    let result = match build {
+        Build::Ephemeral { common, agent } => Site::prepare(common).and_then(|site| ephemeral::build(&site, agent)),
+        Build::Debian { common } => Site::prepare(common).and_then(|site| debian::build(&site)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("basalt: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What goes into the images, and why.
+
+/// Network adapters' and storage controllers' firmware: every such package of Debian 12. Wireless, Bluetooth, graphics
+/// and sound are not among them: no machine boots over them and no disk hangs on them.
+pub(super) const FIRMWARE: [&str; 10] = [
+    "firmware-bnx2",         // Broadcom NetXtreme II, 1 Gbit/s
+    "firmware-bnx2x",        // Broadcom NetXtreme II, 10 Gbit/s
+    "firmware-cavium",       // Cavium LiquidIO, Nitrox
+    "firmware-linux-free",   // free firmware, among it that of old adapters
+    "firmware-misc-nonfree", // Intel 800 series, Chelsio, Brocade, 3Com, and others
+    "firmware-myricom",      // Myri-10G
+    "firmware-netronome",    // Netronome and Corigine Agilio
+    "firmware-netxen",       // QLogic NetXen
+    "firmware-qlogic",       // QLogic FastLinQ, Fibre Channel, iSCSI
+    "firmware-realtek",      // Realtek 1 to 5 Gbit/s
+];
+
+/// The ephemeral root. Packages are unpacked, not configured: nothing in it is started but the agent.
+pub(super) const EPHEMERAL: [&str; 24] = [
+    "linux-image-amd64", // not the cloud kernel, which knows neither IPMI nor most controllers
+    "busybox-static",    // in the initrd: mount, ip, udhcpc
+    "kmod",              // the kernel's own requests for modules
+    "libc-bin",          // ldconfig's result: programs start faster
+    "coreutils",         // chroot
+    "util-linux",        // blockdev, wipefs, lsblk
+    "mount",
+    "dash",              // scripts
+    "fdisk",             // sfdisk
+    "e2fsprogs",
+    "xfsprogs",
+    "dosfstools",
+    "mdadm",
+    "lvm2",
+    "tar",
+    "zstd",
+    "gzip",
+    "bzip2",
+    "xz-utils",
+    "efibootmgr",
+    "ipmitool",
+    "nvme-cli",
+    "hdparm",
+    "ca-certificates",
+];
+
+/// Left out of the ephemeral root: it serves an hour, nobody reads there.
+pub(super) const UNREAD: [&str; 12] = [
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/i18n",
+    "usr/share/zsh",
+    "usr/share/bash-completion",
+    "usr/share/lintian",
+    "usr/share/perl",
+    "usr/lib/x86_64-linux-gnu/perl",
+    "usr/lib/x86_64-linux-gnu/perl-base",
+    "var/lib/apt",
+];
+
+/// Directories of kernel modules left out of the ephemeral root, a third of all bytes.
+pub(super) const UNUSED_MODULES: [&str; 14] = [
+    "sound",
+    "net/bluetooth",
+    "net/mac80211",
+    "net/wireless",
+    "drivers/accessibility",
+    "drivers/bluetooth",
+    "drivers/comedi",
+    "drivers/gpu", // GPUs are recognised by their PCI identity; the console is the firmware's framebuffer
+    "drivers/iio",
+    "drivers/isdn",
+    "drivers/media",
+    "drivers/net/wireless",
+    "drivers/nfc",
+    "drivers/staging",
+];
+
+/// Firmware of those, in packages that are needed for something else.
+pub(super) const UNUSED_FIRMWARE: [&str; 12] = [
+    "amdgpu", "av7110", "dsp56k", "i915", "mediatek", "nvidia", "radeon", "rtl_bt", "rtlwifi", "rtw88", "rtw89", "wfx",
+];
+
+/// Modules of the initrd, as paths below `kernel/`: every wired adapter, what it hangs on, and the file systems to go on.
+pub(super) const INITRD_MODULES: [&str; 16] = [
+    "drivers/net/ethernet",
+    "drivers/net/phy",      // found by their adapters at run time
+    "drivers/net/mdio",
+    "drivers/net/pcs",
+    "drivers/net/usb",      // adapters of small machines and of BMCs
+    "drivers/net/hyperv",
+    "drivers/net/vmxnet3",
+    "drivers/net/fjes",
+    "drivers/net/virtio_net.ko",
+    "drivers/net/xen-netfront.ko",
+    "drivers/virtio",       // virtio over PCI and MMIO
+    "drivers/hv/hv_vmbus.ko",
+    "drivers/pci/controller", // adapters behind Intel VMD, Hyper-V pass-through
+    "drivers/usb/host",
+    "drivers/infiniband/hw", // adapters whose network half needs the other half's module
+    "fs/overlayfs",
+];
+
+/// Modules that lie outside the initrd's compressed file system, since they make it readable. The agent inserts them
+/// from `/early`.
+pub(super) const EARLY_MODULES: [&str; 2] = ["drivers/block/loop.ko", "fs/squashfs/squashfs.ko"];
+
+/// Largest initrd. iPXE loads it over the slowest part of the way, often TFTP-like at 10 MB/s: 64 MiB are 6 s there.
+/// All wired drivers and their firmware take most of it (see the sizes in `image.json`).
+pub(super) const INITRD_BUDGET: u64 = 64 << 20;
+
+/// Largest squashfs. It is held in memory: with 512 MiB for it, a machine of 2 GiB has 1 GiB to work with.
+/// It is fetched by the agent at full speed: 4 s at 1 Gbit/s.
+pub(super) const SQUASHFS_BUDGET: u64 = 320 << 20;
+
+/// The Debian system that is installed.
+pub(super) const SYSTEM: [&str; 31] = [
+    "linux-image-amd64",
+    "initramfs-tools",
+    "zstd", // of the initramfs: faster to read at every boot
+    "systemd-sysv",
+    "libpam-systemd",
+    "dbus",
+    "udev",
+    "kmod",
+    "netplan.io",
+    "systemd-resolved", // netplan's name servers
+    "systemd-timesyncd",
+    "cloud-init",
+    "cloud-guest-utils",
+    "openssh-server",
+    "sudo",
+    "ca-certificates",
+    "curl", // reports of an installed system
+    "iproute2",
+    "iputils-ping",
+    "less",
+    "vim-tiny",
+    "procps",
+    "fdisk",
+    "e2fsprogs",
+    "dosfstools",
+    "grub2-common",
+    "grub-common",
+    "grub-pc-bin",        // either firmware boots it: the agent installs both
+    "grub-efi-amd64-bin",
+    "efibootmgr",
+    "lsb-release",
+];
+
+/// Paths that the installed system does without: what no server reads, and firmware of devices no server has. It unpacks
+/// in half the time.
+pub(super) const SYSTEM_EXCLUDED: [&str; 12] = [
+    "/usr/share/doc/*",
+    "/usr/share/man/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/lintian/*",
+    "/usr/share/help/*",
+    "/lib/firmware/i915/*",
+    "/lib/firmware/nvidia/*",
+    "/lib/firmware/mediatek/*",
+    "/lib/firmware/rtw8*",
+    "/lib/firmware/netronome/*", // 140 MB for one vendor: install firmware-netronome again where it is needed
+    "/lib/modules/*/kernel/sound/*",
+];
+
+/// Kept nevertheless.
+pub(super) const SYSTEM_INCLUDED: [&str; 2] = ["/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias"];
