@@ -1,3 +1,203 @@
-//! The rack controller.
+//! `basalt-rack`: the rack controller.
 
-fn main() {}
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use basalt_proto::rack_v1::ConcernVersion;
+use basalt_rack::check::{Table, check};
+use basalt_rack::concern::{Concern, Content, store};
+use basalt_rack::daemon::Daemon;
+use basalt_rack::hash::sha256;
+use basalt_rack::settings::{self, Given};
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// The rack controller: DHCP, TFTP, HTTP and BMCs next to the machines
+///
+/// Every option can also be set by its environment variable, or under its name with _ for - in the file of --config.
+#[derive(Debug, Parser)]
+#[command(name = "basalt-rack", version, args_conflicts_with_subcommands = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    given: Given,
+    /// A TOML file with settings
+    #[arg(long, env = "BASALT_RACK_CONFIG", value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say what this host lacks; exit code 1 if anything
+    Check,
+    /// Look at the concerns that this rack holds, or replace one without a region
+    Concern {
+        #[command(subcommand)]
+        command: ConcernCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConcernCommand {
+    /// Replace a concern; a running rack takes it within a second
+    Put {
+        /// dhcp, boot, images or power
+        name: String,
+        /// The concern's message, protobuf-encoded; - for standard input
+        file: PathBuf,
+        /// Its generation [default: one more than the rack holds]
+        #[arg(long)]
+        generation: Option<u64>,
+    },
+    /// Print what the rack holds
+    Show {
+        /// dhcp, boot, images or power [default: all]
+        name: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(message) => {
+            // Whoever reads nothing of ours cannot be told that.
+            writeln!(std::io::stderr(), "basalt-rack: {message}").ok();
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, String> {
+    let given = match &cli.config {
+        Some(path) => cli.given.or(settings::file(path).map_err(|error| error.to_string())?),
+        None => cli.given,
+    };
+    match cli.command {
+        None => daemon(given),
+        Some(Command::Check) => {
+            let findings = check(&given.settle().map_err(|error| error.to_string())?);
+            print(&Table(&findings).to_string())?;
+            let fine = findings.iter().all(|finding| finding.problem.is_none());
+            Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Some(Command::Concern { command }) => {
+            let data_dir = given.data_dir().map_err(|error| error.to_string())?;
+            concern(&data_dir, command)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn daemon(given: Given) -> Result<ExitCode, String> {
+    let settings = given.settle().map_err(|error| error.to_string())?;
+    let filter = EnvFilter::try_new(&settings.log).map_err(|error| error.to_string())?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        log.init();
+    } else {
+        log.json().flatten_event(true).init();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let handle = |kind| signal(kind).map_err(|error| error.to_string());
+        let (mut terminate, mut interrupt) = (handle(SignalKind::terminate())?, handle(SignalKind::interrupt())?);
+        let daemon = tokio::select! {
+            started = Daemon::start(settings) => started.map_err(|error| error.to_string())?,
+            _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
+            _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        daemon.stop().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn concern(data_dir: &Path, command: ConcernCommand) -> Result<(), String> {
+    let named = |name: &str| Concern::named(name).ok_or_else(|| format!("no concern {name:?}; there are dhcp, boot, images, power"));
+    match command {
+        ConcernCommand::Put { name, file, generation } => {
+            let concern = named(&name)?;
+            let body = read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let (generation, incarnation) = next(data_dir, concern, generation);
+            let version = ConcernVersion {
+                concern: name,
+                generation,
+                sha256: sha256(&body).to_vec(),
+                incarnation,
+                body,
+            };
+            store::write_concern(data_dir, &version).map_err(|error| error.to_string())?;
+            print(&format!("{concern}: generation {generation}\n"))
+        }
+        ConcernCommand::Show { name } => {
+            let wanted = match name {
+                Some(name) => vec![named(&name)?],
+                None => Concern::ALL.to_vec(),
+            };
+            for concern in wanted {
+                match store::read_concern(data_dir, concern)? {
+                    None => print(&format!("{concern}: none\n"))?,
+                    Some((version, content)) => {
+                        let (generation, incarnation) = (version.generation, &version.incarnation);
+                        print(&format!("{concern}: generation {generation}, incarnation {incarnation}\n{}\n", describe(&content)))?;
+                    }
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The generation and incarnation of a version that follows what the rack holds.
+fn next(data_dir: &Path, concern: Concern, generation: Option<u64>) -> (u64, String) {
+    let held = |concern| store::read_concern(data_dir, concern).ok().flatten().map(|(version, _)| version);
+    let same = held(concern);
+    let generation = generation.unwrap_or_else(|| same.as_ref().map_or(1, |it| it.generation + 1));
+    let incarnation = same.or_else(|| Concern::ALL.into_iter().find_map(held)).map(|it| it.incarnation);
+    (generation, incarnation.unwrap_or_else(|| "local".to_owned()))
+}
+
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    std::fs::read(file)
+}
+
+/// Keys and passwords stay unsaid.
+fn describe(content: &Content) -> String {
+    match content {
+        Content::Dhcp(it) => format!("{it:#?}"),
+        Content::Images(it) => format!("{it:#?}"),
+        Content::Boot(it) => {
+            let machine = |it: &basalt_proto::rack_v1::BootMachine| {
+                let action = match &it.action {
+                    Some(basalt_proto::rack_v1::boot_machine::Action::Ephemeral(boot)) => format!("ephemeral, attempt {}", boot.attempt),
+                    Some(basalt_proto::rack_v1::boot_machine::Action::PowerOff(_)) => "power off".to_owned(),
+                    _ => "local disk".to_owned(),
+                };
+                format!("  {} {}: {action}", it.name, it.macs.join(" "))
+            };
+            let enlist = it.enlist.as_ref().map(|boot| format!("  unknown machines: enlist, attempt {}", boot.attempt));
+            it.machines.iter().map(machine).chain(enlist).collect::<Vec<_>>().join("\n")
+        }
+        Content::Power(it) => {
+            let bmc = |it: &basalt_proto::rack_v1::Bmc| format!("  {}: {} {}@{}:{}", it.machine_uid, it.driver, it.username, it.address, it.port);
+            it.bmcs.iter().map(bmc).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+fn print(text: &str) -> Result<(), String> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
+}

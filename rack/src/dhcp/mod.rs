@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::boot::BootTable;
 use crate::clock::unix_ms;
 use crate::facts::About;
+use crate::health::Health;
 use crate::interfaces::Served;
 use crate::journal::Journal;
 use crate::presence::Presence;
@@ -127,15 +128,21 @@ impl Dhcp {
         }
     }
 
-    /// Answers on one address of one interface until cancelled. Returns early when the sockets fail.
+    /// Answers on one address of one interface until cancelled.
     ///
     /// # Errors
     /// What failed.
-    pub async fn serve(self: &Arc<Self>, at: &Served, stop: &CancellationToken) -> io::Result<()> {
+    pub async fn serve(
+        self: &Arc<Self>,
+        at: &Served,
+        health: &Health,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
         let unicast = Arc::new(self.socket(at, at.address)?);
         let broadcast = self.socket(at, Ipv4Addr::BROADCAST)?;
         let via = Arrival { interface: at.index, local: at.address, unicast: false };
         tracing::info!(interface = %at.interface, address = %at.address, port = self.ports.server, "DHCP is served");
+        health.up();
         loop {
             let (socket, is_unicast) = tokio::select! {
                 () = stop.cancelled() => return Ok(()),

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempts::Attempts;
 use crate::blobs::BlobStore;
 use crate::boot::BootTable;
+use crate::health::Health;
 use crate::loaders::Loaders;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
@@ -95,6 +96,7 @@ pub async fn serve(
     port: u16,
     router: Router,
     tls: TlsAcceptor,
+    health: &Health,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     let bind = SocketAddr::from((address, port));
@@ -102,6 +104,7 @@ pub async fn serve(
         io::Error::new(error.kind(), format!("cannot bind HTTP on {bind}: {error}; another program may use the port, see `ss -ltnp`"))
     })?;
     tracing::info!(address = %listener.local_addr()?, "HTTP is served");
+    health.up();
     serve_on(listener, router, tls, stop).await;
     Ok(())
 }

@@ -1,0 +1,358 @@
+//! The daemon: everything of this crate, put together and kept running.
+//!
+//! Services are bound to each served address, and addresses come and go with their interfaces: every two seconds what
+//! runs is compared with what should. A service that fails is started again after five seconds, and its health is told
+//! when it changes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::attempts::Attempts;
+use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
+use crate::concern::store::ConcernStore;
+use crate::dhcp::{Dhcp, Ports};
+use crate::durable;
+use crate::epochs::Epochs;
+use crate::facts::health;
+use crate::health::Health;
+use crate::http::{self, Web};
+use crate::identity::{Identity, IdentityError};
+use crate::interfaces::{self, Served};
+use crate::link::enrol::{EnrolError, enrol};
+use crate::link::join::{BadJoinToken, JoinToken};
+use crate::link::origin::RegionOrigin;
+use crate::link::{self, Context};
+use crate::loaders::Loaders;
+use crate::power::Power;
+use crate::presence::Presence;
+use crate::settings::Settings;
+use crate::spool::writer::{Facts, SpoolThread};
+use crate::spool::{Limits, writer};
+
+/// How often interfaces are looked at.
+const INTERFACES: Duration = Duration::from_secs(2);
+/// How often concern files are looked at.
+const FILES: Duration = Duration::from_secs(1);
+/// Before a failed service is started again.
+const RESTART: Duration = Duration::from_secs(5);
+/// Before absent blobs are asked for again.
+const PREFETCH: Duration = Duration::from_secs(30);
+/// How long everything may take to stop.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory.
+    #[error("data directory {0}: {1}")]
+    DataDir(std::path::PathBuf, io::Error),
+    /// Another daemon runs on it.
+    #[error("another basalt-rack runs on data directory {0}; stop it first, or give this one a directory of its own")]
+    Running(std::path::PathBuf),
+    /// The key or certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The join token.
+    #[error(transparent)]
+    Join(#[from] BadJoinToken),
+    /// Enrolment.
+    #[error(transparent)]
+    Enrol(#[from] EnrolError),
+}
+
+/// A running rack.
+#[derive(Debug)]
+pub struct Daemon {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    spool: SpoolThread,
+    /// What it tells.
+    pub facts: Facts,
+    /// `basalt.spki` of its agent endpoint.
+    pub spki_sha256: String,
+    _lock: std::fs::File,
+}
+
+/// What service tasks share.
+#[derive(Clone)]
+struct Services {
+    settings: Arc<Settings>,
+    dhcp: Arc<Dhcp>,
+    router: axum::Router,
+    tls: TlsAcceptor,
+    loaders: Loaders,
+    facts: Facts,
+    tasks: TaskTracker,
+}
+
+impl Daemon {
+    /// Starts the rack: reads its files, enrols if it is told to and has not yet, and starts all services.
+    ///
+    /// # Errors
+    /// What is wrong with its data directory or its join token. Services that cannot start now are tried again later.
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let dir = settings.data_dir.clone();
+        let files = |error| StartError::DataDir(dir.clone(), error);
+        durable::private_dir(&dir).map_err(files)?;
+        let lock = lock(&dir)?;
+        let identity = Arc::new(Identity::open(&dir)?);
+        let membership = match identity.membership()? {
+            Some(membership) => Some(membership),
+            None => match &settings.join {
+                Some(token) => Some(enrol(&identity, &settings.name, &JoinToken::parse(token)?).await?),
+                None => None,
+            },
+        };
+        let ran_before = dir.join("spool").exists();
+        let limits = Limits { total: settings.spool_bytes, ..Limits::default() };
+        let (facts, spool) = writer::start(&dir, limits).map_err(files)?;
+        let epochs = Arc::new(Epochs::open(&dir).map_err(files)?);
+        let (concerns, damaged) = ConcernStore::open(&dir, Arc::clone(&epochs)).map_err(files)?;
+        for file in damaged {
+            tracing::error!(concern = %file.concern, "{}", file.message);
+            facts.tell(health(&format!("concern {}", file.concern), Some(&file.message)));
+        }
+        let concerns = Arc::new(concerns);
+        let boot = concerns.views.boot.subscribe();
+        let presence = Arc::new(Presence::default());
+        let ports =
+            Ports { server: settings.dhcp_port, client: settings.dhcp_client_port, http: settings.http_port };
+        let dhcp = Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone()).map_err(files)?;
+        let dhcp = Arc::new(dhcp);
+        let region = Arc::new(RegionOrigin::default());
+        let origin: Arc<dyn BlobOrigin> = if membership.is_some() { region.clone() } else { Arc::new(NoOrigin) };
+        let blobs = BlobStore::open(&dir, origin).map_err(files)?;
+        let power = Power::new(concerns.views.power.subscribe(), Arc::clone(&epochs), facts.clone());
+        let loaders = Loaders::new(&settings.loader_dir);
+        for name in loaders.missing() {
+            tracing::warn!(name, dir = %loaders.dir().display(), "a boot loader is missing; install the package `ipxe`");
+        }
+        let web = Arc::new(Web {
+            boot,
+            attempts: Arc::new(Attempts::open(&dir).map_err(files)?),
+            presence,
+            blobs: Arc::clone(&blobs),
+            loaders: loaders.clone(),
+            facts: facts.clone(),
+            spki_sha256: identity.spki_sha256.clone(),
+        });
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let services = Services {
+            settings: Arc::new(settings),
+            dhcp: Arc::clone(&dhcp),
+            router: http::router(web),
+            tls: TlsAcceptor::from(Arc::new(identity.agent_tls()?)),
+            loaders,
+            facts: facts.clone(),
+            tasks: tasks.clone(),
+        };
+        tasks.spawn(configure_dhcp(Arc::clone(&dhcp), Arc::clone(&concerns), stop.clone()));
+        tasks.spawn(tick(dhcp.clone(), stop.clone()));
+        tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
+        tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
+        tasks.spawn(services.keep(stop.clone()));
+        let spki_sha256 = identity.spki_sha256.clone();
+        if let Some(membership) = membership {
+            let context = Context {
+                identity,
+                concerns,
+                epochs,
+                power: Arc::new(power),
+                facts: facts.clone(),
+                dhcp,
+                origin: region,
+                delivery: Arc::new(Mutex::new(0)),
+            };
+            tasks.spawn(link::run(Arc::new(context), membership, stop.clone()));
+        } else {
+            tracing::warn!("this rack has joined no region: it works from the files in its data directory alone");
+        }
+        Ok(Self { stop, tasks, spool, facts, spki_sha256, _lock: lock })
+    }
+
+    /// Stops: no new requests, running ones end, facts become durable.
+    pub async fn stop(self) {
+        tracing::info!("stopping");
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(DRAIN, self.tasks.wait()).await.is_err() {
+            tracing::warn!("not everything ended within {} seconds", DRAIN.as_secs());
+        }
+        self.spool.stop().await;
+    }
+}
+
+impl Services {
+    /// Keeps what runs equal to what should.
+    async fn keep(self, stop: CancellationToken) {
+        let mut running: BTreeMap<(Option<Served>, Ipv4Addr), CancellationToken> = BTreeMap::new();
+        let mut timer = tokio::time::interval(INTERFACES);
+        let mut warned = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = timer.tick() => {}
+            }
+            let served = match interfaces::served(&self.settings.interfaces) {
+                Ok(served) => served,
+                Err(error) => {
+                    tracing::error!(%error, "this host's interfaces cannot be listed");
+                    continue;
+                }
+            };
+            let mut wanted: Vec<(Option<Served>, Ipv4Addr)> = Vec::new();
+            for address in served.iter().map(|it| it.address).chain(self.settings.addresses.iter().copied()) {
+                if !wanted.contains(&(None, address)) {
+                    wanted.push((None, address));
+                }
+            }
+            if wanted.is_empty() && !std::mem::replace(&mut warned, true) {
+                tracing::warn!(interfaces = ?self.settings.interfaces, "no interface has an IPv4 address yet: nothing is served");
+            }
+            wanted.extend(served.into_iter().map(|it| (Some(it.clone()), it.address)));
+            running.retain(|key, ended| {
+                let keep = wanted.contains(key);
+                if !keep {
+                    tracing::warn!(address = %key.1, "address is gone; its services stop");
+                    ended.cancel();
+                }
+                keep
+            });
+            for key in wanted {
+                if running.contains_key(&key) {
+                    continue;
+                }
+                let ended = stop.child_token();
+                running.insert(key.clone(), ended.clone());
+                match key.0 {
+                    Some(served) => self.start_dhcp(served, ended),
+                    None => self.start_files(key.1, ended),
+                }
+            }
+        }
+    }
+
+    fn start_dhcp(&self, served: Served, stop: CancellationToken) {
+        let dhcp = Arc::clone(&self.dhcp);
+        let health = self.health(format!("dhcp {} {}", served.interface, served.address));
+        self.tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                let ended = dhcp.serve(&served, &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
+    fn start_files(&self, address: Ipv4Addr, stop: CancellationToken) {
+        let (this, token) = (self.clone(), stop.clone());
+        let health = self.health(format!("tftp {address}"));
+        self.tasks.spawn(async move {
+            let port = this.settings.tftp_port;
+            while !token.is_cancelled() {
+                let (loaders, facts) = (this.loaders.clone(), this.facts.clone());
+                let ended = crate::tftp::run(address, port, loaders, facts, &health, &token).await;
+                pause(ended, &health, &token).await;
+            }
+        });
+        let this = self.clone();
+        let health = self.health(format!("http {address}"));
+        self.tasks.spawn(async move {
+            let port = this.settings.http_port;
+            while !stop.is_cancelled() {
+                let ended = http::serve(address, port, this.router.clone(), this.tls.clone(), &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
+    fn health(&self, name: String) -> Health {
+        Health::new(name, self.facts.clone())
+    }
+}
+
+/// Tells how a service ended, and waits before it is started again.
+async fn pause(ended: io::Result<()>, health: &Health, stop: &CancellationToken) {
+    let Err(error) = ended else { return };
+    health.down(&error.to_string());
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(RESTART) => {}
+    }
+}
+
+fn lock(dir: &std::path::Path) -> Result<std::fs::File, StartError> {
+    let path = dir.join("lock");
+    let files = |error| StartError::DataDir(dir.to_owned(), error);
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(files)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Running(dir.to_owned())),
+        Err(std::fs::TryLockError::Error(error)) => Err(files(error)),
+    }
+}
+
+async fn configure_dhcp(dhcp: Arc<Dhcp>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
+    let mut view = concerns.views.dhcp.subscribe();
+    loop {
+        let concern = view.borrow_and_update().clone();
+        if let Some(concern) = concern {
+            dhcp.configure(&concern);
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = view.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn tick(dhcp: Arc<Dhcp>, stop: CancellationToken) {
+    dhcp.tick(&stop).await;
+}
+
+async fn watch_files(concerns: Arc<ConcernStore>, stop: CancellationToken) {
+    let mut stamp = concerns.stamp();
+    let mut timer = tokio::time::interval(FILES);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        let now = concerns.stamp();
+        if now != stamp {
+            stamp = now;
+            let concerns = Arc::clone(&concerns);
+            tokio::task::spawn_blocking(move || concerns.reread()).await.ok();
+        }
+    }
+}
+
+/// Fetches what the images concern wants to be here already.
+async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
+    let mut view = concerns.views.images.subscribe();
+    loop {
+        let wanted = view.borrow_and_update().clone();
+        let mut complete = true;
+        for blob in wanted.iter().flat_map(|images| &images.blobs).filter(|blob| blob.prefetch) {
+            if !blobs.has(&blob.sha256).await {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    fetched = blobs.get(&blob.sha256) => complete &= fetched.is_ok(),
+                }
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = view.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(PREFETCH), if !complete => {}
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Enrolment: a one-time secret and a certificate request, exchanged for a certificate of the region's CA.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_proto::rack_v1::enrolment_client::EnrolmentClient;
+use basalt_proto::rack_v1::{EnrolReply, EnrolRequest};
+use tonic::Code;
+
+use super::join::JoinToken;
+use super::tls;
+use crate::hash::sha256;
+use crate::identity::{Identity, IdentityError, Membership};
+
+/// How long regions that do not answer are tried.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two rounds over all of them.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long one region may take to answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Why the rack is not enrolled.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// A region said no.
+    #[error("region {0} refuses to enrol this rack: {1}; ask for a new join token")]
+    Refused(String, String),
+    /// None could be asked.
+    #[error("no region could be asked for 60 seconds; the last one, {0}, said: {1}")]
+    Unreachable(String, String),
+    /// It answered something else than was asked for.
+    #[error("region {0} answered with another CA than the join token names")]
+    WrongCa(String),
+    /// This rack's own files or cryptography.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// TLS could not be set up.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Enrols, and keeps what came of it.
+///
+/// # Errors
+/// Why not.
+pub async fn enrol(identity: &Identity, name: &str, token: &JoinToken) -> Result<Membership, EnrolError> {
+    let config = Arc::new(tls::pinned(&token.ca_sha256)?);
+    let request =
+        EnrolRequest { secret: token.secret.clone(), name: name.to_owned(), csr_der: identity.certificate_request(name)? };
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut last = (String::new(), String::new());
+    loop {
+        for address in &token.urls {
+            match ask(address, Arc::clone(&config), request.clone()).await {
+                Ok(reply) => return keep(identity, name, token, address, reply),
+                Err(Ask::Refused(reason)) => return Err(EnrolError::Refused(address.clone(), reason)),
+                Err(Ask::Unreachable(reason)) => {
+                    tracing::warn!(region = %address, reason, "region could not be asked to enrol this rack");
+                    last = (address.clone(), reason);
+                }
+            }
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return Err(EnrolError::Unreachable(last.0, last.1));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+enum Ask {
+    Refused(String),
+    Unreachable(String),
+}
+
+async fn ask(address: &str, config: Arc<rustls::ClientConfig>, request: EnrolRequest) -> Result<EnrolReply, Ask> {
+    let unreachable = |error: &dyn std::error::Error| Ask::Unreachable(causes(error));
+    let channel = tls::connect(address, config).await.map_err(|error| unreachable(&error))?;
+    let mut client = EnrolmentClient::new(channel);
+    let answer = tokio::time::timeout(ANSWER, client.enrol(request)).await;
+    let answer = answer.map_err(|_| Ask::Unreachable("no answer".to_owned()))?;
+    answer.map(tonic::Response::into_inner).map_err(|status| match status.code() {
+        Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument | Code::AlreadyExists | Code::NotFound => {
+            Ask::Refused(status.message().to_owned())
+        }
+        _ => Ask::Unreachable(status.message().to_owned()),
+    })
+}
+
+fn keep(
+    identity: &Identity,
+    name: &str,
+    token: &JoinToken,
+    address: &str,
+    reply: EnrolReply,
+) -> Result<Membership, EnrolError> {
+    if hex::encode(sha256(&reply.ca_der)) != token.ca_sha256 {
+        return Err(EnrolError::WrongCa(address.to_owned()));
+    }
+    let membership = Membership {
+        rack_uid: reply.rack_uid,
+        name: name.to_owned(),
+        regions: token.urls.clone(),
+        not_after_unix_ms: reply.not_after_unix_ms,
+    };
+    identity.join(&membership, &reply.certificate_der, &reply.ca_der)?;
+    tracing::info!(rack = %membership.rack_uid, region = address, "enrolled");
+    Ok(membership)
+}
+
+/// An error with all its causes: a transport error by itself says next to nothing.
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,121 @@
+//! The link to the regions: enrolment, one stream to each region process, facts out, concerns and commands in.
+//!
+//! Every region of the list is dialled, and dialled again with a growing pause when its link ends. All of them may send concerns
+//! and power commands (what is old is refused by [`concern`](crate::concern) and [`epochs`](crate::epochs)); facts leave on one link at a time, so that they
+//! arrive in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::concern::store::ConcernStore;
+use crate::dhcp::Dhcp;
+use crate::epochs::Epochs;
+use crate::facts::health;
+use crate::identity::{Identity, Membership};
+use crate::power::Power;
+use crate::spool::writer::Facts;
+
+pub mod enrol;
+pub mod join;
+pub mod origin;
+pub mod stream;
+pub mod tls;
+
+/// The pause before the first redial; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A link that lasted this long starts over with the shortest pause.
+const LASTED: Duration = Duration::from_secs(60);
+
+/// What a link works with.
+#[derive(Debug)]
+pub struct Context {
+    /// Who this rack is.
+    pub identity: Arc<Identity>,
+    /// Its concerns.
+    pub concerns: Arc<ConcernStore>,
+    /// Incarnations and epochs.
+    pub epochs: Arc<Epochs>,
+    /// Its arbiter of BMCs.
+    pub power: Arc<Power>,
+    /// Its spool.
+    pub facts: Facts,
+    /// Its DHCP server, told which leases a region has stored.
+    pub dhcp: Arc<Dhcp>,
+    /// Where blobs come from: filled with living links.
+    pub origin: Arc<origin::RegionOrigin>,
+    /// Facts leave on one link at a time. Holds the number of the next one.
+    pub delivery: Arc<Mutex<u64>>,
+}
+
+/// Keeps links to all regions until cancelled.
+pub async fn run(context: Arc<Context>, membership: Membership, stop: CancellationToken) {
+    let name = membership.name.clone();
+    let rack_uid = membership.rack_uid.clone();
+    let (regions, mut changed) = watch::channel(membership.regions.iter().cloned().collect::<BTreeSet<String>>());
+    let regions = Arc::new(regions);
+    let mut links: BTreeMap<String, CancellationToken> = BTreeMap::new();
+    loop {
+        let wanted = changed.borrow_and_update().clone();
+        let kept = Membership { regions: wanted.iter().cloned().collect(), ..membership.clone() };
+        if let Err(error) = context.identity.keep(&kept) {
+            tracing::warn!(%error, "the list of regions cannot be kept");
+        }
+        for address in &wanted {
+            if !links.contains_key(address) {
+                let ended = stop.child_token();
+                links.insert(address.clone(), ended.clone());
+                let me = stream::Me { rack_uid: rack_uid.clone(), name: name.clone(), regions: Arc::clone(&regions) };
+                tokio::spawn(redial(Arc::clone(&context), address.clone(), me, ended));
+            }
+        }
+        links.retain(|address, ended| {
+            let keep = wanted.contains(address);
+            if !keep {
+                ended.cancel();
+            }
+            keep
+        });
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = changed.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: CancellationToken) {
+    let mut pause = FIRST_PAUSE;
+    let mut failing = false;
+    while !stop.is_cancelled() {
+        let started = tokio::time::Instant::now();
+        let ended = tokio::select! {
+            () = stop.cancelled() => break,
+            ended = stream::run(&context, &address, &me) => ended,
+        };
+        context.origin.remove(&address);
+        let Err(error) = ended;
+        let lasted = started.elapsed() > LASTED;
+        if lasted || !failing {
+            tracing::warn!(region = %address, %error, "link to the region ended; dialling again");
+            context.facts.tell(health("link", Some(&format!("region {address}: {error}"))));
+        }
+        failing = !lasted;
+        pause = if lasted { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(spread(pause)) => {}
+        }
+    }
+    context.origin.remove(&address);
+}
+
+/// Between half the pause and all of it, so that racks do not dial in step.
+fn spread(pause: Duration) -> Duration {
+    let mut byte = [0];
+    aws_lc_rs::rand::fill(&mut byte).ok();
+    pause / 2 + pause / 2 * u32::from(byte[0]) / 255
+}

@@ -1,0 +1,66 @@
+//! Blobs from the regions that are linked.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+
+use basalt_proto::rack_v1::FetchBlobRequest;
+use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
+use bytes::Bytes;
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use crate::blobs::{BlobOrigin, BlobStream, OriginError};
+
+/// Living links, by the region's address.
+#[derive(Debug, Default)]
+pub struct RegionOrigin {
+    channels: Mutex<BTreeMap<String, Channel>>,
+}
+
+impl RegionOrigin {
+    /// A link is up.
+    pub fn insert(&self, address: &str, channel: Channel) {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), channel);
+    }
+
+    /// A link is down.
+    pub fn remove(&self, address: &str) {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).remove(address);
+    }
+
+    async fn ask_all(&self, sha256: &str, offset: u64) -> Result<BlobStream, OriginError> {
+        let channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut error = OriginError::Unavailable("no region is connected".to_owned());
+        for (address, channel) in channels {
+            let request = FetchBlobRequest { sha256: sha256.to_owned(), offset };
+            match RackLinkClient::new(channel).fetch_blob(request).await {
+                Ok(answer) => {
+                    let chunks = answer.into_inner().map(|chunk| {
+                        chunk.map(|chunk| Bytes::from(chunk.data)).map_err(|status| unavailable(&status))
+                    });
+                    return Ok(Box::pin(chunks));
+                }
+                Err(status) if status.code() == Code::NotFound => error = OriginError::NotFound,
+                Err(status) => error = OriginError::Unavailable(format!("region {address}: {}", status.message())),
+            }
+        }
+        Err(error)
+    }
+}
+
+fn unavailable(status: &tonic::Status) -> OriginError {
+    OriginError::Unavailable(status.message().to_owned())
+}
+
+impl BlobOrigin for RegionOrigin {
+    fn fetch<'a>(
+        &'a self,
+        sha256: &'a str,
+        offset: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<BlobStream, OriginError>> + Send + 'a>> {
+        Box::pin(self.ask_all(sha256, offset))
+    }
+}

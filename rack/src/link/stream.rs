@@ -1,0 +1,226 @@
+//! One link: hello, welcome, and then both directions at once until it breaks.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
+use basalt_proto::rack_v1::{Fact, FactAck, FactBatch, FromRack, Hello, Pong, Welcome, fact, from_rack, from_region};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::{Context, enrol, join, tls};
+use crate::facts::health;
+use crate::identity::IdentityError;
+use crate::interfaces;
+
+/// How long the region may take to welcome this rack.
+const WELCOME: Duration = Duration::from_secs(10);
+/// How long it may take to store a batch of facts.
+const STORE: Duration = Duration::from_secs(60);
+/// The largest message taken: a boot concern of a thousand machines with tasks has some megabytes.
+const MAX_MESSAGE: usize = 64 << 20;
+/// Messages on their way out.
+const OUTBOX: usize = 64;
+
+/// As whom the rack says hello.
+#[derive(Debug)]
+pub struct Me {
+    /// Its uid.
+    pub rack_uid: String,
+    /// Its name.
+    pub name: String,
+    /// The regions to dial: a welcome changes them.
+    pub regions: Arc<watch::Sender<BTreeSet<String>>>,
+}
+
+/// Why a link ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// It could not be dialled.
+    #[error("{0}")]
+    Dial(String),
+    /// The region ended it.
+    #[error("the region ended the link: {0}")]
+    Status(#[from] Box<tonic::Status>),
+    /// The region closed the stream.
+    #[error("the region closed the link")]
+    Closed,
+    /// No welcome, or no acknowledgement.
+    #[error("the region did not answer in time: {0}")]
+    Silent(&'static str),
+    /// The region's database was replaced by another.
+    #[error("the region runs on incarnation {0} of its database, which another one has replaced; restart that region process")]
+    Retired(String),
+    /// This rack's certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// This rack's disk.
+    #[error("this rack's disk: {0}")]
+    Disk(#[from] std::io::Error),
+}
+
+/// Dials a region and serves the link until it ends.
+///
+/// # Errors
+/// Why it ended.
+pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infallible, LinkError> {
+    let config = Arc::new(context.identity.region_tls()?);
+    let channel = tls::connect(address, config).await.map_err(|error| LinkError::Dial(enrol::causes(&error)))?;
+    let mut client = RackLinkClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE);
+    let (outbox, messages) = mpsc::channel(OUTBOX);
+    send(&outbox, from_rack::Message::Hello(hello(context, me))).await?;
+    let opened = tokio::time::timeout(WELCOME, client.link(ReceiverStream::new(messages))).await;
+    let mut inbox = opened.map_err(|_| LinkError::Silent("hello"))?.map_err(Box::new)?.into_inner();
+    let welcome = tokio::time::timeout(WELCOME, welcome(&mut inbox)).await.map_err(|_| LinkError::Silent("hello"))??;
+    enter(context, address, me, &welcome)?;
+    context.origin.insert(address, channel);
+    tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
+    context.facts.tell(health("link", None));
+    let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
+    tokio::select! {
+        ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,
+        ended = deliver(context, &outbox, acknowledged) => ended,
+    }
+}
+
+fn hello(context: &Context, me: &Me) -> Hello {
+    let interfaces = interfaces::describe().unwrap_or_else(|error| {
+        tracing::warn!(%error, "this host's interfaces cannot be listed");
+        Vec::new()
+    });
+    Hello {
+        rack_uid: me.rack_uid.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        interfaces,
+        held: context.concerns.held(),
+        spki_sha256: context.identity.spki_sha256.clone(),
+        name: me.name.clone(),
+    }
+}
+
+async fn welcome(inbox: &mut Streaming<basalt_proto::rack_v1::FromRegion>) -> Result<Welcome, LinkError> {
+    loop {
+        match inbox.message().await.map_err(Box::new)?.ok_or(LinkError::Closed)?.message {
+            Some(from_region::Message::Welcome(welcome)) => return Ok(welcome),
+            _ => tracing::debug!("message before the welcome ignored"),
+        }
+    }
+}
+
+fn enter(context: &Context, address: &str, me: &Me, welcome: &Welcome) -> Result<(), LinkError> {
+    if context.epochs.retired().contains(&welcome.incarnation) {
+        return Err(LinkError::Retired(welcome.incarnation.clone()));
+    }
+    context.epochs.enter(&welcome.incarnation)?;
+    let mut regions: BTreeSet<String> = welcome.regions.iter().filter_map(|url| join::address(url).ok()).collect();
+    regions.insert(address.to_owned());
+    me.regions.send_if_modified(|known| {
+        let changed = *known != regions && !regions.is_subset(known);
+        if changed {
+            // Addresses that work now are kept, even if this region does not know them.
+            known.extend(regions.iter().cloned());
+        }
+        changed
+    });
+    Ok(())
+}
+
+async fn listen(
+    context: &Arc<Context>,
+    inbox: &mut Streaming<basalt_proto::rack_v1::FromRegion>,
+    outbox: &mpsc::Sender<FromRack>,
+    acknowledge: &mpsc::Sender<FactAck>,
+) -> Result<Infallible, LinkError> {
+    loop {
+        let message = inbox.message().await.map_err(Box::new)?.ok_or(LinkError::Closed)?;
+        match message.message {
+            Some(from_region::Message::Concern(version)) => {
+                let concerns = Arc::clone(&context.concerns);
+                let reply = tokio::task::spawn_blocking(move || concerns.apply(&version)).await.map_err(std::io::Error::other)?;
+                send(outbox, from_rack::Message::ConcernReply(reply)).await?;
+            }
+            Some(from_region::Message::Power(command)) => {
+                let power = Arc::clone(&context.power);
+                tokio::spawn(async move { power.execute(command).await });
+            }
+            Some(from_region::Message::FactAck(ack)) => {
+                acknowledge.send(ack).await.map_err(|_| LinkError::Closed)?;
+            }
+            Some(from_region::Message::Ping(ping)) => {
+                send(outbox, from_rack::Message::Pong(Pong { nonce: ping.nonce })).await?;
+            }
+            Some(from_region::Message::Welcome(_)) | None => {}
+        }
+    }
+}
+
+/// Sends facts, one batch at a time, once it is this link's turn.
+async fn deliver(
+    context: &Context,
+    outbox: &mpsc::Sender<FromRack>,
+    mut acknowledged: mpsc::Receiver<FactAck>,
+) -> Result<Infallible, LinkError> {
+    let turn = async {
+        // Until then nothing is acknowledged on this link.
+        loop {
+            tokio::select! {
+                next = context.delivery.lock() => return Some(next),
+                stray = acknowledged.recv() => { stray.as_ref()?; }
+            }
+        }
+    };
+    let mut next = turn.await.ok_or(LinkError::Closed)?;
+    let mut durable = context.facts.durable();
+    loop {
+        durable.borrow_and_update();
+        let facts = context.facts.read(*next).await?;
+        let Some(last) = facts.last().map(|fact| fact.seq) else {
+            if durable.changed().await.is_err() {
+                return Err(LinkError::Closed);
+            }
+            continue;
+        };
+        let batch = FactBatch { spool_uid: context.facts.uid().to_owned(), facts: facts.clone() };
+        send(outbox, from_rack::Message::Facts(batch)).await?;
+        let deadline = tokio::time::Instant::now() + STORE;
+        let mut through = 0;
+        while through < last {
+            let ack = tokio::time::timeout_at(deadline, acknowledged.recv()).await;
+            let ack = ack.map_err(|_| LinkError::Silent("facts"))?.ok_or(LinkError::Closed)?;
+            if ack.spool_uid == context.facts.uid() {
+                through = through.max(ack.through_seq.min(last));
+                *next = (*next).max(through + 1);
+            }
+        }
+        context.facts.acknowledge(context.facts.uid(), last).await;
+        stored(context, facts).await;
+    }
+}
+
+/// Leases that a region knows of may be renewed for their whole time.
+async fn stored(context: &Context, facts: Vec<Fact>) {
+    let lease = |fact: Fact| match fact.body {
+        Some(fact::Body::Lease(lease)) if !lease.released => Some((lease.address.parse().ok()?, fact.mac.parse().ok()?)),
+        _ => None,
+    };
+    let leases: Vec<_> = facts.into_iter().filter_map(lease).collect();
+    if leases.is_empty() {
+        return;
+    }
+    let dhcp = Arc::clone(&context.dhcp);
+    let noted = tokio::task::spawn_blocking(move || {
+        for (address, mac) in leases {
+            dhcp.acknowledge(address, mac);
+        }
+    });
+    if let Err(error) = noted.await {
+        tracing::error!(%error, "acknowledged leases could not be noted");
+    }
+}
+
+async fn send(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) -> Result<(), LinkError> {
+    outbox.send(FromRack { message: Some(message) }).await.map_err(|_| LinkError::Closed)
+}

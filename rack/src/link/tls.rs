@@ -1,0 +1,113 @@
+//! TLS to regions, under tonic, which is built without its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_proto::REGION_SERVER_NAME;
+use hyper_util::rt::TokioIo;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use crate::hash::sha256;
+use crate::identity::provider;
+
+/// How long dialling may take, TLS included.
+const DIAL: Duration = Duration::from_secs(10);
+/// HTTP/2 pings: a region that vanished is noticed within twice this.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Dials a region.
+///
+/// # Errors
+/// It does not answer, or does not prove to be a region.
+pub async fn connect(address: &str, config: Arc<ClientConfig>) -> Result<Channel, tonic::transport::Error> {
+    // The scheme is for HTTP/2's pseudo-header alone; below it is TLS.
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))?
+        .connect_timeout(DIAL)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true);
+    let connector = TlsConnector::from(config);
+    let dial = tower::service_fn(move |uri: Uri| {
+        let connector = connector.clone();
+        async move { tokio::time::timeout(DIAL, open(uri, connector)).await.map_err(std::io::Error::from)? }
+    });
+    endpoint.connect_with_connector(dial).await
+}
+
+async fn open(uri: Uri, connector: TlsConnector) -> std::io::Result<TokioIo<TlsStream<TcpStream>>> {
+    let name = ServerName::try_from(REGION_SERVER_NAME).map_err(std::io::Error::other)?;
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+    stream.set_nodelay(true)?;
+    Ok(TokioIo::new(connector.connect(name, stream).await?))
+}
+
+/// TLS for enrolment: the server must present the CA with this fingerprint, and a region's certificate of it.
+///
+/// # Errors
+/// Cryptography's.
+pub fn pinned(ca_sha256: &str) -> Result<ClientConfig, Error> {
+    let verifier = Arc::new(Pinned { ca_sha256: ca_sha256.to_owned() });
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+#[derive(Debug)]
+struct Pinned {
+    ca_sha256: String,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let ca = intermediates.iter().find(|certificate| hex::encode(sha256(certificate)) == self.ca_sha256);
+        let ca = ca.ok_or_else(|| Error::General("the region's CA is not the one that the join token names".to_owned()))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.clone().into_owned())?;
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?;
+        webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &provider().signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &provider().signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}

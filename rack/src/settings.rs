@@ -1,0 +1,248 @@
+//! Settings: each has a flag, an environment variable and a key in a TOML file, in this order of precedence.
+
+use std::fmt;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+/// The settings as they are given: any of them may be missing.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Given {
+    /// Where the rack keeps everything
+    #[arg(long, env = "BASALT_RACK_DATA_DIR", value_name = "DIR", global = true)]
+    pub data_dir: Option<PathBuf>,
+    /// A join token from a region; not needed again once the rack has joined
+    #[arg(long, env = "BASALT_RACK_JOIN", value_name = "TOKEN", hide_env_values = true)]
+    pub join: Option<String>,
+    /// The rack's name, a DNS label [default: the host's name]
+    #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME")]
+    pub name: Option<String>,
+    /// An interface whose clients are served: DHCP, and TFTP and HTTP on its addresses; may be repeated
+    #[arg(long, env = "BASALT_RACK_INTERFACE", value_name = "IF", value_delimiter = ',')]
+    pub interface: Option<Vec<String>>,
+    /// A further address to serve TFTP and HTTP on; may be repeated [default: 127.0.0.1 when there is no --interface]
+    #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',')]
+    pub address: Option<Vec<Ipv4Addr>>,
+    /// Where the boot loaders are [default: /usr/lib/ipxe]
+    #[arg(long, env = "BASALT_RACK_LOADER_DIR", value_name = "DIR")]
+    pub loader_dir: Option<PathBuf>,
+    /// HTTP, plain and TLS [default: 5248]
+    #[arg(long, env = "BASALT_RACK_HTTP_PORT", value_name = "PORT")]
+    pub http_port: Option<u16>,
+    /// DHCP server [default: 67]
+    #[arg(long, env = "BASALT_RACK_DHCP_PORT", value_name = "PORT")]
+    pub dhcp_port: Option<u16>,
+    /// DHCP clients [default: 68]
+    #[arg(long, env = "BASALT_RACK_DHCP_CLIENT_PORT", value_name = "PORT")]
+    pub dhcp_client_port: Option<u16>,
+    /// TFTP [default: 69]
+    #[arg(long, env = "BASALT_RACK_TFTP_PORT", value_name = "PORT")]
+    pub tftp_port: Option<u16>,
+    /// The most that undelivered facts may take on disk, MiB [default: 256]
+    #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB")]
+    pub spool_mib: Option<u64>,
+    /// What is logged: error, warn, info, debug, trace, or filters as basalt_rack::dhcp=debug [default: info]
+    #[arg(long, env = "BASALT_RACK_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// The settings in force.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the rack keeps everything.
+    pub data_dir: PathBuf,
+    /// A join token.
+    pub join: Option<String>,
+    /// The rack's name.
+    pub name: String,
+    /// Interfaces with DHCP.
+    pub interfaces: Vec<String>,
+    /// Further addresses for TFTP and HTTP.
+    pub addresses: Vec<Ipv4Addr>,
+    /// Where loaders are.
+    pub loader_dir: PathBuf,
+    /// HTTP.
+    pub http_port: u16,
+    /// DHCP server.
+    pub dhcp_port: u16,
+    /// DHCP clients.
+    pub dhcp_client_port: u16,
+    /// TFTP.
+    pub tftp_port: u16,
+    /// Bytes that the spool may take.
+    pub spool_bytes: u64,
+    /// Log filter.
+    pub log: String,
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadSetting {
+    /// Its key; the flag and the environment variable follow from it.
+    pub key: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (flag, variable) = (self.key.replace('_', "-"), self.key.to_ascii_uppercase());
+        write!(f, "setting {} (--{flag}, BASALT_RACK_{variable}, or `{}` in the file): {}", self.key, self.key, self.problem)
+    }
+}
+
+impl std::error::Error for BadSetting {}
+
+/// Reads a TOML file.
+///
+/// # Errors
+/// It cannot be read, or has a key that does not exist.
+pub fn file(path: &Path) -> Result<Given, BadSetting> {
+    let bad = |problem: String| BadSetting { key: "config", problem: format!("{}: {problem}", path.display()) };
+    let text = fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    toml::from_str(&text).map_err(|error| bad(error.to_string()))
+}
+
+impl Given {
+    /// These settings, and those of `other` where these have none.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            data_dir: self.data_dir.or(other.data_dir),
+            join: self.join.or(other.join),
+            name: self.name.or(other.name),
+            interface: self.interface.or(other.interface),
+            address: self.address.or(other.address),
+            loader_dir: self.loader_dir.or(other.loader_dir),
+            http_port: self.http_port.or(other.http_port),
+            dhcp_port: self.dhcp_port.or(other.dhcp_port),
+            dhcp_client_port: self.dhcp_client_port.or(other.dhcp_client_port),
+            tftp_port: self.tftp_port.or(other.tftp_port),
+            spool_mib: self.spool_mib.or(other.spool_mib),
+            log: self.log.or(other.log),
+        }
+    }
+
+    /// Fills in defaults and checks everything.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used.
+    pub fn settle(self) -> Result<Settings, BadSetting> {
+        let data_dir = self.data_dir()?;
+        let name = self.name.unwrap_or_else(host_name);
+        if !is_dns_label(&name) {
+            let problem = format!("{name:?} is not a DNS label: 1 to 63 of a-z, 0-9 and -, and no - at either end");
+            return Err(BadSetting { key: "name", problem });
+        }
+        let interfaces = self.interface.unwrap_or_default();
+        if let Some(bad) = interfaces.iter().find(|name| name.is_empty() || name.len() > 15) {
+            let problem = format!("{bad:?} is not an interface name; `ip link` lists them");
+            return Err(BadSetting { key: "interface", problem });
+        }
+        let addresses = match self.address {
+            Some(addresses) => addresses,
+            None if interfaces.is_empty() => vec![Ipv4Addr::LOCALHOST],
+            None => Vec::new(),
+        };
+        if let Some(bad) = addresses.iter().find(|address| address.is_unspecified() || address.is_broadcast()) {
+            let problem = format!("{bad} is not an address of this host; name the addresses to serve, one by one");
+            return Err(BadSetting { key: "address", problem });
+        }
+        if let Some(join) = &self.join {
+            crate::link::join::JoinToken::parse(join)
+                .map_err(|error| BadSetting { key: "join", problem: error.to_string() })?;
+        }
+        let port = |key, given: Option<u16>, default| match given.unwrap_or(default) {
+            0 => Err(BadSetting { key, problem: "port 0 does not exist; use 1 to 65535".to_owned() }),
+            port => Ok(port),
+        };
+        let spool_mib = self.spool_mib.unwrap_or(256);
+        if !(8..=1 << 20).contains(&spool_mib) {
+            return Err(BadSetting { key: "spool_mib", problem: format!("{spool_mib} MiB is not between 8 and 1048576") });
+        }
+        let log = self.log.unwrap_or_else(|| "info".to_owned());
+        log.parse::<tracing_subscriber::EnvFilter>()
+            .map_err(|error| BadSetting { key: "log", problem: format!("{log:?}: {error}") })?;
+        Ok(Settings {
+            data_dir,
+            join: self.join,
+            name,
+            interfaces,
+            addresses,
+            loader_dir: self.loader_dir.unwrap_or_else(|| PathBuf::from("/usr/lib/ipxe")),
+            http_port: port("http_port", self.http_port, 5248)?,
+            dhcp_port: port("dhcp_port", self.dhcp_port, 67)?,
+            dhcp_client_port: port("dhcp_client_port", self.dhcp_client_port, 68)?,
+            tftp_port: port("tftp_port", self.tftp_port, 69)?,
+            spool_bytes: spool_mib << 20,
+            log,
+        })
+    }
+
+    /// The data directory alone.
+    ///
+    /// # Errors
+    /// It is not given.
+    pub fn data_dir(&self) -> Result<PathBuf, BadSetting> {
+        let missing = || BadSetting { key: "data_dir", problem: "it is needed; name a directory".to_owned() };
+        self.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()).ok_or_else(missing)
+    }
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().split('.').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+fn is_dns_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given() -> Given {
+        Given { data_dir: Some("/data".into()), name: Some("rack-1".into()), ..Given::default() }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_manual() {
+        let settings = given().settle().unwrap();
+        let ports = (settings.http_port, settings.dhcp_port, settings.dhcp_client_port, settings.tftp_port);
+        assert_eq!(ports, (5248, 67, 68, 69));
+        assert_eq!(settings.addresses, [Ipv4Addr::LOCALHOST]);
+        let with_interface = Given { interface: Some(vec!["br0".into()]), ..given() }.settle().unwrap();
+        assert!(with_interface.addresses.is_empty());
+    }
+
+    #[test]
+    fn what_is_given_first_wins_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rack.toml");
+        fs::write(&path, "name = \"file\"\nhttp_port = 8080\ninterface = [\"eth0\"]\n").unwrap();
+        let settings = given().or(file(&path).unwrap()).settle().unwrap();
+        assert_eq!((settings.name.as_str(), settings.http_port, settings.interfaces), ("rack-1", 8080, vec!["eth0".to_owned()]));
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_all_its_spellings() {
+        let message = |given: Given| given.settle().unwrap_err().to_string();
+        let zero = message(Given { http_port: Some(0), ..given() });
+        assert!(zero.starts_with("setting http_port (--http-port, BASALT_RACK_HTTP_PORT, or `http_port` in the file)"), "{zero}");
+        assert!(message(Given { name: Some("Rack_1".into()), ..given() }).contains("\"Rack_1\" is not a DNS label"));
+        assert!(message(Given { data_dir: None, ..given() }).contains("data_dir"));
+        assert!(message(Given { join: Some("x".into()), ..given() }).contains("setting join"));
+        assert!(message(Given { log: Some("basalt=loud".into()), ..given() }).contains("setting log"));
+        assert!(message(Given { address: Some(vec![Ipv4Addr::UNSPECIFIED]), ..given() }).contains("0.0.0.0"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rack.toml");
+        fs::write(&path, "htp_port = 1\n").unwrap();
+        assert!(file(&path).unwrap_err().to_string().contains("htp_port"));
+    }
+}
