@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
         // An inventory or an erase ends with the machine off; nobody may have read that yet.
         let ends_off = |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase);
         let ended = self.input.records.iter().filter(ends_off).filter_map(|r| self.input.facts.results.get(&r.attempt?));
-        let went_off = ended.map(|e| e.at).max().filter(|at| wanted == PowerState::On && reading.at <= *at);
+        let went_off = ended.map(|e| e.at).max().filter(|at| wanted == PowerState::On && reading.at < *at);
         let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
         went_off.or_else(|| (reading.state == opposite).then_some(reading.at))
     }

@@ -1,1 +1,20 @@
-//! Renderers.
+//! What a machine is told: its network, who it is, and its task. Pure text, the same for the same input.
+
+pub mod netplan;
+pub mod network;
+pub mod nocloud;
+pub mod task;
+
+pub use network::{Assigned, Network};
+pub use task::{ComposeError, Context, ReportTo, compose};
+
+/// A scalar as YAML: a JSON string is one, whatever it contains.
+pub(crate) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A flow sequence of quoted scalars.
+pub(crate) fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<_> = items.into_iter().map(|i| quoted(&i.to_string())).collect();
+    format!("[{}]", items.join(", "))
+}

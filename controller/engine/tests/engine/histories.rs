@@ -134,7 +134,7 @@ fn mend(world: &mut World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_is_safe_and_ends_as_declared(story in proptest::collection::vec(happening(), 1..120)) {

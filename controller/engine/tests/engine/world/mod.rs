@@ -343,6 +343,11 @@ impl World {
         };
         self.input.facts.power_rack = link.clone();
         self.input.facts.boot_racks = link;
+        if connected {
+            // A rack reads its BMCs from time to time, and so as well when it comes back.
+            let state = if self.hardware.on { PowerState::On } else { PowerState::Off };
+            self.input.facts.power = Some(PowerReading { state, at: self.now });
+        }
     }
 
     /// Somebody switches the machine by hand; a reading shows it.

@@ -1,0 +1,82 @@
+//! The seed of cloud-init's NoCloud data source.
+//!
+//! - The user's `user_data` is passed on byte for byte, whatever its form: nothing is merged into it. SSH keys go into
+//!   `meta-data` (`public-keys`), from where cloud-init adds them to the default account beside any that the user data
+//!   names.
+//! - The report to the rack is vendor data, a boot hook: it needs python3 only, which cloud-init needs itself; a user's
+//!   `runcmd`, `bootcmd` or `phone_home` cannot displace it, as they would keys of a vendor cloud-config; and it runs at
+//!   every boot. `cloud_init` is reported when cloud-init says of itself that it ended without error.
+
+use std::fmt::Write;
+
+use basalt_api::agent::NoCloudSeed;
+use basalt_api::values::{Attempt, DeploymentId, SshKey};
+
+use super::netplan;
+use super::network::Network;
+use super::{list, quoted};
+
+/// Who an installed system is.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// The deployment.
+    pub deployment: DeploymentId,
+    /// The attempt that installs it: a new one is a new instance to cloud-init, so everything runs again.
+    pub attempt: Attempt,
+    /// Its name.
+    pub hostname: &'a str,
+}
+
+/// The four files. `report` is where the system reports itself: URLs that end where the level is appended, tried in
+/// order.
+#[must_use]
+pub fn seed<'a>(
+    identity: Identity<'_>,
+    ssh_keys: impl IntoIterator<Item = &'a SshKey>,
+    user_data: Option<&str>,
+    network: &Network,
+    report: &[String],
+) -> NoCloudSeed {
+    let keys = list(ssh_keys);
+    let id = quoted(&format!("{}-{}", identity.deployment, identity.attempt));
+    let hostname = quoted(identity.hostname);
+    NoCloudSeed {
+        meta_data: format!("instance-id: {id}\nlocal-hostname: {hostname}\npublic-keys: {keys}\n"),
+        user_data: user_data.map_or_else(|| "#cloud-config\n{}\n".to_owned(), str::to_owned),
+        vendor_data: vendor_data(report),
+        network_config: netplan::cloud_init(network),
+    }
+}
+
+fn vendor_data(report: &[String]) -> String {
+    if report.is_empty() {
+        return String::new();
+    }
+    let mut urls = String::new();
+    for url in report {
+        let _ = write!(urls, " {}", shell(url));
+    }
+    format!(
+        r#"#cloud-boothook
+#!/bin/sh
+# Tells the rack that this system is up. In the background, and for ten minutes at most: no boot waits for it.
+post() {{
+    python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], data=b"", method="POST"), timeout=10)' "$1"
+}}
+report() {{
+    for try in $(seq 60); do
+        for url in{urls}; do
+            post "$url/$1" && return 0
+        done
+        sleep 10
+    done
+}}
+(report booted; cloud-init status --wait && report cloud_init) </dev/null >/dev/null 2>&1 &
+"#
+    )
+}
+
+/// A word of the shell.
+fn shell(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

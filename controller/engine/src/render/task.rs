@@ -1,0 +1,150 @@
+//! Composes the task of an attempt: spec and facts become the agent's instructions.
+
+use std::collections::BTreeMap;
+
+use basalt_api::agent::{DiskSelector, Erase, Install, Inventory, Task, TaskAction, Then, Wipe};
+use basalt_api::kinds::{self, PowerPolicy, StorageConfig};
+use basalt_api::values::{Attempt, Timestamp};
+
+use super::network::{Assigned, Network, NetworkError};
+use super::{netplan, nocloud};
+use crate::input::{Claim, MachineInput, ResolvedImage};
+use crate::plan::TaskKind;
+
+/// What boot partitions take of a disk, in bytes.
+const BOOT_BYTES: u64 = 1 << 30;
+
+/// How much larger than its compressed tarball an unpacked system may be.
+const UNPACKED: u64 = 4;
+
+/// What a task needs beyond spec and facts.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The attempt: newly allocated.
+    pub attempt: Attempt,
+    /// The step's `not_after`.
+    pub not_after: Timestamp,
+    /// Addresses that the region has assigned, by interface.
+    pub assigned: BTreeMap<String, Assigned>,
+    /// Where the installed system reports itself; None where nobody would hear it.
+    pub report: Option<ReportTo>,
+}
+
+/// Where an installed system reports itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportTo {
+    /// The racks that serve the machine: `http://10.77.0.1:5248`.
+    pub racks: Vec<String>,
+    /// Good for reports of this attempt and nothing else.
+    pub token: String,
+}
+
+/// Why a task cannot be composed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ComposeError {
+    /// An install or erase without a deployment.
+    NoClaim,
+    /// The deployment's image is not there.
+    NoImage,
+    /// The network cannot be rendered.
+    Network(NetworkError),
+}
+
+impl std::fmt::Display for ComposeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoClaim => f.write_str("the machine has no deployment to do this for"),
+            Self::NoImage => f.write_str("the deployment's image cannot be installed: it has no root tarball"),
+            Self::Network(_) => f.write_str("the deployment's network does not fit the machine"),
+        }
+    }
+}
+
+impl std::error::Error for ComposeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Network(error) => Some(error),
+            Self::NoClaim | Self::NoImage => None,
+        }
+    }
+}
+
+/// Composes the task of an attempt. Store it with the attempt: it is handed out unchanged for as long as that lives.
+///
+/// # Errors
+/// What the planner would not have armed; or a network that does not fit the hardware.
+pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Result<Task, ComposeError> {
+    let claim = || input.claim.as_ref().ok_or(ComposeError::NoClaim);
+    let (action, then) = match kind {
+        TaskKind::Inventory => (TaskAction::Inventory, after_inventory(input)),
+        TaskKind::Install => (TaskAction::Install(install(input, claim()?, context)?), Then::Reboot),
+        TaskKind::Erase(level) => {
+            let erase = Erase { level: level.into(), wipe: wipe(claim()?) };
+            (TaskAction::Erase(erase), Then::PowerOff)
+        }
+    };
+    Ok(Task {
+        attempt: context.attempt.get(),
+        not_after_unix_ms: context.not_after.as_millisecond(),
+        machine_uid: input.uid.to_string(),
+        action,
+        then,
+    })
+}
+
+fn after_inventory(input: &MachineInput) -> Then {
+    let stays_on = input.spec.power == PowerPolicy::On
+        || (input.spec.power == PowerPolicy::Auto && input.spec.commissioning.keep_power);
+    if stays_on { Then::Reboot } else { Then::PowerOff }
+}
+
+fn wipe(claim: &Claim) -> Wipe {
+    match claim.spec.wipe {
+        kinds::Wipe::IfOurs => Wipe::IfOurs,
+        kinds::Wipe::Always => Wipe::Always,
+    }
+}
+
+fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Install, ComposeError> {
+    let image = claim.image.as_ref().ok_or(ComposeError::NoImage)?;
+    let nothing = Inventory::default();
+    let inventory = input.facts.inventory.as_ref().map_or(&nothing, |seen| &seen.inventory);
+    let network = Network::resolve(claim.spec.network.as_ref(), inventory, &context.assigned).map_err(ComposeError::Network)?;
+    let hostname = claim.spec.hostname.as_ref().map_or_else(|| input.name.clone(), ToString::to_string);
+    let identity = nocloud::Identity { deployment: claim.uid, attempt: context.attempt, hostname: &hostname };
+    let report = context.report.as_ref().map(|to| {
+        to.racks.iter().map(|rack| format!("{rack}/report/{}", to.token)).collect::<Vec<_>>()
+    });
+    let seed = nocloud::seed(
+        identity,
+        &claim.spec.ssh_keys,
+        claim.spec.user_data.as_deref(),
+        &network,
+        report.as_deref().unwrap_or_default(),
+    );
+    let options = [Some(image.kernel_options.as_str()), input.spec.kernel_options.as_deref(), claim.spec.kernel_options.as_deref()];
+    let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
+    Ok(Install {
+        image: image.root.clone(),
+        disk: disk(&claim.spec.storage, image, inventory),
+        wipe: wipe(claim),
+        hostname,
+        kernel_options: options.join(" "),
+        netplan: netplan::netplan(&network),
+        seed,
+    })
+}
+
+/// The disk that is meant: by kernel name, by serial number, or by its name under `/dev/disk/by-id`.
+fn disk(storage: &StorageConfig, image: &ResolvedImage, inventory: &Inventory) -> DiskSelector {
+    let needed = image.root.size.saturating_mul(UNPACKED).saturating_add(BOOT_BYTES);
+    let root = storage.root_size.map_or(0, |size| size.bytes().saturating_add(BOOT_BYTES));
+    let min_bytes = Some(needed.max(root));
+    match &storage.disk {
+        None => DiskSelector { min_bytes, ..DiskSelector::default() },
+        Some(wanted) if inventory.disks.iter().any(|d| d.serial == *wanted) => {
+            DiskSelector { serial: Some(wanted.clone()), min_bytes, ..DiskSelector::default() }
+        }
+        Some(wanted) => DiskSelector { name: Some(wanted.clone()), min_bytes, ..DiskSelector::default() },
+    }
+}
