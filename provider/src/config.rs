@@ -1,0 +1,140 @@
+//! The provider block: where the region is, and who we are to it. Each value has an environment variable, which counts
+//! where the block says nothing.
+
+use basalt_api::client::{Client, ClientConfig, ClientError};
+use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
+
+use crate::MANAGER;
+
+/// The block's attributes, with their environment variables.
+const SETTINGS: &[(&str, &str)] = &[
+    ("endpoint", "BASALT_ENDPOINT"),
+    ("token", "BASALT_TOKEN"),
+    ("token_file", "BASALT_TOKEN_FILE"),
+    ("ca_file", "BASALT_CA_FILE"),
+];
+
+pub(crate) fn schema() -> Schema {
+    let text = |name: &str| Attribute::optional(name, Type::String);
+    let description =
+        "Declares bare metal: networks, machines and what runs on them, on a Basalt region.".to_owned();
+    let attributes = vec![
+        text("endpoint").doc(
+            "The region: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`. Several, separated by \
+             commas, are tried in turn. By default the environment's `BASALT_ENDPOINT`.",
+        ),
+        text("token")
+            .sensitive()
+            .doc("An API token. By default the environment's `BASALT_TOKEN`. Not needed by root on a unix socket."),
+        text("token_file").doc("A file that has the token. By default the environment's `BASALT_TOKEN_FILE`."),
+        text("ca_file").doc(
+            "Certificates (PEM) of which one signed the region's. By default the environment's `BASALT_CA_FILE`, then \
+             those that the system trusts.",
+        ),
+    ];
+    Schema { description, attributes, ..Schema::default() }
+}
+
+/// What is wrong with the block by itself.
+pub(crate) fn check(config: &Val) -> Diags {
+    let mut diags = Diags::default();
+    if !config.get("token").is_null() && !config.get("token_file").is_null() {
+        let detail = "token and token_file are both given. Leave one of them out.";
+        diags.push(Diag::error("Two tokens", detail).at(Path::root().attr("token_file")));
+    }
+    diags
+}
+
+/// A client as the block and the environment say.
+pub(crate) fn client(
+    config: &Val,
+    terraform: &str,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Client, Diags> {
+    let setting = |name: &str| {
+        let given = config.get(name).as_str().map(str::to_owned);
+        let variable = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, variable)| *variable);
+        given.or_else(|| env(variable?)).filter(|value| !value.is_empty())
+    };
+    let Some(endpoint) = setting("endpoint") else {
+        let detail = "The provider does not know where the region is. Set endpoint in its block, or BASALT_ENDPOINT in \
+                      the environment: https://HOST:5240, http://127.0.0.1:5240 or unix:/PATH/api.sock.";
+        return Err(Diag::error("No endpoint", detail).at(Path::root().attr("endpoint")).into());
+    };
+    let file = |name: &str| setting(name).map(|path| read(name, &path)).transpose();
+    // A token in the block counts before a file in the environment, and the other way round.
+    let token = match (config.get("token_file").as_str(), setting("token")) {
+        (None, Some(token)) => Some(token),
+        _ => file("token_file")?.map(|text| text.trim().to_owned()),
+    };
+    let config = ClientConfig {
+        endpoints: endpoint.split(',').map(|one| one.trim().to_owned()).collect(),
+        token,
+        ca_pem: file("ca_file")?,
+        manager: Some(MANAGER.to_owned()),
+        user_agent: Some(format!(
+            "terraform-provider-basalt/{} terraform/{terraform}",
+            env!("CARGO_PKG_VERSION")
+        )),
+        ..ClientConfig::default()
+    };
+    Client::new(&config).map_err(|error| {
+        let at = match &error {
+            ClientError::Config { setting, .. } if setting.contains("ca") => Path::root().attr("ca_file"),
+            ClientError::Config { setting, .. } if setting.contains("token") => Path::root().attr("token"),
+            _ => Path::root().attr("endpoint"),
+        };
+        Diag::error("The provider's block is wrong", error.to_string()).at(at).into()
+    })
+}
+
+fn read(setting: &str, path: &str) -> Result<String, Diags> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let detail = format!("{path}: {error}");
+        Diag::error("A file cannot be read", detail).at(Path::root().attr(setting)).into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(given: &[(&str, &str)]) -> Val {
+        let mut block: tfplugin::Object =
+            SETTINGS.iter().map(|(name, _)| ((*name).to_owned(), Val::Null)).collect();
+        for (name, value) in given {
+            block.insert((*name).to_owned(), (*value).into());
+        }
+        block.into()
+    }
+
+    fn env(name: &str) -> Option<String> {
+        (name == "BASALT_ENDPOINT").then(|| "http://127.0.0.1:5240".to_owned())
+    }
+
+    #[test]
+    fn the_environment_fills_what_the_block_leaves_out() {
+        assert!(client(&block(&[]), "1.11.4", env).is_ok());
+        let error = client(&block(&[]), "1.11.4", |_| None).expect_err("no endpoint");
+        assert_eq!(error.0[0].summary, "No endpoint");
+    }
+
+    #[test]
+    fn a_wrong_endpoint_is_refused_with_its_value() {
+        let error = client(&block(&[("endpoint", "gopher://x")]), "1.11.4", env).expect_err("no such scheme");
+        assert!(error.0[0].detail.contains("gopher://x"), "{error:?}");
+        assert_eq!(error.0[0].path.to_string(), "endpoint");
+    }
+
+    #[test]
+    fn a_token_file_that_is_not_there_is_named() {
+        let config = block(&[("token_file", "/nowhere/token")]);
+        let error = client(&config, "1.11.4", env).expect_err("no such file");
+        assert!(error.0[0].detail.starts_with("/nowhere/token: "), "{error:?}");
+    }
+
+    #[test]
+    fn two_tokens_are_one_too_many() {
+        assert!(check(&block(&[("token", "a"), ("token_file", "b")])).has_errors());
+    }
+}

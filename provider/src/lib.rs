@@ -1,0 +1,34 @@
+//! Terraform provider for Basalt: a resource and a data source for every kind.
+//!
+//! No resource is written by hand. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform schema,
+//! a state into a spec and an object into a state; [`resource`] is what creating, reading, updating and deleting any of
+//! them means. A kind that is added to `basalt-api` is a resource here without a line of code.
+//!
+//! | Terraform | Basalt |
+//! | --- | --- |
+//! | create | `PUT`, `If-None-Match: *`: nothing that another tool manages is ever seized |
+//! | update | `PUT`, `If-Match`: only what was planned from; another name is a rename |
+//! | delete | `DELETE`, then until it is gone |
+//! | plan | `PUT ?dry_run=true`, if something differs: advisories become warnings |
+//! | state | the spec as it was declared, `uid`, and the stable part of the status |
+//!
+//! The region does the long work; the provider waits, and goes on waiting at the next apply if it was interrupted.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod config;
+mod data_source;
+mod map;
+mod memory;
+mod patience;
+mod provider;
+mod region;
+mod resource;
+
+pub use provider::{ADDRESS, provider};
+
+/// Who the provider is to the region: `metadata.manager` of what it creates.
+pub const MANAGER: &str = "terraform";

@@ -1,0 +1,36 @@
+//! Between Basalt's words and Terraform's: descriptions to schemas, states to specs, objects to states, pointers to paths.
+//!
+//! A state holds the spec as it was declared: what the configuration leaves out is null, also where Basalt has a default
+//! or chooses by itself. So a plan is empty exactly when nothing was declared differently. What Basalt chose is in
+//! `status`.
+
+mod pointer;
+mod schema;
+mod secret;
+mod value;
+
+pub(crate) use pointer::path;
+pub(crate) use schema::{data_source, is_fixed_reference, resource};
+pub(crate) use secret::Revisions;
+pub(crate) use value::{Declared, declared, keep_equal, object};
+
+/// The object's name.
+pub(crate) const NAME: &str = "name";
+/// What never changes of an object.
+pub(crate) const UID: &str = "uid";
+/// The stable part of its status.
+pub(crate) const STATUS: &str = "status";
+/// Whether the last change was seen to be done, for kinds that are waited for.
+pub(crate) const READY: &str = "ready";
+/// How long to wait.
+pub(crate) const TIMEOUTS: &str = "timeouts";
+
+/// The attribute that holds a secret's value without it ever being stored.
+pub(crate) fn write_only(secret: &str) -> String {
+    format!("{secret}_wo")
+}
+
+/// The attribute whose change has a write-only secret written again.
+pub(crate) fn version(secret: &str) -> String {
+    format!("{secret}_wo_version")
+}

@@ -1,0 +1,303 @@
+//! A kind's description as a Terraform schema.
+
+use basalt_api::values::Naming;
+use basalt_api::{
+    Const, Effect, Field, Kind, Presence, Schema as Described, Semantic, Stability, Type as Kinds,
+};
+use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type};
+
+use super::{NAME, READY, STATUS, UID, version, write_only};
+use crate::patience::Patience;
+
+/// What the attributes are for.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// Declared by the user.
+    Spec,
+    /// Looked up: a spec to read.
+    Found,
+    /// Reported by Basalt.
+    Status,
+}
+
+/// The schema of a kind's resource.
+pub(crate) fn resource(kind: &Kind) -> Schema {
+    let mut attributes = vec![
+        match kind.naming {
+            Naming::Label => Attribute::required(NAME, Type::String).doc(
+                "Its name: a DNS label, unique among its kind. Another name is a rename, not another object.",
+            ),
+            Naming::FabricVid => {
+                Attribute::computed(NAME, Type::String).doc("Its name, as it is referred to: `fabric.vid`.")
+            }
+        },
+        Attribute::computed(UID, Type::String).use_state().doc("Its identity. It never changes."),
+    ];
+    attributes.extend(fields(kind.spec, Part::Spec));
+    attributes.extend(status(kind));
+    let patience = Patience::of(kind);
+    if patience.ready.is_some() {
+        attributes.push(Attribute::computed(READY, Type::Bool).doc(
+            "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting.",
+        ));
+    }
+    attributes.extend(Patience::attribute(kind));
+    Schema { version: 0, description: kind.doc.to_owned(), attributes }
+}
+
+/// The schema of a kind's data source.
+pub(crate) fn data_source(kind: &Kind) -> Schema {
+    let mut attributes = vec![
+        Attribute::required(NAME, Type::String).doc("Its name, or `uid:` and its uid."),
+        Attribute::computed(UID, Type::String).doc("Its identity. It never changes."),
+    ];
+    attributes.extend(fields(kind.spec, Part::Found));
+    attributes.extend(status(kind));
+    Schema { version: 0, description: kind.doc.to_owned(), attributes }
+}
+
+/// The stable part of the status, if there is any.
+fn status(kind: &Kind) -> Option<Attribute> {
+    let fields = fields(kind.status, Part::Status);
+    let nested = Attribute::nested(STATUS, Mode::Computed, Nesting::Single, fields.clone());
+    (!fields.is_empty()).then(|| nested.doc(kind.status.doc))
+}
+
+fn fields(described: &'static Described, part: Part) -> Vec<Attribute> {
+    described.fields.iter().flat_map(|field| attributes(field, part)).collect()
+}
+
+/// Whether a field is for Terraform at all.
+pub(super) fn is_shown(field: &Field) -> bool {
+    field.stability == Stability::Stable && !matches!(field.ty, Kinds::Json)
+}
+
+fn attributes(field: &'static Field, part: Part) -> Vec<Attribute> {
+    if !is_shown(field) {
+        return Vec::new();
+    }
+    if matches!(field.ty, Kinds::Secret) {
+        return if part == Part::Spec { secret(field) } else { Vec::new() };
+    }
+    let mode = match (part, field.presence) {
+        (Part::Found | Part::Status, _) => Mode::Computed,
+        (Part::Spec, Presence::Required) => Mode::Required,
+        (Part::Spec, _) => Mode::Optional,
+    };
+    let mut attribute = match shape(&field.ty, part) {
+        Shape::Plain(of, semantics) => Attribute::plain(field.name, mode, of).semantics(semantics),
+        Shape::Nested(nesting, children) => Attribute::nested(field.name, mode, nesting, children),
+    };
+    attribute = attribute.doc(doc(field, part));
+    if field.sensitive {
+        attribute = attribute.sensitive();
+    }
+    // A reference may change its name and still mean the same object: the resource looks at those.
+    if part == Part::Spec && is_fixed(field) && !is_fixed_reference(field) {
+        attribute = attribute.replace();
+    }
+    vec![attribute]
+}
+
+/// Whether the field refers to an object, and always to the same.
+pub(crate) fn is_fixed_reference(field: &Field) -> bool {
+    is_fixed(field) && matches!(field.ty, Kinds::Ref(_))
+}
+
+/// Whether a change of the field is a change of the object.
+fn is_fixed(field: &Field) -> bool {
+    field.immutable || field.effect == Effect::Replace
+}
+
+/// A secret can be given in two ways: in the state, or nowhere but in the configuration.
+fn secret(field: &Field) -> Vec<Attribute> {
+    let (name, write_only, version) = (field.name, write_only(field.name), version(field.name));
+    vec![
+        Attribute::optional(name, Type::String)
+            .sensitive()
+            .doc(format!("{} It is kept in the state; `{write_only}` is not.", field.doc)),
+        Attribute::optional(&write_only, Type::String)
+            .write_only()
+            .doc(format!("{} It is kept nowhere; raise `{version}` to have it written again.", field.doc)),
+        Attribute::optional(&version, Type::Number)
+            .doc(format!("Any number. Another one has `{write_only}` written again.")),
+    ]
+}
+
+enum Shape {
+    Plain(Type, Semantics),
+    Nested(Nesting, Vec<Attribute>),
+}
+
+fn shape(ty: &'static Kinds, part: Part) -> Shape {
+    match ty {
+        Kinds::Object(described) => Shape::Nested(Nesting::Single, fields(described, part)),
+        Kinds::List(item) => match item {
+            Kinds::Object(described) => Shape::Nested(Nesting::List, fields(described, part)),
+            item => Shape::Plain(Type::list(scalar(item)), semantics(item)),
+        },
+        Kinds::Set(item) => Shape::Plain(Type::set(scalar(item)), semantics(item)),
+        Kinds::Map { value, .. } => match value {
+            Kinds::Object(described) => Shape::Nested(Nesting::Map, fields(described, part)),
+            value => Shape::Plain(Type::map(scalar(value)), semantics(value)),
+        },
+        ty => Shape::Plain(scalar(ty), semantics(ty)),
+    }
+}
+
+fn scalar(ty: &Kinds) -> Type {
+    match ty {
+        Kinds::Bool => Type::Bool,
+        Kinds::Int { .. } => Type::Number,
+        _ => Type::String,
+    }
+}
+
+/// Which spellings mean the same: those that Basalt itself takes for equal.
+fn semantics(ty: &Kinds) -> Semantics {
+    /// One function per form, as Terraform's side takes no closures with content.
+    macro_rules! forms {
+        ($semantic:expr, $($form:ident),*) => {
+            match $semantic {
+                $(Semantic::$form => Semantics::Canonical(|text| Semantic::$form.canonical(text).ok()),)*
+            }
+        };
+    }
+    match ty {
+        Kinds::Semantic(semantic) => forms!(
+            semantic, Mac, Ip, Cidr, DnsLabel, Hostname, Host, Tag, Duration, Sha256, Bytes, SshKey, Uid,
+            Timestamp
+        ),
+        _ => Semantics::Exact,
+    }
+}
+
+/// The description, and what the rest of the field says about it.
+fn doc(field: &Field, part: Part) -> String {
+    let mut text = field.doc.to_owned();
+    let mut say = |sentence: String| {
+        text.push(' ');
+        text.push_str(&sentence);
+    };
+    match &field.ty {
+        Kinds::Enum(words) => say(one_of(words)),
+        Kinds::Map { key: Kinds::Enum(words), .. } => say(format!("Keys: {}", one_of(words))),
+        Kinds::Ref(kind) | Kinds::List(Kinds::Ref(kind)) | Kinds::Set(Kinds::Ref(kind)) => {
+            if let Some(kind) = Kind::find(kind) {
+                say(format!("Refers to `{}` by name.", kind.terraform_name));
+            }
+        }
+        Kinds::Semantic(semantic) => say(format!("For example `{}`.", semantic.example())),
+        _ => {}
+    }
+    if part != Part::Spec {
+        return text;
+    }
+    match field.presence {
+        Presence::Default(Const::Empty) | Presence::Required | Presence::Optional => {}
+        Presence::Default(value) => match value.json(&field.ty) {
+            serde_json::Value::String(word) => say(format!("Default: `{word}`.")),
+            value => say(format!("Default: `{value}`.")),
+        },
+        Presence::ServerChosen => say("Chosen by Basalt where it is absent.".to_owned()),
+    }
+    if is_fixed(field) {
+        say("A change replaces the object.".to_owned());
+    } else {
+        match field.effect {
+            Effect::Reboot => say("A change takes effect at the next boot.".to_owned()),
+            Effect::Redeploy => say("A change needs a new installation.".to_owned()),
+            Effect::None | Effect::Live | Effect::Replace => {}
+        }
+    }
+    text
+}
+
+fn one_of(words: &[&str]) -> String {
+    let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        Some((last, [])) => format!("{last}."),
+        Some((last, others)) => format!("{} or {last}.", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tfplugin::Shape as Shaped;
+
+    fn find<'a>(attributes: &'a [Attribute], name: &str) -> &'a Attribute {
+        let found = attributes.iter().find(|attribute| attribute.name == name);
+        found.unwrap_or_else(|| panic!("no attribute {name}"))
+    }
+
+    fn sample() -> Vec<Attribute> {
+        resource(Kind::find("Sample").expect("the kind with one of everything")).attributes
+    }
+
+    fn children(attribute: &Attribute) -> &[Attribute] {
+        match &attribute.shape {
+            Shaped::Nested(_, children) => children,
+            Shaped::Plain(_) => panic!("{} is not nested", attribute.name),
+        }
+    }
+
+    #[test]
+    fn every_sort_of_field_has_its_sort_of_attribute() {
+        let sample = sample();
+        assert_eq!(find(&sample, "serial").mode, Mode::Required);
+        assert!(find(&sample, "serial").replace, "immutable");
+        assert_eq!(find(&sample, "count_wanted").mode, Mode::Optional);
+        assert!(find(&sample, "count_wanted").description.ends_with("Default: `3`."));
+        assert!(find(&sample, "colour").description.contains("`red` or `dark_green`."));
+        assert!(find(&sample, "zone").description.contains("Refers to `basalt_zone` by name."));
+        assert!(find(&sample, "script").sensitive);
+        assert!(matches!(&find(&sample, "parts").shape, Shaped::Nested(Nesting::Map, _)));
+        assert!(matches!(&find(&sample, "detail").shape, Shaped::Nested(Nesting::Single, _)));
+        assert_eq!(find(&sample, "macs").value_type(), Type::set(Type::String));
+        assert_eq!(find(&sample, "steps").value_type(), Type::list(Type::String));
+    }
+
+    #[test]
+    fn a_secret_can_be_given_without_being_stored() {
+        let sample = sample();
+        assert!(find(&sample, "password").sensitive);
+        assert!(find(&sample, "password_wo").write_only);
+        assert!(!find(&sample, "password_wo_version").sensitive);
+        assert!(find(children(find(&sample, "parts")), "key_wo").write_only, "in a map as well");
+    }
+
+    #[test]
+    fn equal_texts_are_those_that_basalt_takes_for_equal() {
+        let sample = sample();
+        let same = |name: &str, a: &str, b: &str| find(&sample, name).same(&a.into(), &b.into());
+        assert!(same("mac", "52-54-00-AA-00-01", "52:54:00:aa:00:01"));
+        assert!(same("patience", "60s", "1m"));
+        assert!(!same("serial", "a", "A"));
+    }
+
+    #[test]
+    fn only_what_is_stable_of_a_status_is_there() {
+        let sample = sample();
+        let status = children(find(&sample, STATUS));
+        let names: Vec<_> = status.iter().map(|attribute| attribute.name.as_str()).collect();
+        assert_eq!(names, ["address"]);
+    }
+
+    #[test]
+    fn a_vlan_is_named_by_what_it_is() {
+        let vlan = resource(Kind::find("Vlan").expect("a kind")).attributes;
+        assert_eq!(find(&vlan, NAME).mode, Mode::Computed);
+        assert!(!find(&vlan, "fabric").replace, "it may have been renamed");
+        assert!(find(&vlan, "vid").replace);
+    }
+
+    #[test]
+    fn what_takes_long_can_be_given_time() {
+        let deployment = resource(Kind::find("Deployment").expect("a kind")).attributes;
+        assert_eq!(children(find(&deployment, "timeouts")).len(), 3);
+        assert_eq!(find(&deployment, READY).mode, Mode::Computed);
+        assert!(sample().iter().all(|attribute| attribute.name != "timeouts"));
+    }
+}

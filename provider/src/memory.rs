@@ -1,0 +1,71 @@
+//! What this process has planned and done, for the plans of what depends on it.
+//!
+//! Terraform plans each resource alone, in the order of their dependencies, and does so in one process. A reference by
+//! name to something planned a moment ago is then neither missing nor, if that was a rename, a change.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An object's kind and name.
+type Named = (&'static str, String);
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    renamed: HashMap<Named, String>,
+    coming: HashSet<Named>,
+}
+
+impl Memory {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object is about to be, or was, created under this name.
+    pub(crate) fn comes(&self, kind: &'static str, name: &str) {
+        self.known().coming.insert((kind, name.to_owned()));
+    }
+
+    /// Whether an object of this name comes in this run.
+    pub(crate) fn is_coming(&self, kind: &'static str, name: &str) -> bool {
+        self.known().coming.contains(&(kind, name.to_owned()))
+    }
+
+    /// An object is about to be, or was, renamed.
+    pub(crate) fn renames(&self, kind: &'static str, from: &str, to: &str) {
+        let mut known = self.known();
+        known.renamed.insert((kind, from.to_owned()), to.to_owned());
+        known.coming.insert((kind, to.to_owned()));
+    }
+
+    /// Whether both names mean the same object, of which one is its name to be.
+    pub(crate) fn is_same(&self, kind: &'static str, from: &str, to: &str) -> bool {
+        from == to || self.known().renamed.get(&(kind, from.to_owned())).is_some_and(|name| name == to)
+    }
+
+    /// Another run begins.
+    pub(crate) fn forget(&self) {
+        *self.known() = Known::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renamed_object_is_the_same_and_its_new_name_comes() {
+        let memory = Memory::default();
+        memory.renames("Fabric", "default", "core");
+        assert!(memory.is_same("Fabric", "default", "core"));
+        assert!(memory.is_coming("Fabric", "core"));
+        assert!(!memory.is_same("Fabric", "core", "default"), "a rename has a direction");
+        assert!(!memory.is_same("Zone", "default", "core"));
+        memory.forget();
+        assert!(!memory.is_same("Fabric", "default", "core"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The provider: its block, and one resource and one data source per kind.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use basalt_api::KINDS;
+use tfplugin::{Cx, DataSource, Diag, Diags, Provider, Resource, Schema, Val, async_trait};
+
+use crate::config;
+use crate::data_source::KindData;
+use crate::memory::Memory;
+use crate::region::Region;
+use crate::resource::KindResource;
+
+/// The provider's source address, as `required_providers` has it behind the implied host.
+pub const ADDRESS: &str = "registry.terraform.io/basalt-metal/basalt";
+
+/// The provider, to be served.
+#[must_use]
+pub fn provider() -> impl Provider {
+    Basalt { session: Arc::default() }
+}
+
+struct Basalt {
+    session: Arc<Session>,
+}
+
+/// What all resources share, from one configuration of the provider to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    region: RwLock<Option<Region>>,
+    /// What this process has planned and done.
+    pub(crate) memory: Memory,
+}
+
+impl Session {
+    /// The region, if the provider's block is known.
+    pub(crate) fn region_if_known(&self) -> Option<Region> {
+        self.region.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The region.
+    pub(crate) fn region(&self) -> Result<Region, Diags> {
+        self.region_if_known().ok_or_else(|| {
+            Diag::error(
+                "The provider is not configured",
+                "A value of its block is known only after the apply. Apply what it depends on first, with -target.",
+            )
+            .into()
+        })
+    }
+}
+
+#[async_trait]
+impl Provider for Basalt {
+    fn schema(&self) -> Schema {
+        config::schema()
+    }
+
+    fn resources(&self) -> Vec<Box<dyn Resource>> {
+        let declarable = KINDS.iter().copied().filter(|kind| kind.declarable);
+        declarable
+            .map(|kind| Box::new(KindResource::new(kind, Arc::clone(&self.session))) as Box<_>)
+            .collect()
+    }
+
+    fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
+        let all = KINDS.iter().copied();
+        all.map(|kind| Box::new(KindData::new(kind, Arc::clone(&self.session))) as Box<_>).collect()
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        config::check(config)
+    }
+
+    async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        let region = if config.is_wholly_known() {
+            let client = config::client(config, cx.terraform_version(), |name| std::env::var(name).ok())?;
+            Some(Region::new(client))
+        } else {
+            None
+        };
+        *self.session.region.write().unwrap_or_else(PoisonError::into_inner) = region;
+        self.session.memory.forget();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terraform_accepts_every_schema() {
+        let provider = provider();
+        assert_eq!(provider.schema().problems(), Vec::<String>::new());
+        for resource in provider.resources() {
+            assert_eq!(resource.schema().problems(), Vec::<String>::new(), "{}", resource.type_name());
+        }
+        for source in provider.data_sources() {
+            assert_eq!(source.schema().problems(), Vec::<String>::new(), "{}", source.type_name());
+        }
+    }
+
+    #[test]
+    fn every_declarable_kind_is_a_resource_and_every_kind_a_data_source() {
+        let provider = provider();
+        let resources: Vec<_> = provider.resources().iter().map(|r| r.type_name().to_owned()).collect();
+        let sources: Vec<_> = provider.data_sources().iter().map(|s| s.type_name().to_owned()).collect();
+        for kind in KINDS {
+            let name = kind.terraform_name.to_owned();
+            assert_eq!(resources.contains(&name), kind.declarable, "{name}");
+            assert!(sources.contains(&name), "{name}");
+        }
+    }
+}

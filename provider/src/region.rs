@@ -1,0 +1,206 @@
+//! The region as the resources see it: its refusals as diagnostics, and changes that wait for their turn.
+//!
+//! Terraform runs what does not depend on each other at the same time and in any order. A range whose addresses another
+//! range still holds, or whose own predecessor is still going, may be accepted a moment later: such a refusal is tried
+//! again for a while, if the object in the way is ours, before it is told.
+
+use std::time::{Duration, Instant};
+
+use basalt_api::client::{Client, ClientError, DeleteOptions, Precondition};
+use basalt_api::wire::PutRequest;
+use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
+use tfplugin::{Cx, Diag, Diags, Path};
+
+use crate::{MANAGER, map};
+
+/// How long another object of ours may stand in the way, and how long something referred to may be on its way.
+const IN_THE_WAY: Duration = Duration::from_secs(60);
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Since when a change waits for its turn, and how long until it is tried again.
+struct Turn {
+    began: Instant,
+    pause: Duration,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { began: Instant::now(), pause: FIRST_PAUSE }
+    }
+}
+
+/// A configured region.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    pub(crate) client: Client,
+}
+
+impl Region {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The object, by uid or name.
+    pub(crate) async fn find(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
+        self.client.find(kind, key).await.map_err(|error| diags(kind, key, &error))
+    }
+
+    /// Writes a spec, as soon as nothing of ours is in its way.
+    pub(crate) async fn put(
+        &self,
+        cx: &Cx,
+        kind: &'static Kind,
+        key: &str,
+        request: &PutRequest,
+        precondition: Precondition,
+    ) -> Result<Object, ClientError> {
+        let mut turn = Turn::default();
+        loop {
+            match self.client.put(kind, key, request, precondition).await {
+                Ok(written) => return Ok(written.object),
+                Err(error) => self.wait_turn(cx, &mut turn, error).await?,
+            }
+        }
+    }
+
+    /// Has an object go, as soon as nothing of ours needs it. `None` when it is gone already.
+    pub(crate) async fn delete(
+        &self,
+        cx: &Cx,
+        kind: &'static Kind,
+        key: &str,
+    ) -> Result<Option<Object>, ClientError> {
+        let mut turn = Turn::default();
+        loop {
+            match self.client.delete(kind, key, DeleteOptions::default()).await {
+                Ok(object) => return Ok(object),
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) => self.wait_turn(cx, &mut turn, error).await?,
+            }
+        }
+    }
+
+    /// Waits a little if what refuses the change will pass; otherwise the refusal comes back.
+    async fn wait_turn(&self, cx: &Cx, turn: &mut Turn, error: ClientError) -> Result<(), ClientError> {
+        let Some(limit) = self.may_pass(&error).await else { return Err(error) };
+        if turn.began.elapsed() + turn.pause > limit {
+            return Err(error);
+        }
+        tracing::info!(%error, "waiting for what is in the way");
+        tokio::select! {
+            () = tokio::time::sleep(turn.pause) => {}
+            () = cx.cancelled() => return Err(error),
+        }
+        turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+
+    /// For how long a refusal is worth another try.
+    async fn may_pass(&self, error: &ClientError) -> Option<Duration> {
+        let problem = error.problem()?;
+        let all_are =
+            |code| !problem.errors.is_empty() && problem.errors.iter().all(|error| error.code == code);
+        match problem.code {
+            ProblemCode::Deleting | ProblemCode::InUse => Some(IN_THE_WAY),
+            ProblemCode::ReferenceNotFound => Some(ON_ITS_WAY),
+            _ if all_are(FieldCode::ReferenceNotFound) => Some(ON_ITS_WAY),
+            ProblemCode::Overlap => self.is_ours(problem).await.then_some(IN_THE_WAY),
+            _ if all_are(FieldCode::Overlap) => self.is_ours(problem).await.then_some(IN_THE_WAY),
+            _ => None,
+        }
+    }
+
+    /// Whether every object that the refusal names is ours.
+    async fn is_ours(&self, problem: &Problem) -> bool {
+        let texts = problem.errors.iter().map(|error| &error.message).chain([&problem.detail]);
+        for (kind, name) in texts.flat_map(|text| named(text)) {
+            match self.client.find(kind, name).await {
+                Ok(Some(object)) if object.metadata.manager.as_deref() != Some(MANAGER) => return false,
+                _ => {}
+            }
+        }
+        true
+    }
+}
+
+/// The objects that a message names, as `IpRange "lab-dynamic"`.
+fn named(text: &str) -> impl Iterator<Item = (&'static Kind, &str)> {
+    let words = text.split_whitespace();
+    words.clone().zip(words.skip(1)).filter_map(|(kind, name)| {
+        let kind = Kind::find(kind)?;
+        let name = name.strip_prefix('"')?.split('"').next()?;
+        Some((kind, name))
+    })
+}
+
+/// A failed call as diagnostics, each wrong field at its attribute.
+pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
+    let Some(problem) = error.problem() else {
+        return Diag::error("The region cannot be reached", error.to_string()).into();
+    };
+    let what = format!("{} {name:?}", kind.name);
+    let suffix = problem.request_id.as_ref().map(|id| format!(" (request {id})")).unwrap_or_default();
+    if problem.errors.is_empty() {
+        let detail = format!("{what}: {}{suffix}", sentence(problem));
+        return Diag::error(problem.title.clone(), detail).into();
+    }
+    let each = problem.errors.iter().map(|error| field(kind, error, &suffix));
+    Diags(each.collect())
+}
+
+fn sentence(problem: &Problem) -> &str {
+    if problem.detail.is_empty() { &problem.title } else { &problem.detail }
+}
+
+/// A wrong field as an error.
+pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str) -> Diag {
+    let path = map::path(kind, &error.pointer);
+    // Where the pointer leads nowhere the text has to say which field it was.
+    let lost = if path == Path::root() && !error.pointer.is_empty() {
+        format!("{}: ", error.pointer.trim_start_matches('/'))
+    } else {
+        String::new()
+    };
+    Diag::error(title(error.code), format!("{lost}{error}.{suffix}")).at(path)
+}
+
+fn title(code: FieldCode) -> &'static str {
+    match code {
+        FieldCode::UnknownField => "No such field",
+        FieldCode::Required => "Something is missing",
+        FieldCode::Immutable => "It cannot be changed",
+        FieldCode::ReferenceNotFound => "It refers to something that does not exist",
+        FieldCode::Overlap => "It overlaps with something else",
+        _ => "The value is wrong",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_objects_that_a_message_names() {
+        let text = r#"10.0.0.1-10.0.0.9 overlaps 10.0.0.5-10.0.0.20 of IpRange "lab-a""#;
+        let found: Vec<_> = named(text).map(|(kind, name)| (kind.name, name)).collect();
+        assert_eq!(found, [("IpRange", "lab-a")]);
+        assert_eq!(named("nothing is \"named\" here").count(), 0);
+    }
+
+    #[test]
+    fn a_refusal_is_told_at_its_attributes() {
+        let kind = Kind::find("Subnet").expect("a kind");
+        let wrong = FieldError::new(
+            "/spec/gateway",
+            FieldCode::Rule,
+            "10.0.0.1 is not in 10.1.0.0/24",
+            "like 10.1.0.1",
+        );
+        let error = ClientError::from(Problem::invalid(vec![wrong]));
+        let diags = diags(kind, "lab", &error);
+        assert_eq!(diags.0[0].path.to_string(), "gateway");
+        assert_eq!(diags.0[0].detail, "10.0.0.1 is not in 10.1.0.0/24; like 10.1.0.1.");
+    }
+}

@@ -1,0 +1,516 @@
+//! What creating, reading, updating and deleting an object of any kind means.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use basalt_api::client::{ClientError, Outcome, Precondition, WaitFor};
+use basalt_api::kinds::Condition;
+use basalt_api::values::{Generation, Name, Naming};
+use basalt_api::wire::{PutMetadata, PutRequest};
+use basalt_api::{Kind, Object, ProblemCode, Type, validate_partial};
+use serde::{Deserialize, Serialize};
+use tfplugin::{Change, Cx, Diag, Diags, Path, Resource, Schema, Val, async_trait};
+
+use crate::map::{self, Declared, NAME, READY, Revisions, UID};
+use crate::patience::{self, Patience};
+use crate::provider::Session;
+use crate::region::{self, Region};
+use crate::{MANAGER, memory::Memory};
+
+/// How often a wait tells the log how it goes.
+const PROGRESS: Duration = Duration::from_secs(30);
+
+/// The resource of a kind.
+pub(crate) struct KindResource {
+    kind: &'static Kind,
+    schema: Schema,
+    session: Arc<Session>,
+}
+
+/// What is remembered of an object beside its state.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Beside {
+    /// The generation that was last read or written: only that one is changed.
+    #[serde(default)]
+    generation: Option<Generation>,
+    /// The secrets that were written.
+    #[serde(default)]
+    secrets: Revisions,
+}
+
+impl Beside {
+    fn read(cx: &Cx) -> Self {
+        serde_json::from_slice(&cx.private()).unwrap_or_default()
+    }
+
+    fn write(&self, cx: &Cx) {
+        if let Ok(bytes) = serde_json::to_vec(self) {
+            cx.set_private(bytes);
+        }
+    }
+}
+
+impl KindResource {
+    pub(crate) fn new(kind: &'static Kind, session: Arc<Session>) -> Self {
+        Self { kind, schema: map::resource(kind), session }
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.session.memory
+    }
+
+    /// Takes what was written into state and private, and has it kept from here on.
+    fn keep(&self, cx: &Cx, planned: &Val, object: &Object, is_ready: bool) -> Val {
+        let fresh = map::object(self.kind, object);
+        // What was planned is what was stored; the rest is as the region says.
+        let mut state = planned.clone();
+        for name in [NAME, UID, map::STATUS] {
+            if state.as_map().is_some_and(|state| state.contains_key(name)) {
+                state.set(name, fresh.get(name).clone());
+            }
+        }
+        if Patience::of(self.kind).ready.is_some() {
+            state.set(READY, is_ready);
+        }
+        let beside = Beside {
+            generation: Some(object.metadata.generation),
+            secrets: Revisions::of(self.kind, &object.spec),
+        };
+        beside.write(cx);
+        cx.commit(state.clone());
+        state
+    }
+
+    /// Waits until what was written is so, if anybody waits for this kind.
+    async fn settle(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        planned: &Val,
+        object: Object,
+        operation: &str,
+    ) -> Result<Val, Diags> {
+        let Some(default) = Patience::of(self.kind).ready else {
+            return Ok(self.keep(cx, planned, &object, true));
+        };
+        self.keep(cx, planned, &object, false);
+        let timeout = Patience::given(planned, operation, default);
+        let name = object.metadata.name.as_str();
+        let key = format!("uid:{}", object.metadata.uid);
+        let wait = WaitFor::ready(object.metadata.generation, timeout);
+        let mut log = ProgressLog::new(self.kind, name);
+        let waited = tokio::select! {
+            waited = region.client.wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
+            () = cx.cancelled() => {
+                // Not an error: Terraform would replace at the next apply what is being made right now.
+                cx.warn(Diag::warning(
+                    "It is not ready yet",
+                    format!("The region goes on with {} {name:?} by itself; the next apply goes on waiting.", self.kind.name),
+                ));
+                return Ok(self.keep(cx, planned, &object, false));
+            }
+        };
+        match waited.map_err(|error| region::diags(self.kind, name, &error))? {
+            Outcome::Met(object) => Ok(self.keep(cx, planned, &object, true)),
+            Outcome::Stalled(object, condition) => {
+                self.keep(cx, planned, &object, false);
+                let detail = format!(
+                    "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.",
+                    self.kind.name,
+                    condition.message,
+                    condition.reason,
+                    self.kind.singular()
+                );
+                Err(Diag::error("It will not become ready by itself", detail).into())
+            }
+            Outcome::TimedOut(object) => {
+                self.keep(cx, planned, &object, false);
+                let detail = format!(
+                    "{} {name:?} is not ready after {} s: {}. The region goes on by itself. See `basalt explain {} \
+                     {name}`; more time can be given in timeouts.{operation}.",
+                    self.kind.name,
+                    timeout.as_secs(),
+                    reason(&object),
+                    self.kind.singular()
+                );
+                Err(Diag::error("It takes too long", detail).into())
+            }
+        }
+    }
+
+    /// What the plan declares, checked.
+    fn declared(&self, change: Change<'_>) -> Declared {
+        map::declared(self.kind, change.planned, change.config, change.prior)
+    }
+
+    /// Whether a declared reference still means the object that it meant before.
+    fn is_same_reference(&self, field: &basalt_api::Field, before: &Val, after: &Val) -> bool {
+        match (field.ty, before.as_str(), after.as_str()) {
+            (Type::Ref(kind), Some(before), Some(after)) => self.memory().is_same(kind, before, after),
+            _ => before == after,
+        }
+    }
+
+    /// Takes an object that is there already, if it is ours and as declared; such as one whose creation was
+    /// interrupted before Terraform heard of it.
+    async fn adopt(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        name: &str,
+        request: &PutRequest,
+    ) -> Result<Object, Diags> {
+        let Some(there) = region.find(self.kind, name).await? else {
+            let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
+            return Err(Diag::error("Changed by somebody else", detail).into());
+        };
+        let manager = there.metadata.manager.as_deref();
+        let is_equal = basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec));
+        if manager != Some(MANAGER) || !is_equal {
+            let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
+            let detail = format!(
+                "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
+                 import {{ to = {}.NAME, id = {name:?} }}",
+                self.kind.name,
+                if manager == Some(MANAGER) { ", and declared differently" } else { "" },
+                self.kind.terraform_name,
+            );
+            return Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into());
+        }
+        let precondition = Precondition::Generation(there.metadata.generation);
+        region
+            .put(cx, self.kind, name, request, precondition)
+            .await
+            .map_err(|error| region::diags(self.kind, name, &error))
+    }
+
+    /// A look at the region before a plan is shown.
+    async fn dry_run(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        change: Change<'_>,
+        declared: &Declared,
+    ) -> Result<(), Diags> {
+        let Some(name) = change.planned.get(NAME).as_str() else { return Ok(()) };
+        let (key, precondition) = match change.prior.get(UID).as_str() {
+            Some(uid) => (format!("uid:{uid}"), Precondition::None),
+            None => (name.to_owned(), Precondition::Absent),
+        };
+        let request = PutRequest { spec: declared.spec.clone(), ..PutRequest::default() };
+        match region.client.put_dry_run(self.kind, &key, &request, precondition).await {
+            Ok(answer) => {
+                for advisory in answer.advisories {
+                    if let Some(warning) = self.advice(&declared.spec, &advisory) {
+                        cx.warn(warning);
+                    }
+                }
+                Ok(())
+            }
+            // It may be about to go, in this very plan.
+            Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
+                self.warn_of_existing(cx, region, name).await
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(region::diags(self.kind, name, &error)),
+        }
+    }
+
+    async fn warn_of_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
+        let there = region.find(self.kind, name).await?;
+        let manager = there.and_then(|object| object.metadata.manager);
+        if let Some(manager) = manager.filter(|manager| manager != MANAGER) {
+            let detail = format!(
+                "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply will \
+                 fail. To manage it here, import it.",
+                self.kind.name
+            );
+            cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
+        }
+        Ok(())
+    }
+
+    /// An advisory as a warning, unless it is about what this very plan will bring.
+    fn advice(&self, spec: &serde_json::Value, advisory: &basalt_api::plan::Advisory) -> Option<Diag> {
+        let pointer = advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer);
+        let references = basalt_api::references(self.kind, spec);
+        let is_coming = references.iter().any(|reference| {
+            reference.pointer == pointer && self.memory().is_coming(reference.kind, &reference.name)
+        });
+        // A replacement is planned for these.
+        if is_coming || advisory.code == basalt_api::FieldCode::Immutable {
+            return None;
+        }
+        let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+        let detail = format!("{}{hint}. As things are now, the apply would fail.", advisory.message);
+        Some(Diag::warning("It does not fit what is there now", detail).at(map::path(self.kind, pointer)))
+    }
+}
+
+/// A spec that keeps whatever secrets there are.
+fn without_secrets(kind: &Kind, spec: &serde_json::Value) -> serde_json::Value {
+    let mut spec = spec.clone();
+    for secret in basalt_api::secrets(kind, &spec) {
+        let (parent, name) = secret.pointer.rsplit_once('/').unwrap_or_default();
+        if let Some(parent) = spec.pointer_mut(parent).and_then(serde_json::Value::as_object_mut) {
+            parent.remove(name);
+        }
+    }
+    spec
+}
+
+/// What an object says about why it is not ready.
+fn reason(object: &Object) -> String {
+    let status = object.common_status();
+    let said = [Condition::STALLED, Condition::PROGRESSING, Condition::READY]
+        .into_iter()
+        .filter_map(|name| status.condition(name))
+        .find(|condition| !condition.message.is_empty());
+    said.map_or("it does not say why".to_owned(), |condition| condition.message.clone())
+}
+
+/// Tells the log how a wait goes.
+struct ProgressLog<'a> {
+    kind: &'static Kind,
+    name: &'a str,
+    last: Option<Instant>,
+}
+
+impl<'a> ProgressLog<'a> {
+    fn new(kind: &'static Kind, name: &'a str) -> Self {
+        Self { kind, name, last: None }
+    }
+
+    fn see(&mut self, object: &Object) {
+        if self.last.is_none_or(|last| last.elapsed() >= PROGRESS) {
+            self.last = Some(Instant::now());
+            tracing::info!(kind = self.kind.name, name = self.name, state = reason(object), "waiting");
+        }
+    }
+}
+
+/// How the region is asked for an object of this state.
+fn key(state: &Val) -> String {
+    match state.get(UID).as_str() {
+        Some(uid) => format!("uid:{uid}"),
+        None => state.get(NAME).as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+#[async_trait]
+impl Resource for KindResource {
+    fn type_name(&self) -> &str {
+        self.kind.terraform_name
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        let declared = map::declared(self.kind, config, config, &Val::Null);
+        let wrong = validate_partial(self.kind, &declared.spec, &declared.unknown);
+        let mut diags = Diags(wrong.iter().map(|error| region::field(self.kind, error, "")).collect());
+        for pointer in &declared.twice {
+            let path = map::path(self.kind, pointer);
+            diags.push(
+                Diag::error("A secret is given twice", "Give it plainly or write-only, not both.").at(path),
+            );
+        }
+        if let Some(Err(bad)) = config.get(NAME).as_str().map(|name| self.kind.naming.check(name)) {
+            let detail = format!("{}; {}.", bad.message, bad.hint);
+            diags.push(Diag::error("Not a name", detail).at(Path::root().attr(NAME)));
+        }
+        diags.extend(patience::check(config));
+        diags
+    }
+
+    fn derive(&self, planned: &mut tfplugin::Object) {
+        if self.kind.naming == Naming::FabricVid {
+            let name = match (planned.get("fabric"), planned.get("vid")) {
+                (Some(Val::Str(fabric)), Some(Val::Num(vid))) => Val::from(format!("{fabric}.{vid}")),
+                _ => Val::Unknown,
+            };
+            planned.insert(NAME.to_owned(), name);
+        }
+        // What is not ready yet is waited for.
+        if planned.get(READY) == Some(&Val::Bool(false)) {
+            planned.insert(READY.to_owned(), Val::Unknown);
+        }
+    }
+
+    async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
+        let region = self.session.region()?;
+        let Some(object) = region.find(self.kind, &key(state)).await? else {
+            return Ok(None);
+        };
+        if object.metadata.deletion_requested_at.is_some() {
+            let detail = format!(
+                "{} {:?} is on its way out: {}.",
+                self.kind.name,
+                object.metadata.name,
+                reason(&object)
+            );
+            cx.warn(Diag::warning("It is being deleted", detail));
+        }
+        let mut now = map::object(self.kind, &object);
+        if Patience::of(self.kind).ready.is_some() {
+            let status = object.common_status();
+            let ready = status.condition(Condition::READY);
+            let is_ready =
+                ready.is_some_and(|ready| ready.status == basalt_api::kinds::ConditionStatus::True);
+            now.set(READY, is_ready && status.observed_generation >= object.metadata.generation);
+        }
+        let was_ready = state.get(READY) == &Val::Bool(true);
+        let is_ready = now.get(READY).clone();
+        map::keep_equal(self.kind, state, &object.spec, &mut now);
+        // It was ready once since its last change: what happens to it later is not for Terraform.
+        if !was_ready && !is_ready.is_null() {
+            now.set(READY, is_ready);
+        }
+        let mut beside = Beside::read(cx);
+        beside.secrets.forget_changed(&Revisions::of(self.kind, &object.spec), &mut now);
+        beside.generation = Some(object.metadata.generation);
+        beside.write(cx);
+        Ok(Some(now))
+    }
+
+    async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
+        let after = change.planned.get(NAME).as_str();
+        match (change.prior.get(NAME).as_str(), after) {
+            (None, Some(name)) => self.memory().comes(self.kind.name, name),
+            (Some(before), Some(after)) if before != after => {
+                self.memory().renames(self.kind.name, before, after);
+            }
+            _ => {}
+        }
+        let fixed = self.kind.spec.fields.iter().filter(|field| map::is_fixed_reference(field));
+        let replace: Vec<_> = fixed
+            .filter(|field| {
+                !change.prior.is_null() && {
+                    let (before, after) = (change.prior.get(field.name), change.planned.get(field.name));
+                    !self.is_same_reference(field, before, after)
+                }
+            })
+            .map(|field| Path::root().attr(field.name))
+            .collect();
+        let declared = self.declared(change);
+        if replace.is_empty()
+            && declared.unknown.is_empty()
+            && let Some(region) = self.session.region_if_known()
+        {
+            self.dry_run(cx, &region, change, &declared).await?;
+        }
+        Ok(replace)
+    }
+
+    async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+        let region = self.session.region()?;
+        let name = change.planned.get(NAME).as_str().unwrap_or_default();
+        let request = PutRequest { spec: self.declared(change).spec, ..PutRequest::default() };
+        let written = region.put(cx, self.kind, name, &request, Precondition::Absent).await;
+        let object = match written {
+            Ok(object) => object,
+            Err(error) if error.code() == Some(ProblemCode::Exists) => {
+                self.adopt(cx, &region, name, &request).await?
+            }
+            Err(error) => return Err(region::diags(self.kind, name, &error)),
+        };
+        self.memory().comes(self.kind.name, name);
+        self.settle(cx, &region, change.planned, object, "create").await
+    }
+
+    async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+        let region = self.session.region()?;
+        let before = change.prior.get(NAME).as_str().unwrap_or_default();
+        let name = change.planned.get(NAME).as_str().unwrap_or_default();
+        let key = key(change.prior);
+        let failed = |error: &ClientError| region::diags(self.kind, before, error);
+        let mut generation = Beside::read(cx).generation;
+        // A VLAN is renamed with its fabric.
+        if before != name && self.kind.naming == Naming::Label {
+            let wanted: Name = name.parse().map_err(|bad: basalt_api::BadValue| {
+                Diag::error("Not a name", format!("{}; {}.", bad.message, bad.hint))
+                    .at(Path::root().attr(NAME))
+            })?;
+            let renamed = region.client.rename(self.kind, &key, &wanted).await.map_err(|e| failed(&e))?;
+            self.memory().renames(self.kind.name, before, name);
+            generation = Some(renamed.metadata.generation);
+            let mut state = change.prior.clone();
+            state.set(NAME, name);
+            cx.commit(state);
+        }
+        let request = PutRequest {
+            metadata: PutMetadata::default(),
+            spec: self.declared(change).spec,
+            ..PutRequest::default()
+        };
+        let precondition = generation.map_or(Precondition::None, Precondition::Generation);
+        let object = match region.put(cx, self.kind, &key, &request, precondition).await {
+            Ok(object) => object,
+            Err(error) if error.code() == Some(ProblemCode::Conflict) => {
+                let detail = format!(
+                    "{} {name:?} was changed by somebody else since this was planned. Nothing was overwritten. Plan and \
+                     apply again: {error}",
+                    self.kind.name
+                );
+                return Err(Diag::error("Changed since it was planned", detail).into());
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        self.settle(cx, &region, change.planned, object, "update").await
+    }
+
+    async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        let region = self.session.region()?;
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        let key = key(state);
+        match region.delete(cx, self.kind, &key).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => {}
+            Err(error) => return Err(region::diags(self.kind, name, &error)),
+        }
+        let timeout = Patience::given(state, "delete", Patience::of(self.kind).gone);
+        let mut log = ProgressLog::new(self.kind, name);
+        let waited = tokio::select! {
+            waited = region.client.wait_gone(self.kind, &key, timeout, |object| log.see(object)) => waited,
+            () = cx.cancelled() => {
+                let detail = format!("{} {name:?} is being deleted; the next apply goes on waiting.", self.kind.name);
+                return Err(Diag::error("Interrupted", detail).into());
+            }
+        };
+        match waited.map_err(|error| region::diags(self.kind, name, &error))? {
+            None => Ok(()),
+            Some(Outcome::Stalled(_, condition)) => {
+                let detail = format!(
+                    "{} {name:?} cannot go: {} ({}).",
+                    self.kind.name, condition.message, condition.reason
+                );
+                Err(Diag::error("Its deletion is stalled", detail).into())
+            }
+            Some(Outcome::Met(object) | Outcome::TimedOut(object)) => {
+                let detail = format!(
+                    "{} {name:?} is not gone after {} s: {}. The region goes on by itself.",
+                    self.kind.name,
+                    timeout.as_secs(),
+                    reason(&object)
+                );
+                Err(Diag::error("It takes too long", detail).into())
+            }
+        }
+    }
+
+    async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
+        let uid = id.strip_prefix("uid:").unwrap_or(id);
+        if uid.parse::<basalt_api::values::Uid>().is_ok() {
+            return Ok(Val::from([(UID, uid.into())]));
+        }
+        match self.kind.naming.check(id) {
+            Ok(()) => Ok(Val::from([(NAME, id.into())])),
+            Err(bad) => {
+                let detail = format!("{}; or a uid. {}.", bad.message, bad.hint);
+                Err(Diag::error("Not a name", detail).into())
+            }
+        }
+    }
+}
