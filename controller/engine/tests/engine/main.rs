@@ -1,7 +1,9 @@
 //! Lives of machines, driven through a model of the world.
 
+mod choosing;
 mod deadlines;
 mod histories;
+mod rendering;
 mod situations;
 mod stories;
 mod world;

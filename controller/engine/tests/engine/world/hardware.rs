@@ -54,6 +54,7 @@ enum Event {
 
 type Tasks = BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>;
 
+#[derive(Default)]
 pub(crate) struct Hardware {
     pub(crate) on: bool,
     pub(crate) faults: BTreeSet<Fault>,
@@ -70,25 +71,6 @@ pub(crate) struct Hardware {
     agent: Option<Attempt>,
     events: Vec<(Timestamp, Event)>,
     answered: BTreeMap<StepKey, Result<PowerState, (PowerFailure, String)>>,
-}
-
-impl Default for Hardware {
-    fn default() -> Self {
-        Self {
-            on: false,
-            faults: BTreeSet::new(),
-            data_of: None,
-            marker: None,
-            system: None,
-            power_cycles: 0,
-            commands: 0,
-            refused_logins: Vec::new(),
-            pxe_once: false,
-            agent: None,
-            events: Vec::new(),
-            answered: BTreeMap::new(),
-        }
-    }
 }
 
 impl Hardware {

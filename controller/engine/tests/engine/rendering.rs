@@ -1,0 +1,145 @@
+//! Golden netplan files, seeds and tasks.
+
+use std::collections::BTreeMap;
+
+use basalt_api::agent::{Disk, Inventory, Nic, TaskAction};
+use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig};
+use basalt_api::values::Attempt;
+use basalt_engine::facts::InventorySeen;
+use basalt_engine::plan::{EraseTask, TaskKind};
+use basalt_engine::render::{Assigned, ComposeError, Context, Network, ReportTo, compose, netplan};
+
+use crate::world::{World, at};
+
+fn inventory() -> Inventory {
+    let nic = |name: &str, mac: &str, boot| Nic {
+        name: name.to_owned(),
+        mac: mac.to_owned(),
+        boot,
+        link: true,
+        ..Nic::default()
+    };
+    Inventory {
+        nics: vec![
+            nic("enp1s0", "52:54:00:00:00:01", true),
+            nic("enp2s0", "52:54:00:00:00:02", false),
+            nic("eth2", "52:54:00:00:00:03", false),
+        ],
+        disks: vec![Disk { name: "vda".to_owned(), serial: "S1".to_owned(), ..Disk::default() }],
+        ..Inventory::default()
+    }
+}
+
+fn interface(addressing: Addressing) -> InterfaceConfig {
+    InterfaceConfig { addressing, ..InterfaceConfig::default() }
+}
+
+fn assigned() -> BTreeMap<String, Assigned> {
+    let given = Assigned {
+        address: "10.77.0.20".parse().unwrap(),
+        prefix_len: 24,
+        gateway: Some("10.77.0.1".parse().unwrap()),
+        dns_servers: vec!["10.77.0.2".parse().unwrap()],
+        mtu: Some(9000),
+    };
+    BTreeMap::from([("enp1s0".to_owned(), given)])
+}
+
+#[test]
+fn nothing_declared_is_dhcp_on_the_interface_that_booted() {
+    let network = Network::resolve(None, &inventory(), &BTreeMap::new()).unwrap();
+    insta::assert_snapshot!(netplan::netplan(&network), @r#"
+    network:
+      version: 2
+      renderer: networkd
+      ethernets:
+        "enp1s0":
+          match:
+            macaddress: "52:54:00:00:00:01"
+          set-name: "enp1s0"
+          dhcp4: true
+          dhcp-identifier: mac
+    "#);
+}
+
+#[test]
+fn static_dhcp_and_bare_links_are_rendered() {
+    let mut config = NetworkConfig::default();
+    config.interfaces.insert("enp1s0".to_owned(), interface(Addressing::Auto));
+    config.interfaces.insert("enp2s0".to_owned(), interface(Addressing::LinkUp));
+    let mut by_mac = interface(Addressing::Dhcp);
+    by_mac.mac = Some("52:54:00:00:00:03".parse().unwrap());
+    config.interfaces.insert("uplink".to_owned(), by_mac);
+    config.search = vec!["example.org".parse().unwrap()];
+    let network = Network::resolve(Some(&config), &inventory(), &assigned()).unwrap();
+    insta::assert_snapshot!(netplan::cloud_init(&network));
+}
+
+#[test]
+fn a_network_that_does_not_fit_names_what_is_there() {
+    let mut config = NetworkConfig::default();
+    config.interfaces.insert("eno1".to_owned(), interface(Addressing::Dhcp));
+    let error = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap_err();
+    let words = "the machine has no interface eno1; it has enp1s0 (52:54:00:00:00:01), \
+                 enp2s0 (52:54:00:00:00:02), eth2 (52:54:00:00:00:03)";
+    assert_eq!(error.to_string(), words);
+    config.interfaces = BTreeMap::from([("enp2s0".to_owned(), interface(Addressing::Static))]);
+    let error = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap_err();
+    assert_eq!(error.to_string(), "interface enp2s0 has no address assigned; name its subnet");
+}
+
+fn deployed() -> World {
+    let mut world = World::new();
+    let seen = InventorySeen { at: at(1), attempt: Attempt::new(100), inventory: inventory() };
+    world.input.facts.inventory = Some(seen);
+    world.deploy(|spec| {
+        spec.user_data = Some("#cloud-config\npackages: [nginx]\n".to_owned());
+        spec.ssh_keys.insert("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0 ops@example.org".parse().unwrap());
+        spec.hostname = Some("web1".parse().unwrap());
+        spec.kernel_options = Some("quiet".to_owned());
+        spec.storage.disk = Some("S1".to_owned());
+    });
+    world
+}
+
+fn context() -> Context {
+    let report = ReportTo { racks: vec!["http://10.77.0.1:5248".to_owned()], token: "TOKEN".to_owned() };
+    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report), ..Context::default() }
+}
+
+#[test]
+fn an_install_is_composed_from_spec_and_facts() {
+    let world = deployed();
+    let task = compose(&world.input, TaskKind::Install, &context()).unwrap();
+    let TaskAction::Install(install) = &task.action else { panic!("{task:?}") };
+    let seed = &install.seed;
+    let text = format!(
+        "disk: {:?}\nkernel_options: {}\nthen: {:?}\n--- meta-data\n{}--- user-data\n{}--- vendor-data\n{}--- network-config\n{}",
+        install.disk, install.kernel_options, task.then, seed.meta_data, seed.user_data, seed.vendor_data,
+        seed.network_config
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn user_data_is_passed_on_byte_for_byte_and_its_absence_is_an_empty_config() {
+    let mut world = deployed();
+    let composed = |world: &World| {
+        let task = compose(&world.input, TaskKind::Install, &context()).unwrap();
+        let TaskAction::Install(install) = task.action else { panic!() };
+        install.seed.user_data.clone()
+    };
+    assert_eq!(composed(&world), "#cloud-config\npackages: [nginx]\n");
+    world.respec(|spec| spec.user_data = None);
+    assert_eq!(composed(&world), "#cloud-config\n{}\n");
+}
+
+#[test]
+fn a_destructive_task_needs_a_deployment() {
+    let mut world = deployed();
+    world.input.claim = None;
+    let none = |kind| compose(&world.input, kind, &context()).unwrap_err();
+    assert_eq!(none(TaskKind::Install), ComposeError::NoClaim);
+    assert_eq!(none(TaskKind::Erase(EraseTask::Quick)), ComposeError::NoClaim);
+    assert!(compose(&world.input, TaskKind::Inventory, &context()).is_ok());
+}
