@@ -24,6 +24,7 @@
 //! | [`command`] | the commands we use, typed (§20, §22, §28) |
 //! | `window` | which sequence numbers are new (§6.12.13) |
 //! | [`client`], [`server`] | the cores |
+//! | `answers` | what the server answers to each command |
 //! | [`transport`], [`shell`] | the tokio shells |
 //!
 //! Never spoken: IPMI 1.5 sessions, cipher suites without integrity or confidentiality, anonymous logins.
@@ -33,6 +34,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod answers;
 pub mod client;
 pub mod command;
 pub mod credentials;

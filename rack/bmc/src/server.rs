@@ -6,11 +6,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::command::{self, BootOverride, DeviceId, PowerState, PowerVerb, boot_parameter};
+use crate::answers::{self, Action, Outcome, Served, find, ok, refuse};
+use crate::command::{self, BootOverride, DeviceId, PowerState, PowerVerb};
 use crate::credentials::{Password, Privilege, Username};
 use crate::crypto::{Exchange, SessionKeys, same};
 use crate::error::Failure;
-use crate::message::{self, CommandId, CompletionCode, Response, WireRequest};
+use crate::message::{self, CommandId, CompletionCode, Response};
 use crate::packet::{self, Packet, Payload, Sealed};
 use crate::rakp::{Accepted, OpenRequest, OpenResponse, Rakp, Rakp1, status};
 use crate::random::Random;
@@ -149,41 +150,6 @@ struct Answered {
     response: Option<Vec<u8>>,
 }
 
-/// What a BMC does with a command in a session.
-enum Action {
-    DeviceId,
-    Guid,
-    Capabilities,
-    CipherSuites,
-    SetPrivilege,
-    Close,
-    ChassisStatus,
-    ChassisControl,
-    SetBootOptions,
-    GetBootOptions,
-}
-
-/// Every command a session may send, and the privilege it needs (appendix G).
-static COMMANDS: [(CommandId, Privilege, Action); 10] = [
-    (command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
-    (command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
-    (command::GET_CHANNEL_AUTH_CAPABILITIES, Privilege::Callback, Action::Capabilities),
-    (command::GET_CHANNEL_CIPHER_SUITES, Privilege::Callback, Action::CipherSuites),
-    (command::SET_SESSION_PRIVILEGE, Privilege::Callback, Action::SetPrivilege),
-    (command::CLOSE_SESSION, Privilege::Callback, Action::Close),
-    (command::GET_CHASSIS_STATUS, Privilege::User, Action::ChassisStatus),
-    (command::CHASSIS_CONTROL, Privilege::Operator, Action::ChassisControl),
-    (command::SET_BOOT_OPTIONS, Privilege::Operator, Action::SetBootOptions),
-    (command::GET_BOOT_OPTIONS, Privilege::Operator, Action::GetBootOptions),
-];
-
-/// What a command in a session led to.
-enum Outcome {
-    Answer(Response),
-    Chassis(ChassisRequest, u8),
-    Closed(Response),
-}
-
 /// The BMC's side of all its sessions.
 pub struct ServerCore {
     config: ServerConfig,
@@ -220,12 +186,15 @@ impl ServerCore {
             return Ok(Reaction::None);
         };
         match packet {
-            Packet::Plain15(message) => Ok(self
-                .sessionless(message)
-                .map_or(Reaction::None, |answer| Reaction::Reply(packet::plain15(&answer)))),
-            Packet::Plain(Payload::Ipmi, message) => Ok(self
-                .sessionless(message)
-                .map_or(Reaction::None, |answer| Reaction::Reply(packet::plain(Payload::Ipmi, &answer)))),
+            Packet::Plain15(message) => {
+                let answer = answers::sessionless(&self.config, message);
+                Ok(answer.map_or(Reaction::None, |answer| Reaction::Reply(packet::plain15(&answer))))
+            }
+            Packet::Plain(Payload::Ipmi, message) => {
+                let answer = answers::sessionless(&self.config, message);
+                Ok(answer
+                    .map_or(Reaction::None, |answer| Reaction::Reply(packet::plain(Payload::Ipmi, &answer))))
+            }
             Packet::Plain(Payload::OpenSessionRequest, payload) => self.open(peer, payload, now, random),
             Packet::Plain(Payload::Rakp1, payload) => self.rakp1(peer, payload, now, random),
             Packet::Plain(Payload::Rakp3, payload) => self.rakp3(peer, payload, now),
@@ -256,39 +225,6 @@ impl ServerCore {
         };
         let bytes = message::encode_response(ticket.id.net_fn, ticket.id.command, ticket.rq_seq, &response);
         session.answer(bytes, random)
-    }
-
-    /// The only commands allowed outside a session.
-    fn sessionless(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let request = message::decode_request(message).ok()?;
-        let known = find(&request)?;
-        let response = match known.2 {
-            Action::Capabilities => capabilities(request.data),
-            Action::CipherSuites => self.cipher_suites(request.data),
-            Action::Guid => ok(self.config.guid.to_vec()),
-            _ => return None,
-        };
-        Some(message::encode_response(request.net_fn, request.command, request.sequence, &response))
-    }
-
-    /// Get Channel Cipher Suites (§22.15): records of the suites, 16 octets at a time.
-    fn cipher_suites(&self, data: &[u8]) -> Response {
-        let [_channel, _payload, list, ..] = data else {
-            return refuse(CompletionCode::BAD_LENGTH);
-        };
-        let mut records = Vec::new();
-        for suite in &self.config.suites {
-            let [authentication, integrity, confidentiality] = suite.algorithms();
-            records.extend_from_slice(&[
-                0xc0,
-                suite.id,
-                authentication,
-                0x40 | integrity,
-                0x80 | confidentiality,
-            ]);
-        }
-        let page = records.chunks(16).nth(usize::from(list & 0x3f)).unwrap_or_default();
-        ok([&[1], page].concat())
     }
 
     fn open(
@@ -468,11 +404,13 @@ impl ServerCore {
         active.last = Some(Answered { request: bytes.clone(), at: now, response: None });
         let outcome = match find(&request) {
             None => Outcome::Answer(refuse(CompletionCode::INVALID_COMMAND)),
-            Some((_, needed, _)) if *needed > active.privilege => {
+            Some(served) if served.privilege > active.privilege => {
                 Outcome::Answer(refuse(CompletionCode::INSUFFICIENT_PRIVILEGE))
             }
-            Some((_, _, Action::SetPrivilege)) => Outcome::Answer(active.set_privilege(request.data)),
-            Some((_, _, action)) => self.run(action, sealed.session, request.data),
+            Some(Served { action: Action::SetPrivilege, .. }) => {
+                Outcome::Answer(active.set_privilege(request.data))
+            }
+            Some(served) => answers::run(&self.config, &served.action, sealed.session, request.data),
         };
         let encode =
             |response| message::encode_response(request.net_fn, request.command, request.sequence, &response);
@@ -485,7 +423,7 @@ impl ServerCore {
                 Ok(reply.map_or(Reaction::None, Reaction::Reply))
             }
             Outcome::Chassis(ask, parameter) => {
-                let id = find(&request).map_or(command::GET_DEVICE_ID, |(id, _, _)| *id);
+                let id = find(&request).map_or(command::GET_DEVICE_ID, |served| served.id);
                 let ticket = Ticket { session: sealed.session, id, rq_seq: request.sequence, parameter };
                 Ok(Reaction::Chassis(ticket, ask))
             }
@@ -494,33 +432,6 @@ impl ServerCore {
                 self.forget(sealed.session);
                 Ok(reply.map_or(Reaction::None, Reaction::Reply))
             }
-        }
-    }
-
-    fn run(&self, action: &Action, session: u32, data: &[u8]) -> Outcome {
-        match action {
-            Action::DeviceId => Outcome::Answer(ok(self.config.device.encode())),
-            Action::Guid => Outcome::Answer(ok(self.config.guid.to_vec())),
-            Action::Capabilities => Outcome::Answer(capabilities(data)),
-            Action::CipherSuites => Outcome::Answer(self.cipher_suites(data)),
-            Action::Close if data.first_chunk() == Some(&session.to_le_bytes()) => {
-                Outcome::Closed(ok(vec![]))
-            }
-            Action::Close => Outcome::Answer(refuse(CompletionCode(0x87))),
-            Action::ChassisStatus => Outcome::Chassis(ChassisRequest::Status, 0),
-            Action::ChassisControl => match data.first().copied().and_then(PowerVerb::from_code) {
-                Some(verb) => Outcome::Chassis(ChassisRequest::Control(verb), 0),
-                None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
-            },
-            Action::SetBootOptions => set_boot_options(data),
-            Action::GetBootOptions => match data.first().map(|parameter| parameter & 0x7f) {
-                Some(parameter @ boot_parameter::BOOT_FLAGS) => {
-                    Outcome::Chassis(ChassisRequest::BootOverride, parameter)
-                }
-                Some(_) => Outcome::Answer(refuse(CompletionCode::PARAMETER_NOT_SUPPORTED)),
-                None => Outcome::Answer(refuse(CompletionCode::BAD_LENGTH)),
-            },
-            Action::SetPrivilege => Outcome::Answer(refuse(CompletionCode::UNSPECIFIED)),
         }
     }
 
@@ -567,46 +478,6 @@ impl Active {
             Some((_, Some(_))) => refuse(CompletionCode(0x81)),
             Some((_, None)) => refuse(CompletionCode::INVALID_FIELD),
         }
-    }
-}
-
-fn find(request: &WireRequest<'_>) -> Option<&'static (CommandId, Privilege, Action)> {
-    COMMANDS.iter().find(|(id, _, _)| (id.net_fn, id.command) == (request.net_fn, request.command))
-}
-
-fn ok(data: Vec<u8>) -> Response {
-    Response { code: CompletionCode::OK, data }
-}
-
-fn refuse(code: CompletionCode) -> Response {
-    Response { code, data: vec![] }
-}
-
-/// Get Channel Authentication Capabilities (§22.13): IPMI 2.0 only, named users only.
-fn capabilities(data: &[u8]) -> Response {
-    let [asked, _privilege, ..] = data else {
-        return refuse(CompletionCode::BAD_LENGTH);
-    };
-    let extended = if asked & 0x80 != 0 { 0x80 } else { 0 };
-    let named_users = 0x04;
-    let ipmi_2_0_only = if extended != 0 { 0x02 } else { 0 };
-    ok(vec![1, extended, named_users, ipmi_2_0_only, 0, 0, 0, 0])
-}
-
-fn set_boot_options(data: &[u8]) -> Outcome {
-    let Some((parameter, data)) = data.split_first() else {
-        return Outcome::Answer(refuse(CompletionCode::BAD_LENGTH));
-    };
-    match parameter & 0x7f {
-        boot_parameter::BOOT_FLAGS => match BootOverride::decode(data) {
-            Some(boot) => Outcome::Chassis(ChassisRequest::SetBootOverride(boot), 0),
-            None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
-        },
-        // Accepted without effect: there is one writer, the flags stay valid until used, and nobody else reads them.
-        boot_parameter::SET_IN_PROGRESS
-        | boot_parameter::VALID_BIT_CLEARING
-        | boot_parameter::ACKNOWLEDGE => Outcome::Answer(ok(vec![])),
-        _ => Outcome::Answer(refuse(CompletionCode::PARAMETER_NOT_SUPPORTED)),
     }
 }
 

@@ -1,0 +1,153 @@
+//! What a BMC answers to each command: a table, and one small function for each that needs more than a line.
+
+use crate::command::{self, BootOverride, PowerVerb, boot_parameter};
+use crate::credentials::Privilege;
+use crate::message::{self, CommandId, CompletionCode, Response, WireRequest};
+use crate::server::{ChassisRequest, ServerConfig};
+
+/// What a BMC does with a command in a session.
+pub(crate) enum Action {
+    DeviceId,
+    Guid,
+    Capabilities,
+    CipherSuites,
+    SetPrivilege,
+    Close,
+    ChassisStatus,
+    ChassisControl,
+    SetBootOptions,
+    GetBootOptions,
+}
+
+/// A command that a session may send.
+pub(crate) struct Served {
+    pub(crate) id: CommandId,
+    /// What the session needs for it (appendix G).
+    pub(crate) privilege: Privilege,
+    pub(crate) action: Action,
+}
+
+/// Every command a BMC serves.
+static COMMANDS: [Served; 10] = [
+    serve(command::GET_DEVICE_ID, Privilege::User, Action::DeviceId),
+    serve(command::GET_SYSTEM_GUID, Privilege::User, Action::Guid),
+    serve(command::GET_CHANNEL_AUTH_CAPABILITIES, Privilege::Callback, Action::Capabilities),
+    serve(command::GET_CHANNEL_CIPHER_SUITES, Privilege::Callback, Action::CipherSuites),
+    serve(command::SET_SESSION_PRIVILEGE, Privilege::Callback, Action::SetPrivilege),
+    serve(command::CLOSE_SESSION, Privilege::Callback, Action::Close),
+    serve(command::GET_CHASSIS_STATUS, Privilege::User, Action::ChassisStatus),
+    serve(command::CHASSIS_CONTROL, Privilege::Operator, Action::ChassisControl),
+    serve(command::SET_BOOT_OPTIONS, Privilege::Operator, Action::SetBootOptions),
+    serve(command::GET_BOOT_OPTIONS, Privilege::Operator, Action::GetBootOptions),
+];
+
+const fn serve(id: CommandId, privilege: Privilege, action: Action) -> Served {
+    Served { id, privilege, action }
+}
+
+/// What a command in a session led to.
+pub(crate) enum Outcome {
+    Answer(Response),
+    /// With the boot option parameter to repeat in the answer.
+    Chassis(ChassisRequest, u8),
+    Closed(Response),
+}
+
+/// The command of a request.
+pub(crate) fn find(request: &WireRequest<'_>) -> Option<&'static Served> {
+    COMMANDS.iter().find(|served| (served.id.net_fn, served.id.command) == (request.net_fn, request.command))
+}
+
+pub(crate) fn ok(data: Vec<u8>) -> Response {
+    Response { code: CompletionCode::OK, data }
+}
+
+pub(crate) fn refuse(code: CompletionCode) -> Response {
+    Response { code, data: vec![] }
+}
+
+/// Answers one of the few commands allowed outside a session.
+pub(crate) fn sessionless(config: &ServerConfig, message: &[u8]) -> Option<Vec<u8>> {
+    let request = message::decode_request(message).ok()?;
+    let response = match find(&request)?.action {
+        Action::Capabilities => capabilities(request.data),
+        Action::CipherSuites => cipher_suites(config, request.data),
+        Action::Guid => ok(config.guid.to_vec()),
+        _ => return None,
+    };
+    Some(message::encode_response(request.net_fn, request.command, request.sequence, &response))
+}
+
+/// Carries `action` out, or says what the chassis has to do first.
+pub(crate) fn run(config: &ServerConfig, action: &Action, session: u32, data: &[u8]) -> Outcome {
+    match action {
+        Action::DeviceId => Outcome::Answer(ok(config.device.encode())),
+        Action::Guid => Outcome::Answer(ok(config.guid.to_vec())),
+        Action::Capabilities => Outcome::Answer(capabilities(data)),
+        Action::CipherSuites => Outcome::Answer(cipher_suites(config, data)),
+        Action::Close if data.first_chunk() == Some(&session.to_le_bytes()) => Outcome::Closed(ok(vec![])),
+        Action::Close => Outcome::Answer(refuse(CompletionCode(0x87))),
+        Action::ChassisStatus => Outcome::Chassis(ChassisRequest::Status, 0),
+        Action::ChassisControl => match data.first().copied().and_then(PowerVerb::from_code) {
+            Some(verb) => Outcome::Chassis(ChassisRequest::Control(verb), 0),
+            None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
+        },
+        Action::SetBootOptions => set_boot_options(data),
+        Action::GetBootOptions => match data.first().map(|parameter| parameter & 0x7f) {
+            Some(parameter @ boot_parameter::BOOT_FLAGS) => {
+                Outcome::Chassis(ChassisRequest::BootOverride, parameter)
+            }
+            Some(_) => Outcome::Answer(refuse(CompletionCode::PARAMETER_NOT_SUPPORTED)),
+            None => Outcome::Answer(refuse(CompletionCode::BAD_LENGTH)),
+        },
+        Action::SetPrivilege => Outcome::Answer(refuse(CompletionCode::UNSPECIFIED)),
+    }
+}
+
+/// Get Channel Authentication Capabilities (§22.13): IPMI 2.0 only, named users only.
+fn capabilities(data: &[u8]) -> Response {
+    let [asked, _privilege, ..] = data else {
+        return refuse(CompletionCode::BAD_LENGTH);
+    };
+    let extended = if asked & 0x80 != 0 { 0x80 } else { 0 };
+    let named_users = 0x04;
+    let ipmi_2_0_only = if extended != 0 { 0x02 } else { 0 };
+    ok(vec![1, extended, named_users, ipmi_2_0_only, 0, 0, 0, 0])
+}
+
+fn set_boot_options(data: &[u8]) -> Outcome {
+    let Some((parameter, data)) = data.split_first() else {
+        return Outcome::Answer(refuse(CompletionCode::BAD_LENGTH));
+    };
+    match parameter & 0x7f {
+        boot_parameter::BOOT_FLAGS => match BootOverride::decode(data) {
+            Some(boot) => Outcome::Chassis(ChassisRequest::SetBootOverride(boot), 0),
+            None => Outcome::Answer(refuse(CompletionCode::INVALID_FIELD)),
+        },
+        // Accepted without effect: there is one writer, the flags stay valid until used, and nobody else reads them.
+        boot_parameter::SET_IN_PROGRESS
+        | boot_parameter::VALID_BIT_CLEARING
+        | boot_parameter::ACKNOWLEDGE => Outcome::Answer(ok(vec![])),
+        _ => Outcome::Answer(refuse(CompletionCode::PARAMETER_NOT_SUPPORTED)),
+    }
+}
+
+/// Get Channel Cipher Suites (§22.15): records of the suites, 16 octets at a time.
+fn cipher_suites(config: &ServerConfig, data: &[u8]) -> Response {
+    let [_channel, _payload, list, ..] = data else {
+        return refuse(CompletionCode::BAD_LENGTH);
+    };
+    let mut records = Vec::new();
+    for suite in &config.suites {
+        let [authentication, integrity, confidentiality] = suite.algorithms();
+        records.extend_from_slice(&[
+            0xc0,
+            suite.id,
+            authentication,
+            0x40 | integrity,
+            0x80 | confidentiality,
+        ]);
+    }
+    let page = records.chunks(16).nth(usize::from(list & 0x3f)).unwrap_or_default();
+    ok([&[1], page].concat())
+}
