@@ -16,6 +16,8 @@ pub enum DeadlineId {
     RackApplies,
     /// A rack that went away comes back.
     RackReturns,
+    /// What an operator declares or uploads beside a machine or deployment is there.
+    Prerequisite,
     /// A machine that was powered on asks for something at boot.
     BootRequest,
     /// A machine that asked has loaded the ephemeral environment, and its agent has claimed its task.
@@ -72,6 +74,12 @@ pub const DEADLINES: &[DeadlineSpec] = &[
         "rack_returns",
         300,
         "long enough for a rack's upgrade and reboot, short enough that a person hears of a dead one",
+    ),
+    row(
+        DeadlineId::Prerequisite,
+        "prerequisite",
+        600,
+        "one apply may create everything at once, and uploads its images while machines and deployments exist already",
     ),
     row(
         DeadlineId::BootRequest,

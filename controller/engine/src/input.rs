@@ -23,6 +23,8 @@ pub struct MachineInput {
     pub generation: Generation,
     /// What is declared.
     pub spec: MachineSpec,
+    /// When it was declared, or enlisted.
+    pub created_at: Timestamp,
     /// When its deletion was requested.
     pub deletion_requested_at: Option<Timestamp>,
     /// When another reading of its hardware was last requested.
@@ -51,6 +53,8 @@ pub struct Claim {
     pub generation: Generation,
     /// What is declared.
     pub spec: DeploymentSpec,
+    /// When it claimed the machine.
+    pub claimed_at: Timestamp,
     /// When its deletion was requested: the machine is given back then.
     pub deletion_requested_at: Option<Timestamp>,
     /// The image that `spec` names; None when there is none, or it has no root tarball.

@@ -85,14 +85,14 @@ impl<'a> Walk<'a> {
         if self.input.spec.boot_macs.is_empty() {
             let message = format!("waiting for a MAC address to know {name} by");
             let fix = "declare the machine's boot_macs".to_owned();
-            self.wait_for_person(Some(step), "NoBootMac", message, self.now, fix);
+            self.wait_for_prerequisite(step, "NoBootMac", message, fix);
             return false;
         }
         if self.input.ephemeral.is_none() {
             let architecture = self.input.spec.architecture;
             let message = format!("waiting for an ephemeral image for {architecture}, to boot {name} into");
             let fix = "build one with `basalt image build ephemeral`, upload its files, and declare the image".to_owned();
-            self.wait_for_person(Some(step), "NoEphemeralImage", message, self.now, fix);
+            self.wait_for_prerequisite(step, "NoEphemeralImage", message, fix);
             return false;
         }
         if task == TaskKind::Install && !self.image_is_there() {
@@ -106,18 +106,17 @@ impl<'a> Walk<'a> {
     fn image_is_there(&mut self) -> bool {
         let Some(claim) = self.input.claim.as_ref() else { return false };
         let image = claim.spec.image.as_str();
-        let step = Some(StepId::ArmInstall);
         match &claim.image {
             Some(resolved) if resolved.available => return true,
             Some(resolved) => {
                 let message = format!("waiting for the root tarball of image {image} ({})", resolved.root.sha256);
                 let fix = format!("upload it: PUT /api/v1/blobs/{}", resolved.root.sha256);
-                self.wait_for_person(step, "ImageMissing", message, self.now, fix);
+                self.wait_for_prerequisite(StepId::ArmInstall, "ImageMissing", message, fix);
             }
             None => {
                 let message = format!("waiting for image {image}: it does not exist, or has no root tarball");
                 let fix = format!("declare image {image} with a root_tarball, or name another in {}", claim.name);
-                self.wait_for_person(step, "ImageMissing", message, self.now, fix);
+                self.wait_for_prerequisite(StepId::ArmInstall, "ImageMissing", message, fix);
             }
         }
         false

@@ -96,7 +96,7 @@ impl Walk<'_> {
             _ if !self.next.is_empty() => Operation::Running,
             None => Operation::Idle,
             Some(wait) if wait.stalled && wait.tries.is_some() => Operation::Failed,
-            Some(wait) if wait.human.is_some() => Operation::Held,
+            Some(wait) if wait.stalled => Operation::Held,
             Some(_) => Operation::Waiting,
         }
     }
@@ -159,8 +159,8 @@ impl Walk<'_> {
 /// What is waited for, and what to do about it, in one message.
 fn sentence(wait: &Wait) -> String {
     match &wait.human {
-        Some(human) => format!("{}. To do: {human}", wait.message),
-        None => wait.message.clone(),
+        Some(human) if wait.stalled => format!("{}. To do: {human}", wait.message),
+        _ => wait.message.clone(),
     }
 }
 

@@ -136,6 +136,22 @@ impl<'a> Walk<'a> {
         });
     }
 
+    /// Waits for what an operator has still to bring: a while in patience, then for a person.
+    pub(crate) fn wait_for_prerequisite(&mut self, step: StepId, code: &'static str, message: String, fix: String) {
+        let claimed = self.input.claim.as_ref().map(|c| c.claimed_at);
+        let since = claimed.map_or(self.input.created_at, |at| at.max(self.input.created_at));
+        let until = later(since, self.policy.deadline(DeadlineId::Prerequisite));
+        if self.now >= until {
+            self.wait_for_person(Some(step), code, message, since, fix);
+            return;
+        }
+        self.wait(step, code, message, since, until);
+        if let Some(wait) = self.waits.last_mut() {
+            wait.remedy = "a person is asked for it".to_owned();
+            wait.human = Some(fix);
+        }
+    }
+
     /// Waits while racks are away. True when they are all there.
     pub(crate) fn racks_are_there(&mut self, step: StepId, link: &Link, role: &str, fix: &str) -> bool {
         let name = &self.input.name;
@@ -143,7 +159,7 @@ impl<'a> Walk<'a> {
             Link::Connected { .. } => true,
             Link::None => {
                 let message = format!("waiting for a rack that {role} {name}: there is none");
-                self.wait_for_person(Some(step), "NoRack", message, self.now, fix.to_owned());
+                self.wait_for_prerequisite(step, "NoRack", message, fix.to_owned());
                 false
             }
             Link::Away { since, racks } => {

@@ -17,6 +17,7 @@ fn row_of(wait: &Wait) -> Option<DeadlineId> {
         ("PowerAnswer", _) => DeadlineId::PowerAnswer,
         ("RackApplies", _) => DeadlineId::RackApplies,
         ("RackAway", _) => DeadlineId::RackReturns,
+        ("NoEphemeralImage", _) => DeadlineId::Prerequisite,
         ("BootRequest", _) => DeadlineId::BootRequest,
         ("AgentStarts", _) => DeadlineId::Claim,
         ("TaskRuns", StepId::RunInventory) => DeadlineId::InventoryQuiet,
@@ -90,6 +91,10 @@ fn every_wait_outlasts_its_deadline_and_says_what_comes_then() {
     world.deploy(|_| {});
     world.connect(false, false);
     outlast(&mut world, 2, &mut seen);
+
+    let mut world = World::new();
+    world.input.ephemeral = None;
+    outlast(&mut world, 1, &mut seen);
 
     let mut text = String::new();
     for (row, words) in &seen {

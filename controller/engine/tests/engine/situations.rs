@@ -81,7 +81,9 @@ fn each_situation_is_told() {
 
     let mut world = World::new();
     world.input.ephemeral = None;
-    tell("there is no ephemeral image", &world);
+    tell("there is no ephemeral image yet", &world);
+    world.advance(600);
+    tell("there is still no ephemeral image", &world);
 
     let mut world = World::new();
     world.input.facts.power_rack = Link::None;

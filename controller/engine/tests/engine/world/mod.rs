@@ -116,6 +116,7 @@ impl World {
                 name: "web1".to_owned(),
                 generation: Generation::new(1),
                 spec: machine_spec(),
+                created_at: now,
                 deletion_requested_at: None,
                 recommission_requested_at: None,
                 unwiped: false,
@@ -158,6 +159,7 @@ impl World {
             name: "web".to_owned(),
             generation: Generation::new(1),
             spec,
+            claimed_at: self.now,
             deletion_requested_at: None,
             image: Some(image()),
         });
