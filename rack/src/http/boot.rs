@@ -76,7 +76,8 @@ fn token(web: &Web, ends: &Ends, mac: Mac, armed: &Armed<'_>) -> Result<String, 
         return Err("the request does not come from the address leased to this MAC");
     }
     let boot = web.attempts.next_boot(&armed.id, exchange.number, now);
-    let expires = now.saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);
+    // Counted from the exchange, so that a retry of the script gets the very same token.
+    let expires = exchange.at_ms.saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);
     let expires_unix_ms = u64::try_from(expires).unwrap_or(0);
     Ok(BootToken { attempt: armed.boot.attempt, mac, boot, expires_unix_ms }.mint(&armed.boot.attempt_key))
 }

@@ -1,0 +1,322 @@
+//! The link, against a region that is nothing but the protocol.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use basalt_proto::REGION_SERVER_NAME;
+use basalt_proto::rack_v1::concern_reply::Outcome;
+use basalt_proto::rack_v1::enrolment_server::{Enrolment, EnrolmentServer};
+use basalt_proto::rack_v1::fact::Body;
+use basalt_proto::rack_v1::rack_link_server::{RackLink, RackLinkServer};
+use basalt_proto::rack_v1::{
+    BlobChunk, EnrolReply, EnrolRequest, FactAck, FetchBlobRequest, FromRack, FromRegion, ImagesConcern, PowerCommand,
+    Welcome, from_rack, from_region,
+};
+use basalt_rack::concern::{Concern, version};
+use basalt_rack::daemon::Daemon;
+use basalt_rack::hash::sha256;
+use basalt_rack::identity::provider;
+use basalt_rack::link::join::JoinToken;
+use basalt_rack::settings::Settings;
+use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::Connected;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::support::{Client, DEADLINE, settings};
+
+const SECRET: &str = "one-time";
+const BLOB: &[u8] = b"a blob that only the region has";
+
+/// A connection, and whether its client proved to hold a certificate of our CA.
+struct Io(TlsStream<TcpStream>);
+
+#[derive(Clone)]
+struct Proven(bool);
+
+impl Connected for Io {
+    type ConnectInfo = Proven;
+    fn connect_info(&self) -> Proven {
+        Proven(self.0.get_ref().1.peer_certificates().is_some())
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// The certificate authority.
+struct Ca {
+    der: Vec<u8>,
+    key: KeyPair,
+    params: CertificateParams,
+}
+
+impl Ca {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let der = params.self_signed(&key).unwrap().der().to_vec();
+        Self { der, key, params }
+    }
+
+    fn tls(&self, name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.der.clone().into()).unwrap();
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+            .allow_unauthenticated()
+            .build()
+            .unwrap();
+        let mut config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(clients)
+            .with_single_cert(
+                vec![leaf.der().clone(), self.der.clone().into()],
+                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+/// What the test holds of a link: messages from the rack, and a way to answer.
+struct Linked {
+    from_rack: Streaming<FromRack>,
+    to_rack: mpsc::Sender<Result<FromRegion, Status>>,
+}
+
+impl Linked {
+    async fn next(&mut self) -> from_rack::Message {
+        let message = tokio::time::timeout(DEADLINE, self.from_rack.message()).await.expect("the rack said nothing");
+        message.unwrap().expect("the rack closed the link").message.unwrap()
+    }
+
+    async fn send(&self, message: from_region::Message) {
+        self.to_rack.send(Ok(FromRegion { message: Some(message) })).await.unwrap();
+    }
+
+    async fn welcome(&mut self) -> basalt_proto::rack_v1::Hello {
+        let from_rack::Message::Hello(hello) = self.next().await else { panic!("no hello") };
+        self.send(from_region::Message::Welcome(Welcome { incarnation: "inc-1".into(), regions: vec![] })).await;
+        hello
+    }
+}
+
+#[derive(Clone)]
+struct Region {
+    ca: Arc<Ca>,
+    enrolments: Arc<Mutex<Vec<String>>>,
+    links: mpsc::Sender<Linked>,
+}
+
+#[tonic::async_trait]
+impl Enrolment for Region {
+    async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
+        let request = request.into_inner();
+        if request.secret != SECRET {
+            return Err(Status::permission_denied("the join token was used or has expired"));
+        }
+        self.enrolments.lock().unwrap().push(request.name);
+        let csr = CertificateSigningRequestParams::from_der(&request.csr_der.into()).unwrap();
+        let issuer = Issuer::from_params(&self.ca.params, &self.ca.key);
+        let certificate_der = csr.signed_by(&issuer).unwrap().der().to_vec();
+        let (rack_uid, ca_der) = ("rack-uid".to_owned(), self.ca.der.clone());
+        Ok(Response::new(EnrolReply { rack_uid, certificate_der, ca_der, not_after_unix_ms: i64::MAX }))
+    }
+}
+
+#[tonic::async_trait]
+impl RackLink for Region {
+    type LinkStream = ReceiverStream<Result<FromRegion, Status>>;
+    type FetchBlobStream = ReceiverStream<Result<BlobChunk, Status>>;
+
+    async fn link(&self, request: Request<Streaming<FromRack>>) -> Result<Response<Self::LinkStream>, Status> {
+        let proven = request.extensions().get::<Proven>().is_some_and(|it| it.0);
+        if !proven {
+            return Err(Status::unauthenticated("no client certificate"));
+        }
+        let (to_rack, messages) = mpsc::channel(64);
+        let linked = Linked { from_rack: request.into_inner(), to_rack };
+        self.links.send(linked).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    async fn fetch_blob(&self, request: Request<FetchBlobRequest>) -> Result<Response<Self::FetchBlobStream>, Status> {
+        let request = request.into_inner();
+        if request.sha256 != hex::encode(sha256(BLOB)) {
+            return Err(Status::not_found("no such blob"));
+        }
+        let (chunks, stream) = mpsc::channel(64);
+        for data in BLOB[usize::try_from(request.offset).unwrap()..].chunks(5) {
+            chunks.send(Ok(BlobChunk { data: data.to_vec() })).await.unwrap();
+        }
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+}
+
+/// Serves a region until the token is cancelled. Returns its address.
+async fn serve(region: Region, name: &str, stop: CancellationToken) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = region.ca.tls(name);
+    let (accepted, incoming) = mpsc::channel::<io::Result<Io>>(8);
+    let accepting = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            let stream = tokio::select! {
+                () = accepting.cancelled() => return,
+                stream = listener.accept() => stream.unwrap().0,
+            };
+            let (tls, accepted) = (tls.clone(), accepted.clone());
+            tokio::spawn(async move {
+                if let Ok(stream) = tls.accept(stream).await {
+                    accepted.send(Ok(Io(stream))).await.ok();
+                }
+            });
+        }
+    });
+    let server = tonic::transport::Server::builder()
+        .add_service(EnrolmentServer::new(region.clone()))
+        .add_service(RackLinkServer::new(region));
+    tokio::spawn(server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), async move { stop.cancelled().await }));
+    address
+}
+
+fn region() -> (Region, mpsc::Receiver<Linked>) {
+    let (links, linked) = mpsc::channel(4);
+    (Region { ca: Arc::new(Ca::new()), enrolments: Arc::default(), links }, linked)
+}
+
+fn token(region: &Region, address: SocketAddr, secret: &str) -> String {
+    let ca_sha256 = hex::encode(sha256(&region.ca.der));
+    JoinToken { urls: vec![format!("https://{address}")], ca_sha256, secret: secret.into() }.render()
+}
+
+async fn next_link(linked: &mut mpsc::Receiver<Linked>) -> Linked {
+    tokio::time::timeout(DEADLINE, linked.recv()).await.expect("the rack did not dial").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (region, mut linked) = region();
+    let stop = CancellationToken::new();
+    let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    assert_eq!(*region.enrolments.lock().unwrap(), ["rack-1"]);
+
+    let mut link = next_link(&mut linked).await;
+    let hello = link.welcome().await;
+    assert_eq!((hello.rack_uid.as_str(), hello.name.as_str(), hello.held.len()), ("rack-uid", "rack-1", 0));
+    assert_eq!(hello.spki_sha256, rack.spki_sha256);
+    assert!(hello.interfaces.iter().any(|it| it.name == "lo"));
+
+    let images = version(Concern::Images, 3, "inc-1", &ImagesConcern::default());
+    for expected in [Outcome::Applied, Outcome::AlreadyThere] {
+        link.send(from_region::Message::Concern(images.clone())).await;
+        let reply = loop {
+            if let from_rack::Message::ConcernReply(reply) = link.next().await {
+                break reply;
+            }
+        };
+        assert_eq!((reply.outcome(), reply.mine), (expected, 3));
+    }
+    let command = PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };
+    link.send(from_region::Message::Power(command)).await;
+
+    // Facts come in order; what is not acknowledged before the link breaks comes again on the next.
+    drop(link);
+    let mut link = next_link(&mut linked).await;
+    assert_eq!(link.welcome().await.held.len(), 1);
+    let mut expected = 1;
+    let mut power = None;
+    while power.is_none() {
+        let from_rack::Message::Facts(batch) = link.next().await else { continue };
+        for fact in &batch.facts {
+            assert_eq!(fact.seq, expected);
+            expected += 1;
+            if let Some(Body::Power(result)) = &fact.body {
+                power = Some(result.clone());
+            }
+        }
+        let ack = FactAck { spool_uid: batch.spool_uid, through_seq: expected - 1 };
+        link.send(from_region::Message::FactAck(ack)).await;
+    }
+    assert_eq!(power.unwrap().error_code, "no_bmc");
+
+    let client = Client { from: [127, 0, 0, 5].into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    assert_eq!(client.get(&format!("/blobs/{}", hex::encode(sha256(BLOB)))).await.body, BLOB);
+    assert_eq!(client.get(&format!("/blobs/{}", "0".repeat(64))).await.status, 404);
+    rack.stop().await;
+
+    // A restart needs no token, and does not enrol again.
+    let rack = Daemon::start(Settings { join: None, ..settings }).await.unwrap();
+    let mut link = next_link(&mut linked).await;
+    assert_eq!(link.welcome().await.rack_uid, "rack-uid");
+    assert_eq!(region.enrolments.lock().unwrap().len(), 1);
+    rack.stop().await;
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_used_token_stops_with_the_regions_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let (region, _linked) = region();
+    let stop = CancellationToken::new();
+    let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    let settings = Settings { join: Some(token(&region, address, "used")), ..settings(dir.path()) };
+    let error = Daemon::start(settings).await.unwrap_err().to_string();
+    assert!(error.contains("the join token was used or has expired; ask for a new join token"), "{error}");
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_another_ca_nor_a_certificate_that_is_not_a_regions_gets_the_secret() {
+    let (region, _linked) = region();
+    let (other, _) = self::region();
+    let stop = CancellationToken::new();
+    let racks_own = serve(region.clone(), "rack-7", stop.clone()).await;
+    let foreign = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    for (address, ca) in [(racks_own, &region), (foreign, &other)] {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = basalt_rack::identity::Identity::open(dir.path()).unwrap();
+        let token = JoinToken::parse(&token(ca, address, SECRET)).unwrap();
+        let patience = std::time::Duration::from_secs(1);
+        let enrolled = tokio::time::timeout(patience, basalt_rack::link::enrol::enrol(&identity, "rack-1", &token)).await;
+        assert!(!matches!(enrolled, Ok(Ok(_))));
+    }
+    assert!(region.enrolments.lock().unwrap().is_empty());
+    stop.cancel();
+}

@@ -1,0 +1,207 @@
+//! A rack without a region, from files alone: a machine's way from DHCP to its result.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, TaskResult};
+use basalt_dhcp::egress::Message;
+use basalt_dhcp::ingress;
+use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet, Reservation, fact::Body};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use basalt_rack::daemon::Daemon;
+use basalt_rack::hash::sha256;
+use basalt_rack::settings::Settings;
+use basalt_rack::token::report;
+use dhcproto::v4::{MessageType, OptionCode};
+use tokio::net::UdpSocket;
+
+use super::support::{Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, fact, settings};
+
+const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+fn write_concerns(data_dir: &Path) {
+    let subnet = DhcpSubnet {
+        subnet_uid: "s1".into(),
+        cidr: "127.0.0.0/24".into(),
+        reservations: vec![Reservation { mac: MAC.to_string(), address: MACHINE.to_string(), hostname: "m1".into() }],
+        ..DhcpSubnet::default()
+    };
+    let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false };
+    write_concern(data_dir, &version(Concern::Dhcp, 1, "local", &dhcp)).unwrap();
+    write_concern(data_dir, &version(Concern::Boot, 1, "local", &boot_concern(17))).unwrap();
+    let blobs = data_dir.join("blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::fs::write(blobs.join(hex::encode(sha256(b"kernel"))), b"kernel").unwrap();
+}
+
+/// DISCOVER and REQUEST of an iPXE client, through a relay on another loopback address.
+async fn boot_exchange(settings: &Settings) {
+    let relay = UdpSocket::bind((RELAY, settings.dhcp_port)).await.unwrap();
+    let send = async |kind, offered: Option<(Ipv4Addr, Ipv4Addr)>| {
+        let mut message = Message::request(kind, 7, MAC);
+        message.giaddr = RELAY;
+        message.option(OptionCode::UserClass, "iPXE");
+        if let Some((address, server)) = offered {
+            message.option(OptionCode::RequestedIpAddress, address.octets());
+            message.option(OptionCode::ServerIdentifier, server.octets());
+        }
+        let bytes = message.encode();
+        let mut buffer = [0; 1500];
+        let exchange = async {
+            loop {
+                relay.send_to(&bytes, (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.ok();
+                let answer = tokio::time::timeout(Duration::from_millis(300), relay.recv_from(&mut buffer)).await;
+                if let Ok(Ok((length, _))) = answer {
+                    return ingress::parse(&buffer[..length]).unwrap();
+                }
+            }
+        };
+        tokio::time::timeout(DEADLINE, exchange).await.expect("no DHCP answer")
+    };
+    let offer = send(MessageType::Discover, None).await;
+    assert_eq!((offer.kind, offer.yiaddr), (MessageType::Offer, MACHINE));
+    let server = offer.options.ipv4(OptionCode::ServerIdentifier).unwrap();
+    let ack = send(MessageType::Request, Some((MACHINE, server))).await;
+    assert_eq!(ack.kind, MessageType::Ack);
+    let script = format!("http://127.0.0.1:{}/ipxe?mac={MAC}", settings.http_port);
+    let told = ack.options.text(OptionCode::BootfileName).map(str::to_owned);
+    let told = told.unwrap_or_else(|| String::from_utf8_lossy(&ack.file).trim_end_matches('\0').to_owned());
+    assert_eq!(told, script);
+}
+
+fn token_of(script: &str) -> String {
+    script.split("basalt.token=").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+}
+
+fn claim(token: &str, boot_id: &str) -> Vec<u8> {
+    let (token, boot_id) = (token.to_owned(), boot_id.to_owned());
+    let request = ClaimRequest { token, boot_id, mac: MAC.to_string(), agent_version: "test".into() };
+    serde_json::to_vec(&request).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let plain =
+        Client { from: MACHINE, rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let agent = Client { spki: Some(rack.spki_sha256.clone()), ..plain.clone() };
+    let elsewhere = Client { from: Ipv4Addr::new(127, 0, 0, 66), ..plain.clone() };
+    let script_path = format!("/ipxe?mac={MAC}");
+
+    // Before DHCP nobody gets a token; after it, only the machine's address does.
+    assert_eq!(plain.get(&script_path).await.status, 403);
+    boot_exchange(&settings).await;
+    assert_eq!(elsewhere.get(&script_path).await.status, 403);
+    fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.answer.starts_with("refused"))).await;
+    let script = plain.get(&script_path).await;
+    assert_eq!(script.status, 200);
+    let token = token_of(script.text());
+    assert_eq!(token_of(plain.get(&script_path).await.text()), token, "a retry within one boot is the same boot");
+
+    // Files.
+    let kernel = format!("/blobs/{}", hex::encode(sha256(b"kernel")));
+    assert_eq!(plain.get(&kernel).await.text(), "kernel");
+    let range = http::Request::get(&kernel).header("range", "bytes=2-3").body(Default::default()).unwrap();
+    let range = plain.send(range).await;
+    assert_eq!((range.status, range.text()), (206, "rn"));
+    assert_eq!(range.headers["content-range"], "bytes 2-3/6");
+    let head = plain.send(http::Request::head(&kernel).body(Default::default()).unwrap()).await;
+    assert_eq!((head.status, head.headers["content-length"].to_str().unwrap()), (200, "6"));
+    assert_eq!(plain.get(&format!("/blobs/{}", "0".repeat(64))).await.status, 404);
+    assert_eq!(plain.get("/loaders/undionly.kpxe").await.text(), "a loader");
+    assert_eq!(plain.get("/loaders/passwd").await.status, 404);
+
+    // Claims: not in the clear, not from elsewhere, not with another MAC's token; then once, and again the same.
+    assert_eq!(plain.post("/agent/v1/claim", None, claim(&token, "a")).await.code(), "tls_required");
+    let thief = Client { from: elsewhere.from, ..agent.clone() };
+    assert_eq!(thief.post("/agent/v1/claim", None, claim(&token, "t")).await.code(), "wrong_address");
+    assert_eq!(agent.post("/agent/v1/claim", None, claim(&token[1..], "a")).await.code(), "bad_token");
+    let claimed = agent.post("/agent/v1/claim", None, claim(&token, "a")).await;
+    assert_eq!(claimed.status, 200, "{}", claimed.text());
+    let reply: ClaimReply = serde_json::from_slice(&claimed.body).unwrap();
+    assert_eq!((reply.attempt, reply.machine_uid.as_deref()), (17, Some("uid-1")));
+    let again: ClaimReply =
+        serde_json::from_slice(&agent.post("/agent/v1/claim", None, claim(&token, "a")).await.body).unwrap();
+    assert_eq!(again.session, reply.session);
+    assert_eq!(agent.post("/agent/v1/claim", None, claim(&token, "b")).await.code(), "taken");
+
+    // The task, only with the session.
+    let task = |bearer: String| {
+        let request = http::Request::get("/agent/v1/task").header("authorization", format!("Bearer {bearer}"));
+        agent.send(request.body(Default::default()).unwrap())
+    };
+    assert_eq!(task(reply.session.clone()).await.text(), r#"{"the":"task"}"#);
+    assert_eq!(task(token.clone()).await.code(), "bad_session");
+    let session = Some(reply.session.as_str());
+    let progress = r#"{"seq":1,"stage":"unpack","percent":50,"message":"half"}"#;
+    assert_eq!(agent.post("/agent/v1/progress", session, progress).await.status, 204);
+    assert_eq!(agent.post("/agent/v1/log?offset=0", session, "line\n").await.status, 204);
+    fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Log(log)) if log.data == b"line\n")).await;
+
+    // The result, after which the machine boots its disk though the concern has not changed.
+    let result = TaskResult {
+        attempt: 17,
+        outcome: Outcome::Succeeded,
+        inventory: None,
+        markers: Default::default(),
+        timings: Default::default(),
+    };
+    let result = serde_json::to_vec(&result).unwrap();
+    for _ in 0..2 {
+        assert_eq!(agent.post("/agent/v1/result", session, result.clone()).await.status, 204);
+    }
+    let told = fact(&rack.facts, |fact| matches!(fact.body, Some(Body::Result(_)))).await;
+    assert_eq!((told.attempt, told.step_key.as_str(), told.machine_uid.as_str()), (17, "step-1", "uid-1"));
+    assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
+    assert_eq!(task(reply.session.clone()).await.code(), "finished");
+    rack.stop().await;
+
+    // The same after a restart; the installed system reports.
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
+    assert_eq!(agent.post("/agent/v1/result", session, result).await.status, 204);
+    let report = report::mint(&KEY, 17, "uid-1");
+    assert_eq!(elsewhere.post(&format!("/report/{report}/booted"), None, "up").await.status, 204);
+    assert_eq!(plain.post(&format!("/report/{report}/on_fire"), None, "").await.status, 404);
+    assert_eq!(plain.post(&format!("/report/{}/booted", report::mint(&[1; 32], 17, "uid-1")), None, "").await.status, 403);
+    let ready = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Readiness(it)) if it.level == "booted")).await;
+    assert_eq!(ready.machine_uid, "uid-1");
+    let alarm = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.code == "wrong_address")).await;
+    assert_eq!(alarm.attempt, 17);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rom_fetches_its_loader_by_tftp() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let up = |fact: &basalt_proto::rack_v1::Fact| {
+        matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1")
+    };
+    fact(&rack.facts, up).await;
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.send_to(b"\0\x01undionly.kpxe\0octet\0", ("127.0.0.1", settings.tftp_port)).await.unwrap();
+    let mut buffer = [0; 600];
+    let (length, from) = tokio::time::timeout(DEADLINE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[..length], b"\0\x03\0\x01a loader");
+    client.send_to(b"\0\x04\0\x01", from).await.unwrap();
+    let told = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == "tftp")).await;
+    assert!(matches!(told.body, Some(Body::BootRequest(it)) if it.what == "undionly.kpxe"));
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_rack_on_the_same_directory_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let error = Daemon::start(settings).await.unwrap_err().to_string();
+    assert!(error.contains("another basalt-rack runs on data directory"), "{error}");
+    rack.stop().await;
+}

@@ -1,0 +1,5 @@
+//! The whole rack on loopback: booting a machine without a region, and the link to one.
+
+mod link;
+mod loopback;
+mod support;

@@ -1,0 +1,218 @@
+//! A rack on free ports of loopback, and a client that can choose its address.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_dhcp::Mac;
+use basalt_proto::rack_v1::boot_machine::Action;
+use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot, Fact};
+use basalt_rack::hash::sha256;
+use basalt_rack::identity::provider;
+use basalt_rack::settings::{Given, Settings};
+use basalt_rack::spool::writer::Facts;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use tokio::net::{TcpSocket, TcpStream};
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
+/// Reserved for the machine.
+pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
+pub(crate) const KEY: [u8; 32] = [9; 32];
+
+pub(crate) fn settings(dir: &Path) -> Settings {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let udp = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let loaders = dir.join("loaders");
+    std::fs::create_dir_all(&loaders).unwrap();
+    std::fs::write(loaders.join("undionly.kpxe"), b"a loader").unwrap();
+    let given = Given {
+        data_dir: Some(dir.join("data")),
+        name: Some("rack-1".into()),
+        interface: Some(vec!["lo".into()]),
+        loader_dir: Some(loaders),
+        http_port: Some(tcp),
+        dhcp_port: Some(udp()),
+        dhcp_client_port: Some(udp()),
+        tftp_port: Some(udp()),
+        ..Given::default()
+    };
+    given.settle().unwrap()
+}
+
+pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
+    let blob = |byte: &str| hex::encode(sha256(byte.as_bytes()));
+    let boot = EphemeralBoot {
+        attempt,
+        not_after_unix_ms: i64::MAX,
+        kernel_sha256: blob("kernel"),
+        initrd_sha256: blob("initrd"),
+        squashfs_sha256: blob("squashfs"),
+        kernel_options: String::new(),
+        attempt_key: KEY.to_vec(),
+        task_json: br#"{"the":"task"}"#.to_vec(),
+        step_key: "step-1".into(),
+    };
+    let machine = BootMachine {
+        machine_uid: "uid-1".into(),
+        name: "m1".into(),
+        macs: vec![MAC.to_string()],
+        action: Some(Action::Ephemeral(boot)),
+    };
+    BootConcern { machines: vec![machine], enlist: None }
+}
+
+/// Waits until a fact like this was told.
+pub(crate) async fn fact(facts: &Facts, wanted: impl Fn(&Fact) -> bool) -> Fact {
+    let mut durable = facts.durable();
+    let found = async {
+        let mut next = 1;
+        loop {
+            durable.borrow_and_update();
+            for fact in facts.read(next).await.unwrap() {
+                next = fact.seq + 1;
+                if wanted(&fact) {
+                    return fact;
+                }
+            }
+            durable.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(DEADLINE, found).await.expect("no such fact was told")
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn code(&self) -> String {
+        let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        problem["code"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A client at an address of its own.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) from: Ipv4Addr,
+    pub(crate) rack: SocketAddr,
+    /// Speak TLS to the holder of this key.
+    pub(crate) spki: Option<String>,
+}
+
+impl Client {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(http::Request::get(path).body(Full::default()).unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, bearer: Option<&str>, body: impl Into<Bytes>) -> Answer {
+        let mut request = http::Request::post(path).header("content-type", "application/json");
+        if let Some(bearer) = bearer {
+            request = request.header("authorization", format!("Bearer {bearer}"));
+        }
+        self.send(request.body(Full::new(body.into())).unwrap()).await
+    }
+
+    pub(crate) async fn send(&self, request: http::Request<Full<Bytes>>) -> Answer {
+        tokio::time::timeout(DEADLINE, self.exchange(request)).await.expect("no answer in time")
+    }
+
+    async fn exchange(&self, mut request: http::Request<Full<Bytes>>) -> Answer {
+        request.headers_mut().insert("host", "rack".parse().unwrap());
+        let stream = self.connect().await;
+        match &self.spki {
+            None => talk(stream, request).await,
+            Some(spki) => {
+                let config = rustls::ClientConfig::builder_with_provider(provider())
+                    .with_safe_default_protocol_versions()
+                    .unwrap()
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(Pinned(spki.clone())))
+                    .with_no_client_auth();
+                let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+                let name = ServerName::IpAddress(self.rack.ip().into());
+                talk(connector.connect(name, stream).await.unwrap(), request).await
+            }
+        }
+    }
+
+    /// Connects as soon as the rack listens.
+    async fn connect(&self) -> TcpStream {
+        loop {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::from((self.from, 0))).unwrap();
+            match socket.connect(self.rack).await {
+                Ok(stream) => return stream,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+}
+
+async fn talk<S>(stream: S, request: http::Request<Full<Bytes>>) -> Answer
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await.unwrap();
+    let (parts, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+}
+
+/// Accepts one public key, as an agent does.
+#[derive(Debug)]
+struct Pinned(String);
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let (_, certificate) = x509_parser::parse_x509_certificate(end_entity).unwrap();
+        assert_eq!(hex::encode(sha256(certificate.public_key().raw)), self.0);
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
