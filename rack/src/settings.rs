@@ -16,37 +16,37 @@ pub struct Given {
     #[arg(long, env = "BASALT_RACK_DATA_DIR", value_name = "DIR", global = true)]
     pub data_dir: Option<PathBuf>,
     /// A join token from a region; not needed again once the rack has joined
-    #[arg(long, env = "BASALT_RACK_JOIN", value_name = "TOKEN", hide_env_values = true)]
+    #[arg(long, env = "BASALT_RACK_JOIN", value_name = "TOKEN", hide_env_values = true, global = true)]
     pub join: Option<String>,
     /// The rack's name, a DNS label [default: the host's name]
-    #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME")]
+    #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME", global = true)]
     pub name: Option<String>,
     /// An interface whose clients are served: DHCP, and TFTP and HTTP on its addresses; may be repeated
-    #[arg(long, env = "BASALT_RACK_INTERFACE", value_name = "IF", value_delimiter = ',')]
+    #[arg(long, env = "BASALT_RACK_INTERFACE", value_name = "IF", value_delimiter = ',', global = true)]
     pub interface: Option<Vec<String>>,
     /// A further address to serve TFTP and HTTP on; may be repeated [default: 127.0.0.1 when there is no --interface]
-    #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',')]
+    #[arg(long, env = "BASALT_RACK_ADDRESS", value_name = "ADDRESS", value_delimiter = ',', global = true)]
     pub address: Option<Vec<Ipv4Addr>>,
     /// Where the boot loaders are [default: /usr/lib/ipxe]
-    #[arg(long, env = "BASALT_RACK_LOADER_DIR", value_name = "DIR")]
+    #[arg(long, env = "BASALT_RACK_LOADER_DIR", value_name = "DIR", global = true)]
     pub loader_dir: Option<PathBuf>,
     /// HTTP, plain and TLS [default: 5248]
-    #[arg(long, env = "BASALT_RACK_HTTP_PORT", value_name = "PORT")]
+    #[arg(long, env = "BASALT_RACK_HTTP_PORT", value_name = "PORT", global = true)]
     pub http_port: Option<u16>,
     /// DHCP server [default: 67]
-    #[arg(long, env = "BASALT_RACK_DHCP_PORT", value_name = "PORT")]
+    #[arg(long, env = "BASALT_RACK_DHCP_PORT", value_name = "PORT", global = true)]
     pub dhcp_port: Option<u16>,
     /// DHCP clients [default: 68]
-    #[arg(long, env = "BASALT_RACK_DHCP_CLIENT_PORT", value_name = "PORT")]
+    #[arg(long, env = "BASALT_RACK_DHCP_CLIENT_PORT", value_name = "PORT", global = true)]
     pub dhcp_client_port: Option<u16>,
     /// TFTP [default: 69]
-    #[arg(long, env = "BASALT_RACK_TFTP_PORT", value_name = "PORT")]
+    #[arg(long, env = "BASALT_RACK_TFTP_PORT", value_name = "PORT", global = true)]
     pub tftp_port: Option<u16>,
     /// The most that undelivered facts may take on disk, MiB [default: 256]
-    #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB")]
+    #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB", global = true)]
     pub spool_mib: Option<u64>,
     /// What is logged: error, warn, info, debug, trace, or filters as basalt_rack::dhcp=debug [default: info]
-    #[arg(long, env = "BASALT_RACK_LOG", value_name = "FILTER")]
+    #[arg(long, env = "BASALT_RACK_LOG", value_name = "FILTER", global = true)]
     pub log: Option<String>,
 }
 
