@@ -19,7 +19,10 @@ pub fn plan_report(plan: &Plan) -> PlanReport {
             ..step(wait.step?, state)
         })
     });
-    let next = plan.next.iter().map(|s| Step { attempts: s.try_no.saturating_sub(1), ..step(s.step, StepState::Next) });
+    let next = plan
+        .next
+        .iter()
+        .map(|s| Step { attempts: s.try_no.saturating_sub(1), ..step(s.step, StepState::Next) });
     let later = plan.later.iter().map(|s| step(s.step, StepState::Later));
     let current: Vec<_> = waited.chain(next).collect();
     // A step that is waited for is not announced a second time.
@@ -53,7 +56,10 @@ fn step(id: StepId, state: StepState) -> Step {
         key: id.name().to_owned(),
         message: id.spec().says.to_owned(),
         state,
-        destructive: matches!(id, StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase),
+        destructive: matches!(
+            id,
+            StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase
+        ),
         attempts: 0,
         started_at: None::<Timestamp>,
         deadline: None,
@@ -66,7 +72,8 @@ fn summary(plan: &Plan) -> String {
         return wait.message.clone();
     }
     let next = plan.next.iter().map(|s| s.step);
-    let steps = next.chain(plan.later.iter().map(|s| s.step)).filter(|s| s.spec().effect != EffectKind::Observe);
+    let steps =
+        next.chain(plan.later.iter().map(|s| s.step)).filter(|s| s.spec().effect != EffectKind::Observe);
     let says: Vec<_> = steps.map(|s| s.spec().says).collect();
     if says.is_empty() { "nothing to do".to_owned() } else { says.join(", then ") }
 }

@@ -150,7 +150,12 @@ mod tests {
     #[test]
     fn each_deadline_has_one_row_and_a_reason() {
         for row in DEADLINES {
-            assert_eq!(DEADLINES.iter().filter(|r| r.id == row.id || r.name == row.name).count(), 1, "{}", row.name);
+            assert_eq!(
+                DEADLINES.iter().filter(|r| r.id == row.id || r.name == row.name).count(),
+                1,
+                "{}",
+                row.name
+            );
             assert!(row.reason.len() > 20, "{} says why", row.name);
             assert_eq!(serde_json::to_value(row.id).unwrap(), row.name, "named as it is written");
         }

@@ -127,7 +127,11 @@ fn no_machine(input: &DeploymentInput<'_>, nearest: &[Miss], looked_at: usize) -
 }
 
 fn of_machine(plan: &Plan, releasing: bool, now: Timestamp) -> DeploymentPlan {
-    let stage = if releasing { InstallStage::Releasing } else { plan.report.stage.unwrap_or(InstallStage::PoweringOn) };
+    let stage = if releasing {
+        InstallStage::Releasing
+    } else {
+        plan.report.stage.unwrap_or(InstallStage::PoweringOn)
+    };
     let mut out = settle(DeploymentAction::None, plan.waits.clone(), stage, now);
     if let (Some(step), true) = (plan.next.first(), plan.waits.is_empty()) {
         for condition in &mut out.conditions {
@@ -157,7 +161,8 @@ fn settle(action: DeploymentAction, waits: Vec<Wait>, stage: InstallStage, now: 
         None => (format!("{stage:?}"), "it goes on at once".to_owned()),
     };
     let stalled = wait.is_some_and(|w| w.stalled);
-    let conditions = [(Condition::READY, false), (Condition::PROGRESSING, !stalled), (Condition::STALLED, stalled)];
+    let conditions =
+        [(Condition::READY, false), (Condition::PROGRESSING, !stalled), (Condition::STALLED, stalled)];
     let conditions = conditions.map(|(kind, holds)| Condition {
         kind: kind.to_owned(),
         status: truth(holds),

@@ -21,7 +21,7 @@ pub struct Facts {
     pub power: Option<PowerReading>,
     /// Answers to power commands, by step key.
     pub power_results: BTreeMap<StepKey, PowerOutcome>,
-    /// What every connected rack that serves the machine says it boots: the least advanced one where they differ.
+    /// What every rack that serves the machine said last that it boots; None where they differ, or one never said.
     pub boot_applied: Option<BootSeen>,
     /// Why a rack does not apply the boot instruction, if one said so.
     pub boot_refused: Option<String>,
@@ -209,11 +209,19 @@ pub enum Link {
     /// No rack has this role for the machine.
     #[default]
     None,
-    /// At least one of them is away.
+    /// All of them are away.
     Away {
         /// Since when.
         since: Timestamp,
         /// Which.
+        racks: String,
+    },
+    /// Some are connected, and at least one is away: things can be done, but silence means nothing, as the machine may
+    /// be talking to the one that is away.
+    Partial {
+        /// Since when.
+        since: Timestamp,
+        /// Which are away.
         racks: String,
     },
     /// All of them are connected, and have delivered what they had spooled.

@@ -224,7 +224,9 @@ mod tests {
         for rule in rules {
             assert!(!rule.says.is_empty() && rule.fix.len() > 10 && rule.reason.len() > 10, "{}", rule.code);
         }
-        for code in ["unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code"] {
+        for code in
+            ["unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code"]
+        {
             assert_ne!(PowerFailure::from_code(code), PowerFailure::Unknown, "{code}");
         }
     }

@@ -11,6 +11,7 @@ use sha2::Digest;
 
 use crate::deadlines::{self, DeadlineId};
 use crate::facts::{Facts, StepRecord};
+use crate::render::Assigned;
 
 /// Everything that decides what happens to one machine.
 #[derive(Clone, Debug)]
@@ -57,6 +58,8 @@ pub struct Claim {
     pub claimed_at: Timestamp,
     /// When its deletion was requested: the machine is given back then.
     pub deletion_requested_at: Option<Timestamp>,
+    /// Addresses that the region has assigned, by interface of `spec.network`.
+    pub assigned: BTreeMap<String, Assigned>,
     /// The image that `spec` names; None when there is none, or it has no root tarball.
     pub image: Option<ResolvedImage>,
 }
@@ -95,7 +98,8 @@ impl Claim {
     pub fn fingerprint(&self) -> Sha256 {
         let mut hash = sha2::Sha256::new();
         if let Ok(serde_json::Value::Object(spec)) = serde_json::to_value(&self.spec) {
-            let redeploys = DeploymentSpec::SCHEMA.fields.iter().filter(|f| matches!(f.effect, Effect::Redeploy));
+            let redeploys =
+                DeploymentSpec::SCHEMA.fields.iter().filter(|f| matches!(f.effect, Effect::Redeploy));
             for field in redeploys.filter(|f| f.name != "image") {
                 hash.update(field.name);
                 hash.update([0]);

@@ -11,7 +11,10 @@
 //!
 //! To add a step: add a row to [`steps::STEPS`], place it in the walk of [`mod@machine`], and give the crash tests its
 //! kill point. To add a failure: add a row to [`failures`].
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod answer;
 pub mod deadlines;

@@ -139,7 +139,8 @@ fn lacks(selector: &Selector, architecture: Option<Architecture>, candidate: &Ca
 /// What the hardware falls short of.
 fn small(selector: &Selector, inventory: Option<&Inventory>) -> Vec<String> {
     let Some(inventory) = inventory else {
-        let sized = selector.min_cores.is_some() || selector.min_memory.is_some() || selector.min_disk.is_some();
+        let sized =
+            selector.min_cores.is_some() || selector.min_memory.is_some() || selector.min_disk.is_some();
         return if sized { vec!["its hardware is not known".to_owned()] } else { Vec::new() };
     };
     let mut lacks = Vec::new();

@@ -127,7 +127,9 @@ type Row = (
     &'static str,
 );
 
-const fn row((id, name, says, effect, (precondition, postcondition), deadline, remedy, reason): Row) -> StepSpec {
+const fn row(
+    (id, name, says, effect, (precondition, postcondition), deadline, remedy, reason): Row,
+) -> StepSpec {
     StepSpec { id, name, says, effect, precondition, postcondition, deadline, remedy, reason }
 }
 
@@ -135,12 +137,16 @@ const ARMED: &str = "every connected rack that serves the machine holds the atte
 const ASKED: &str = "a boot request of this attempt, later than the power command";
 const CLAIMED: &str = "the agent's claim of this attempt";
 const OFF: &str = "the BMC answered this step's command and reads off";
-const MAY_ARM: &str = "no attempt of this machine runs; the ephemeral image and a rack for the machine's network exist";
+const MAY_ARM: &str =
+    "no attempt of this machine runs; the ephemeral image and a rack for the machine's network exist";
 const MAY_POWER: &str = "no other power command is unanswered; no disk of the machine is being written";
 const ARM_WHY: &str = "a fresh attempt outranks whatever an older instruction left on racks and disks";
-const ON_WHY: &str = "network boot is asked of the BMC for this boot only, so that the disk stays first afterwards";
-const ASK_WHY: &str = "firmware hangs, links that come up late and lost packets are cured by another power cycle";
-const CLAIM_WHY: &str = "the ephemeral environment has no state: starting it again costs a minute and repairs a lost download";
+const ON_WHY: &str =
+    "network boot is asked of the BMC for this boot only, so that the disk stays first afterwards";
+const ASK_WHY: &str =
+    "firmware hangs, links that come up late and lost packets are cured by another power cycle";
+const CLAIM_WHY: &str =
+    "the ephemeral environment has no state: starting it again costs a minute and repairs a lost download";
 
 /// Every step, in the order of a machine's life.
 #[rustfmt::skip]
@@ -226,9 +232,21 @@ mod tests {
     #[test]
     fn every_step_has_one_row_with_a_reason_and_a_remedy() {
         for step in STEPS {
-            assert_eq!(STEPS.iter().filter(|s| s.id == step.id || s.name == step.name).count(), 1, "{}", step.name);
-            assert!(!step.reason.is_empty() && !step.precondition.is_empty() && !step.postcondition.is_empty());
-            assert_eq!(step.deadline.is_some(), !step.remedy.is_empty(), "{}: a deadline has a remedy", step.name);
+            assert_eq!(
+                STEPS.iter().filter(|s| s.id == step.id || s.name == step.name).count(),
+                1,
+                "{}",
+                step.name
+            );
+            assert!(
+                !step.reason.is_empty() && !step.precondition.is_empty() && !step.postcondition.is_empty()
+            );
+            assert_eq!(
+                step.deadline.is_some(),
+                !step.remedy.is_empty(),
+                "{}: a deadline has a remedy",
+                step.name
+            );
             assert_eq!(step.id.spec().name, step.name);
             let spelled = serde_json::to_value(step.id).unwrap();
             assert_eq!(spelled.as_str().map(|s| s.replace('_', "-")).as_deref(), Some(step.name));

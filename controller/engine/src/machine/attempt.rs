@@ -86,7 +86,9 @@ impl<'a> Walk<'a> {
     /// What became of the attempt that this record armed.
     pub(crate) fn state(&self, record: &StepRecord) -> State {
         let facts = &self.input.facts;
-        let (Some(attempt), Some(task)) = (record.attempt, TaskSteps::armed_by(record.step)) else { return State::Open };
+        let (Some(attempt), Some(task)) = (record.attempt, TaskSteps::armed_by(record.step)) else {
+            return State::Open;
+        };
         if let Some(end) = facts.results.get(&attempt) {
             return match &end.outcome {
                 Outcome::Failed { code, message, .. } => {
@@ -113,8 +115,15 @@ impl<'a> Walk<'a> {
             return if deaf || self.now < quiet_at {
                 State::Running { since: claimed.unwrap_or(heard), quiet_at }
             } else {
-                let said = facts.progress.get(&attempt).map(|p| format!("last heard: {} at {} %", p.stage, p.percent));
-                State::Failed(AttemptFailure::Silent, said.unwrap_or_else(|| "it never reported".to_owned()), quiet_at)
+                let said = facts
+                    .progress
+                    .get(&attempt)
+                    .map(|p| format!("last heard: {} at {} %", p.stage, p.percent));
+                State::Failed(
+                    AttemptFailure::Silent,
+                    said.unwrap_or_else(|| "it never reported".to_owned()),
+                    quiet_at,
+                )
             };
         }
         match self.boot_given_up(task, attempt, record.scope) {
@@ -124,7 +133,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether the machine was powered on often enough for this attempt, in vain.
-    fn boot_given_up(&self, task: TaskSteps, attempt: Attempt, scope: Scope) -> Option<(AttemptFailure, Timestamp)> {
+    fn boot_given_up(
+        &self,
+        task: TaskSteps,
+        attempt: Attempt,
+        scope: Scope,
+    ) -> Option<(AttemptFailure, Timestamp)> {
         let (tries, deadline, asked) = self.boot_tries(task, attempt, scope)?;
         let heard = matches!(self.input.facts.boot_racks, Link::Connected { .. });
         let failure = if asked { AttemptFailure::NeverClaimed } else { AttemptFailure::NeverAsked };
@@ -133,7 +147,12 @@ impl<'a> Walk<'a> {
 
     /// How often the machine was powered on for this attempt, until when the latest time may take, and whether the
     /// machine has asked for something since.
-    pub(crate) fn boot_tries(&self, task: TaskSteps, attempt: Attempt, scope: Scope) -> Option<(u32, Timestamp, bool)> {
+    pub(crate) fn boot_tries(
+        &self,
+        task: TaskSteps,
+        attempt: Attempt,
+        scope: Scope,
+    ) -> Option<(u32, Timestamp, bool)> {
         let mine = |r: &&StepRecord| r.step == task.netboot && r.scope == scope && r.attempt == Some(attempt);
         let good = |r: &&StepRecord| {
             let wants = Some(basalt_api::kinds::PowerState::On);
@@ -142,14 +161,23 @@ impl<'a> Walk<'a> {
         let all: Vec<_> = self.input.records.iter().filter(mine).filter(good).collect();
         let last = all.last()?;
         let answered = self.input.facts.power_results.get(&last.key)?.at;
-        let asked = self.input.facts.boot_requests.get(&attempt).is_some_and(|r| r.last_at >= last.started_at);
+        let asked =
+            self.input.facts.boot_requests.get(&attempt).is_some_and(|r| r.last_at >= last.started_at);
         let more = if asked { self.policy.deadline(DeadlineId::Claim) } else { std::time::Duration::ZERO };
         let patience = self.policy.deadline(DeadlineId::BootRequest) + more;
-        Some((u32::try_from(all.len()).unwrap_or(u32::MAX), later(self.listening_since(answered), patience), asked))
+        Some((
+            u32::try_from(all.len()).unwrap_or(u32::MAX),
+            later(self.listening_since(answered), patience),
+            asked,
+        ))
     }
 
     /// Records that armed a task in a scope, oldest first.
-    pub(crate) fn arms(&self, scope: Scope, step: StepId) -> impl DoubleEndedIterator<Item = &'a StepRecord> + use<'a> {
+    pub(crate) fn arms(
+        &self,
+        scope: Scope,
+        step: StepId,
+    ) -> impl DoubleEndedIterator<Item = &'a StepRecord> + use<'a> {
         self.input.records.iter().filter(move |r| r.step == step && r.scope == scope && r.attempt.is_some())
     }
 
@@ -190,13 +218,28 @@ impl<'a> Walk<'a> {
     }
 
     /// Waits for a task that runs.
-    pub(crate) fn wait_for_run(&mut self, record: &StepRecord, task: TaskSteps, since: Timestamp, quiet_at: Timestamp) {
+    pub(crate) fn wait_for_run(
+        &mut self,
+        record: &StepRecord,
+        task: TaskSteps,
+        since: Timestamp,
+        quiet_at: Timestamp,
+    ) {
         let link = self.input.facts.boot_racks.clone();
-        if !self.racks_are_there(task.run, &link, "relays the agent of", "attach a rack to the VLAN that the machine boots from") {
+        if !self.racks_are_there(
+            task.run,
+            &link,
+            "relays the agent of",
+            "attach a rack to the VLAN that the machine boots from",
+        ) {
+            return;
+        }
+        if self.now >= quiet_at && !self.silence_is_told(task.run) {
             return;
         }
         let progress = record.attempt.and_then(|a| self.input.facts.progress.get(&a));
-        let doing = progress.map(|p| format!(" ({} {} %: {})", p.stage, p.percent, p.message)).unwrap_or_default();
+        let doing =
+            progress.map(|p| format!(" ({} {} %: {})", p.stage, p.percent, p.message)).unwrap_or_default();
         let message = format!("waiting for {} to {}{doing}", self.input.name, task.run.spec().says);
         self.wait(task.run, "TaskRuns", message, since, quiet_at);
     }

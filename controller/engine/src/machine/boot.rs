@@ -10,6 +10,7 @@ use super::walk::Walk;
 use crate::facts::{BootSeen, Scope, StepRecord};
 use crate::failures::AttemptFailure;
 use crate::plan::{BootAction, BootDevice, Effect, TaskKind, Verb, Wait};
+use crate::render::Network;
 use crate::steps::{BOOT_TRIES, StepId};
 
 /// An attempt that did what it should.
@@ -91,11 +92,13 @@ impl<'a> Walk<'a> {
         if self.input.ephemeral.is_none() {
             let architecture = self.input.spec.architecture;
             let message = format!("waiting for an ephemeral image for {architecture}, to boot {name} into");
-            let fix = "build one with `basalt image build ephemeral`, upload its files, and declare the image".to_owned();
+            let fix =
+                "build one with `basalt image build ephemeral`, upload its files, and declare the image"
+                    .to_owned();
             self.wait_for_prerequisite(step, "NoEphemeralImage", message, fix);
             return false;
         }
-        if task == TaskKind::Install && !self.image_is_there() {
+        if task == TaskKind::Install && !(self.image_is_there() && self.network_fits()) {
             return false;
         }
         let link = self.input.facts.boot_racks.clone();
@@ -109,16 +112,30 @@ impl<'a> Walk<'a> {
         match &claim.image {
             Some(resolved) if resolved.available => return true,
             Some(resolved) => {
-                let message = format!("waiting for the root tarball of image {image} ({})", resolved.root.sha256);
+                let message =
+                    format!("waiting for the root tarball of image {image} ({})", resolved.root.sha256);
                 let fix = format!("upload it: PUT /api/v1/blobs/{}", resolved.root.sha256);
                 self.wait_for_prerequisite(StepId::ArmInstall, "ImageMissing", message, fix);
             }
             None => {
                 let message = format!("waiting for image {image}: it does not exist, or has no root tarball");
-                let fix = format!("declare image {image} with a root_tarball, or name another in {}", claim.name);
+                let fix =
+                    format!("declare image {image} with a root_tarball, or name another in {}", claim.name);
                 self.wait_for_prerequisite(StepId::ArmInstall, "ImageMissing", message, fix);
             }
         }
+        false
+    }
+
+    fn network_fits(&mut self) -> bool {
+        let Some(claim) = self.input.claim.as_ref() else { return false };
+        let inventory =
+            self.input.facts.inventory.as_ref().map(|seen| seen.inventory.clone()).unwrap_or_default();
+        let resolved = Network::resolve(claim.spec.network.as_ref(), &inventory, &claim.assigned);
+        let Err(error) = resolved else { return true };
+        let message = format!("waiting for a network that fits {}: {error}", self.input.name);
+        let fix = format!("change the network of deployment {}", claim.name);
+        self.wait_for_prerequisite(StepId::ArmInstall, "NetworkMisfit", message, fix);
         false
     }
 
@@ -176,11 +193,20 @@ impl<'a> Walk<'a> {
         let (step, what) = if asked { (steps.claim, "AgentStarts") } else { (steps.ask, "BootRequest") };
         let fix = "attach a rack to the VLAN that the machine boots from";
         if self.racks_are_there(step, &link, "serves the network of", fix) {
+            if self.now >= until && !self.silence_is_told(step) {
+                self.announce_from(steps, scope, if asked { steps.run } else { steps.claim });
+                return;
+            }
             if self.now >= until {
                 self.netboot(steps, scope, attempt, Power::Due);
                 return;
             }
-            let latest = self.input.records.iter().rev().find(|r| r.step == steps.netboot && r.attempt == Some(attempt));
+            let latest = self
+                .input
+                .records
+                .iter()
+                .rev()
+                .find(|r| r.step == steps.netboot && r.attempt == Some(attempt));
             let seen = self.input.facts.boot_requests.get(&attempt).filter(|_| asked);
             let since = seen.map(|r| r.last_at).or(latest.map(|r| r.started_at)).unwrap_or(self.now);
             let mut message = format!("waiting for {} to {}", self.input.name, step.spec().says);
@@ -213,7 +239,12 @@ impl<'a> Walk<'a> {
         let rule = failure.rule();
         let streak = self.failed_in_a_row(record.scope, steps.arm);
         let (retry_at, stalled) = self.retry_at(rule, streak.max(1), at);
-        let read_again = self.input.facts.inventory.as_ref().is_some_and(|i| i.at > at && Some(i.attempt) != record.attempt);
+        let read_again = self
+            .input
+            .facts
+            .inventory
+            .as_ref()
+            .is_some_and(|i| i.at > at && Some(i.attempt) != record.attempt);
         let mended = record.cause != self.cause(record.scope) || (read_again && rule.later.is_none());
         if mended || retry_at.is_some_and(|t| self.now >= t) {
             self.arm(task, record.scope);
@@ -226,11 +257,18 @@ impl<'a> Walk<'a> {
         }
         let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
         let attempt = record.attempt.map(|a| format!(" (attempt {a})")).unwrap_or_default();
-        let machine_word = matches!(failure, AttemptFailure::Task(FailureCode::NoDisk)).then(|| self.disks()).unwrap_or_default();
+        let machine_word = matches!(failure, AttemptFailure::Task(FailureCode::NoDisk))
+            .then(|| self.disks())
+            .unwrap_or_default();
         self.waits.push(Wait {
             code: rule.code,
             step: Some(steps.run),
-            message: format!("{} could not {}{attempt}: {}{detail}{machine_word}", self.input.name, steps.run.spec().says, rule.says),
+            message: format!(
+                "{} could not {}{attempt}: {}{detail}{machine_word}",
+                self.input.name,
+                steps.run.spec().says,
+                rule.says
+            ),
             since: at,
             deadline: retry_at,
             human: stalled.then(|| rule.fix.to_owned()),
@@ -244,8 +282,12 @@ impl<'a> Walk<'a> {
     /// The machine's disks, for words.
     fn disks(&self) -> String {
         let Some(seen) = &self.input.facts.inventory else { return String::new() };
-        let disks: Vec<_> =
-            seen.inventory.disks.iter().map(|d| format!("{} of {} MB", d.name, d.size_bytes / 1_000_000)).collect();
+        let disks: Vec<_> = seen
+            .inventory
+            .disks
+            .iter()
+            .map(|d| format!("{} of {} MB", d.name, d.size_bytes / 1_000_000))
+            .collect();
         format!("; it has {}", if disks.is_empty() { "no disk".to_owned() } else { disks.join(", ") })
     }
 }

@@ -153,7 +153,8 @@ impl Walk<'_> {
     fn keep_ready(&mut self) {
         let inventory = self.arms(Scope::Commission, StepId::ArmInventory).next_back();
         let attempt = inventory.and_then(|r| r.attempt).filter(|a| self.input.facts.results.contains_key(a));
-        let worked_since = |a: Attempt| self.input.records.iter().any(|r| r.attempt.is_some_and(|other| other > a));
+        let worked_since =
+            |a: Attempt| self.input.records.iter().any(|r| r.attempt.is_some_and(|other| other > a));
         let off = self.powers_off_when_idle();
         if let Some(attempt) = attempt.filter(|a| off && !worked_since(*a)) {
             self.power_off(Scope::Commission, StepId::PowerOffInventory, Some(attempt));
@@ -162,7 +163,9 @@ impl Walk<'_> {
             PowerPolicy::On => self.hold_power(PowerState::On),
             PowerPolicy::Off => self.hold_power(PowerState::Off),
             // Of a machine that was never looked into, nobody knows what runs on it.
-            PowerPolicy::Auto if off && self.input.facts.inventory.is_some() => self.hold_power(PowerState::Off),
+            PowerPolicy::Auto if off && self.input.facts.inventory.is_some() => {
+                self.hold_power(PowerState::Off)
+            }
             PowerPolicy::Auto => {}
         }
     }
@@ -186,7 +189,9 @@ impl Walk<'_> {
             }
         }
         let Success { record, attempt, at } = done?;
-        if !self.applied(StepId::BootLocal, BootSeen::Local, at) {
+        // Who has reported has found its disk: a rack that joins later does not make it less deployed.
+        let reported = self.input.facts.readiness.contains_key(&attempt);
+        if !reported && !self.applied(StepId::BootLocal, BootSeen::Local, at) {
             self.announce(scope, &[StepId::ReadyInstall]);
             return None;
         }
@@ -223,10 +228,15 @@ impl Walk<'_> {
         }
         let step = StepId::ReadyInstall;
         let link = self.input.facts.boot_racks.clone();
-        if !self.racks_are_there(step, &link, "hears the reports of", "attach a rack to the VLAN of the machine") {
+        if !self.racks_are_there(
+            step,
+            &link,
+            "hears the reports of",
+            "attach a rack to the VLAN of the machine",
+        ) {
             return false;
         }
-        let name = &self.input.name;
+        let name = self.input.name.as_str();
         let restarts = |r: &StepRecord| r.step == StepId::RestartInstall && r.attempt == Some(attempt);
         let power = self.power(StepId::RestartInstall, restarts, Some(PowerState::On));
         let (restarted, from) = match power {
@@ -241,7 +251,8 @@ impl Walk<'_> {
         };
         let since = self.listening_since(from);
         let until = later(since, self.policy.scaled(claim.spec.readiness.timeout.get()));
-        let so_far = seen.map_or("it has not reported yet".to_owned(), |r| format!("so far: {}", level_word(r.level)));
+        let so_far =
+            seen.map_or("it has not reported yet".to_owned(), |r| format!("so far: {}", level_word(r.level)));
         let message = format!("waiting for {name} to report {}; {so_far}", level_word(wanted));
         if self.now < until {
             self.wait(step, "Readiness", message, from, until);
@@ -252,6 +263,8 @@ impl Walk<'_> {
                     wait.remedy = "a person is asked".to_owned();
                 }
             }
+        } else if !self.silence_is_told(step) {
+            return false;
         } else if restarted < READY_TRIES && self.bmc().is_some() {
             let cycle = (Verb::Cycle, BootDevice::Disk);
             self.act(Power::Due, (scope, StepId::RestartInstall, Some(attempt)), cycle);
@@ -345,7 +358,9 @@ impl Walk<'_> {
         let name = &self.input.name;
         let forgets = self.next.iter().any(|s| matches!(s.effect, Effect::Forget));
         let held = match spec.mode {
-            _ if spec.locked => Some(("Locked", "it is locked".to_owned(), "set locked = false on the machine")),
+            _ if spec.locked => {
+                Some(("Locked", "it is locked".to_owned(), "set locked = false on the machine"))
+            }
             MachineMode::Managed if self.input.unwiped && !forgets && self.input.claim.is_none() => Some((
                 "Unwiped",
                 "it was let go by force, and may hold a former deployment's data".to_owned(),
@@ -386,7 +401,9 @@ impl Walk<'_> {
             Goal::Deploy if installed().is_some() => BootAction::Local,
             // What runs on a machine that was not taken in yet is not known, and it may be wanted.
             Goal::Commission | Goal::Remove => BootAction::Local,
-            Goal::Ready if self.powers_off_when_idle() && self.input.facts.inventory.is_some() => BootAction::PowerOff,
+            Goal::Ready if self.powers_off_when_idle() && self.input.facts.inventory.is_some() => {
+                BootAction::PowerOff
+            }
             Goal::Ready => BootAction::Local,
             Goal::Deploy | Goal::Release => BootAction::PowerOff,
         }

@@ -40,16 +40,20 @@ impl<'a> Walk<'a> {
             return match (&outcome.result, wants) {
                 (Err((failure, message)), _) => Answer::Bad(*failure, message.clone(), outcome.at),
                 (Ok(read), Some(wanted)) if moved(*read, wanted) => Answer::Good(outcome.at),
-                (Ok(read), Some(wanted)) => {
-                    Answer::Bad(PowerFailure::NotMoved, format!("asked for {wanted}, reads {read}"), outcome.at)
-                }
+                (Ok(read), Some(wanted)) => Answer::Bad(
+                    PowerFailure::NotMoved,
+                    format!("asked for {wanted}, reads {read}"),
+                    outcome.at,
+                ),
                 (Ok(_), None) => Answer::Good(outcome.at),
             };
         }
         let until = match &self.input.facts.power_rack {
             Link::Connected { since } => record.not_after.max(*since),
             // The answer may be on its way in the rack's spool.
-            Link::Away { .. } | Link::None => record.not_after.max(later(self.now, std::time::Duration::from_secs(1))),
+            Link::Away { .. } | Link::Partial { .. } | Link::None => {
+                record.not_after.max(later(self.now, std::time::Duration::from_secs(1)))
+            }
         };
         match (self.now < until, record.delivered_at) {
             (true, Some(_)) => Answer::Due(until),
@@ -59,7 +63,12 @@ impl<'a> Walk<'a> {
     }
 
     /// How far a power step is: `of` selects its records, `wants` is what the power must read afterwards.
-    pub(crate) fn power(&self, step: StepId, of: impl Fn(&StepRecord) -> bool, wants: Option<PowerState>) -> Power<'a> {
+    pub(crate) fn power(
+        &self,
+        step: StepId,
+        of: impl Fn(&StepRecord) -> bool,
+        wants: Option<PowerState>,
+    ) -> Power<'a> {
         let mut streak = 0_u32;
         let mut first: Option<(PowerFailure, String, Timestamp)> = None;
         let mut since = self.now;
@@ -88,7 +97,12 @@ impl<'a> Walk<'a> {
         Power::Resting(Box::new(Wait {
             code: rule.code,
             step: Some(step),
-            message: format!("cannot {} {} by its BMC{bmc}: {}{detail}", verb_words(step), self.input.name, rule.says),
+            message: format!(
+                "cannot {} {} by its BMC{bmc}: {}{detail}",
+                verb_words(step),
+                self.input.name,
+                rule.says
+            ),
             since,
             deadline: retry_at,
             human: stalled.then(|| rule.fix.to_owned()),
@@ -151,7 +165,8 @@ impl<'a> Walk<'a> {
         if !self.racks_are_there(record.step, &link, "switches the power of", ATTACH) {
             return;
         }
-        let message = format!("waiting for the BMC of {} to answer: {}", self.input.name, record.step.spec().says);
+        let message =
+            format!("waiting for the BMC of {} to answer: {}", self.input.name, record.step.spec().says);
         self.wait(record.step, "PowerAnswer", message, record.started_at, until);
     }
 
@@ -161,7 +176,8 @@ impl<'a> Walk<'a> {
             return false;
         }
         let open = self.input.records.iter().rev().find_map(|r| {
-            let other = r.step.spec().effect == EffectKind::Power && resumed.is_none_or(|mine| mine.key != r.key);
+            let other =
+                r.step.spec().effect == EffectKind::Power && resumed.is_none_or(|mine| mine.key != r.key);
             match self.answer(r, None) {
                 Answer::Due(until) if other => Some((r, until)),
                 Answer::Undelivered if other => Some((r, r.not_after)),
@@ -192,7 +208,9 @@ impl<'a> Walk<'a> {
             return true;
         }
         let step = StepId::ReadPower;
-        let since_refused = |r: &StepRecord| r.step == step && r.scope == scope && refused.is_none_or(|at| r.started_at >= at);
+        let since_refused = |r: &StepRecord| {
+            r.step == step && r.scope == scope && refused.is_none_or(|at| r.started_at >= at)
+        };
         match self.power(step, since_refused, None) {
             // Answered, but refused as well: the step that wants the power waits in its own right.
             Power::Done(..) => true,
@@ -212,12 +230,17 @@ impl<'a> Walk<'a> {
             return false;
         }
         self.bmc().is_none()
-            || self.drive_power((scope, step, attempt), (Verb::Off, BootDevice::Unchanged), Some(PowerState::Off))
+            || self.drive_power(
+                (scope, step, attempt),
+                (Verb::Off, BootDevice::Unchanged),
+                Some(PowerState::Off),
+            )
     }
 
     /// Keeps the power as declared while nothing else is done with it.
     pub(crate) fn hold_power(&mut self, wanted: PowerState) {
-        let (step, verb) = if wanted == PowerState::Off { (StepId::HoldOff, Verb::Off) } else { (StepId::HoldOn, Verb::On) };
+        let (step, verb) =
+            if wanted == PowerState::Off { (StepId::HoldOff, Verb::Off) } else { (StepId::HoldOn, Verb::On) };
         if self.bmc().is_none() || self.blocked() {
             return;
         }
@@ -243,7 +266,12 @@ impl<'a> Walk<'a> {
         let reading = self.reading()?;
         // An inventory or an erase ends with the machine off; nobody may have read that yet.
         let ends_off = |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase);
-        let ended = self.input.records.iter().filter(ends_off).filter_map(|r| self.input.facts.results.get(&r.attempt?));
+        let ended = self
+            .input
+            .records
+            .iter()
+            .filter(ends_off)
+            .filter_map(|r| self.input.facts.results.get(&r.attempt?));
         let went_off = ended.map(|e| e.at).max().filter(|at| wanted == PowerState::On && reading.at < *at);
         let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
         went_off.or_else(|| (reading.state == opposite).then_some(reading.at))

@@ -136,7 +136,13 @@ impl Walk<'_> {
         ]
     }
 
-    fn stage(&self, goal: Goal, deployed: bool, step: Option<StepId>, word: Option<&str>) -> Option<InstallStage> {
+    fn stage(
+        &self,
+        goal: Goal,
+        deployed: bool,
+        step: Option<StepId>,
+        word: Option<&str>,
+    ) -> Option<InstallStage> {
         match goal {
             Goal::Release => return Some(InstallStage::Releasing),
             Goal::Deploy if deployed => return Some(InstallStage::Done),

@@ -45,7 +45,11 @@ impl<'a> Walk<'a> {
         let cause = self.cause(scope);
         let generation = cause.deployment.unwrap_or(cause.machine);
         let prefix = format!("{}/{scope}/{generation}/{}/", self.input.uid, step.name());
-        let tries = self.input.records.iter().filter_map(|r| r.key.as_str().strip_prefix(&prefix)?.parse::<u32>().ok());
+        let tries = self
+            .input
+            .records
+            .iter()
+            .filter_map(|r| r.key.as_str().strip_prefix(&prefix)?.parse::<u32>().ok());
         let try_no = tries.max().unwrap_or(0).saturating_add(1);
         (StepKey::new(format!("{prefix}{try_no}")), try_no)
     }
@@ -100,7 +104,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Waits for something that a deadline of the table bounds.
-    pub(crate) fn wait(&mut self, step: StepId, code: &'static str, message: String, since: Timestamp, until: Timestamp) {
+    pub(crate) fn wait(
+        &mut self,
+        step: StepId,
+        code: &'static str,
+        message: String,
+        since: Timestamp,
+        until: Timestamp,
+    ) {
         self.waits.push(Wait {
             code,
             step: Some(step),
@@ -137,7 +148,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Waits for what an operator has still to bring: a while in patience, then for a person.
-    pub(crate) fn wait_for_prerequisite(&mut self, step: StepId, code: &'static str, message: String, fix: String) {
+    pub(crate) fn wait_for_prerequisite(
+        &mut self,
+        step: StepId,
+        code: &'static str,
+        message: String,
+        fix: String,
+    ) {
         let claimed = self.input.claim.as_ref().map(|c| c.claimed_at);
         let since = claimed.map_or(self.input.created_at, |at| at.max(self.input.created_at));
         let until = later(since, self.policy.deadline(DeadlineId::Prerequisite));
@@ -156,26 +173,43 @@ impl<'a> Walk<'a> {
     pub(crate) fn racks_are_there(&mut self, step: StepId, link: &Link, role: &str, fix: &str) -> bool {
         let name = &self.input.name;
         match link {
-            Link::Connected { .. } => true,
+            Link::Connected { .. } | Link::Partial { .. } => true,
             Link::None => {
                 let message = format!("waiting for a rack that {role} {name}: there is none");
                 self.wait_for_prerequisite(step, "NoRack", message, fix.to_owned());
                 false
             }
             Link::Away { since, racks } => {
-                let until = later(*since, self.policy.deadline(DeadlineId::RackReturns));
                 let message = format!("waiting for rack {racks}, which {role} {name}, to connect");
-                if self.now < until {
-                    self.wait(step, "RackAway", message, *since, until);
-                    if let Some(wait) = self.waits.last_mut() {
-                        wait.remedy = "a person is asked to look at the rack".to_owned();
-                    }
-                } else {
-                    let human = format!("start basalt-rack on {racks}, or mend its way to the region");
-                    self.wait_for_person(Some(step), "RackAway", message, *since, human);
-                }
+                self.wait_for_rack(step, racks, *since, message);
                 false
             }
+        }
+    }
+
+    /// Waits for a rack that may know what is missing here. True when there is none such.
+    pub(crate) fn silence_is_told(&mut self, step: StepId) -> bool {
+        let Link::Partial { since, racks } = &self.input.facts.boot_racks else { return true };
+        let message = format!(
+            "{} was not heard in time to {}; waiting for rack {racks}, which may have heard it, to connect",
+            self.input.name,
+            step.spec().says
+        );
+        self.wait_for_rack(step, racks, *since, message);
+        false
+    }
+
+    fn wait_for_rack(&mut self, step: StepId, racks: &str, since: Timestamp, message: String) {
+        let until = later(since, self.policy.deadline(DeadlineId::RackReturns));
+        if self.now < until {
+            self.wait(step, "RackAway", message, since, until);
+            if let Some(wait) = self.waits.last_mut() {
+                wait.remedy = "a person is asked to look at the rack".to_owned();
+            }
+        } else {
+            let human =
+                format!("start basalt-rack on {racks}, mend its way to the region, or delete the rack");
+            self.wait_for_person(Some(step), "RackAway", message, since, human);
         }
     }
 
@@ -198,7 +232,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn listening_since(&self, at: Timestamp) -> Timestamp {
         match &self.input.facts.boot_racks {
             Link::Connected { since } => at.max(*since),
-            Link::None | Link::Away { .. } => at,
+            Link::None | Link::Away { .. } | Link::Partial { .. } => at,
         }
     }
 
@@ -208,7 +242,12 @@ impl<'a> Walk<'a> {
             return true;
         }
         let link = self.input.facts.boot_racks.clone();
-        if !self.racks_are_there(step, &link, "serves the network of", "attach a rack to the VLAN that the machine boots from") {
+        if !self.racks_are_there(
+            step,
+            &link,
+            "serves the network of",
+            "attach a rack to the VLAN that the machine boots from",
+        ) {
             return false;
         }
         let since = self.listening_since(since);
@@ -218,7 +257,8 @@ impl<'a> Walk<'a> {
             BootSeen::PowerOff => "power off".to_owned(),
             BootSeen::Ephemeral(attempt) => format!("attempt {attempt}"),
         };
-        let mut message = format!("waiting for the racks to take over {}'s boot instruction ({what})", self.input.name);
+        let mut message =
+            format!("waiting for the racks to take over {}'s boot instruction ({what})", self.input.name);
         if let Some(refused) = &self.input.facts.boot_refused {
             message = format!("{message}; one says: {refused}");
         }

@@ -141,7 +141,13 @@ fn search(config: &NetworkConfig) -> Vec<String> {
     config.search.iter().map(ToString::to_string).collect()
 }
 
-fn interface(nic: &Nic, method: Method, mtu: Option<u32>, dns_servers: Vec<IpAddr>, search: Vec<String>) -> Interface {
+fn interface(
+    nic: &Nic,
+    method: Method,
+    mtu: Option<u32>,
+    dns_servers: Vec<IpAddr>,
+    search: Vec<String>,
+) -> Interface {
     Interface { name: nic.name.clone(), mac: nic.mac.to_ascii_lowercase(), method, mtu, dns_servers, search }
 }
 

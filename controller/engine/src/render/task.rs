@@ -1,12 +1,10 @@
 //! Composes the task of an attempt: spec and facts become the agent's instructions.
 
-use std::collections::BTreeMap;
-
 use basalt_api::agent::{DiskSelector, Erase, Install, Inventory, Task, TaskAction, Then, Wipe};
 use basalt_api::kinds::{self, PowerPolicy, StorageConfig};
 use basalt_api::values::{Attempt, Timestamp};
 
-use super::network::{Assigned, Network, NetworkError};
+use super::network::{Network, NetworkError};
 use super::{netplan, nocloud};
 use crate::input::{Claim, MachineInput, ResolvedImage};
 use crate::plan::TaskKind;
@@ -24,8 +22,6 @@ pub struct Context {
     pub attempt: Attempt,
     /// The step's `not_after`.
     pub not_after: Timestamp,
-    /// Addresses that the region has assigned, by interface.
-    pub assigned: BTreeMap<String, Assigned>,
     /// Where the installed system reports itself; None where nobody would hear it.
     pub report: Option<ReportTo>,
 }
@@ -54,7 +50,9 @@ impl std::fmt::Display for ComposeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoClaim => f.write_str("the machine has no deployment to do this for"),
-            Self::NoImage => f.write_str("the deployment's image cannot be installed: it has no root tarball"),
+            Self::NoImage => {
+                f.write_str("the deployment's image cannot be installed: it has no root tarball")
+            }
             Self::Network(_) => f.write_str("the deployment's network does not fit the machine"),
         }
     }
@@ -109,12 +107,14 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
     let image = claim.image.as_ref().ok_or(ComposeError::NoImage)?;
     let nothing = Inventory::default();
     let inventory = input.facts.inventory.as_ref().map_or(&nothing, |seen| &seen.inventory);
-    let network = Network::resolve(claim.spec.network.as_ref(), inventory, &context.assigned).map_err(ComposeError::Network)?;
+    let network = Network::resolve(claim.spec.network.as_ref(), inventory, &claim.assigned)
+        .map_err(ComposeError::Network)?;
     let hostname = claim.spec.hostname.as_ref().map_or_else(|| input.name.clone(), ToString::to_string);
     let identity = nocloud::Identity { deployment: claim.uid, attempt: context.attempt, hostname: &hostname };
-    let report = context.report.as_ref().map(|to| {
-        to.racks.iter().map(|rack| format!("{rack}/report/{}", to.token)).collect::<Vec<_>>()
-    });
+    let report = context
+        .report
+        .as_ref()
+        .map(|to| to.racks.iter().map(|rack| format!("{rack}/report/{}", to.token)).collect::<Vec<_>>());
     let seed = nocloud::seed(
         identity,
         &claim.spec.ssh_keys,
@@ -122,7 +122,11 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         &network,
         report.as_deref().unwrap_or_default(),
     );
-    let options = [Some(image.kernel_options.as_str()), input.spec.kernel_options.as_deref(), claim.spec.kernel_options.as_deref()];
+    let options = [
+        Some(image.kernel_options.as_str()),
+        input.spec.kernel_options.as_deref(),
+        claim.spec.kernel_options.as_deref(),
+    ];
     let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
     Ok(Install {
         image: image.root.clone(),

@@ -59,7 +59,8 @@ fn plan_of(spec: DeploymentSpec, machines: &[Candidate]) -> DeploymentPlan {
 fn no_match_is_a_wait_that_names_the_nearest_misses() {
     let mut spec = deployment_spec();
     let tags = ["gpu".parse().unwrap()].into();
-    spec.selector = Some(Selector { min_cores: Some(16), zone: Some("b".parse().unwrap()), tags, ..Selector::default() });
+    spec.selector =
+        Some(Selector { min_cores: Some(16), zone: Some("b".parse().unwrap()), tags, ..Selector::default() });
     let plan = plan_of(spec, &fleet());
     assert_eq!(plan.action, DeploymentAction::None);
     insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: none of 4 does; nearest: m1: it stands in zone a, not b, it lacks tag gpu; m3: it lacks tag gpu, it has 8 of 16 cores; m2: it stands in zone a, not b, it lacks tag gpu, it has 8 of 16 cores");

@@ -42,7 +42,10 @@ fn outlast(world: &mut World, hours: i64, seen: &mut BTreeMap<DeadlineId, String
             let after = match (plan.next.first(), plan.waits.first()) {
                 (Some(step), _) => format!("does: {} [{}]", step.step.spec().says, step.step.name()),
                 (None, Some(next)) => {
-                    assert!(next.deadline != wait.deadline, "a deadline passed and nothing came of it: {before}");
+                    assert!(
+                        next.deadline != wait.deadline,
+                        "a deadline passed and nothing came of it: {before}"
+                    );
                     let human = next.human.as_ref().map(|h| format!(" TO DO: {h}")).unwrap_or_default();
                     format!("says: {}{human}", wait_line(next, world.now))
                 }
@@ -91,6 +94,13 @@ fn every_wait_outlasts_its_deadline_and_says_what_comes_then() {
     world.deploy(|_| {});
     world.connect(false, false);
     outlast(&mut world, 2, &mut seen);
+
+    let mut world = World::new();
+    world.hardware.faults.insert(Fault::NeverBoots);
+    world.second_rack(false);
+    outlast(&mut world, 2, &mut seen);
+    let cycles = world.recorded.iter().filter(|s| **s == StepId::NetbootInventory).count();
+    assert_eq!(cycles, 1, "silence means nothing while the rack is away that the machine may talk to");
 
     let mut world = World::new();
     world.input.ephemeral = None;

@@ -27,6 +27,7 @@ enum Happening {
     RackComes {
         loses_spool: bool,
     },
+    SecondRack(bool),
     Press(bool),
     Lock(bool),
     Mode(MachineMode),
@@ -44,7 +45,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Crash::AfterEffect),
     ];
     let fault = || proptest::sample::select(&FAULTS[..]);
-    let readiness = prop_oneof![Just(Readiness::Installed), Just(Readiness::Booted), Just(Readiness::CloudInit)];
+    let readiness =
+        prop_oneof![Just(Readiness::Installed), Just(Readiness::Booted), Just(Readiness::CloudInit)];
     let redeploy = prop_oneof![Just(Redeploy::Refuse), Just(Redeploy::InPlace)];
     let erase = prop_oneof![Just(EraseMethod::None), Just(EraseMethod::Quick), Just(EraseMethod::Full)];
     let mode = prop_oneof![
@@ -63,6 +65,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         6 => fault().prop_map(H::Mend),
         2 => Just(H::RackGoes),
         4 => any::<bool>().prop_map(|loses_spool| H::RackComes { loses_spool }),
+        2 => any::<bool>().prop_map(H::SecondRack),
         2 => any::<bool>().prop_map(H::Press),
         1 => any::<bool>().prop_map(H::Lock),
         1 => mode.prop_map(H::Mode),
@@ -106,6 +109,7 @@ fn happen(world: &mut World, what: &Happening) {
         }
         H::RackGoes => world.connect(false, false),
         H::RackComes { loses_spool } => world.connect(true, loses_spool),
+        H::SecondRack(here) => world.second_rack(here),
         H::Press(on) => {
             // Nobody pulls the plug of a disk that is being written.
             if !world.hardware.writing(&world.tasks) {
@@ -126,6 +130,7 @@ fn happen(world: &mut World, what: &Happening) {
 fn mend(world: &mut World) {
     world.hardware.faults.clear();
     world.connect(true, false);
+    world.second_rack(true);
     world.remachine(|spec| {
         spec.locked = false;
         spec.mode = MachineMode::Managed;

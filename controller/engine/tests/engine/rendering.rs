@@ -115,7 +115,12 @@ fn an_install_is_composed_from_spec_and_facts() {
     let seed = &install.seed;
     let text = format!(
         "disk: {:?}\nkernel_options: {}\nthen: {:?}\n--- meta-data\n{}--- user-data\n{}--- vendor-data\n{}--- network-config\n{}",
-        install.disk, install.kernel_options, task.then, seed.meta_data, seed.user_data, seed.vendor_data,
+        install.disk,
+        install.kernel_options,
+        task.then,
+        seed.meta_data,
+        seed.user_data,
+        seed.vendor_data,
         seed.network_config
     );
     insta::assert_snapshot!(text);

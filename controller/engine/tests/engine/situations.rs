@@ -100,7 +100,9 @@ fn each_situation_is_told() {
     world.deploy(|_| {});
     tell("a broken machine is claimed", &world);
 
-    for fault in [Fault::BmcPassword, Fault::BmcLies, Fault::NeverBoots, Fault::DiskTooSmall, Fault::ForeignData] {
+    for fault in
+        [Fault::BmcPassword, Fault::BmcLies, Fault::NeverBoots, Fault::DiskTooSmall, Fault::ForeignData]
+    {
         let mut world = ready_world();
         world.deploy(|_| {});
         world.hardware.faults.insert(fault);

@@ -114,7 +114,13 @@ impl Hardware {
     }
 
     /// The rack carries out a power command; the same id is carried out once.
-    pub(crate) fn command(&mut self, now: Timestamp, key: &StepKey, verb: Verb, device: BootDevice) -> Vec<Fact> {
+    pub(crate) fn command(
+        &mut self,
+        now: Timestamp,
+        key: &StepKey,
+        verb: Verb,
+        device: BootDevice,
+    ) -> Vec<Fact> {
         if let Some(result) = self.answered.get(key) {
             return vec![Fact::Power(key.clone(), result.clone())];
         }
@@ -164,7 +170,14 @@ impl Hardware {
         facts
     }
 
-    fn happen(&mut self, now: Timestamp, event: Event, boot: BootAction, tasks: &Tasks, facts: &mut Vec<Fact>) {
+    fn happen(
+        &mut self,
+        now: Timestamp,
+        event: Event,
+        boot: BootAction,
+        tasks: &Tasks,
+        facts: &mut Vec<Fact>,
+    ) {
         match event {
             Event::FirmwareDone => {
                 let network = std::mem::take(&mut self.pxe_once);
@@ -225,7 +238,9 @@ impl Hardware {
             }
             _ if install && self.has(Fault::DiskTooSmall) => Some(fail(FailureCode::NoDisk, false)),
             _ if install && self.has(Fault::ForeignData) => Some(fail(FailureCode::ForeignData, false)),
-            _ if install && self.has(Fault::BlobUnavailable) => Some(fail(FailureCode::BlobUnavailable, false)),
+            _ if install && self.has(Fault::BlobUnavailable) => {
+                Some(fail(FailureCode::BlobUnavailable, false))
+            }
             _ => None,
         };
         if let Some(outcome) = outcome {

@@ -8,7 +8,7 @@ pub(crate) mod hardware;
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{BlobRef, Inventory, Outcome};
+use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome};
 use basalt_api::kinds::{Bmc, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, MachineId, Sha256, Timestamp};
 use basalt_engine::facts::*;
@@ -161,6 +161,7 @@ impl World {
             spec,
             claimed_at: self.now,
             deletion_requested_at: None,
+            assigned: BTreeMap::new(),
             image: Some(image()),
         });
     }
@@ -302,7 +303,8 @@ impl World {
                 facts.power_results.entry(key).or_insert(PowerOutcome { at: now, result });
             }
             Fact::BootRequest(attempt) => {
-                let request = BootRequest { last_at: now, service: "http".to_owned(), what: "script".to_owned() };
+                let request =
+                    BootRequest { last_at: now, service: "http".to_owned(), what: "script".to_owned() };
                 facts.boot_requests.insert(attempt, request);
             }
             Fact::Claim(attempt, boot_id) => {
@@ -315,7 +317,13 @@ impl World {
             Fact::Result(attempt, outcome) => {
                 let task = self.tasks.get(&attempt).map(|t| t.0);
                 if task == Some(TaskKind::Inventory) && outcome == Outcome::Succeeded {
-                    let inventory = Inventory { disks: vec![self.hardware.disk()], ..Inventory::default() };
+                    let nics = vec![Nic {
+                        name: "enp1s0".to_owned(),
+                        mac: "52:54:00:00:00:01".to_owned(),
+                        ..Nic::default()
+                    }];
+                    let inventory =
+                        Inventory { disks: vec![self.hardware.disk()], nics, ..Inventory::default() };
                     facts.inventory = Some(InventorySeen { at: now, attempt, inventory });
                 }
                 facts.results.entry(attempt).or_insert(Ended { at: now, outcome });
@@ -323,7 +331,9 @@ impl World {
             Fact::Readiness(attempt, level) => {
                 let seen = facts.readiness.get(&attempt).map(|r| r.level);
                 if seen < Some(level) {
-                    facts.readiness.insert(attempt, Reported { at: now, level, address: "10.77.0.50".to_owned() });
+                    facts
+                        .readiness
+                        .insert(attempt, Reported { at: now, level, address: "10.77.0.50".to_owned() });
                 }
             }
         }
@@ -358,6 +368,18 @@ impl World {
         if self.connected {
             let state = if on { PowerState::On } else { PowerState::Off };
             self.input.facts.power = Some(PowerReading { state, at: self.now });
+        }
+    }
+
+    /// Another rack of the same network goes away, or comes back.
+    pub(crate) fn second_rack(&mut self, here: bool) {
+        if self.connected {
+            let since = self.now;
+            self.input.facts.boot_racks = if here {
+                Link::Connected { since }
+            } else {
+                Link::Partial { since, racks: "rack2".to_owned() }
+            };
         }
     }
 
@@ -424,7 +446,8 @@ impl World {
                     }
                 }
                 Some((TaskKind::Erase(_), scope)) => {
-                    let released = self.input.claim.as_ref().is_some_and(|c| c.deletion_requested_at.is_some());
+                    let released =
+                        self.input.claim.as_ref().is_some_and(|c| c.deletion_requested_at.is_some());
                     if Some(scope) != claim || !released {
                         self.violate("an erase is armed that nobody asked for".to_owned());
                     }
@@ -448,7 +471,9 @@ impl World {
         }
         let facts = &self.input.facts;
         let last = self.input.records.iter().rev().find(|r| r.step == step.step && r.scope == step.scope);
-        let ended_well = last.and_then(|r| facts.results.get(&r.attempt?)).is_some_and(|e| e.outcome == Outcome::Succeeded);
+        let ended_well = last
+            .and_then(|r| facts.results.get(&r.attempt?))
+            .is_some_and(|e| e.outcome == Outcome::Succeeded);
         let same = last.is_some_and(|r| r.fingerprint == step.fingerprint);
         let again = match step.step {
             StepId::ArmInventory => ended_well && self.input.recommission_requested_at.is_none(),
@@ -456,8 +481,12 @@ impl World {
             StepId::NetbootInventory | StepId::NetbootInstall | StepId::NetbootErase => {
                 step.attempt.is_some_and(|a| facts.claims.contains_key(&a) || facts.results.contains_key(&a))
             }
-            StepId::HoldOn => self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::On),
-            StepId::HoldOff => !self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::Off),
+            StepId::HoldOn => {
+                self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::On)
+            }
+            StepId::HoldOff => {
+                !self.hardware.on && facts.power.as_ref().is_some_and(|p| p.state == PowerState::Off)
+            }
             _ => false,
         };
         if again {
