@@ -1,1 +1,57 @@
-//! Simulated machines from the same sans-IO cores.
+//! Simulated machines: firmware, agent and installed system from the same sans-IO cores that the products use, so that a
+//! whole deployment takes about a second.
+//!
+//! Nothing is mocked between a machine and whoever serves it. Each power cycle of a [`SimMachine`] runs on a thread in a
+//! network namespace of its own, with one cable to the bridge of a [`basalt_lab::Lab`]: DHCP, TFTP, HTTP, TLS and IPMI
+//! cross a real wire, from the machine's own MAC and address. Cutting the power removes the cable first.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use basalt_lab::Lab;
+//! use basalt_sim::{Event, Fault, Firmware, MachineOptions, SimMachine, Stage};
+//! use std::time::Duration;
+//!
+//! let lab = Lab::create("example")?;
+//! let machine = SimMachine::start(&lab, MachineOptions::numbered(1, Firmware::Uefi))?;
+//! machine.faults().times(Fault::DiesAt(Stage::Unpack), 1);
+//! // … something powers it on by IPMI …
+//! machine.wait_for(|event| *event == Event::Reported { level: "cloud_init".into() }, Duration::from_secs(10)).await?;
+//! assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 1);
+//! # Ok(()) }
+//! ```
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`machine`] | what tests hold in their hands |
+//! | [`options`], [`fault`], [`event`] | what a machine is, what goes wrong with it, what it did |
+//! | `chassis`, `life` | power, and the thread that lives while there is some |
+//! | `cable` | namespace, veth, address |
+//! | `hardware` | the `/sys`, `/proc` and disk that the agent's own code reads and writes |
+//! | `firmware`, [`script`] | PXE ROM, iPXE, boot order |
+//! | `ephemeral`, `task` | the ephemeral environment: the agent's library, without its tools |
+//! | `installed` | a system that was installed, booted from its disk |
+//! | `dhcp`, `tftp`, `web` | sockets around the client cores |
+//!
+//! Not simulated: renewals of leases; what an installed system does beyond reporting itself; Secure Boot; UEFI HTTP boot.
+
+mod cable;
+mod chassis;
+mod dhcp;
+mod ephemeral;
+pub mod event;
+pub mod fault;
+mod firmware;
+mod hardware;
+mod installed;
+mod life;
+pub mod machine;
+pub mod options;
+pub mod script;
+mod task;
+mod tftp;
+mod web;
+
+pub use event::{Entry, Event, ScriptKind, Speaker};
+pub use fault::{Fault, Faults, Stage};
+pub use machine::{SimError, SimMachine};
+pub use options::{BootOrder, Firmware, MachineOptions};

@@ -1,0 +1,144 @@
+//! Power and boot device: what the BMC moves.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use basalt_bmc::{BootDevice, BootOverride, ChassisBackend, CompletionCode, PowerState, PowerVerb};
+
+use crate::cable::Cable;
+use crate::event::{Event, Log};
+use crate::fault::Faults;
+use crate::hardware::Hardware;
+use crate::life::Life;
+use crate::options::{BootOrder, MachineOptions};
+
+/// What survives a power cut, and what does not.
+#[derive(Debug)]
+pub(crate) struct Chassis {
+    pub(crate) options: MachineOptions,
+    /// The lab's namespace.
+    pub(crate) lab: String,
+    pub(crate) hardware: Hardware,
+    pub(crate) faults: Faults,
+    pub(crate) log: Log,
+    pub(crate) power: Mutex<Power>,
+}
+
+/// The state of power. Whoever holds its lock cannot lose power meanwhile.
+#[derive(Debug)]
+pub(crate) struct Power {
+    pub(crate) on: bool,
+    /// Counts power cycles: what an earlier one left running is told by it.
+    pub(crate) cycle: u64,
+    pub(crate) cable: Option<Cable>,
+    /// An operating system listens for the power button.
+    pub(crate) button: bool,
+    boot: BootOverride,
+}
+
+impl Power {
+    pub(crate) const OFF: Self = Self { on: false, cycle: 0, cable: None, button: false, boot: BootOverride::NONE };
+
+    /// Cuts the power: the next thing that the machine wants to do does not happen, and nothing that is under way gets out.
+    pub(crate) fn cut(&mut self, log: &Log) {
+        self.on = false;
+        self.button = false;
+        drop(self.cable.take());
+        log.push(Event::PoweredOff);
+    }
+
+    /// What to boot from, in order; a boot that begins uses an override for once up.
+    pub(crate) fn boot_order(&mut self, own: BootOrder) -> BootOrder {
+        let order = match self.boot.device {
+            BootDevice::Pxe => BootOrder::NetworkFirst,
+            BootDevice::Disk => BootOrder::DiskFirst,
+            BootDevice::None => own,
+        };
+        if self.boot.once {
+            self.boot = BootOverride::NONE;
+        }
+        self.button = false;
+        order
+    }
+}
+
+impl Chassis {
+    pub(crate) fn state(&self) -> PowerState {
+        if self.lock().on { PowerState::On } else { PowerState::Off }
+    }
+
+    pub(crate) fn power_on(self: &Arc<Self>) {
+        let mut power = self.lock();
+        if power.on {
+            return;
+        }
+        power.on = true;
+        power.cycle += 1;
+        self.log.push(Event::PoweredOn);
+        Life::begin(Arc::clone(self), power.cycle);
+    }
+
+    pub(crate) fn power_off(&self) {
+        let mut power = self.lock();
+        if power.on {
+            power.cut(&self.log);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Power> {
+        self.power.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handle that the BMC has.
+#[derive(Debug)]
+pub(crate) struct Backend(pub(crate) Arc<Chassis>);
+
+impl ChassisBackend for Backend {
+    async fn power_status(&self) -> PowerState {
+        self.0.state()
+    }
+
+    async fn control(&self, verb: PowerVerb) -> Result<(), CompletionCode> {
+        match (verb, self.0.state()) {
+            (PowerVerb::On, _) => self.0.power_on(),
+            (PowerVerb::Cycle | PowerVerb::Reset, PowerState::Off) => return Err(CompletionCode::NOT_IN_THIS_STATE),
+            (PowerVerb::Cycle | PowerVerb::Reset, PowerState::On) => {
+                self.0.power_off();
+                self.0.power_on();
+            }
+            (PowerVerb::Off, _) => self.0.power_off(),
+            // Firmware and boot loaders do not hear the button.
+            (PowerVerb::Soft, _) => {
+                let listens = self.0.lock().button;
+                if listens {
+                    self.0.power_off();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn boot_override(&self) -> BootOverride {
+        self.0.lock().boot
+    }
+
+    async fn set_boot_override(&self, boot: BootOverride) -> Result<(), CompletionCode> {
+        self.0.lock().boot = boot;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_override_for_once_is_used_up_by_the_boot_it_was_for() {
+        let mut power = Power { boot: BootOverride { device: BootDevice::Pxe, once: true, efi: false }, ..Power::OFF };
+        assert_eq!(power.boot_order(BootOrder::DiskFirst), BootOrder::NetworkFirst);
+        assert_eq!(power.boot_order(BootOrder::DiskFirst), BootOrder::DiskFirst);
+        power.boot = BootOverride { device: BootDevice::Disk, once: false, efi: true };
+        assert_eq!(power.boot_order(BootOrder::NetworkFirst), BootOrder::DiskFirst);
+        assert_eq!(power.boot_order(BootOrder::NetworkFirst), BootOrder::DiskFirst);
+    }
+}

@@ -1,0 +1,138 @@
+//! Firmware, PXE ROM and iPXE: from power to a kernel or a disk.
+
+use std::collections::BTreeMap;
+
+use crate::event::{ScriptKind, Speaker};
+use crate::fault::{Fault, Stage};
+use crate::life::{Life, Stop};
+use crate::options::{BootOrder, Firmware};
+use crate::script::{self, Ending, Host};
+use crate::{dhcp, ephemeral, installed, tftp, web};
+
+/// More scripts in a row than any sensible rack serves.
+const MAX_SCRIPTS: usize = 100;
+
+/// Boots. Returns when an installed system has nothing more to do, or when nothing boots.
+pub(crate) fn boot(life: &Life) -> Result<(), Stop> {
+    let own = life.options().boot_order;
+    if life.act(|power| power.boot_order(own))? == BootOrder::NetworkFirst {
+        network(life)?;
+        if installed::boot(life)? {
+            return Ok(());
+        }
+    } else {
+        if installed::boot(life)? {
+            return Ok(());
+        }
+        network(life)?;
+        // A script may have said so.
+        if installed::boot(life)? {
+            return Ok(());
+        }
+    }
+    life.event(crate::event::Event::NothingBoots)
+}
+
+/// Tries the network. Returns when the next boot device is to be tried: `exit` on UEFI goes there by way of the
+/// firmware's boot entries, `sanboot` on BIOS by way of iPXE.
+fn network(life: &Life) -> Result<(), Stop> {
+    if life.fault(|fault| fault == Fault::NeverPxeBoots)?.is_some() {
+        return Ok(());
+    }
+    life.stage(0, Stage::Loader)?;
+    let Some(binding) = dhcp::lease(life, Speaker::Rom)? else { return Ok(()) };
+    let Some(file) = binding.boot_file else { return life.refused("DHCP names no boot file") };
+    // No next server: the DHCP server itself (PXE 2.1 §2.4.4).
+    if !tftp::fetch(life, binding.next_server.unwrap_or(binding.server), &file)? {
+        return Ok(());
+    }
+    life.stage(0, Stage::Script)?;
+    let Some(binding) = dhcp::lease(life, Speaker::Ipxe)? else { return Ok(()) };
+    let Some(mut url) = binding.boot_file else { return life.refused("DHCP names no script for iPXE") };
+    for _ in 0..MAX_SCRIPTS {
+        let text = match web::text(life, &url)? {
+            Ok(text) => text,
+            Err(why) => return life.refused(why),
+        };
+        match run(life, &text)? {
+            Some(Ending::Chain(next)) => url = next,
+            Some(Ending::Boot { cmdline }) => {
+                life.script(ScriptKind::Ephemeral)?;
+                return Err(ephemeral::run(life, &cmdline));
+            }
+            Some(Ending::SanBoot | Ending::Exit(_)) => return life.script(ScriptKind::Local),
+            Some(Ending::PowerOff) => {
+                life.script(ScriptKind::PowerOff)?;
+                return Err(Stop::PowerOff);
+            }
+            Some(Ending::Reboot) => {
+                life.script(ScriptKind::Reboot)?;
+                return Err(Stop::Reset);
+            }
+            None => return Ok(()),
+        }
+    }
+    life.refused(format!("{MAX_SCRIPTS} boot scripts in a row"))
+}
+
+/// Runs one script; nothing if it would leave a real machine in iPXE's shell.
+fn run(life: &Life, text: &str) -> Result<Option<Ending>, Stop> {
+    let platform = match life.options().firmware {
+        Firmware::Bios => "pcbios",
+        Firmware::Uefi => "efi",
+    };
+    let settings = BTreeMap::from([
+        ("platform", platform.to_owned()),
+        ("buildarch", "x86_64".to_owned()),
+        ("net0/mac", life.options().mac.to_string()),
+    ]);
+    let mut host = Ipxe { life, stopped: None };
+    let ended = script::run(text, &settings, &mut host);
+    if let Some(stop) = host.stopped {
+        return Err(stop);
+    }
+    match ended {
+        Ok(ending) => Ok(Some(ending)),
+        Err(error) => life.refused(error).map(|()| None),
+    }
+}
+
+/// What iPXE does for its scripts.
+struct Ipxe<'a> {
+    life: &'a Life,
+    stopped: Option<Stop>,
+}
+
+impl Ipxe<'_> {
+    /// Once the machine has stopped nothing works any more, and the script runs out.
+    fn unless_stopped(&mut self, work: impl FnOnce(&Life) -> Result<bool, Stop>) -> bool {
+        if self.stopped.is_some() {
+            return false;
+        }
+        work(self.life).unwrap_or_else(|stop| {
+            self.stopped = Some(stop);
+            false
+        })
+    }
+}
+
+impl Host for Ipxe<'_> {
+    fn kernel(&mut self, url: &str) -> bool {
+        self.unless_stopped(|life| match web::discard(life, url)? {
+            Ok(_) => Ok(true),
+            Err(why) => life.refused(why).map(|()| false),
+        })
+    }
+
+    fn initrd(&mut self, url: &str) -> bool {
+        self.kernel(url)
+    }
+
+    fn dhcp(&mut self) -> bool {
+        self.unless_stopped(|life| Ok(dhcp::lease(life, Speaker::Ipxe)?.is_some()))
+    }
+
+    fn sleep(&mut self, _: u64) {
+        self.unless_stopped(|life| life.linger().map(|()| true));
+    }
+}

@@ -1,0 +1,134 @@
+//! A system that was installed: it boots from its disk, configures its network from its netplan file, and does what the
+//! boot hook in its cloud-init seed says.
+
+use std::net::Ipv4Addr;
+
+use crate::event::{Event, Speaker};
+use crate::hardware::System;
+use crate::life::{Life, Stop};
+use crate::{cable, dhcp, web};
+
+/// How often the boot hook tries to report.
+const TRIES: u32 = 60;
+
+/// Boots the disk, if there is something to boot, and returns when that has nothing more to say.
+pub(crate) fn boot(life: &Life) -> Result<bool, Stop> {
+    let system = match life.act(|_| life.chassis().hardware.system())? {
+        Ok(Some(system)) => system,
+        Ok(None) => return Ok(false),
+        Err(error) => return life.refused(format!("the disk cannot be read: {error}")).map(|()| false),
+    };
+    life.act(|power| power.button = true)?;
+    life.event(Event::BootedDisk { attempt: system.attempt, hostname: system.hostname.clone() })?;
+    network(life, &system)?;
+    for level in levels(&system.seed.vendor_data) {
+        report(life, &urls(&system.seed.vendor_data), &level)?;
+    }
+    Ok(true)
+}
+
+fn network(life: &Life, system: &System) -> Result<(), Stop> {
+    if let Some((address, prefix)) = fixed_address(&system.netplan) {
+        return match life.act(|_| cable::configure(life.namespace(), address, prefix, None))? {
+            Ok(()) => Ok(()),
+            Err(error) => life.refused(format!("netplan: {error}")),
+        };
+    }
+    // An operating system asks for ever.
+    while dhcp::lease(life, Speaker::System)?.is_none() {
+        life.linger()?;
+    }
+    Ok(())
+}
+
+/// Tells the first URL that listens; tried again and again.
+fn report(life: &Life, urls: &[String], level: &str) -> Result<(), Stop> {
+    for number in 0..TRIES {
+        for url in urls {
+            match web::post(life, &format!("{url}/{level}"))? {
+                Ok(_) => return life.event(Event::Reported { level: level.to_owned() }),
+                // Once is enough to know.
+                Err(why) if number == 0 => life.refused(why)?,
+                Err(_) => {}
+            }
+        }
+        life.linger()?;
+    }
+    life.refused(format!("{level} could not be reported to {}", urls.join(" ")))
+}
+
+/// The first IPv4 address that the netplan file gives out itself.
+fn fixed_address(netplan: &str) -> Option<(Ipv4Addr, u8)> {
+    let list = netplan
+        .lines()
+        .skip_while(|line| line.trim() != "dhcp4: false")
+        .find_map(|line| line.trim().strip_prefix("addresses:"))?;
+    list.split(['[', ']', ',', '"', '\'', ' ']).find_map(|word| {
+        let (address, prefix) = word.split_once('/')?;
+        Some((address.parse().ok()?, prefix.parse().ok().filter(|prefix| *prefix <= 32)?))
+    })
+}
+
+/// The lines of the boot hook (cloud-init: "Cloud boothook"); none where the vendor data is something else.
+fn boot_hook(vendor_data: &str) -> Option<&str> {
+    vendor_data.strip_prefix("#cloud-boothook\n")
+}
+
+/// Where the boot hook reports: the words that its loop goes through.
+fn urls(vendor_data: &str) -> Vec<String> {
+    let hook = boot_hook(vendor_data).unwrap_or_default();
+    let words = hook.lines().find_map(|line| line.trim().strip_prefix("for url in ")?.strip_suffix("; do"));
+    words.unwrap_or_default().split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect()
+}
+
+/// What the boot hook reports, in order: the arguments of its calls of `report`.
+fn levels(vendor_data: &str) -> Vec<String> {
+    let hook = boot_hook(vendor_data).unwrap_or_default();
+    let calls = hook.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let words: Vec<&str> = calls.flat_map(|line| line.split([' ', '(', ')', ';', '&'])).filter(|w| !w.is_empty()).collect();
+    let after_report = words.windows(2).filter(|pair| pair.first() == Some(&"report"));
+    after_report.filter_map(|pair| pair.get(1)).filter(|word| **word != "{").map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOOK: &str = "#cloud-boothook
+#!/bin/sh
+# Tells the rack. In the background, and to report is not urgent.
+post() {
+    python3 -c '…' \"$1\"
+}
+report() {
+    for try in $(seq 60); do
+        for url in 'http://10.77.0.1:5248/report/T' 'http://10.77.0.2:5248/report/T'; do
+            post \"$url/$1\" && return 0
+        done
+        sleep 10
+    done
+}
+(report booted; cloud-init status --wait && report cloud_init) </dev/null >/dev/null 2>&1 &
+";
+
+    #[test]
+    fn the_boot_hook_says_where_and_what_to_report() {
+        assert_eq!(urls(HOOK), ["http://10.77.0.1:5248/report/T", "http://10.77.0.2:5248/report/T"]);
+        assert_eq!(levels(HOOK), ["booted", "cloud_init"]);
+    }
+
+    #[test]
+    fn without_a_boot_hook_nothing_is_reported() {
+        for other in ["", "#cloud-config\n{}\n", "for url in 'x'; do"] {
+            assert!(urls(other).is_empty() && levels(other).is_empty(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_address_is_found_in_netplan_and_dhcp_has_none() {
+        let fixed = "network:\n  ethernets:\n    \"eth0\":\n      dhcp4: false\n      addresses: [\"10.77.0.60/24\"]\n";
+        assert_eq!(fixed_address(fixed), Some((Ipv4Addr::new(10, 77, 0, 60), 24)));
+        let dynamic = "network:\n  ethernets:\n    \"eth0\":\n      dhcp4: true\n      nameservers:\n        addresses: [\"10.77.0.1\"]\n";
+        assert_eq!(fixed_address(dynamic), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! One power cycle: the thread that lives while there is power, and asks before everything it does whether there still is.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::chassis::{Chassis, Power};
+use crate::event::{Event, ScriptKind};
+use crate::fault::{Fault, Stage};
+use crate::options::MachineOptions;
+use crate::{cable, firmware};
+
+/// How often something that waits looks whether there still is power.
+pub(crate) const BLINK: Duration = Duration::from_millis(20);
+
+/// Why a machine does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Its power was cut.
+    PowerLost,
+    /// It resets itself.
+    Reset,
+    /// It switches itself off.
+    PowerOff,
+    /// It does nothing more.
+    Hang,
+}
+
+/// One power cycle of a machine.
+#[derive(Debug)]
+pub(crate) struct Life {
+    chassis: Arc<Chassis>,
+    cycle: u64,
+    namespace: String,
+}
+
+impl Life {
+    /// Starts the thread of a power cycle.
+    pub(crate) fn begin(chassis: Arc<Chassis>, cycle: u64) {
+        std::thread::spawn(move || {
+            let refused = |why: String| chassis.log.push(Event::Refused { why });
+            let cable = match cable::Cable::connect(&chassis.lab, chassis.options.mac) {
+                Ok(cable) => cable,
+                Err(error) => return refused(format!("the network of {} cannot be made: {error}", chassis.options.name)),
+            };
+            if let Err(error) = cable.enter() {
+                return refused(format!("the network of {} cannot be entered: {error}", chassis.options.name));
+            }
+            let life = Self { chassis: Arc::clone(&chassis), cycle, namespace: cable.namespace().to_owned() };
+            // Whoever cuts the power takes the cable; if that was before now, it goes with this thread.
+            if life.act(|power| power.cable = Some(cable)).is_ok() {
+                life.run();
+            }
+        });
+    }
+
+    fn run(&self) {
+        loop {
+            match firmware::boot(self) {
+                Err(Stop::Reset) => {
+                    if self.event(Event::Reset).and_then(|()| self.linger()).is_err() {
+                        return;
+                    }
+                }
+                Err(Stop::PowerOff) => {
+                    let _was_cut_already = self.act(|power| power.cut(&self.chassis.log));
+                    return;
+                }
+                // It stays on, and idle.
+                Ok(()) | Err(Stop::Hang | Stop::PowerLost) => return,
+            }
+        }
+    }
+
+    /// Does something that a power cut must not overtake: the cut waits for its end.
+    pub(crate) fn act<T>(&self, work: impl FnOnce(&mut Power) -> T) -> Result<T, Stop> {
+        let mut power: MutexGuard<'_, Power> = self.chassis.power.lock().unwrap_or_else(PoisonError::into_inner);
+        if power.on && power.cycle == self.cycle { Ok(work(&mut power)) } else { Err(Stop::PowerLost) }
+    }
+
+    /// Whether there still is power.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        self.act(|_| ())
+    }
+
+    pub(crate) fn event(&self, event: Event) -> Result<(), Stop> {
+        self.act(|_| self.chassis.log.push(event))
+    }
+
+    /// Somebody said no, or nothing.
+    pub(crate) fn refused(&self, why: impl std::fmt::Display) -> Result<(), Stop> {
+        self.event(Event::Refused { why: why.to_string() })
+    }
+
+    /// A script ended.
+    pub(crate) fn script(&self, kind: ScriptKind) -> Result<(), Stop> {
+        self.event(Event::Script { kind })
+    }
+
+    /// Whether a fault fires here.
+    pub(crate) fn fault(&self, which: impl Fn(Fault) -> bool) -> Result<Option<Fault>, Stop> {
+        self.check()?;
+        let fault = self.chassis.faults.fire(which);
+        if let Some(fault) = fault {
+            self.event(Event::Faulted { fault })?;
+        }
+        Ok(fault)
+    }
+
+    /// Enters a stage.
+    pub(crate) fn stage(&self, attempt: u64, stage: Stage) -> Result<(), Stop> {
+        self.event(Event::Stage { attempt, stage })?;
+        self.suffer(stage)
+    }
+
+    /// Lets the faults of a stage fire.
+    pub(crate) fn suffer(&self, stage: Stage) -> Result<(), Stop> {
+        if let Some(Fault::Slow(by)) = self.fault(|fault| matches!(fault, Fault::Slow(_)))? {
+            self.pause(by)?;
+        }
+        match self.fault(|fault| matches!(fault, Fault::DiesAt(at) | Fault::HangsAt(at) if at == stage))? {
+            Some(Fault::DiesAt(_)) => Err(Stop::Reset),
+            Some(_) => Err(Stop::Hang),
+            None => Ok(()),
+        }
+    }
+
+    /// As long as people on site wait for slow hardware, shortened.
+    pub(crate) fn linger(&self) -> Result<(), Stop> {
+        self.pause(self.options().pause)
+    }
+
+    /// Waits, while there is power.
+    pub(crate) fn pause(&self, time: Duration) -> Result<(), Stop> {
+        let end = Instant::now() + time;
+        loop {
+            self.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(BLINK));
+        }
+    }
+
+    pub(crate) fn options(&self) -> &MachineOptions {
+        &self.chassis.options
+    }
+
+    pub(crate) fn chassis(&self) -> &Chassis {
+        &self.chassis
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}

@@ -1,0 +1,85 @@
+//! What a simulated machine is.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use basalt_dhcp::Mac;
+
+/// The firmware a machine boots with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Firmware {
+    /// BIOS: iPXE boots the disk.
+    Bios,
+    /// UEFI: iPXE gives back to the firmware, which boots the disk.
+    Uefi,
+}
+
+/// What a machine tries first when its BMC says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BootOrder {
+    /// The network; its disk if nothing boots from there.
+    #[default]
+    NetworkFirst,
+    /// Its disk; the network if nothing boots from there.
+    DiskFirst,
+}
+
+/// What a simulated machine is made of.
+#[derive(Clone, Debug)]
+pub struct MachineOptions {
+    /// Its name within the lab; names a directory.
+    pub name: String,
+    /// Its NIC's address.
+    pub mac: Mac,
+    /// BIOS or UEFI.
+    pub firmware: Firmware,
+    /// What it tries first when its BMC says nothing.
+    pub boot_order: BootOrder,
+    /// Where its BMC answers, port 623; an address that the lab does not have yet.
+    pub bmc_address: Ipv4Addr,
+    /// The BMC's only user, an administrator.
+    pub bmc_user: String,
+    /// That user's password.
+    pub bmc_password: String,
+    /// Size of its disk `vda`, sparse and all zero at first.
+    pub disk_bytes: u64,
+    /// Memory, as its DMI tables say.
+    pub memory_bytes: u64,
+    /// Cores, of one thread each, in one socket.
+    pub cores: u32,
+    /// Serial number in its DMI tables, and of its disk.
+    pub serial: String,
+    /// What real machines take tens of seconds for: a message left on the console, iPXE's `sleep`, a reset.
+    pub pause: Duration,
+    /// First wait of the ROM for an answer to its DISCOVER; doubled four times before it gives up.
+    pub dhcp_patience: Duration,
+}
+
+impl MachineOptions {
+    /// Machine `simN` with usual parts: 4 cores, 8 GiB of memory, 16 GiB of disk, BMC `10.77.0.(100 + N)` with user `admin`
+    /// and password `secret`.
+    #[must_use]
+    pub fn numbered(number: u8, firmware: Firmware) -> Self {
+        Self {
+            name: format!("sim{number}"),
+            mac: Mac([0x52, 0x54, 0x00, 0x51, 0x00, number]),
+            firmware,
+            boot_order: BootOrder::default(),
+            bmc_address: Ipv4Addr::new(10, 77, 0, 100u8.saturating_add(number)),
+            bmc_user: "admin".to_owned(),
+            bmc_password: "secret".to_owned(),
+            disk_bytes: 16 << 30,
+            memory_bytes: 8 << 30,
+            cores: 4,
+            serial: format!("SIM-{number:04}"),
+            pause: Duration::from_millis(200),
+            dhcp_patience: Duration::from_millis(500),
+        }
+    }
+
+    /// Where its BMC answers.
+    #[must_use]
+    pub fn bmc_socket(&self) -> SocketAddr {
+        (self.bmc_address, 623).into()
+    }
+}

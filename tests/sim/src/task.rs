@@ -1,0 +1,234 @@
+//! The agent's task: its own rules about disks, its own markers and hashes, but no partitions and no programs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use basalt_agent::blob::BlobError;
+use basalt_agent::disk::rules::{self, Observed, Permit, Verdict};
+use basalt_agent::disk::{Disks, WritableDisk, select};
+use basalt_agent::failure::Failure;
+use basalt_agent::install::not_expired;
+use basalt_agent::inventory;
+use basalt_agent::work::Context;
+use basalt_api::agent::{
+    Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, TaskAction, TaskResult,
+};
+use sha2::{Digest, Sha256};
+
+use crate::ephemeral::blob;
+use crate::event::Event;
+use crate::fault::{Fault, Stage};
+use crate::hardware::System;
+use crate::life::{Life, Stop};
+
+const MIB: u64 = 1 << 20;
+/// What a disk shows that is too small for anything.
+const TOO_SMALL: u64 = 64 * MIB;
+
+/// Why a task does not go on.
+enum Halt {
+    /// The machine stopped.
+    Stop(Stop),
+    /// The task failed.
+    Failed(Failure),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+struct Work<'a> {
+    life: &'a Life,
+    context: &'a Context<'a>,
+    disks: Disks,
+    seq: u64,
+    log: String,
+    stage: Option<(Stage, Instant)>,
+    timings: BTreeMap<String, f64>,
+}
+
+/// Runs the task to its result, whatever that is.
+pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, Stop> {
+    let hardware = &life.chassis().hardware;
+    let small = life.fault(|fault| fault == Fault::DiskTooSmall)?.is_some();
+    let shown = hardware.show_disk_bytes(if small { TOO_SMALL } else { hardware.disk_bytes() });
+    if let Err(error) = shown {
+        life.refused(format!("the invented hardware of {}: {error}", life.options().name))?;
+        return Err(Stop::Hang);
+    }
+    let disks = Disks::new(hardware.root());
+    let mut work = Work { life, context, disks, seq: 0, log: String::new(), stage: None, timings: BTreeMap::new() };
+    work.stage(Stage::Inventory, 1, "reading the hardware")?;
+    let inventory = inventory::read(&hardware.root(), context.boot.boot_mac.as_deref());
+    let done = match &context.task.action {
+        TaskAction::Inventory => Ok(Outcome::Succeeded),
+        TaskAction::Install(install) => work.install(install),
+        TaskAction::Erase(erase) => work.erase(erase),
+    };
+    let outcome = match done {
+        Ok(outcome) => outcome,
+        Err(Halt::Stop(stop)) => return Err(stop),
+        Err(Halt::Failed(Failure { code, message })) => Outcome::Failed { code, message, wrote: work.disks.wrote() },
+    };
+    work.close_stage();
+    // Neither progress nor log hold a task up.
+    let _undelivered = context.session.log(0, work.log.as_bytes());
+    life.check()?;
+    Ok(TaskResult {
+        attempt: context.task.attempt,
+        outcome,
+        inventory: Some(inventory),
+        markers: work.disks.markers(),
+        timings: work.timings,
+    })
+}
+
+impl Work<'_> {
+    /// Enters a stage: tells the rack, then lets faults fire.
+    fn stage(&mut self, stage: Stage, percent: u8, message: &str) -> Result<(), Stop> {
+        self.close_stage();
+        self.stage = Some((stage, Instant::now()));
+        self.life.event(Event::Stage { attempt: self.context.task.attempt, stage })?;
+        self.seq += 1;
+        self.log.push_str(&format!("{stage}: {message}\n"));
+        let (stage_name, message) = (stage.name().to_owned(), message.to_owned());
+        let progress = Progress { seq: self.seq, stage: stage_name, percent, message };
+        let _undelivered = self.context.session.progress(&progress);
+        self.life.suffer(stage)
+    }
+
+    fn close_stage(&mut self) {
+        if let Some((stage, began)) = self.stage.take() {
+            self.timings.insert(stage.name().to_owned(), began.elapsed().as_secs_f64());
+        }
+    }
+
+    /// What a disk shows, after somebody else has been there.
+    fn observe(&self, name: &str) -> Result<Observed, Halt> {
+        let seen = self.disks.observe(name)?;
+        let blank = seen.marker.is_none() && !seen.has_data;
+        if !blank || self.life.fault(|fault| fault == Fault::ForeignData)?.is_none() {
+            return Ok(seen);
+        }
+        self.on_disk(name, || self.life.chassis().hardware.write_foreign_data())?;
+        Ok(self.disks.observe(name)?)
+    }
+
+    /// Does something to a disk that a power cut must not overtake.
+    fn on_disk<T>(&self, name: &str, work: impl FnOnce() -> io::Result<T>) -> Result<T, Halt> {
+        Ok(self.life.act(|_| work())?.map_err(Failure::disk(format!("writing disk {name}")))?)
+    }
+
+    /// The marker says `writing`.
+    fn begin(&mut self, name: &str, permit: &Permit) -> Result<WritableDisk, Halt> {
+        let (task, log, disks) = (self.context.task, &self.life.chassis().log, &mut self.disks);
+        let begun = self.life.act(|_| {
+            let disk = disks.begin(name, task, permit)?;
+            log.push(Event::WroteDisk { attempt: task.attempt });
+            Ok::<_, Failure>(disk)
+        });
+        Ok(begun??)
+    }
+
+    /// The marker says how it ended.
+    fn finish(&self, name: &str, disk: WritableDisk, state: MarkerState) -> Result<(), Halt> {
+        let attempt = self.context.task.attempt;
+        self.on_disk(name, || {
+            disk.finish(state)?;
+            self.life.chassis().log.push(match state {
+                MarkerState::Installed => Event::Installed { attempt },
+                MarkerState::Erased | MarkerState::Writing => Event::Erased { attempt },
+            });
+            Ok(())
+        })
+    }
+
+    fn install(&mut self, install: &Install) -> Result<Outcome, Halt> {
+        not_expired(self.context)?;
+        self.stage(Stage::Check, 2, "choosing the disk and reading the markers of all disks")?;
+        let devices = self.disks.devices();
+        let target = select::select(&devices, &install.disk, select::required_bytes(&install.image))?;
+        let name = target.disk.name.clone();
+        let observed = self.observe(&name)?;
+        let permit = match rules::install(self.context.task, install.wipe, &observed, &[])? {
+            Verdict::Proceed(permit) => permit,
+            Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
+        };
+        let disk = self.begin(&name, &permit)?;
+        self.stage(Stage::Partition, 4, &format!("writing a partition table to {name}"))?;
+        self.on_disk(&name, || disk.zero(0, 2 * MIB))?;
+        self.stage(Stage::Unpack, 10, "fetching and unpacking the image")?;
+        self.unpack(install)?;
+        self.stage(Stage::Seed, 75, "writing host name, network configuration and cloud-init seed")?;
+        let system = System {
+            attempt: self.context.task.attempt,
+            hostname: install.hostname.clone(),
+            netplan: install.netplan.clone(),
+            seed: install.seed.clone(),
+        };
+        let hardware = &self.life.chassis().hardware;
+        self.on_disk(&name, || hardware.write_system(&system))?;
+        self.on_disk(&name, || hardware.make_bootable())?;
+        self.stage(Stage::Finish, 95, "writing everything back to the disk")?;
+        self.finish(&name, disk, MarkerState::Installed)?;
+        Ok(Outcome::Succeeded)
+    }
+
+    fn unpack(&self, install: &Install) -> Result<(), Halt> {
+        let bad = |_| Failure::new(FailureCode::BadImage, format!("{:?} is no SHA-256", install.image.sha256));
+        let sha256: [u8; 32] = hex::decode(&install.image.sha256)
+            .map_err(drop)
+            .and_then(|bytes| bytes.try_into().map_err(drop))
+            .map_err(bad)?;
+        let wrong = self.life.fault(|fault| fault == Fault::WrongHash)?.is_some();
+        let mut damaged = Sha256::new();
+        // A bit that tipped over before the first byte.
+        damaged.update([1]);
+        let length = blob(self.life, self.context.session.client(), sha256, |bytes| {
+            if wrong {
+                damaged.update(bytes);
+            }
+        })?
+        .map_err(Failure::from)?;
+        if !wrong {
+            return Ok(());
+        }
+        let (expected, found) = (install.image.sha256.clone(), hex::encode(damaged.finalize()));
+        Err(Failure::from(BlobError::Corrupt { expected, found, length: length + 1 }).into())
+    }
+
+    fn erase(&mut self, erase: &Erase) -> Result<Outcome, Halt> {
+        not_expired(self.context)?;
+        self.stage(Stage::Check, 2, "reading the markers of all disks")?;
+        let names: Vec<String> = self.disks.devices().into_iter().map(|device| device.disk.name).collect();
+        let observed = names.iter().map(|name| self.observe(name)).collect::<Result<Vec<_>, _>>()?;
+        let permit = match rules::erase(self.context.task, erase.wipe, &observed)? {
+            Verdict::Proceed(permit) => permit,
+            Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
+        };
+        for disk in observed.iter().filter(|disk| rules::finished(self.context.task, disk).is_none()) {
+            let name = &disk.name;
+            let disk = self.begin(name, &permit)?;
+            self.stage(Stage::Erase, 10, &format!("erasing {name}"))?;
+            let (size, ends) = (disk.size(), 2 * MIB);
+            let parts = match erase.level {
+                EraseLevel::Quick => vec![(0, ends), (size.saturating_sub(ends), ends)],
+                EraseLevel::Full => vec![(0, size)],
+            };
+            for (from, length) in parts {
+                self.on_disk(name, || disk.zero(from, length))?;
+            }
+            self.finish(name, disk, MarkerState::Erased)?;
+        }
+        Ok(Outcome::Succeeded)
+    }
+}
