@@ -142,6 +142,7 @@ impl Daemon {
             blobs: Arc::clone(&blobs),
             loaders: loaders.clone(),
             facts: facts.clone(),
+            reports: http::report::Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
         });
         let stop = CancellationToken::new();

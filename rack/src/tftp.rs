@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use basalt_tftp::Outcome;
 use basalt_tftp::server::{Event, FileSource, OpenError, Settings, serve};
 use bytes::Bytes;
 use tokio::net::UdpSocket;
@@ -46,21 +47,21 @@ pub async fn run(
     serve(vec![socket], Source { loaders }, Settings::default(), move |event| observe(&facts, event), stop.cancelled()).await
 }
 
-/// Tells what a machine fetched. Who it is, TFTP does not say; its address is enough to find out.
+/// Tells what a machine fetched; `basalt-tftp` logs it. Who it is, TFTP does not say; its address is enough to find out.
 fn observe(facts: &Facts, event: Event) {
     let (client, file, answer) = match event {
-        Event::Finished { client, path, size, outcome, took } => {
-            tracing::info!(%client, path, size, ?outcome, milliseconds = took.as_millis(), "TFTP transfer ended");
-            (client, path, format!("{outcome:?}"))
-        }
-        Event::Refused { client, file, code, message } => {
-            tracing::info!(%client, file, ?code, message, "TFTP request refused");
-            (client, file, format!("refused: {message}"))
-        }
-        Event::Dropped { client, limit } => {
-            tracing::warn!(%client, ?limit, "TFTP request dropped at a limit");
-            return;
-        }
+        Event::Finished { client, path, outcome, .. } => (client, path, words(&outcome)),
+        Event::Refused { client, file, message, .. } => (client, file, format!("refused: {message}")),
+        Event::Dropped { .. } => return,
     };
     facts.tell(About::default().requested("tftp", &file, &answer, &client.ip().to_string()));
+}
+
+fn words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Completed => "sent".to_owned(),
+        Outcome::Probed => "size told".to_owned(),
+        Outcome::Aborted { message, .. } => format!("ended by the client: {message}"),
+        Outcome::TimedOut | Outcome::Unreachable => "the client fell silent".to_owned(),
+    }
 }

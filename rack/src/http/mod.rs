@@ -61,6 +61,8 @@ pub struct Web {
     pub loaders: Loaders,
     /// Where facts go.
     pub facts: Facts,
+    /// What installed systems reported lately.
+    pub reports: report::Reports,
     /// `basalt.spki`.
     pub spki_sha256: String,
 }

@@ -1,6 +1,7 @@
 //! `POST /report/{token}/{level}`: the installed system says how far it has come. The token allows that and nothing else.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Extension;
 use axum::body::Bytes;
@@ -9,6 +10,7 @@ use basalt_proto::rack_v1::{ReadinessFact, fact::Body};
 use http::StatusCode;
 
 use super::{Ends, Problem, Web};
+use crate::clock::unix_ms;
 use crate::facts::About;
 use crate::token::report;
 
@@ -16,6 +18,28 @@ use crate::token::report;
 const LEVELS: [&str; 2] = ["booted", "cloud_init"];
 /// The longest message kept.
 const MAX_MESSAGE: usize = 4096;
+
+/// How long the same report is not told again, milliseconds.
+const REPEAT_MS: i64 = 60_000;
+/// Reports remembered.
+const REMEMBERED: usize = 8192;
+
+/// When each report was last told: an installed system that repeats itself does not fill the spool.
+#[derive(Debug, Default)]
+pub struct Reports {
+    told: Mutex<HashMap<(u64, String), i64>>,
+}
+
+impl Reports {
+    fn is_new(&self, attempt: u64, level: &str, now_ms: i64) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= REMEMBERED {
+            told.retain(|_, at| now_ms - *at < REPEAT_MS);
+        }
+        let before = told.insert((attempt, level.to_owned()), now_ms);
+        before.is_none_or(|before| now_ms - before >= REPEAT_MS)
+    }
+}
 
 /// Takes a report.
 pub async fn report(
@@ -30,6 +54,9 @@ pub async fn report(
     let unknown = || Problem::new(StatusCode::FORBIDDEN, "forbidden", "this report token is of no attempt that this rack knows");
     let attempt = report::peek(&token).map_err(|_| unknown())?;
     let machine_uid = owner(&web, attempt, &token).ok_or_else(unknown)?;
+    if !web.reports.is_new(attempt, &level, unix_ms()) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
     let text = String::from_utf8_lossy(body.get(..body.len().min(MAX_MESSAGE)).unwrap_or_default()).into_owned();
     let address = ends.peer.ip().to_string();
     tracing::info!(machine = %machine_uid, attempt, level, %address, "installed system reports");
