@@ -1,0 +1,106 @@
+# Two machines, one with BIOS and one with UEFI firmware, from bare metal to Debian. Everything below refers to
+# something that this same apply creates.
+
+resource "basalt_zone" "lab" {
+  name        = "lab"
+  description = "The rack next to the coffee machine"
+}
+
+resource "basalt_pool" "default" {
+  name = "lab-pool"
+}
+
+resource "basalt_fabric" "lab" {
+  name = "lab"
+}
+
+resource "basalt_vlan" "lab" {
+  name   = "${basalt_fabric.lab.name}.0"
+  fabric = basalt_fabric.lab.name
+  vid    = 0
+  dhcp = {
+    enabled = true
+  }
+}
+
+resource "basalt_subnet" "lab" {
+  name    = "lab"
+  vlan    = basalt_vlan.lab.name
+  cidr    = "10.77.0.0/24"
+  gateway = "10.77.0.1"
+}
+
+resource "basalt_ip_range" "dynamic" {
+  name    = "lab-dynamic"
+  subnet  = basalt_subnet.lab.name
+  start   = "10.77.0.150"
+  end     = "10.77.0.199"
+  purpose = "dynamic"
+}
+
+locals {
+  ephemeral = jsondecode(file("${var.image_dir}/ephemeral/image.json"))
+  debian    = jsondecode(file("${var.image_dir}/debian/image.json"))
+
+  machines = {
+    bios = { mac = "52:54:00:00:00:01", bmc = "10.77.0.101" }
+    uefi = { mac = "52:54:00:00:00:02", bmc = "10.77.0.102" }
+  }
+}
+
+resource "basalt_image" "ephemeral" {
+  name         = "ephemeral"
+  os           = local.ephemeral.os
+  release      = local.ephemeral.release
+  architecture = local.ephemeral.architecture
+  purpose      = "ephemeral"
+  files        = { for role, f in local.ephemeral.files : role => { sha256 = f.sha256, size = f.size } }
+}
+
+resource "basalt_image" "debian" {
+  name         = "debian-12"
+  os           = local.debian.os
+  release      = local.debian.release
+  architecture = local.debian.architecture
+  files        = { for role, f in local.debian.files : role => { sha256 = f.sha256, size = f.size } }
+}
+
+resource "basalt_machine" "this" {
+  for_each = local.machines
+
+  name           = each.key
+  zone           = basalt_zone.lab.name
+  pool           = basalt_pool.default.name
+  boot_macs      = [each.value.mac]
+  kernel_options = var.kernel_options
+  bmc = {
+    driver   = "ipmi"
+    address  = each.value.bmc
+    username = "admin"
+    password = var.bmc_password
+    options  = { cipher_suite = 3 }
+  }
+
+  # A machine is commissioned in the ephemeral environment, over this network.
+  depends_on = [basalt_image.ephemeral, basalt_ip_range.dynamic]
+}
+
+resource "basalt_deployment" "this" {
+  for_each = local.machines
+
+  name           = each.key
+  machine        = basalt_machine.this[each.key].name
+  image          = basalt_image.debian.name
+  hostname       = "${each.key}-1"
+  kernel_options = var.kernel_options
+  ssh_keys       = [var.ssh_key]
+  user_data      = <<-EOT
+    #cloud-config
+    write_files:
+      - path: /etc/motd
+        content: "Installed by Basalt\n"
+  EOT
+  readiness = {
+    check = "cloud_init"
+  }
+}
