@@ -25,7 +25,7 @@ pub(super) struct Manifest {
     pub(super) os: String,
     /// `bookworm`
     pub(super) release: String,
-    /// `x86_64`
+    /// `amd64`
     pub(super) architecture: String,
     /// By role: `kernel`, `initrd`, `squashfs`, `root_tarball`.
     pub(super) files: BTreeMap<String, ImageFile>,
@@ -61,7 +61,7 @@ impl Manifest {
             kind: kind.to_owned(),
             os: "debian".to_owned(),
             release: release.to_owned(),
-            architecture: "x86_64".to_owned(),
+            architecture: "amd64".to_owned(),
             files: files.collect::<Result<_, BuildError>>()?,
             inputs,
         })
