@@ -1,3 +1,80 @@
-//! The region controller.
+//! `basalt-region`: see `basalt-region --help`.
 
-fn main() {}
+use basalt_engine::Policy;
+use basalt_region::controller::Controller;
+use basalt_region::region::Region;
+use basalt_region::settings::{LogFormat, Settings};
+use std::error::Error;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    let settings = match Settings::load() {
+        Ok(settings) => settings,
+        Err(error) => return fail(&error),
+    };
+    if let Err(error) = log_to_stderr(&settings) {
+        return fail(error.as_ref());
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    match runtime.block_on(run(settings)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error.as_ref()),
+    }
+}
+
+async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (rpc_listen, join_urls) = (settings.rpc_listen, settings.join_urls.clone());
+    let policy = Policy::default().compressed(settings.deadline_divisor);
+    let region = tokio::select! {
+        region = Box::pin(Region::start(settings)) => region?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let controller = match Controller::start(&region, rpc_listen, policy, join_urls).await {
+        Ok(controller) => controller,
+        Err(error) => {
+            region.stop().await;
+            return Err(error.into());
+        }
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("draining");
+    region.stop().await;
+    controller.ended().await;
+    Ok(())
+}
+
+fn log_to_stderr(settings: &Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)
+        .map_err(|e| format!("the setting log is {:?}, which is no filter: {e}", settings.log))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match settings.log_format() {
+        LogFormat::Text => subscriber.try_init(),
+        LogFormat::Json => subscriber.json().try_init(),
+    }
+}
+
+/// Every cause, one after another, on one line.
+fn fail(error: &(dyn Error + 'static)) -> ExitCode {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    // The log may not be there yet, and a person is looking.
+    #[allow(clippy::print_stderr)]
+    {
+        eprintln!("basalt-region: {text}");
+    }
+    ExitCode::FAILURE
+}

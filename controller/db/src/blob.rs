@@ -33,7 +33,10 @@ impl Store {
             blob.location
         );
         upsert.execute(&mut *tx).await?;
-        self.commit(tx).await
+        self.commit(tx).await?;
+        // Racks are told what there is, and whoever waits for this one goes on.
+        self.enqueue_kind("Rack").await?;
+        self.enqueue_kind("Machine").await
     }
 
     /// A blob, where it is held.

@@ -4,7 +4,7 @@ use crate::fact::{Fact, FactRow};
 use crate::object::{signed, timestamp};
 use crate::seal::Place;
 use crate::{Store, StoreError};
-use basalt_api::values::{Attempt, Epoch, MachineId, Timestamp, Uid};
+use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
 use serde_json::Value;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -54,18 +54,20 @@ impl Store {
         Ok((row.certificate_der, self.seal().open(&authority_place(), &row.sealed_key)?))
     }
 
-    /// The facts that a plan rests on: of each kind, step and attempt the latest; of claims the first.
+    /// The facts that a plan rests on: of each kind, step and attempt the latest; of claims the first; of readiness the
+    /// latest of each level.
     ///
     /// # Errors
     /// The database.
     pub async fn planning_facts(&self, object: Uid) -> Result<Vec<Fact>, StoreError> {
         let rows = sqlx::query_as!(
             FactRow,
-            r#"select distinct on (kind, attempt, step_key) id, kind, source, step_key, attempt, body,
+            r#"select distinct on (kind, attempt, step_key, case when kind = 'readiness' then body->>'level' end) id, kind, source, step_key, attempt, body,
                  (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
                  (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
                from fact_history where object = $1 and kind <> 'log'
-               order by kind, attempt, step_key, case when kind = 'claim' then id else -id end"#,
+               order by kind, attempt, step_key, case when kind = 'readiness' then body->>'level' end,
+                 case when kind = 'claim' then id else -id end"#,
             object.get()
         );
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
@@ -231,5 +233,19 @@ impl Store {
         );
         upsert.execute(self.pool()).await?;
         Ok(())
+    }
+
+    /// Which deployment has a machine, and since when.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn claim_on(&self, machine: MachineId) -> Result<Option<(DeploymentId, Timestamp)>, StoreError> {
+        let row = sqlx::query!(
+            r#"select deployment, (extract(epoch from claimed_at) * 1000000)::bigint as "claimed_us!"
+               from machine_claim where machine = $1"#,
+            machine.get()
+        );
+        let row = row.fetch_optional(self.pool()).await?;
+        row.map(|r| Ok((DeploymentId::from(r.deployment), timestamp(r.claimed_us)?))).transpose()
     }
 }

@@ -136,7 +136,8 @@ impl Walk<'_> {
         if self.powers_off_when_idle() {
             self.power_off(Scope::Commission, StepId::PowerOffInventory, seen.map(|s| s.attempt));
         } else if self.input.spec.power == PowerPolicy::On {
-            self.announce_hold(PowerState::On);
+            // The agent reboots the machine; a look at its power confirms it.
+            self.announce_hold(StepId::ReadPower);
         }
     }
 
@@ -185,7 +186,7 @@ impl Walk<'_> {
         if self.blocked() {
             self.announce(scope, &[StepId::BootLocal, StepId::ReadyInstall]);
             if self.input.spec.power == PowerPolicy::Off {
-                self.announce_hold(PowerState::Off);
+                self.announce_hold(StepId::HoldOff);
             }
         }
         let Success { record, attempt, at } = done?;
@@ -311,7 +312,7 @@ impl Walk<'_> {
         if self.blocked() {
             self.announce(scope, &[StepId::LetGo]);
             if touched && self.input.spec.power == PowerPolicy::On {
-                self.announce_hold(PowerState::On);
+                self.announce_hold(StepId::HoldOn);
             }
         } else {
             self.begin(scope, StepId::LetGo, None, Effect::LetGo { deployment: claim.uid, unwiped });

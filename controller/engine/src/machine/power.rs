@@ -194,25 +194,26 @@ impl<'a> Walk<'a> {
 
     /// Asks the BMC whether the machine is on, where that is not known. True when it is known, or nobody can be asked.
     pub(crate) fn power_is_known(&mut self, scope: Scope) -> bool {
-        if self.bmc().is_none() {
-            return true;
-        }
         let refused = self.input.facts.power_results.values().filter_map(|o| match &o.result {
             Err((PowerFailure::CompletionCode, _)) => Some(o.at),
             _ => None,
         });
+        // Most BMCs refuse to cycle a machine that is off: it is not as it was read last.
         let refused = refused.max();
-        if let Some(reading) = self.reading()
-            && refused.is_none_or(|at| at < reading.at)
-        {
+        self.power_is_known_since(scope, refused)
+    }
+
+    /// The same, of a reading later than a moment.
+    fn power_is_known_since(&mut self, scope: Scope, since: Option<Timestamp>) -> bool {
+        let read = self.reading().map(|reading| reading.at);
+        if self.bmc().is_none() || (read.is_some() && read > since) {
             return true;
         }
         let step = StepId::ReadPower;
-        let since_refused = |r: &StepRecord| {
-            r.step == step && r.scope == scope && refused.is_none_or(|at| r.started_at >= at)
-        };
-        match self.power(step, since_refused, None) {
-            // Answered, but refused as well: the step that wants the power waits in its own right.
+        let asked =
+            |r: &StepRecord| r.step == step && r.scope == scope && since.is_none_or(|at| r.started_at >= at);
+        match self.power(step, asked, None) {
+            // Read in the same instant.
             Power::Done(..) => true,
             other => {
                 self.act(other, (scope, step, None), (Verb::Status, BootDevice::Unchanged));
@@ -244,7 +245,16 @@ impl<'a> Walk<'a> {
         if self.bmc().is_none() || self.blocked() {
             return;
         }
-        let Some(seen) = self.drifted_since(wanted) else { return };
+        // In the same instant as the end of a task, the power was switched by us, and after it.
+        let went_off = self.went_off().filter(|at| self.reading().is_none_or(|reading| reading.at < *at));
+        if wanted == PowerState::On
+            && went_off.is_some()
+            && !self.power_is_known_since(Scope::Machine, went_off)
+        {
+            return;
+        }
+        let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
+        let Some(seen) = self.reading().filter(|r| r.state == opposite).map(|r| r.at) else { return };
         let power = match self.power(step, |r| r.step == step, Some(wanted)) {
             // It was as declared, and has changed since.
             Power::Done(_, at) if at < seen => Power::Due,
@@ -253,28 +263,18 @@ impl<'a> Walk<'a> {
         self.act(power, (Scope::Machine, step, None), (verb, BootDevice::Unchanged));
     }
 
-    /// Announces that the power will be brought to what is declared, where what goes before leaves it otherwise.
-    pub(crate) fn announce_hold(&mut self, wanted: PowerState) {
+    /// Announces a step that brings the power to what is declared, where what goes before leaves it otherwise.
+    pub(crate) fn announce_hold(&mut self, step: StepId) {
         if self.bmc().is_some() {
-            let step = if wanted == PowerState::Off { StepId::HoldOff } else { StepId::HoldOn };
             self.announce(Scope::Machine, &[step]);
         }
     }
 
-    /// Since when the power is, as far as is known, not what is wanted.
-    fn drifted_since(&self, wanted: PowerState) -> Option<Timestamp> {
-        let reading = self.reading()?;
-        // An inventory or an erase ends with the machine off; nobody may have read that yet.
-        let ends_off = |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase);
-        let ended = self
-            .input
-            .records
-            .iter()
-            .filter(ends_off)
-            .filter_map(|r| self.input.facts.results.get(&r.attempt?));
-        let went_off = ended.map(|e| e.at).max().filter(|at| wanted == PowerState::On && reading.at < *at);
-        let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
-        went_off.or_else(|| (reading.state == opposite).then_some(reading.at))
+    /// When the machine may have switched itself off: at the end of an inventory or an erase.
+    fn went_off(&self) -> Option<Timestamp> {
+        let ends = |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase);
+        let records = self.input.records.iter().filter(ends);
+        records.filter_map(|r| self.input.facts.results.get(&r.attempt?)).map(|end| end.at).max()
     }
 }
 

@@ -91,7 +91,9 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
 }
 
 fn after_inventory(input: &MachineInput) -> Then {
-    let stays_on = input.spec.power == PowerPolicy::On
+    // A deployment that waits cycles the machine: that needs it on, and is not to race with its power-off.
+    let stays_on = input.claim.is_some()
+        || input.spec.power == PowerPolicy::On
         || (input.spec.power == PowerPolicy::Auto && input.spec.commissioning.keep_power);
     if stays_on { Then::Reboot } else { Then::PowerOff }
 }

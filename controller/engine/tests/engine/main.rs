@@ -1,5 +1,6 @@
 //! Lives of machines, driven through a model of the world.
 
+mod announced;
 mod choosing;
 mod deadlines;
 mod histories;

@@ -62,6 +62,8 @@ pub(crate) struct Hardware {
     pub(crate) data_of: Option<DeploymentId>,
     /// The attempt that wrote the disk's marker, and whether it came to its end.
     pub(crate) marker: Option<(Attempt, bool)>,
+    /// Attempts whose task ends with a reboot.
+    pub(crate) stays_on: BTreeSet<Attempt>,
     /// The system that the disk boots.
     pub(crate) system: Option<Attempt>,
     pub(crate) power_cycles: u32,
@@ -271,7 +273,7 @@ impl Hardware {
                 self.data_of = None;
                 self.set_power(now, false);
             }
-            _ => self.set_power(now, false),
+            _ => self.set_power(now, self.stays_on.contains(&attempt)),
         }
     }
 

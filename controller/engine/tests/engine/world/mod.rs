@@ -8,13 +8,14 @@ pub(crate) mod hardware;
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome};
+use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome, Then};
 use basalt_api::kinds::{Bmc, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, MachineId, Sha256, Timestamp};
 use basalt_engine::facts::*;
 use basalt_engine::failures::PowerFailure;
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, Policy, ResolvedImage};
 use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind};
+use basalt_engine::render::{Context, compose};
 use basalt_engine::steps::StepId;
 use hardware::{Fault, Hardware};
 
@@ -236,6 +237,11 @@ impl World {
             self.attempt += 1;
             let new = Attempt::new(self.attempt);
             attempt = Some(new);
+            let context = Context { attempt: new, not_after: step.not_after, report: None };
+            let composed = compose(&self.input, *task, &context).expect("what is armed can be composed");
+            if composed.then == Then::Reboot {
+                self.hardware.stays_on.insert(new);
+            }
             self.tasks.insert(new, (*task, step.scope, step.fingerprint, step.not_after));
         }
         if !step.resume {

@@ -1,0 +1,155 @@
+//! What comes in: headers and bodies of writes, checked before anything else looks at them.
+
+use super::problem::{Answer, Refusal};
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
+use basalt_api::values::{Generation, Name, Uid};
+use basalt_api::wire::{MANAGER_HEADER, PutMetadata};
+use basalt_api::{FieldCode, FieldError, Kind, ProblemCode};
+use basalt_db::splice::{SpliceError, Text};
+use basalt_db::{Key, Precondition};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A manager's name, in bytes.
+const MANAGER_BYTES: usize = 63;
+
+/// The kind that a path names.
+pub(super) fn kind(plural: &str) -> Answer<&'static Kind> {
+    basalt_api::KINDS.iter().copied().find(|k| k.plural == plural).ok_or_else(|| {
+        let plurals: Vec<&str> = basalt_api::KINDS.iter().map(|k| k.plural).collect();
+        let detail = format!("there is no kind {plural:?}; the kinds are {}", plurals.join(", "));
+        Refusal::new(ProblemCode::NotFound, detail)
+    })
+}
+
+/// `NAME` or `uid:…`.
+pub(super) fn key<'a>(kind: &Kind, name: &'a str) -> Answer<Key<'a>> {
+    match name.strip_prefix("uid:") {
+        Some(uid) => match uid.parse::<Uid>() {
+            Ok(uid) => Ok(Key::Uid(uid)),
+            Err(bad) => Err(Refusal::invalid(vec![FieldError::format("/metadata/uid", bad)])),
+        },
+        None => {
+            check_name(kind, name)?;
+            Ok(Key::Name(name))
+        }
+    }
+}
+
+/// Whether an object of the kind can be called so.
+pub(super) fn check_name(kind: &Kind, name: &str) -> Answer<()> {
+    let bad = |bad| Refusal::invalid(vec![FieldError::format("/metadata/name", bad)]);
+    kind.naming.check(name).map_err(bad)
+}
+
+/// `If-Match` and `If-None-Match`.
+pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
+    let text = |name: header::HeaderName| headers.get(&name).map(|v| v.to_str().unwrap_or("?").trim().to_owned());
+    let bad = |value: &str, hint: &str| {
+        Refusal::field("", FieldCode::Format, format!("the precondition {value:?} is not understood"), hint)
+    };
+    match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
+        (None, None) => Ok(Precondition::None),
+        (None, Some(any)) if any == "*" => Ok(Precondition::Absent),
+        (Some(any), None) if any == "*" => Ok(Precondition::Present),
+        (Some(tag), None) => {
+            let number = tag.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(&tag);
+            let number = number.parse().map_err(|_| bad(&tag, "If-Match: \"GENERATION\", as in the answer's ETag"))?;
+            Ok(Precondition::Generation(Generation::new(number)))
+        }
+        (None, Some(other)) => Err(bad(&other, "If-None-Match: *")),
+        (Some(_), Some(other)) => Err(bad(&other, "either If-Match or If-None-Match")),
+    }
+}
+
+/// Which tool writes.
+pub(super) fn manager(headers: &HeaderMap) -> Answer<Option<String>> {
+    let Some(value) = headers.get(MANAGER_HEADER) else { return Ok(None) };
+    let fits = |t: &&str| !t.is_empty() && t.len() <= MANAGER_BYTES && t.bytes().all(|b| b.is_ascii_graphic());
+    match value.to_str().ok().filter(fits) {
+        Some(manager) => Ok(Some(manager.to_owned())),
+        None => {
+            let message = format!("the header {MANAGER_HEADER} is not the name of a tool");
+            Err(Refusal::field("", FieldCode::Format, message, "1 to 63 letters, digits and signs: terraform"))
+        }
+    }
+}
+
+/// The body of a PUT: what was read can be written back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    kind: Option<String>,
+    #[serde(default)]
+    metadata: PutMetadata,
+    spec: Box<RawValue>,
+    #[serde(default, rename = "status")]
+    _status: IgnoredAny,
+}
+
+/// A spec that is valid by itself.
+pub(super) struct Written {
+    pub(super) text: Text,
+    pub(super) value: Value,
+    pub(super) metadata: PutMetadata,
+}
+
+/// JSON of a known shape.
+pub(super) fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
+    serde_json::from_slice(body).map_err(|error| {
+        Refusal::field("", FieldCode::Type, format!("the body is not what it should be: {error}"), "see /openapi.json")
+    })
+}
+
+/// Reads a PUT's body, and checks everything that can be said of it alone.
+pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> Answer<Written> {
+    let body: Body = json(body)?;
+    let mut errors = Vec::new();
+    if let Some(other) = body.kind.filter(|k| k != kind.name) {
+        let message = format!("the body is a {other}, and the path is of {}", kind.plural);
+        errors.push(FieldError::new("/kind", FieldCode::Rule, message, format!("write {:?}", kind.name)));
+    }
+    if let (Some(given), Some(name)) = (&body.metadata.name, name)
+        && given.as_str() != name
+    {
+        let message = format!("the body names {given:?}, and the path {name:?}");
+        let hint = format!("POST /api/v1/{}/{name}/rename renames", kind.plural);
+        errors.push(FieldError::new("/metadata/name", FieldCode::Rule, message, hint));
+    }
+    let text = Text::parse(body.spec.get()).map_err(|error| {
+        let pointer = match &error {
+            SpliceError::Duplicate(pointer) | SpliceError::TooDeep(pointer) => format!("/spec{pointer}"),
+            SpliceError::Syntax(_) => "/spec".to_owned(),
+        };
+        let code = match error {
+            SpliceError::TooDeep(_) => FieldCode::TooLarge,
+            _ => FieldCode::Duplicate,
+        };
+        Refusal::field(&pointer, code, format!("in the spec, {error}"), "say each thing once")
+    })?;
+    let value: Value = json(&Bytes::copy_from_slice(text.as_str().as_bytes()))?;
+    errors.extend(basalt_api::validate(kind, &value).into_iter().map(|e| e.below("/spec")));
+    if let Some(name) = name.filter(|_| errors.is_empty()) {
+        errors.extend(vlan_name(kind, name, &value));
+    }
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(errors));
+    }
+    Ok(Written { text, value, metadata: body.metadata })
+}
+
+/// A VLAN is called after its fabric and number.
+fn vlan_name(kind: &Kind, name: &str, spec: &Value) -> Option<FieldError> {
+    if kind.name != "Vlan" {
+        return None;
+    }
+    let fabric: Name = spec.get("fabric")?.as_str()?.parse().ok()?;
+    let right = Name::of_vlan(&fabric, u16::try_from(spec.get("vid")?.as_u64()?).ok()?);
+    (right.as_str() != name).then(|| {
+        let message = format!("the VLAN is called {name:?}, which is not its fabric and number");
+        FieldError::new("/metadata/name", FieldCode::Rule, message, format!("call it {right}"))
+    })
+}

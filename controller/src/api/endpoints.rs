@@ -1,0 +1,84 @@
+//! Every endpoint, and which role it needs: the one table from which the router is made.
+
+use super::guard::{self, Guard, Role};
+use super::problem::Refusal;
+use super::{App, blobs, explain, objects, racks, system};
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::Uri;
+use axum::middleware;
+use axum::routing::{MethodRouter, delete, get, head, post, put};
+use basalt_api::{MAX_SPEC_BYTES, ProblemCode};
+
+/// One method of one path.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// HTTP method.
+    pub method: &'static str,
+    /// Path, with `{…}` for what varies.
+    pub path: &'static str,
+    /// The lowest role that may call it; `None`: anybody, without a token.
+    pub role: Option<Role>,
+    /// The lowest role with `?dry_run=true`, where that is another one.
+    pub dry_run: Option<Role>,
+    handler: fn() -> MethodRouter<App>,
+}
+
+impl Endpoint {
+    const fn new(method: &'static str, path: &'static str, role: Option<Role>, handler: fn() -> MethodRouter<App>) -> Self {
+        Self { method, path, role, dry_run: None, handler }
+    }
+
+    const fn dry_run(self, role: Role) -> Self {
+        Self { dry_run: Some(role), ..self }
+    }
+}
+
+const OPEN: Option<Role> = None;
+const VIEWER: Option<Role> = Some(Role::Viewer);
+const OPERATOR: Option<Role> = Some(Role::Operator);
+const ADMIN: Option<Role> = Some(Role::Admin);
+
+/// All of them.
+pub const ENDPOINTS: &[Endpoint] = &[
+    Endpoint::new("GET", "/healthz", OPEN, || get(system::healthz)),
+    Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
+    Endpoint::new("GET", "/version", OPEN, || get(system::version)),
+    Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
+    Endpoint::new("GET", "/metrics", VIEWER, || get(system::metrics)),
+    Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
+    Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}", VIEWER, || get(objects::read)),
+    Endpoint::new("PUT", "/api/v1/{plural}/{name}", OPERATOR, || put(objects::write)).dry_run(Role::Viewer),
+    Endpoint::new("DELETE", "/api/v1/{plural}/{name}", OPERATOR, || delete(objects::remove)).dry_run(Role::Viewer),
+    Endpoint::new("POST", "/api/v1/{plural}/{name}/rename", OPERATOR, || post(objects::rename)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/plan", VIEWER, || get(explain::plan)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/timeline", VIEWER, || get(explain::timeline)),
+    Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
+    Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),
+    Endpoint::new("GET", "/api/v1/blobs/{sha256}", VIEWER, || get(blobs::download)),
+    Endpoint::new("PUT", "/api/v1/blobs/{sha256}", OPERATOR, || {
+        put(blobs::upload).layer(DefaultBodyLimit::disable())
+    }),
+];
+
+/// Room for metadata and spaces around a spec.
+const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
+
+pub(super) fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for endpoint in ENDPOINTS {
+        let guard = Guard { app: app.clone(), endpoint };
+        let handler = (endpoint.handler)().layer(middleware::from_fn_with_state(guard, guard::authorise));
+        router = router.route(endpoint.path, handler);
+    }
+    router
+        .fallback(|uri: Uri| async move { Refusal::new(ProblemCode::NotFound, format!("there is no path {}", uri.path())) })
+        .method_not_allowed_fallback(|uri: Uri| async move {
+            Refusal::new(ProblemCode::NotFound, format!("{} does not have this method; see /openapi.json", uri.path()))
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::arrive))
+        .with_state(app)
+}

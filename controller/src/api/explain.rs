@@ -1,0 +1,40 @@
+//! What will be done, what is waited for, what happened: asked of the driver.
+
+use super::problem::{Answer, Refusal};
+use super::{App, body};
+use crate::driver::{Machinery, RECONCILED};
+use axum::Json;
+use axum::extract::{Path, State};
+use basalt_api::ProblemCode;
+use basalt_api::plan::PlanReport;
+use basalt_api::wire::{Timeline, Waits};
+use basalt_db::Object;
+use std::sync::Arc;
+
+type At = Path<(String, String)>;
+
+pub(super) async fn plan(State(app): State<App>, path: At) -> Answer<Json<PlanReport>> {
+    let (machinery, object) = subject(&app, &path).await?;
+    Ok(Json(machinery.plan(&object, None).await?))
+}
+
+pub(super) async fn waits(State(app): State<App>, path: At) -> Answer<Json<Waits>> {
+    let (machinery, object) = subject(&app, &path).await?;
+    Ok(Json(machinery.waits(&object).await?))
+}
+
+pub(super) async fn timeline(State(app): State<App>, path: At) -> Answer<Json<Timeline>> {
+    let (machinery, object) = subject(&app, &path).await?;
+    Ok(Json(machinery.timeline(&object).await?))
+}
+
+async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machinery>, Object)> {
+    let kind = body::kind(plural)?;
+    if !RECONCILED.contains(&kind.name) {
+        let detail = format!("nothing is done for a {}: it is ready as soon as it is stored", kind.name);
+        return Err(Refusal::new(ProblemCode::NotFound, detail));
+    }
+    let object = app.store().get(kind.name, body::key(kind, name)?).await?;
+    let machinery = app.machinery().cloned();
+    machinery.map(|m| (m, object)).ok_or_else(|| Refusal::unavailable("this region's driver does not run yet"))
+}

@@ -1,0 +1,122 @@
+//! The REST API (port 5240 and DIR/api.sock). It is generic: a kind is whatever [`basalt_api::KINDS`] lists.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`endpoints`] | the table of endpoints, and which role each needs |
+//! | `guard` | who asks, and whether they may |
+//! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
+//! | `wait` | answers that wait for a condition |
+//! | `explain` | plan, waits, timeline |
+//! | `blobs` | uploads and downloads |
+//! | `system` | health, version, OpenAPI, metrics |
+//! | `problem` | errors, all of them |
+
+pub mod endpoints;
+
+mod blobs;
+mod body;
+mod explain;
+mod guard;
+mod objects;
+mod problem;
+mod query;
+mod render;
+mod serve;
+mod racks;
+mod system;
+mod wait;
+
+pub use guard::Role;
+pub use serve::{serve_tcp, serve_unix};
+
+use crate::blobs::Blobs;
+use crate::driver::Machinery;
+use crate::racks::join_token::Joiner;
+use basalt_db::Store;
+use basalt_db::change::Follower;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
+
+/// What the API works on.
+#[derive(Debug)]
+pub struct Parts {
+    /// The store.
+    pub store: Store,
+    /// The change log's follower.
+    pub follower: Follower,
+    /// The blobs.
+    pub blobs: Blobs,
+    /// Answer plain HTTP to other hosts.
+    pub allow_plaintext: bool,
+    /// Turns true when the region is to stop.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// The API's state. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+struct Inner {
+    parts: Parts,
+    machinery: OnceLock<Arc<dyn Machinery>>,
+    joiner: OnceLock<Joiner>,
+    metrics: Metrics,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+struct Metrics {
+    /// Answers by first digit of their status, from 1 to 5.
+    answers: [AtomicU64; 5],
+    /// Requests under way.
+    under_way: AtomicU64,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("parts", &self.0.parts).finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// The API on these parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(Inner { parts, machinery: OnceLock::new(), joiner: OnceLock::new(), metrics: Metrics::default() }))
+    }
+
+    /// Lets the API ask the driver; the first one stays.
+    pub fn set_machinery(&self, machinery: Arc<dyn Machinery>) {
+        let _ = self.0.machinery.set(machinery);
+    }
+
+    /// Lets the API make join tokens; the first one stays.
+    pub fn set_joiner(&self, joiner: Joiner) {
+        let _ = self.0.joiner.set(joiner);
+    }
+
+    fn joiner(&self) -> Option<&Joiner> {
+        self.0.joiner.get()
+    }
+
+    fn machinery(&self) -> Option<&Arc<dyn Machinery>> {
+        self.0.machinery.get()
+    }
+
+    fn store(&self) -> &Store {
+        &self.0.parts.store
+    }
+
+    fn follower(&self) -> &Follower {
+        &self.0.parts.follower
+    }
+
+    fn blobs(&self) -> &Blobs {
+        &self.0.parts.blobs
+    }
+
+    fn stopping(&self) -> watch::Receiver<bool> {
+        self.0.parts.stopping.clone()
+    }
+}

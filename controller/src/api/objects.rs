@@ -1,0 +1,219 @@
+//! Objects of all kinds: list, read, write, delete, rename.
+
+use super::App;
+use super::body::{self, Written};
+use super::problem::{Answer, Refusal};
+use super::query::{Flags, ListParameters, ReadParameters, parameters};
+use super::render::{self, Rendered};
+use super::wait;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use basalt_api::plan::{Advisory, PlanReport};
+use basalt_api::wire::RenameRequest;
+use basalt_api::{Effect, FieldCode, FieldError, Kind, ProblemCode};
+use basalt_db::{Deletion, Key, ListQuery, Object, Put, Stored};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Objects of a page, unless the client says otherwise.
+const PAGE: i64 = 100;
+
+/// [`basalt_api::wire::ObjectList`].
+#[derive(Serialize)]
+struct List {
+    items: Vec<Value>,
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    position: String,
+}
+
+/// [`basalt_api::wire::ObjectList`] of whole objects.
+#[derive(Serialize)]
+struct WholeList {
+    items: Vec<Rendered>,
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    position: String,
+}
+
+/// [`basalt_api::wire::DryRun`].
+#[derive(Serialize)]
+struct DryRun {
+    object: Rendered,
+    plan: PlanReport,
+    advisories: Vec<Advisory>,
+}
+
+pub(super) async fn list(State(app): State<App>, Path(plural): Path<String>, uri: Uri) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let parameters: ListParameters = parameters(&uri)?;
+    let limit = parameters.limit.unwrap_or(PAGE);
+    if !(1..=1000).contains(&limit) {
+        return Err(Refusal::field("", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"));
+    }
+    // Read before the list: everything up to here is in it.
+    let position = format!("{}:{}", app.store().incarnation(), app.follower().position());
+    let query = ListQuery {
+        kind: kind.name,
+        after: parameters.after.as_deref(),
+        limit,
+        labels: parameters.labels()?,
+        text: parameters.q.as_deref(),
+    };
+    let page = app.store().list(&query).await?;
+    let mut items = Vec::with_capacity(page.objects.len());
+    for object in page.objects {
+        items.push(rendered(&app, object).await?);
+    }
+    let Some(fields) = &parameters.fields else {
+        return Ok(axum::Json(WholeList { items, next: page.next, position }).into_response());
+    };
+    let items = items.iter().map(|i| i.only(fields)).collect::<Answer<_>>()?;
+    Ok(axum::Json(List { items, next: page.next, position }).into_response())
+}
+
+pub(super) async fn read(
+    State(app): State<App>,
+    Path((plural, name)): Path<(String, String)>,
+    uri: Uri,
+) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let parameters: ReadParameters = parameters(&uri)?;
+    let object = match &parameters.wait {
+        Some(condition) => wait::until(&app, kind, key, condition, &parameters).await?,
+        None => app.store().get(kind.name, key).await?,
+    };
+    Ok(rendered(&app, object).await?.answer(StatusCode::OK))
+}
+
+pub(super) async fn write(
+    State(app): State<App>,
+    Path((plural, name)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let flags: Flags = parameters(&uri)?;
+    let precondition = body::precondition(&headers)?;
+    let manager = body::manager(&headers)?;
+    let by_name = match key {
+        Key::Name(name) => Some(name),
+        Key::Uid(_) => None,
+    };
+    let Written { text, value, metadata } = body::written(kind, by_name, &body)?;
+    if !kind.declarable {
+        enrolled(&app, kind, key).await?;
+    }
+    let now = app.store().now().await?;
+    let put = Put {
+        kind,
+        key,
+        spec: &text,
+        labels: metadata.labels.as_ref(),
+        manager: manager.as_deref(),
+        precondition,
+        dry_run: flags.dry_run,
+        first_status: &render::first_status(kind.name, now),
+    };
+    let stored = app.store().put(&put).await?;
+    if flags.dry_run {
+        return dry_run(&app, kind, stored, &value).await;
+    }
+    let status = if stored.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(rendered(&app, stored.object).await?.answer(status))
+}
+
+/// Objects of kinds that enrol themselves can be changed, and not made.
+async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
+    match app.store().get(kind.name, key).await {
+        Err(basalt_db::StoreError::NotFound { .. }) => {
+            let detail = format!("there is no {} {:?}, and it cannot be declared: it enrols itself", kind.name, key.to_string());
+            Err(Refusal::new(ProblemCode::NotFound, detail))
+        }
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
+    let nothing = Value::Object(serde_json::Map::new());
+    let changes = match &stored.before {
+        Some(before) => basalt_api::diff(kind, before, spec),
+        None => basalt_api::diff(kind, &nothing, spec),
+    };
+    let mut plan = match app.machinery() {
+        Some(machinery) if crate::driver::RECONCILED.contains(&kind.name) => {
+            machinery.plan(&stored.object, Some(spec)).await?
+        }
+        _ => PlanReport {
+            summary: match (stored.created, stored.changed) {
+                (true, _) => format!("{} {:?} will be created.", kind.name, stored.object.name),
+                (false, true) => format!("{} {:?} will be changed.", kind.name, stored.object.name),
+                (false, false) => "Nothing will change.".to_owned(),
+            },
+            ..PlanReport::default()
+        },
+    };
+    plan.effect = match stored.created {
+        true => Effect::None,
+        false => changes.iter().map(|c| c.effect).max().unwrap_or(Effect::None),
+    };
+    plan.changes = changes;
+    let advisories = stored.advisories.into_iter().map(advisory).collect();
+    let object = render::render(stored.object, &[])?;
+    Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
+}
+
+fn advisory(error: FieldError) -> Advisory {
+    let FieldError { pointer, code, message, hint } = error.below("/spec");
+    Advisory { pointer, code, message, hint }
+}
+
+pub(super) async fn remove(
+    State(app): State<App>,
+    Path((plural, name)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let flags: Flags = parameters(&uri)?;
+    let precondition = body::precondition(&headers)?;
+    match app.store().request_deletion(kind.name, key, precondition, flags.dry_run).await? {
+        Deletion::Gone => Ok(StatusCode::NO_CONTENT.into_response()),
+        Deletion::Waits { object, waits_for } => {
+            Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
+        }
+    }
+}
+
+pub(super) async fn rename(
+    State(app): State<App>,
+    Path((plural, name)): Path<(String, String)>,
+    body: Bytes,
+) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let RenameRequest { name: to } = body::json(&body)?;
+    body::check_name(kind, to.as_str())?;
+    if kind.name == "Vlan" {
+        let message = "a VLAN is called after its fabric and number, which cannot be changed by a rename";
+        return Err(Refusal::field("/name", FieldCode::Rule, message, "rename the fabric: its VLANs follow"));
+    }
+    let object = app.store().rename(kind.name, key, to.as_str()).await?;
+    Ok(rendered(&app, object).await?.answer(StatusCode::OK))
+}
+
+/// The object; while it is being deleted, with those it waits for.
+pub(super) async fn rendered(app: &App, object: Object) -> Answer<Rendered> {
+    let waits_for = match object.deletion_requested_at {
+        Some(_) => app.store().referrers(object.uid).await?,
+        None => Vec::new(),
+    };
+    render::render(object, &waits_for)
+}

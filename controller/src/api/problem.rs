@@ -1,0 +1,100 @@
+//! Errors as they go out: one mapping from what went wrong to problem+json (RFC 9457).
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use basalt_api::problem::PROBLEM_JSON;
+use basalt_api::{FieldCode, FieldError, Problem, ProblemCode};
+use basalt_db::StoreError;
+
+/// Seconds after which a client may try again when the database does not answer.
+const RETRY_AFTER: u64 = 1;
+
+/// A refusal.
+#[derive(Debug)]
+pub(super) struct Refusal(Box<Problem>);
+
+/// What a handler answers.
+pub(super) type Answer<T> = Result<T, Refusal>;
+
+impl Refusal {
+    pub(super) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Self::from(Problem::new(code, detail))
+    }
+
+    pub(super) fn field(pointer: &str, code: FieldCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::invalid(vec![FieldError::new(pointer, code, message, hint)])
+    }
+
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::from(Problem { retry_after: Some(RETRY_AFTER), ..Problem::new(ProblemCode::Unavailable, detail) })
+    }
+
+    pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
+        Self::from(Problem::invalid(errors))
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        if error.is_unavailable() {
+            tracing::warn!(%error, source = %source(&error), "the database does not answer");
+            return Self::unavailable("the database does not answer; try again");
+        }
+        let detail = error.to_string();
+        let code = match error {
+            StoreError::NotFound { .. } => ProblemCode::NotFound,
+            StoreError::Exists { manager, kind, name } => {
+                let who = manager.map_or_else(|| "nobody in particular".to_owned(), |m| format!("{m:?}"));
+                let detail = format!(
+                    "{kind} {name:?} exists already, and is managed by {who}; import it, or choose another name"
+                );
+                return Self::new(ProblemCode::Exists, detail);
+            }
+            StoreError::Conflict { .. } => ProblemCode::Conflict,
+            StoreError::Deleting { .. } => ProblemCode::Deleting,
+            StoreError::Refused { errors } => return refused(errors).into(),
+            StoreError::Fenced { .. } | StoreError::Seal { .. } | StoreError::Corrupt(_) | StoreError::Database(_) => {
+                tracing::error!(%error, source = %source(&error), "a request failed");
+                return Self::new(ProblemCode::Internal, "the region made a mistake; its log has more");
+            }
+        };
+        Self::new(code, detail)
+    }
+}
+
+fn source(error: &StoreError) -> String {
+    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
+}
+
+/// The sort of the refusal is that of its first error.
+fn refused(errors: Vec<FieldError>) -> Problem {
+    let code = match errors.first().map(|e| e.code) {
+        Some(FieldCode::ReferenceNotFound) => ProblemCode::ReferenceNotFound,
+        Some(FieldCode::Overlap) => ProblemCode::Overlap,
+        _ => ProblemCode::Invalid,
+    };
+    let problem = Problem::invalid(errors.into_iter().map(|e| e.below("/spec")).collect());
+    Problem { errors: problem.errors, ..Problem::new(code, problem.detail) }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.0.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

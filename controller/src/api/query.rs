@@ -1,0 +1,91 @@
+//! What stands behind the question mark. Unknown parameters are errors: a misspelt `dry_run` must not write.
+
+use super::problem::{Answer, Refusal};
+use axum::extract::Query;
+use axum::http::Uri;
+use basalt_api::FieldCode;
+use basalt_api::values::Generation;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A wait without `timeout` lasts this long.
+const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// No wait lasts longer: clients ask again.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Of writes.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Flags {
+    /// Store nothing, say what would be.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+}
+
+impl Flags {
+    /// What is not understood is not a dry run; the handler refuses it.
+    pub(super) fn of(uri: &Uri) -> Self {
+        Query::<Self>::try_from_uri(uri).map(|q| q.0).unwrap_or_default()
+    }
+}
+
+/// Of lists.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParameters {
+    pub(super) limit: Option<i64>,
+    #[serde(rename = "continue")]
+    pub(super) after: Option<String>,
+    labels: Option<String>,
+    pub(super) fields: Option<String>,
+    pub(super) q: Option<String>,
+}
+
+impl ListParameters {
+    /// `rack=a,env=lab`.
+    pub(super) fn labels(&self) -> Answer<BTreeMap<String, String>> {
+        let pairs = self.labels.as_deref().unwrap_or_default().split(',').filter(|p| !p.is_empty());
+        pairs
+            .map(|pair| {
+                let (key, value) = pair.split_once('=').ok_or_else(|| {
+                    let message = format!("{pair:?} in labels is no label");
+                    Refusal::field("/labels", FieldCode::Format, message, "key=value, separated by commas")
+                })?;
+                Ok((key.to_owned(), value.to_owned()))
+            })
+            .collect()
+    }
+}
+
+/// Of reads.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadParameters {
+    /// A condition's type, or `Deleted`.
+    pub(super) wait: Option<String>,
+    /// The generation that the status has to speak of; the present one by default.
+    pub(super) generation: Option<u64>,
+    timeout: Option<basalt_api::values::Duration>,
+}
+
+impl ReadParameters {
+    pub(super) fn generation(&self) -> Option<Generation> {
+        self.generation.map(Generation::new)
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        let asked = self.timeout.map(basalt_api::values::Duration::get);
+        asked.unwrap_or(USUAL_TIMEOUT).min(LONGEST_TIMEOUT)
+    }
+}
+
+/// Reads the query.
+pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Answer<T> {
+    Query::<T>::try_from_uri(uri).map(|q| q.0).map_err(|error| {
+        let message = format!("the query {:?} is not understood: {error}", uri.query().unwrap_or_default());
+        Refusal::field("", FieldCode::UnknownField, message, "see /openapi.json")
+    })
+}

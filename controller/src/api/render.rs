@@ -1,0 +1,160 @@
+//! Objects as they go out. The spec is the very text that was declared.
+
+use super::problem::{Answer, Refusal};
+use crate::driver::RECONCILED;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use basalt_api::ProblemCode;
+use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
+use basalt_api::values::{Generation, Timestamp, Uid};
+use basalt_db::{Object, Referrer};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// [`basalt_api::Object`], with the spec as text.
+#[derive(Debug, Serialize)]
+pub(super) struct Rendered {
+    kind: String,
+    metadata: Metadata,
+    spec: Box<RawValue>,
+    status: Value,
+}
+
+/// [`basalt_api::Metadata`], whose names may be older than today's rules for names.
+#[derive(Debug, Serialize)]
+struct Metadata {
+    name: String,
+    uid: Uid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manager: Option<String>,
+    labels: BTreeMap<String, String>,
+    generation: Generation,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    deletion_requested_at: Option<Timestamp>,
+}
+
+/// The object, and while it is being deleted, for whom it waits.
+pub(super) fn render(object: Object, waits_for: &[Referrer]) -> Answer<Rendered> {
+    let mut status: Map<String, Value> = serde_json::from_str(object.status.get())
+        .map_err(|error| Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}")))?;
+    status.insert("observed_generation".to_owned(), json!(object.observed_generation));
+    if let Some(since) = object.deletion_requested_at
+        && !RECONCILED.contains(&object.kind.as_str())
+    {
+        status.insert("conditions".to_owned(), json!(deleting(since, waits_for)));
+    }
+    if status.contains_key("lifecycle")
+        && let Ok(axes) = Axes::deserialize(&Value::Object(status.clone()))
+    {
+        status.insert("phase".to_owned(), json!(phase(&axes)));
+    }
+    Ok(Rendered {
+        kind: object.kind,
+        metadata: Metadata {
+            name: object.name,
+            uid: object.uid,
+            manager: object.manager,
+            labels: object.labels,
+            generation: object.generation,
+            created_at: object.created_at,
+            updated_at: object.updated_at,
+            deletion_requested_at: object.deletion_requested_at,
+        },
+        spec: object.spec,
+        status: Value::Object(status),
+    })
+}
+
+/// What the conditions of a new object say.
+pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
+    let condition = |kind: &str, status, reason: &str, message: &str| Condition {
+        kind: kind.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        since: now,
+        deadline: None,
+    };
+    let is_reconciled = RECONCILED.contains(&kind);
+    let (ready, progressing, reason, message) = match is_reconciled {
+        true => (ConditionStatus::False, ConditionStatus::True, "Stored", "Stored; nothing has been done about it yet."),
+        false => (ConditionStatus::True, ConditionStatus::False, "Stored", "Stored; there is nothing to do for it."),
+    };
+    json!({"conditions": [
+        condition(Condition::READY, ready, reason, message),
+        condition(Condition::PROGRESSING, progressing, reason, message),
+        condition(Condition::STALLED, ConditionStatus::False, reason, "Nothing is wrong."),
+    ]})
+}
+
+fn deleting(since: Timestamp, waits_for: &[Referrer]) -> Vec<Condition> {
+    let who: Vec<String> = waits_for.iter().map(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer)).collect();
+    let message = match who.is_empty() {
+        true => "It is being deleted.".to_owned(),
+        false => format!("It is being deleted, and stays while others refer to it: {}.", who.join(", ")),
+    };
+    let condition = |kind: &str, status| Condition {
+        kind: kind.to_owned(),
+        status,
+        reason: if who.is_empty() { "Deleting".to_owned() } else { "Referenced".to_owned() },
+        message: message.clone(),
+        since,
+        deadline: None,
+    };
+    vec![
+        condition(Condition::READY, ConditionStatus::False),
+        condition(Condition::PROGRESSING, ConditionStatus::True),
+        condition(Condition::STALLED, ConditionStatus::False),
+    ]
+}
+
+impl Rendered {
+    /// The answer, with the generation as its ETag.
+    pub(super) fn answer(&self, status: StatusCode) -> Response {
+        let tag = format!("\"{}\"", self.metadata.generation);
+        let mut response = (status, axum::Json(self)).into_response();
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            response.headers_mut().insert(header::ETAG, tag);
+        }
+        response
+    }
+
+    /// Only these members, like `metadata.name,status.conditions`.
+    pub(super) fn only(&self, fields: &str) -> Answer<Value> {
+        let whole = serde_json::to_value(self)
+            .map_err(|error| Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}")))?;
+        let mut sparse = Value::Object(Map::new());
+        for path in fields.split(',').filter(|p| !p.is_empty()) {
+            copy(&whole, &mut sparse, path);
+        }
+        Ok(sparse)
+    }
+}
+
+/// Copies one member, making the objects around it.
+fn copy(from: &Value, to: &mut Value, path: &str) {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (Some(value), Value::Object(map)) = (from.get(first), to) else { return };
+    match rest {
+        None => drop(map.insert(first.to_owned(), value.clone())),
+        Some(rest) => copy(value, map.entry(first).or_insert_with(|| Value::Object(Map::new())), rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparse_objects_have_only_what_was_asked_for() {
+        let whole = json!({"a": {"b": 1, "c": {"d": 2, "e": 3}}, "f": 4});
+        let mut sparse = json!({});
+        for path in ["a.c.d", "a.b", "x.y", "f.g"] {
+            copy(&whole, &mut sparse, path);
+        }
+        assert_eq!(sparse, json!({"a": {"b": 1, "c": {"d": 2}}, "f": {}}));
+    }
+}

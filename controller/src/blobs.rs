@@ -1,0 +1,233 @@
+//! The bytes of images, by SHA-256.
+//!
+//! ```text
+//! DIR/blobs/ab/abcd…    a whole blob; it got this name after its hash was checked
+//! DIR/blobs/part/abcd…  an upload that has not ended
+//! ```
+//! Plain files: a region's blobs are few and large, and every reader streams them.
+
+use crate::data_dir::DataDirError;
+use aws_lc_rs::digest::{Context, SHA256};
+use basalt_api::wire::BlobState;
+use basalt_db::{Blob, Store, StoreError};
+use std::collections::BTreeSet;
+use std::io::{Read, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncSeekExt, AsyncWriteExt};
+
+/// Why a blob is not there, or not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// A part that does not begin where the last one ended.
+    #[error("the part begins at byte {offset}, and {received} bytes are there; go on at {received}")]
+    Offset {
+        /// Where it begins.
+        offset: u64,
+        /// Where it should.
+        received: u64,
+    },
+    /// Somebody uploads it at this moment.
+    #[error("blob {sha256} is being uploaded by another client at this moment")]
+    Busy {
+        /// Which.
+        sha256: String,
+    },
+    /// The bytes are others.
+    #[error("the bytes have the SHA-256 {actual}, not {sha256}; they were thrown away")]
+    OtherHash {
+        /// What was said.
+        sha256: String,
+        /// What they have.
+        actual: String,
+    },
+    /// More bytes came than were announced.
+    #[error("{received} bytes came of a blob of {total}; they were thrown away")]
+    Incomplete {
+        /// What came.
+        received: u64,
+        /// What was announced.
+        total: u64,
+    },
+    /// A file.
+    #[error("cannot use {path}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A part of an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long the blob is; `None`: as long as this part.
+    pub total: Option<u64>,
+}
+
+/// A region's blobs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    dir: PathBuf,
+    store: Store,
+    /// Uploads under way.
+    busy: Arc<Mutex<BTreeSet<[u8; 32]>>>,
+}
+
+/// An upload that nobody else makes at the same time.
+struct Turn<'a> {
+    blobs: &'a Blobs,
+    sha256: [u8; 32],
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.blobs.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.sha256);
+    }
+}
+
+fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> BlobError {
+    let path = path.to_owned();
+    move |source| BlobError::File { path, source }
+}
+
+impl Blobs {
+    /// The blobs in `dir`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn open(dir: PathBuf, store: Store) -> Result<Self, DataDirError> {
+        let parts = dir.join("part");
+        std::fs::create_dir_all(&parts).map_err(|source| DataDirError::File { path: parts, source })?;
+        Ok(Self { dir, store, busy: Arc::default() })
+    }
+
+    /// The blob, where it is whole, here, and known to the store.
+    ///
+    /// # Errors
+    /// The store.
+    pub async fn find(&self, sha256: &[u8; 32]) -> Result<Option<Blob>, BlobError> {
+        let Some(blob) = self.store.blob(sha256).await? else { return Ok(None) };
+        let here = tokio::fs::metadata(self.place(sha256)).await.is_ok_and(|m| m.len() == blob.size);
+        Ok(here.then_some(blob))
+    }
+
+    /// How many bytes of an unfinished upload are there.
+    ///
+    /// # Errors
+    /// The file cannot be looked at.
+    pub async fn received(&self, sha256: &[u8; 32]) -> Result<u64, BlobError> {
+        let path = self.part(sha256);
+        match tokio::fs::metadata(&path).await {
+            Ok(meta) => Ok(meta.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(file_error(&path)(error)),
+        }
+    }
+
+    /// Takes a part of an upload. With the last one the hash is checked, and the blob is there.
+    ///
+    /// # Errors
+    /// The part does not fit, the bytes have another hash, or a file cannot be written. What came before a broken connection stays.
+    pub async fn receive<R: AsyncRead + Unpin>(
+        &self,
+        sha256: &[u8; 32],
+        part: Part,
+        mut bytes: R,
+    ) -> Result<BlobState, BlobError> {
+        let _turn = self.turn(sha256)?;
+        let path = self.part(sha256);
+        let received = self.received(sha256).await?;
+        // A part at 0 begins anew: the client does not know what is here.
+        if part.offset != received && part.offset != 0 {
+            return Err(BlobError::Offset { offset: part.offset, received });
+        }
+        let mut options = File::options();
+        let mut file = options.create(true).write(true).truncate(false).open(&path).await.map_err(file_error(&path))?;
+        file.set_len(part.offset).await.map_err(file_error(&path))?;
+        file.seek(SeekFrom::End(0)).await.map_err(file_error(&path))?;
+        let copied = tokio::io::copy(&mut bytes, &mut file).await;
+        file.flush().await.map_err(file_error(&path))?;
+        let received = part.offset.saturating_add(copied.map_err(file_error(&path))?);
+        match part.total {
+            Some(total) if received < total => return Ok(BlobState { received, complete: false }),
+            Some(total) if received > total => {
+                tokio::fs::remove_file(&path).await.map_err(file_error(&path))?;
+                return Err(BlobError::Incomplete { received, total });
+            }
+            _ => {}
+        }
+        file.sync_all().await.map_err(file_error(&path))?;
+        self.keep(sha256, &path, received).await?;
+        Ok(BlobState { received, complete: true })
+    }
+
+    /// The blob's bytes from `offset` on.
+    ///
+    /// # Errors
+    /// It is not here.
+    pub async fn read(&self, sha256: &[u8; 32], offset: u64) -> Result<File, BlobError> {
+        let path = self.place(sha256);
+        let mut file = File::open(&path).await.map_err(file_error(&path))?;
+        file.seek(SeekFrom::Start(offset)).await.map_err(file_error(&path))?;
+        Ok(file)
+    }
+
+    /// Checks the hash, and gives the bytes their name.
+    async fn keep(&self, sha256: &[u8; 32], part: &Path, size: u64) -> Result<(), BlobError> {
+        let from = part.to_owned();
+        let hashed = tokio::task::spawn_blocking(move || hash_file(&from)).await;
+        let actual = hashed.map_err(std::io::Error::other).and_then(|r| r).map_err(file_error(part))?;
+        if actual != *sha256 {
+            tokio::fs::remove_file(part).await.map_err(file_error(part))?;
+            return Err(BlobError::OtherHash { sha256: hex::encode(sha256), actual: hex::encode(actual) });
+        }
+        let place = self.place(sha256);
+        if let Some(dir) = place.parent() {
+            tokio::fs::create_dir_all(dir).await.map_err(file_error(dir))?;
+        }
+        tokio::fs::rename(part, &place).await.map_err(file_error(&place))?;
+        let blob = Blob { sha256: *sha256, size, location: "local".to_owned() };
+        Ok(self.store.put_blob(&blob).await?)
+    }
+
+    fn turn(&self, sha256: &[u8; 32]) -> Result<Turn<'_>, BlobError> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        match busy.insert(*sha256) {
+            true => Ok(Turn { blobs: self, sha256: *sha256 }),
+            false => Err(BlobError::Busy { sha256: hex::encode(sha256) }),
+        }
+    }
+
+    fn place(&self, sha256: &[u8; 32]) -> PathBuf {
+        let name = hex::encode(sha256);
+        self.dir.join(name.get(..2).unwrap_or_default()).join(name)
+    }
+
+    fn part(&self, sha256: &[u8; 32]) -> PathBuf {
+        self.dir.join("part").join(hex::encode(sha256))
+    }
+}
+
+fn hash_file(path: &Path) -> std::io::Result<[u8; 32]> {
+    let mut file = std::fs::File::open(path)?;
+    let mut context = Context::new(&SHA256);
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            break;
+        }
+        context.update(buffer.get(..n).unwrap_or_default());
+    }
+    let mut out = [0; 32];
+    out.copy_from_slice(context.finish().as_ref());
+    Ok(out)
+}

@@ -1,0 +1,99 @@
+//! What makes a region a controller: the racks' port and the engine's driver, beside a running API.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use basalt_db::StoreError;
+use basalt_engine::Policy;
+use tokio::task::JoinHandle;
+
+use crate::driver::Driver;
+use crate::driver::kill::KillPoints;
+use crate::racks::authority::{Authority, AuthorityError};
+use crate::racks::join_token::Joiner;
+use crate::racks::listener::{self, ListenError};
+use crate::racks::service::Racks;
+use crate::racks::sessions::Sessions;
+use crate::region::Region;
+
+/// Why racks cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// The racks' port.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The certificate authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// The store.
+    #[error("cannot read the region's certificate authority")]
+    Store(#[from] StoreError),
+}
+
+/// The racks' port and the driver, at work.
+#[derive(Debug)]
+pub struct Controller {
+    rpc_address: SocketAddr,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Controller {
+    /// Starts both beside `region`; they end when it is told to stop. `join_urls` is what join tokens name; where it is
+    /// empty they name the address that is listened on.
+    ///
+    /// # Errors
+    /// The port is taken, or the authority cannot be read.
+    pub async fn start(
+        region: &Region,
+        rpc_listen: SocketAddr,
+        policy: Policy,
+        join_urls: Vec<String>,
+    ) -> Result<Self, ControllerError> {
+        let store = region.store().clone();
+        let fresh = Authority::generate(SystemTime::now())?;
+        let (certificate, key) = store.authority((&fresh.0, &fresh.1)).await?;
+        let authority = Arc::new(Authority::load(certificate, &key)?);
+        let listener = listener::bind(rpc_listen).await?;
+        let rpc_address = listener.local_addr().unwrap_or(rpc_listen);
+        let sessions = Sessions::default();
+        let driver = Driver {
+            store: store.clone(),
+            sessions: sessions.clone(),
+            policy,
+            kill: KillPoints::from_env(),
+            owner: region.id(),
+        };
+        region.set_machinery(Arc::new(driver.clone()));
+        region.set_joiner(Joiner::new(store.clone(), authority.certificate(), rpc_address, join_urls));
+        let racks = Racks { store, sessions, authority, blobs: region.blobs().clone() };
+        let mut stop = region.stopping();
+        let serving = async move {
+            let stopped = async move {
+                let _ = stop.wait_for(|stop| *stop).await;
+            };
+            if let Err(error) = listener::serve(listener, racks, stopped).await {
+                tracing::error!(%error, "racks are not served any more");
+            }
+        };
+        tracing::info!(address = %rpc_address, "racks are served");
+        let tasks = vec![
+            tokio::spawn(serving),
+            tokio::spawn(driver.run(region.follower().clone(), region.stopping())),
+        ];
+        Ok(Self { rpc_address, tasks })
+    }
+
+    /// Where racks dial.
+    #[must_use]
+    pub fn rpc_address(&self) -> SocketAddr {
+        self.rpc_address
+    }
+
+    /// Waits until what was begun is done; the region was told to stop before.
+    pub async fn ended(self) {
+        for task in self.tasks {
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(5), task).await;
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The files of the data directory that are a region's own.
+//!
+//! | path | holds |
+//! | --- | --- |
+//! | `lock` | held while a region runs here |
+//! | `seal-key` | the key that seals secrets (0600), unless `--seal-key-file` names another one |
+//! | `admin-token` | a bearer token with the role admin (0600), made at the first start |
+//! | `api.sock` | the API, for root and this account (0600) |
+//! | `blobs/` | the bytes of images |
+//! | `postgres/`, `run/`, `postgres.log` | PostgreSQL, see [`basalt_db::cluster`] |
+
+use basalt_db::SealKey;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Why the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// A file or directory.
+    #[error("cannot use {path}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another region runs here.
+    #[error("another region runs in {}: stop it, or choose another --data-dir", .0.display())]
+    Locked(PathBuf),
+    /// The key file holds something else.
+    #[error("{} is no seal key: it has to hold 64 hexadecimal digits and nothing else", .0.display())]
+    BadKey(PathBuf),
+    /// The key file is missing where it was said to be.
+    #[error("there is no {}; the setting seal-key-file names it. Copy it from the other regions, or make one: openssl rand -hex 32", .0.display())]
+    NoKey(PathBuf),
+    /// No randomness.
+    #[error(transparent)]
+    Random(#[from] basalt_db::StoreError),
+}
+
+fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> DataDirError {
+    let path = path.to_owned();
+    move |source| DataDirError::File { path, source }
+}
+
+/// A data directory that this process has for itself.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory where it is not there, and locks it. The lock ends with the process.
+    ///
+    /// # Errors
+    /// It cannot be made, or another region runs in it.
+    pub fn open(path: &Path) -> Result<Self, DataDirError> {
+        if !path.exists() {
+            // PostgreSQL's account passes through; what is secret inside is 0600.
+            let mut builder = std::fs::DirBuilder::new();
+            builder.recursive(true).mode(0o711).create(path).map_err(file_error(path))?;
+        }
+        let path = path.canonicalize().map_err(file_error(path))?;
+        let lock_path = path.join("lock");
+        let lock = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(file_error(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(std::fs::TryLockError::WouldBlock) => Err(DataDirError::Locked(path)),
+            Err(std::fs::TryLockError::Error(source)) => Err(DataDirError::File { path: lock_path, source }),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key that seals secrets: from `file`, or the directory's own, which is made when it is not there.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds no key.
+    pub fn seal_key(&self, file: Option<&Path>) -> Result<SealKey, DataDirError> {
+        let path = file.map_or_else(|| self.path.join("seal-key"), Path::to_owned);
+        if !path.exists() {
+            if file.is_some() {
+                return Err(DataDirError::NoKey(path));
+            }
+            write_secret(&path, &hex::encode(SealKey::generate()?.as_slice()))?;
+        }
+        let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+        let bytes = hex::decode(text.trim()).map_err(|_| DataDirError::BadKey(path.clone()))?;
+        SealKey::new(&bytes).map_err(|_| DataDirError::BadKey(path))
+    }
+
+    /// The admin's bearer token, made when it is not there; and where it is.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub fn admin_token(&self) -> Result<(String, PathBuf), DataDirError> {
+        let path = self.path.join("admin-token");
+        if !path.exists() {
+            write_secret(&path, &format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice())))?;
+        }
+        let token = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+        Ok((token.trim().to_owned(), path))
+    }
+
+    /// The API's socket. A stale one of a region that was killed is removed: the lock says that nobody has it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn listen(&self) -> Result<tokio::net::UnixListener, DataDirError> {
+        let path = self.socket();
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(file_error(&path)(error)),
+            _ => {}
+        }
+        let listener = tokio::net::UnixListener::bind(&path).map_err(file_error(&path))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(file_error(&path))?;
+        Ok(listener)
+    }
+
+    /// Where the API's socket is.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.path.join("api.sock")
+    }
+}
+
+/// A whole file or none: another name first.
+fn write_secret(path: &Path, text: &str) -> Result<(), DataDirError> {
+    let fresh = path.with_extension("new");
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+    let mut file = file.map_err(file_error(&fresh))?;
+    writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(file_error(&fresh))?;
+    std::fs::rename(&fresh, path).map_err(file_error(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_region_is_refused_and_the_next_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = DataDir::open(dir.path()).unwrap();
+        let error = DataDir::open(dir.path()).unwrap_err().to_string();
+        assert!(error.starts_with("another region runs in /"), "{error}");
+        drop(first);
+        DataDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn keys_and_tokens_are_made_once_and_only_we_can_read_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path()).unwrap();
+        let (token, path) = data.admin_token().unwrap();
+        assert_eq!(data.admin_token().unwrap().0, token);
+        data.seal_key(None).unwrap();
+        for file in [path, dir.path().join("seal-key")] {
+            assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::write(dir.path().join("seal-key"), "short").unwrap();
+        assert!(data.seal_key(None).unwrap_err().to_string().contains("64 hexadecimal digits"));
+        assert!(matches!(data.seal_key(Some(&dir.path().join("other"))), Err(DataDirError::NoKey(_))));
+    }
+}

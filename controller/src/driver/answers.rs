@@ -1,0 +1,208 @@
+//! What the API asks the driver: what will be done, what is waited for, what happened. Reading only.
+
+use std::collections::BTreeMap;
+
+use basalt_api::kinds::DeploymentSpec;
+use basalt_api::plan::{PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
+use basalt_api::values::Timestamp;
+use basalt_api::wire::{Timeline, Waits};
+use basalt_db::{Fact, Object, StepRecord, StoreError};
+use basalt_engine::steps::EffectKind;
+use basalt_engine::{Plan, plan, plan::Wait as Waited};
+use serde_json::{Map, Value};
+
+use super::converge::Driver;
+use super::load::{Estate, spec};
+use super::{Answer, Machinery, deployment};
+use crate::racks::observed::Observed;
+
+/// Facts and steps of a timeline.
+const HISTORY: i64 = 1000;
+
+impl Machinery for Driver {
+    fn plan<'a>(&'a self, object: &'a Object, spec: Option<&'a Value>) -> Answer<'a, PlanReport> {
+        Box::pin(self.report(object, spec))
+    }
+
+    fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
+        Box::pin(async move { Ok(Waits { waits: self.report(object, None).await?.waits }) })
+    }
+
+    fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline> {
+        Box::pin(self.history(object))
+    }
+}
+
+fn declared<T: serde::de::DeserializeOwned>(object: &Object, instead: Option<&Value>) -> Result<T, StoreError> {
+    match instead {
+        Some(value) => serde_json::from_value(value.clone())
+            .map_err(|error| StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name))),
+        None => spec(object),
+    }
+}
+
+impl Driver {
+    async fn report(&self, object: &Object, instead: Option<&Value>) -> Result<PlanReport, StoreError> {
+        let now = self.store.now().await?;
+        match object.kind.as_str() {
+            "Machine" => {
+                let estate = Estate::load(&self.store, &self.sessions).await?;
+                let mut loaded = estate.machine(&self.store, object).await?;
+                loaded.input.spec = declared(object, instead)?;
+                let planned = plan(&loaded.input, &self.policy, now);
+                Ok(of_plan(&object.name, &planned))
+            }
+            "Deployment" => {
+                let declared: DeploymentSpec = declared(object, instead)?;
+                let seen = deployment::look(self, object, declared, now).await?;
+                let mut report = match &seen.machine {
+                    Some((machine, _, planned)) => {
+                        let mut report = of_plan(&object.name, planned);
+                        report.machine = machine.name.parse().ok();
+                        report
+                    }
+                    None => PlanReport::default(),
+                };
+                report.waits = seen.planned.waits.iter().map(wait).collect();
+                if let Some(wait) = report.waits.first() {
+                    report.summary = format!("{}: {}", object.name, wait.message);
+                } else if seen.machine.is_none() {
+                    report.summary = format!("{}: a machine is claimed, then installed", object.name);
+                }
+                Ok(report)
+            }
+            _ => Ok(PlanReport { summary: format!("{}: nothing to do", object.name), ..PlanReport::default() }),
+        }
+    }
+
+    async fn history(&self, object: &Object) -> Result<Timeline, StoreError> {
+        // What happens to a deployment happens on its machine.
+        let machine = match object.kind.as_str() {
+            "Deployment" => self.store.claimed_by(object.uid.into()).await?.map(|(machine, _)| machine.into()),
+            _ => None,
+        };
+        let mut entries = Vec::new();
+        for uid in [Some(object.uid), machine].into_iter().flatten() {
+            let facts = self.store.recent_facts(uid, HISTORY).await?;
+            entries.extend(facts.iter().filter(|fact| fact.kind != "log").map(of_fact));
+            entries.extend(self.store.steps(uid, HISTORY).await?.iter().map(of_step));
+        }
+        entries.sort_by_key(|entry| entry.at);
+        Ok(Timeline { entries })
+    }
+}
+
+fn of_plan(name: &str, planned: &Plan) -> PlanReport {
+    let mut steps: Vec<Step> = Vec::new();
+    for next in &planned.next {
+        steps.push(step(next.key.as_str(), next.step, StepState::Next));
+    }
+    if let Some(id) = planned.waits.first().and_then(|wait| wait.step)
+        && planned.next.is_empty()
+    {
+        steps.push(step(id.name(), id, StepState::Running));
+    }
+    steps.extend(planned.later.iter().map(|later| step(later.key.as_str(), later.step, StepState::Later)));
+    let summary = match (planned.next.first(), planned.waits.first()) {
+        (Some(next), _) => next.step.spec().says.to_owned(),
+        (None, Some(wait)) => wait.message.clone(),
+        (None, None) => "nothing to do".to_owned(),
+    };
+    PlanReport {
+        summary: format!("{name}: {summary}"),
+        steps,
+        waits: planned.waits.iter().map(wait).collect(),
+        digest: Some(planned.digest),
+        ..PlanReport::default()
+    }
+}
+
+fn step(key: &str, id: basalt_engine::steps::StepId, state: StepState) -> Step {
+    use basalt_engine::steps::StepId;
+    Step {
+        key: key.to_owned(),
+        message: id.spec().says.to_owned(),
+        state,
+        destructive: matches!(id, StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase),
+        attempts: 0,
+        started_at: None,
+        deadline: None,
+        error: None,
+    }
+}
+
+fn wait(wait: &Waited) -> Wait {
+    let tries = wait.tries.map(|(n, of)| format!(" (try {} of {of})", n.min(of))).unwrap_or_default();
+    Wait {
+        cause: wait.code.to_owned(),
+        message: format!("{}{tries}", wait.message),
+        since: wait.since,
+        deadline: wait.deadline,
+        human: wait.human.clone(),
+        remedy: Some(wait.remedy.clone()).filter(|r| !r.is_empty()),
+        rule: wait.step.map(|step| step.name().to_owned()),
+    }
+}
+
+fn of_step(row: &StepRecord) -> TimelineEntry {
+    let record = row.detail.get("record").cloned().unwrap_or_default();
+    let record: Option<basalt_engine::facts::StepRecord> = serde_json::from_value(record).ok();
+    let says = record.as_ref().map_or("a step", |record| record.step.spec().says);
+    let not_yet = record.is_some_and(|r| r.step.spec().effect == EffectKind::Power) && row.started_at.is_none();
+    let mut data = Map::new();
+    data.insert("epoch".to_owned(), row.epoch.get().into());
+    if let Some(attempt) = row.attempt {
+        data.insert("attempt".to_owned(), attempt.get().into());
+    }
+    TimelineEntry {
+        at: row.announced_at,
+        kind: TimelineKind::Step,
+        reason: row.step_key.clone(),
+        message: if not_yet { format!("{says} (not handed over)") } else { says.to_owned() },
+        source: Some("region".to_owned()),
+        took: None,
+        data,
+    }
+}
+
+fn of_fact(fact: &Fact) -> TimelineEntry {
+    let data: BTreeMap<String, Value> = fact.attempt.map(|a| ("attempt".to_owned(), a.get().into())).into_iter().collect();
+    TimelineEntry {
+        at: at(fact),
+        kind: TimelineKind::Fact,
+        reason: fact.kind.clone(),
+        message: in_words(fact),
+        source: Some(fact.source.clone()),
+        took: None,
+        data: data.into_iter().collect(),
+    }
+}
+
+fn at(fact: &Fact) -> Timestamp {
+    fact.stored_at
+}
+
+fn in_words(fact: &Fact) -> String {
+    match Observed::of(fact) {
+        Some(Observed::Lease(it)) if it.released => format!("gave back {}", it.address),
+        Some(Observed::Lease(it)) => format!("leased {}", it.address),
+        Some(Observed::BootRequest(it)) => format!("asked {} for {}: {}", it.service, it.what, it.answer),
+        Some(Observed::Power(it)) if it.ok => format!("BMC: {}, power is {}", it.verb, it.power),
+        Some(Observed::Power(it)) => format!("BMC: {} failed ({}): {}", it.verb, it.error_code, it.message),
+        Some(Observed::Claim(it)) => format!("the agent took its task, from {}", it.address),
+        Some(Observed::Progress(it)) => format!("{} % {}: {}", it.percent, it.stage, it.message),
+        Some(Observed::Result(it)) => match it.outcome {
+            basalt_api::agent::Outcome::Succeeded => "the task succeeded".to_owned(),
+            basalt_api::agent::Outcome::Superseded { found_attempt } => {
+                format!("nothing was written: the disk shows attempt {found_attempt}")
+            }
+            basalt_api::agent::Outcome::Failed { message, .. } => format!("the task failed: {message}"),
+        },
+        Some(Observed::Health(it)) if it.ok => format!("{} runs", it.service),
+        Some(Observed::Health(it)) => format!("{} does not run: {}", it.service, it.message),
+        Some(Observed::Alarm(it)) => format!("ALARM {}: {}", it.code, it.message),
+        Some(Observed::Readiness(it)) => format!("the installed system reports {}", it.level),
+        Some(Observed::Hello(it)) => format!("rack of version {} connected", it.version),
+        Some(Observed::Log(_)) | None => fact.body.to_string(),
+    }
+}

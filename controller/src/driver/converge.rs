@@ -1,0 +1,177 @@
+//! The driver: claims what is due, handles it, and finishes only what it saw.
+//!
+//! Any number of region processes run this loop on one database. A handler that panics is caught, counted and tried
+//! again later; it harms no other object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_api::values::Uid;
+use basalt_db::change::{Change, Follower, Op};
+use basalt_db::{Lease, Store, StoreError, Then};
+use basalt_engine::Policy;
+use tokio::sync::{Semaphore, broadcast, watch};
+
+use super::kill::KillPoints;
+use super::{deployment, machine, rack};
+use crate::racks::sessions::Sessions;
+
+/// Objects handled at once by one process.
+const WORKERS: usize = 8;
+/// How long a lease lasts. Handling one takes milliseconds; nothing slow happens under a lease.
+const LEASE: Duration = Duration::from_secs(30);
+/// How long the loop trusts that it is woken.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+/// Every object is looked at this often, whatever was missed.
+const FULL_SCAN: Duration = Duration::from_secs(60);
+/// Pauses after handlings that failed or died: the more often, the longer.
+const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
+
+/// Which kinds decide from which: a change of the first wakes every object of the others.
+const WAKES: &[(&str, &[&str])] = &[
+    ("Fabric", &["Rack"]),
+    ("Vlan", &["Rack", "Machine"]),
+    ("Subnet", &["Rack", "Machine"]),
+    ("IpRange", &["Rack"]),
+    ("Image", &["Rack", "Machine"]),
+    ("Machine", &["Rack", "Deployment"]),
+    ("Rack", &["Machine"]),
+];
+
+/// What handlers need. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    /// The store.
+    pub store: Store,
+    /// Streams of racks that are open to this process.
+    pub sessions: Sessions,
+    /// Deadlines.
+    pub policy: Policy,
+    /// Where tests kill it.
+    pub kill: KillPoints,
+    /// This process, as the owner of leases.
+    pub owner: Uid,
+}
+
+impl Driver {
+    /// Works until told to stop; what is begun then is finished first.
+    pub async fn run(self, follower: Follower, mut stopping: watch::Receiver<bool>) {
+        let slots = Arc::new(Semaphore::new(WORKERS));
+        let mut woken = self.store.woken();
+        tokio::spawn(wake_dependents(self.store.clone(), follower.subscribe()));
+        let scan = tokio::spawn(scan(self.store.clone()));
+        while !*stopping.borrow() {
+            let busy = self.claim(&slots).await;
+            if busy {
+                continue;
+            }
+            let due = self.store.next_due().await.ok().flatten().unwrap_or(LOOK_ANYWAY);
+            tokio::select! {
+                _ = tokio::time::timeout(due.clamp(Duration::from_millis(1), LOOK_ANYWAY), woken.changed()) => {}
+                _ = stopping.changed() => {}
+            }
+            woken.mark_unchanged();
+        }
+        scan.abort();
+        let all = u32::try_from(WORKERS).unwrap_or(1);
+        let _ = tokio::time::timeout(LEASE, slots.acquire_many(all)).await;
+    }
+
+    /// Claims as many objects as there are free workers; says whether there were any.
+    async fn claim(&self, slots: &Arc<Semaphore>) -> bool {
+        let Ok(first) = Arc::clone(slots).acquire_owned().await else { return false };
+        let free = i64::try_from(slots.available_permits()).unwrap_or(0).saturating_add(1);
+        let leases = match self.store.claim(self.owner, free, LEASE).await {
+            Ok(leases) => leases,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for work; trying again");
+                tokio::time::sleep(LOOK_ANYWAY).await;
+                return false;
+            }
+        };
+        let busy = !leases.is_empty();
+        let mut first = Some(first);
+        for lease in leases {
+            let Some(slot) = first.take().or_else(|| Arc::clone(slots).try_acquire_owned().ok()) else { break };
+            let driver = self.clone();
+            tokio::spawn(async move {
+                let _slot = slot;
+                driver.handle(lease).await;
+            });
+        }
+        busy
+    }
+
+    async fn handle(&self, lease: Lease) {
+        let (driver, held) = (self.clone(), lease.clone());
+        let work = tokio::spawn(async move {
+            match held.kind.as_str() {
+                "Machine" => machine::reconcile(&driver, &held).await,
+                "Deployment" => deployment::reconcile(&driver, &held).await,
+                "Rack" => rack::reconcile(&driver, &held).await,
+                _ => Ok(Then::Rest),
+            }
+        });
+        let then = match work.await {
+            Ok(Ok(then)) => then,
+            Ok(Err(StoreError::Fenced { .. })) => return,
+            Ok(Err(error)) => {
+                tracing::warn!(kind = lease.kind, uid = %lease.uid, %error, "an object could not be worked on; trying again");
+                Then::Again(pause(lease.attempts))
+            }
+            Err(died) => {
+                tracing::error!(kind = lease.kind, uid = %lease.uid, attempts = lease.attempts, %died, "working on an object failed badly; others go on");
+                // Not finished: the count of attempts stays, and the lease's end brings it back.
+                return;
+            }
+        };
+        match self.store.finish(&lease, then).await {
+            Ok(()) | Err(StoreError::Fenced { .. }) => {}
+            Err(error) => tracing::warn!(%error, "a lease was not given back; it runs out"),
+        }
+    }
+}
+
+fn pause(attempts: i32) -> Duration {
+    let nth = usize::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(PAUSES.len() - 1);
+    Duration::from_secs(PAUSES.get(nth).copied().unwrap_or(60))
+}
+
+/// Wakes what decides from a changed object.
+async fn wake_dependents(store: Store, mut changes: broadcast::Receiver<Arc<Change>>) {
+    loop {
+        let changed = match changes.recv().await {
+            Ok(change) if change.op == Op::Status => continue,
+            Ok(change) => change.kind.clone(),
+            // Everything may have changed.
+            Err(broadcast::error::RecvError::Lagged(_)) => String::new(),
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        let dependents = WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(|(_, to)| *to);
+        for kind in dependents {
+            if let Err(error) = store.enqueue_kind(kind).await {
+                tracing::warn!(%error, kind, "objects were not woken; the next full scan finds them");
+            }
+        }
+    }
+}
+
+async fn scan(store: Store) {
+    loop {
+        if let Err(error) = store.enqueue_all().await {
+            tracing::warn!(%error, "the full scan failed; the next one comes");
+        }
+        tokio::time::sleep(FULL_SCAN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_then_stay() {
+        let seconds: Vec<_> = [0, 1, 2, 6, 100].map(|n| pause(n).as_secs()).into();
+        assert_eq!(seconds, [1, 1, 2, 300, 300]);
+    }
+}

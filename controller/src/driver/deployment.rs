@@ -1,0 +1,209 @@
+//! A deployment's reconciliation: it claims a machine, and reports what its machine reports.
+
+use std::time::Duration;
+
+use basalt_api::kinds::{
+    Axes, Condition, DeploymentSpec, DeploymentStatus, ImageSpec, InstallStage, Lifecycle, MachineStatus, Operation,
+    Progress, Sync, Timings, phase,
+};
+use basalt_api::values::{DeploymentId, MachineId, Timestamp};
+use basalt_db::{Claimed, Lease, Object, StoreError, Then};
+use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
+use basalt_engine::plan;
+use basalt_engine::select::Candidate;
+use basalt_engine::{Plan, steps::StepId};
+
+use super::converge::Driver;
+use super::load::{Estate, Loaded, spec};
+use super::machine::{installed_disk, to_json};
+
+/// What is called by nobody's name.
+const DEFAULT: &str = "default";
+/// While no machine matches: whatever changes wakes it, and this heals what was missed.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// A deployment with its machine.
+pub(super) struct Seen {
+    pub(super) machine: Option<(Object, Loaded, Plan)>,
+    pub(super) planned: DeploymentPlan,
+}
+
+/// Works on one deployment.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    let now = driver.store.now().await?;
+    let seen = look(driver, &object, spec(&object)?, now).await?;
+    match seen.planned.action {
+        DeploymentAction::Claim(machine) => {
+            let claimed = driver.store.claim_machine(DeploymentId::from(object.uid), machine, lease.epoch).await?;
+            tracing::info!(deployment = object.name, %machine, ?claimed, "machine claimed");
+            if claimed == Claimed::Yes {
+                driver.store.enqueue(machine.into(), Duration::ZERO).await?;
+            }
+            Ok(Then::Again(Duration::ZERO))
+        }
+        DeploymentAction::Delete => {
+            driver.store.release_addresses(object.uid, &[]).await?;
+            driver.store.finalise(object.uid).await?;
+            // Machines that wait for this one's claim, and deployments that wait for its machine.
+            driver.store.enqueue_kind("Deployment").await?;
+            Ok(Then::Rest)
+        }
+        DeploymentAction::None => {
+            let status = status(&object, &seen, now)?;
+            driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+            Ok(if seen.machine.is_some() { Then::Rest } else { Then::Again(LOOK_AGAIN) })
+        }
+    }
+}
+
+/// Plans a deployment as if its spec were `declared`.
+pub(super) async fn look(
+    driver: &Driver,
+    object: &Object,
+    declared: DeploymentSpec,
+    now: Timestamp,
+) -> Result<Seen, StoreError> {
+    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let claimed = driver.store.claimed_by(DeploymentId::from(object.uid)).await?;
+    let machine = match claimed {
+        Some((uid, _)) => driver.store.get_by_uid(uid.into()).await?,
+        None => None,
+    };
+    let machine = match machine {
+        Some(object) => {
+            let mut loaded = estate.machine(&driver.store, &object).await?;
+            if let Some(claim) = &mut loaded.input.claim {
+                claim.spec = declared.clone();
+            }
+            let planned = plan(&loaded.input, &driver.policy, now);
+            Some((object, loaded, planned))
+        }
+        None => None,
+    };
+    let candidates = if machine.is_none() { candidates(driver, &estate).await? } else { Vec::new() };
+    let architecture = driver
+        .store
+        .all("Image")
+        .await?
+        .iter()
+        .find(|image| image.name == declared.image.as_str())
+        .map(spec::<ImageSpec>)
+        .transpose()?
+        .map(|image| image.architecture);
+    let input = DeploymentInput {
+        name: object.name.clone(),
+        spec: declared,
+        deletion_requested_at: object.deletion_requested_at,
+        claimed: machine.as_ref().map(|(_, loaded, planned)| (loaded.input.uid, planned)),
+        architecture,
+        candidates: &candidates,
+        since: object.created_at,
+    };
+    let planned = plan_deployment(&input, now);
+    Ok(Seen { machine, planned })
+}
+
+async fn candidates(driver: &Driver, _estate: &Estate) -> Result<Vec<Candidate>, StoreError> {
+    let claims = driver.store.claims().await?;
+    let mut candidates = Vec::new();
+    for object in driver.store.all("Machine").await? {
+        let uid = MachineId::from(object.uid);
+        let machine: basalt_api::kinds::MachineSpec = spec(&object)?;
+        let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+        let owner = claims.iter().find(|(claimed, _)| *claimed == uid).map(|(_, deployment)| *deployment);
+        let owner_name = match owner {
+            Some(deployment) => driver.store.get_by_uid(deployment.into()).await?.map(|o| o.name),
+            None => None,
+        };
+        let facts = super::fold::fold(driver.store.planning_facts(object.uid).await?);
+        candidates.push(Candidate {
+            uid,
+            name: object.name,
+            zone: machine.zone.as_ref().map_or(DEFAULT, |z| z.as_str()).to_owned(),
+            pool: machine.pool.as_ref().map_or(DEFAULT, |p| p.as_str()).to_owned(),
+            tags: machine.tags.iter().map(ToString::to_string).collect(),
+            inventory: facts.inventory.map(|seen| seen.inventory),
+            lifecycle: status.axes.lifecycle,
+            claimed_by: owner.map(|owner| (owner, owner_name.unwrap_or_default())),
+            deleting: object.deletion_requested_at.is_some(),
+            unwiped: driver.store.machine_marks(uid).await?.unwiped,
+            spec: machine,
+        });
+    }
+    Ok(candidates)
+}
+
+fn status(object: &Object, seen: &Seen, now: Timestamp) -> Result<DeploymentStatus, StoreError> {
+    let declared: DeploymentSpec = spec(object)?;
+    let before: DeploymentStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = DeploymentStatus::default();
+    status.common.observed_generation = object.generation;
+    status.common.conditions = seen.planned.conditions.clone();
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    status.stage = Some(seen.planned.stage);
+    match &seen.machine {
+        Some((machine, loaded, planned)) => of_machine(&mut status, &declared, machine, loaded, planned),
+        None => status.axes = waiting(&seen.planned),
+    }
+    status.phase = Some(phase(&status.axes).to_owned());
+    Ok(status)
+}
+
+/// How a deployment without a machine is.
+fn waiting(planned: &DeploymentPlan) -> Axes {
+    Axes {
+        lifecycle: if planned.stage == InstallStage::Releasing { Lifecycle::Releasing } else { Lifecycle::New },
+        operation: Operation::Waiting,
+        operation_detail: planned.waits.first().map(|wait| wait.message.clone()),
+        sync: Sync::Drifted,
+        ..Axes::default()
+    }
+}
+
+fn of_machine(
+    status: &mut DeploymentStatus,
+    declared: &DeploymentSpec,
+    machine: &Object,
+    loaded: &Loaded,
+    planned: &Plan,
+) {
+    let facts = &loaded.input.facts;
+    status.axes = planned.report.axes.clone();
+    status.machine = machine.name.parse().ok().map(basalt_api::Ref::new);
+    status.hostname = declared.hostname.clone().or_else(|| machine.name.parse().ok());
+    status.progress = planned.report.activity.clone().map(|message| {
+        let at = facts.progress.values().map(|p| p.at).max().unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut progress = Progress::new(message, at);
+        progress.percent = planned.report.percent;
+        progress
+    });
+    let Some(attempt) = planned.report.installed_by else { return };
+    let arm = loaded.input.records.iter().find(|r| r.step == StepId::ArmInstall && r.attempt == Some(attempt));
+    status.image_digest = arm.and_then(|record| record.cause.image);
+    status.disk = installed_disk(&loaded.markers, loaded.input.uid);
+    let reported = facts.readiness.get(&attempt).map(|r| r.address.clone());
+    let address = reported.or_else(|| facts.lease.as_ref().map(|lease| lease.address.clone()));
+    if let Some(address) = address {
+        status.address = address.parse().ok();
+        let nic = facts.inventory.as_ref().and_then(|seen| seen.inventory.nics.iter().find(|nic| nic.boot));
+        if let (Some(nic), Ok(address)) = (nic, address.parse()) {
+            status.addresses.insert(nic.name.clone(), address);
+        }
+    }
+    let timings = Timings {
+        allocated_at: arm.map(|record| record.started_at),
+        install_started_at: facts.claims.get(&attempt).map(|claim| claim.at),
+        installed_at: facts.results.get(&attempt).map(|result| result.at),
+        booted_at: facts.readiness.get(&attempt).map(|r| r.at),
+        ready_at: status
+            .common
+            .condition(Condition::READY)
+            .filter(|ready| ready.status == basalt_api::kinds::ConditionStatus::True)
+            .map(|ready| ready.since),
+    };
+    status.timings = timings;
+}

@@ -1,0 +1,148 @@
+//! Who serves whom: which racks boot a machine's network, which rack moves its BMC. Pure; the same answer everywhere.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use basalt_api::kinds::{BootMode, PowerDriver, SubnetSpec, VlanSpec};
+use basalt_api::values::{RackId, Timestamp};
+use basalt_engine::facts::Link;
+
+/// A rack, as far as it matters here.
+#[derive(Clone, Debug)]
+pub struct RackSeen {
+    /// Which.
+    pub uid: RackId,
+    /// Its name.
+    pub name: String,
+    /// Its addresses, as it said in its last Hello.
+    pub addresses: Vec<IpAddr>,
+    /// Set aside by an operator.
+    pub maintenance: bool,
+    /// Since when its stream is open here; the database's clock.
+    pub connected: Option<Timestamp>,
+    /// When it was last seen, or enrolled.
+    pub last_seen: Timestamp,
+}
+
+/// A subnet with its VLAN.
+#[derive(Clone, Debug)]
+pub struct Net {
+    /// The subnet's uid.
+    pub uid: basalt_api::values::SubnetId,
+    /// The subnet.
+    pub subnet: SubnetSpec,
+    /// Its VLAN.
+    pub vlan: VlanSpec,
+}
+
+impl Net {
+    /// Whether Basalt answers DHCP here at all.
+    #[must_use]
+    pub fn serves_dhcp(&self) -> bool {
+        self.vlan.dhcp.enabled && self.subnet.boot.mode == BootMode::Dhcp
+    }
+}
+
+/// The racks that answer DHCP on a subnet, in order: those attached to it, or those of them that the VLAN names.
+#[must_use]
+pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
+    if !net.serves_dhcp() {
+        return Vec::new();
+    }
+    let named: BTreeSet<&str> = net.vlan.dhcp.racks.iter().map(basalt_api::Ref::as_str).collect();
+    let attached = |rack: &&RackSeen| rack.addresses.iter().any(|a| net.subnet.cidr.contains(*a));
+    let wanted = |rack: &&RackSeen| named.is_empty() || named.contains(rack.name.as_str());
+    let mut serving: Vec<_> = racks.iter().filter(|r| !r.maintenance).filter(attached).filter(wanted).collect();
+    serving.sort_by_key(|rack| rack.uid);
+    serving
+}
+
+/// Every rack that boots machines.
+#[must_use]
+pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
+    let serving: BTreeSet<_> = nets.iter().flat_map(|net| racks_of(net, racks)).map(|rack| rack.uid).collect();
+    racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
+}
+
+/// The rack that moves a BMC: of the connected ones the one in the BMC's own subnet, then the first.
+#[must_use]
+pub fn power_rack<'a>(bmc: Option<IpAddr>, nets: &[Net], racks: &'a [RackSeen]) -> Option<&'a RackSeen> {
+    let home = bmc.and_then(|bmc| nets.iter().find(|net| net.subnet.cidr.contains(bmc)));
+    let near = |rack: &RackSeen| home.is_some_and(|n| rack.addresses.iter().any(|a| n.subnet.cidr.contains(*a)));
+    let usable = racks.iter().filter(|rack| !rack.maintenance);
+    usable.min_by_key(|rack| (rack.connected.is_none(), !near(rack), rack.uid))
+}
+
+/// Whether racks with a role are there. One connected rack is enough: the others are its spares.
+#[must_use]
+pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
+    let racks: Vec<_> = racks.into_iter().collect();
+    if let Some(since) = racks.iter().filter_map(|rack| rack.connected).min() {
+        return Link::Connected { since };
+    }
+    match racks.iter().map(|rack| rack.last_seen).max() {
+        None => Link::None,
+        Some(since) => {
+            let names: Vec<_> = racks.iter().map(|rack| rack.name.as_str()).collect();
+            Link::Away { since, racks: names.join(", ") }
+        }
+    }
+}
+
+/// Whether a machine's power can be moved by a rack.
+#[must_use]
+pub fn has_driver(driver: PowerDriver) -> bool {
+    driver == PowerDriver::Ipmi
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rack(n: u128, address: &str, connected: bool) -> RackSeen {
+        RackSeen {
+            uid: RackId::from(uuid::Uuid::from_u128(n)),
+            name: format!("rack{n}"),
+            addresses: vec![address.parse().unwrap()],
+            maintenance: false,
+            connected: connected.then_some(Timestamp::UNIX_EPOCH),
+            last_seen: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn net(cidr: &str) -> Net {
+        let mut vlan = VlanSpec::new("lab".parse().unwrap(), 0);
+        vlan.dhcp.enabled = true;
+        let subnet = SubnetSpec::new("lab.0".parse().unwrap(), cidr.parse().unwrap());
+        Net { uid: uuid::Uuid::from_u128(9).into(), subnet, vlan }
+    }
+
+    #[test]
+    fn a_rack_in_the_bmcs_own_subnet_moves_it() {
+        let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", true)];
+        let nets = [net("10.77.0.0/24")];
+        assert_eq!(power_rack("10.77.0.101".parse().ok(), &nets, &racks).unwrap().name, "rack2");
+    }
+
+    #[test]
+    fn a_connected_rack_is_better_than_a_near_one() {
+        let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", false)];
+        let nets = [net("10.77.0.0/24")];
+        assert_eq!(power_rack("10.77.0.101".parse().ok(), &nets, &racks).unwrap().name, "rack1");
+    }
+
+    #[test]
+    fn only_attached_racks_answer_on_a_subnet() {
+        let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", true)];
+        let names: Vec<_> = boot_racks(&[net("10.77.0.0/24")], &racks).iter().map(|r| r.name.clone()).collect();
+        assert_eq!(names, ["rack2"]);
+    }
+
+    #[test]
+    fn one_connected_rack_is_enough() {
+        let racks = [rack(1, "10.77.0.2", false), rack(2, "10.77.0.1", true)];
+        assert!(matches!(link(&racks), Link::Connected { .. }));
+        assert!(matches!(link(&racks[..1]), Link::Away { .. }));
+        assert_eq!(link([]), Link::None);
+    }
+}

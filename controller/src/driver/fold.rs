@@ -1,0 +1,130 @@
+//! From stored facts to what the planner reads: one pass, no database, no clock.
+
+use basalt_api::agent::Outcome;
+use basalt_api::kinds::PowerState;
+use basalt_api::values::Attempt;
+use basalt_db::Fact;
+use basalt_engine::facts::{
+    Alarm, BootRequest, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome, PowerReading, Progressed,
+    Reported, StepKey,
+};
+use basalt_engine::failures::PowerFailure;
+
+use crate::racks::observed::{self, Observed};
+
+/// Folds facts, in whatever order, into the planner's. What racks hold and whether they are there is added by the caller.
+#[must_use]
+pub fn fold(mut facts: Vec<Fact>) -> Facts {
+    facts.sort_by_key(|fact| fact.id);
+    let mut out = Facts::default();
+    for fact in facts {
+        let Some(observed) = Observed::of(&fact) else {
+            tracing::warn!(fact = fact.id, kind = fact.kind, "a stored fact cannot be read; another version wrote it");
+            continue;
+        };
+        add(&mut out, &fact, observed);
+    }
+    out
+}
+
+fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
+    let at = fact.stored_at;
+    match (observed, fact.attempt) {
+        (Observed::Power(power), _) => add_power(out, fact, &power),
+        (Observed::BootRequest(it), Some(attempt)) => {
+            out.boot_requests.insert(attempt, BootRequest { last_at: at, service: it.service, what: it.what });
+        }
+        (Observed::Claim(it), Some(attempt)) => {
+            out.claims.entry(attempt).or_insert(Claimed { at, boot_id: it.boot_id });
+        }
+        (Observed::Progress(it), Some(attempt)) => {
+            let seen = Progressed { at, stage: it.stage, percent: it.percent, message: it.message };
+            out.progress.insert(attempt, seen);
+        }
+        (Observed::Result(result), _) => {
+            let attempt = Attempt::new(result.attempt);
+            if let (Outcome::Succeeded, Some(inventory)) = (&result.outcome, result.inventory) {
+                out.inventory = Some(InventorySeen { at, attempt, inventory });
+            }
+            out.results.entry(attempt).or_insert(Ended { at, outcome: result.outcome });
+        }
+        (Observed::Readiness(it), Some(attempt)) => {
+            let level = match it.level.as_str() {
+                "cloud_init" => Level::CloudInit,
+                "tcp" => Level::Tcp,
+                _ => Level::Booted,
+            };
+            let known = out.readiness.get(&attempt).map(|r| r.level);
+            if known.is_none_or(|known| known < level) {
+                out.readiness.insert(attempt, Reported { at, level, address: it.address });
+            }
+        }
+        (Observed::Lease(it), _) if !it.released => out.lease = Some(Leased { at, address: it.address }),
+        (Observed::Alarm(it), _) => out.alarm = Some(Alarm { at, code: it.code, message: it.message }),
+        _ => {}
+    }
+}
+
+fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
+    let state = match power.power.as_str() {
+        "on" => Some(PowerState::On),
+        "off" => Some(PowerState::Off),
+        _ => None,
+    };
+    if let Some(state) = state {
+        out.power = Some(PowerReading { state, at: fact.stored_at });
+    }
+    let Some(key) = &fact.step_key else { return };
+    let result = match (power.ok, state) {
+        (true, Some(state)) => Ok(state),
+        (true, None) => Err((PowerFailure::NotMoved, "the BMC did not say whether the machine is on".to_owned())),
+        (false, _) => Err((PowerFailure::from_code(&power.error_code), power.message.clone())),
+    };
+    out.power_results.insert(StepKey::from(key.clone()), PowerOutcome { at: fact.stored_at, result });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_api::values::Timestamp;
+
+    fn fact(id: i64, attempt: u64, observed: &Observed) -> Fact {
+        let (kind, body) = observed.stored();
+        let at = Timestamp::from_second(id).unwrap();
+        let attempt = Some(attempt).filter(|a| *a > 0).map(Attempt::new);
+        Fact { id, kind, source: "rack".into(), step_key: Some("k".into()), attempt, body, observed_at: at, stored_at: at }
+    }
+
+    fn readiness(level: &str) -> Observed {
+        Observed::Readiness(observed::Readiness { level: level.into(), message: String::new(), address: "10.0.0.9".into() })
+    }
+
+    #[test]
+    fn a_reboot_does_not_take_back_that_cloud_init_had_finished() {
+        let facts = fold(vec![fact(3, 7, &readiness("booted")), fact(2, 7, &readiness("cloud_init"))]);
+        assert_eq!(facts.readiness[&Attempt::new(7)].level, Level::CloudInit);
+    }
+
+    #[test]
+    fn a_failed_power_command_answers_its_step_and_reads_nothing() {
+        let power = Observed::Power(observed::Power {
+            verb: "on".into(),
+            ok: false,
+            power: "unknown".into(),
+            error_code: "bad_password".into(),
+            message: "the BMC refuses the password".into(),
+            epoch: 1,
+        });
+        let facts = fold(vec![fact(1, 0, &power)]);
+        assert_eq!(facts.power, None);
+        let answer = &facts.power_results[&StepKey::from("k".to_owned())];
+        assert!(matches!(answer.result, Err((PowerFailure::BadPassword, _))));
+    }
+
+    #[test]
+    fn the_first_claim_of_an_attempt_counts() {
+        let claim = |boot: &str| Observed::Claim(observed::Claim { address: String::new(), boot_id: boot.into() });
+        let facts = fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))]);
+        assert_eq!(facts.claims[&Attempt::new(5)].boot_id, "first");
+    }
+}

@@ -1,0 +1,313 @@
+//! From the store to the planner's input: everything that decides about one machine, read anew each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use basalt_api::agent::{BlobRef, DiskMarker};
+use basalt_api::kinds::{DeploymentSpec, FileRole, ImagePurpose, ImageSpec, MachineSpec, RackSpec, SubnetSpec, VlanSpec};
+use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
+use basalt_db::{Fact, Object, Store, StoreError};
+use basalt_engine::facts::{BootSeen, Facts, StepRecord};
+use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
+use basalt_engine::render::Assigned;
+use basalt_proto::rack_v1::{BootConcern, boot_machine};
+use prost::Message;
+use serde::de::DeserializeOwned;
+
+use super::estate::{self, Net, RackSeen};
+use super::fold::fold;
+use crate::racks::observed::Observed;
+use crate::racks::sessions::Sessions;
+
+/// Steps that are looked at for one machine. A machine's life between two inventories is a few dozen.
+const STEPS: i64 = 1000;
+
+/// Everything that is the same for all machines.
+#[derive(Debug)]
+pub struct Estate {
+    /// Subnets with their VLANs.
+    pub nets: Vec<Net>,
+    /// Racks.
+    pub racks: Vec<RackSeen>,
+    /// Images.
+    pub images: Vec<Image>,
+}
+
+/// An image and what of it the region holds.
+#[derive(Debug)]
+pub struct Image {
+    /// Which.
+    pub uid: ImageId,
+    /// What is declared.
+    pub spec: ImageSpec,
+    /// Sizes of the blobs that are held.
+    pub held: BTreeMap<FileRole, u64>,
+}
+
+/// One machine, as the store has it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// For the planner.
+    pub input: MachineInput,
+    /// The deployment that owns it.
+    pub deployment: Option<Object>,
+    /// Tasks of armed attempts, as they were composed.
+    pub tasks: BTreeMap<Attempt, serde_json::Value>,
+    /// Markers on its disks, by kernel name, as last reported.
+    pub markers: BTreeMap<String, DiskMarker>,
+    /// The facts themselves.
+    pub facts: Vec<Fact>,
+}
+
+/// Reads a stored spec.
+///
+/// # Errors
+/// It is not one of that kind: another version wrote it.
+pub fn spec<T: DeserializeOwned>(object: &Object) -> Result<T, StoreError> {
+    serde_json::from_str(object.spec.get())
+        .map_err(|error| StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name)))
+}
+
+impl Estate {
+    /// Reads racks, subnets and images.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
+        let vlans: BTreeMap<String, VlanSpec> =
+            store.all("Vlan").await?.iter().map(|o| Ok((o.name.clone(), spec(o)?))).collect::<Result<_, StoreError>>()?;
+        let mut nets = Vec::new();
+        for object in store.all("Subnet").await?.iter().filter(|o| o.deletion_requested_at.is_none()) {
+            let subnet: SubnetSpec = spec(object)?;
+            if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
+                nets.push(Net { uid: SubnetId::from(object.uid), vlan: vlan.clone(), subnet });
+            }
+        }
+        let mut racks = Vec::new();
+        for object in store.all("Rack").await? {
+            racks.push(rack(store, sessions, &object).await?);
+        }
+        let blobs: BTreeMap<[u8; 32], u64> = store.blobs().await?.into_iter().map(|b| (b.sha256, b.size)).collect();
+        let mut images = Vec::new();
+        for object in store.all("Image").await? {
+            let spec: ImageSpec = spec(&object)?;
+            let size = |sha256: &Sha256| blobs.get(sha256.bytes()).copied();
+            let held = spec.files.iter().filter_map(|(role, file)| Some((*role, size(&file.sha256)?))).collect();
+            images.push((object.created_at, Image { uid: ImageId::from(object.uid), spec, held }));
+        }
+        // The newest first.
+        images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
+        Ok(Self { nets, racks, images: images.into_iter().map(|(_, image)| image).collect() })
+    }
+
+    /// The environment that machines of an architecture are worked on in: the newest complete one.
+    fn ephemeral(&self, machine: &MachineSpec) -> Option<EphemeralImage> {
+        self.images.iter().find_map(|image| {
+            let file = |role| image.held.contains_key(&role).then(|| image.spec.files.get(&role)).flatten();
+            if image.spec.purpose != ImagePurpose::Ephemeral || image.spec.architecture != machine.architecture {
+                return None;
+            }
+            Some(EphemeralImage {
+                kernel: file(FileRole::Kernel)?.sha256,
+                initrd: file(FileRole::Initrd)?.sha256,
+                squashfs: file(FileRole::Squashfs)?.sha256,
+                kernel_options: image.spec.kernel_options.clone().unwrap_or_default(),
+            })
+        })
+    }
+
+    fn resolved(&self, uid: ImageId) -> Option<ResolvedImage> {
+        let image = self.images.iter().find(|image| image.uid == uid)?;
+        let root = image.spec.files.get(&FileRole::RootTarball)?;
+        let held = image.held.get(&FileRole::RootTarball).copied();
+        Some(ResolvedImage {
+            uid,
+            digest: digest(&image.spec),
+            root: BlobRef { sha256: root.sha256.to_string(), size: held.or(root.size).unwrap_or(0) },
+            available: held.is_some(),
+            kernel_options: image.spec.kernel_options.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Everything about one machine.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn machine(&self, store: &Store, object: &Object) -> Result<Loaded, StoreError> {
+        let uid = MachineId::from(object.uid);
+        let machine: MachineSpec = spec(object)?;
+        let stored = store.planning_facts(object.uid).await?;
+        let markers = markers(&stored);
+        let mut facts: Facts = fold(stored.clone());
+        let boot_racks = estate::boot_racks(&self.nets, &self.racks);
+        (facts.boot_applied, facts.boot_refused) = applied(store, uid, &boot_racks).await?;
+        facts.boot_racks = estate::link(boot_racks);
+        facts.power_rack = estate::link(self.power_rack(&machine));
+        let (records, tasks) = records(store, object).await?;
+        let marks = store.machine_marks(uid).await?;
+        let held = store.claim_on(uid).await?;
+        let deployment = match held {
+            Some((deployment, _)) => store.get_by_uid(deployment.into()).await?,
+            None => None,
+        };
+        let claim = match (&deployment, held) {
+            (Some(deployment), Some((_, since))) => Some(self.claim(store, deployment, since).await?),
+            _ => None,
+        };
+        let input = MachineInput {
+            uid,
+            name: object.name.clone(),
+            generation: object.generation,
+            ephemeral: self.ephemeral(&machine),
+            spec: machine,
+            created_at: object.created_at,
+            deletion_requested_at: object.deletion_requested_at,
+            recommission_requested_at: marks.recommission_requested_at,
+            unwiped: marks.unwiped,
+            claim,
+            facts,
+            records,
+        };
+        Ok(Loaded { input, deployment, tasks, markers, facts: stored })
+    }
+
+    /// The rack that moves a machine's BMC.
+    #[must_use]
+    pub fn power_rack(&self, machine: &MachineSpec) -> Option<&RackSeen> {
+        let bmc = machine.bmc.as_ref().filter(|bmc| estate::has_driver(bmc.driver))?;
+        let address = bmc.address.as_ref().and_then(|host| host.to_string().parse().ok());
+        estate::power_rack(address, &self.nets, &self.racks)
+    }
+
+    async fn claim(&self, store: &Store, deployment: &Object, since: Timestamp) -> Result<Claim, StoreError> {
+        let declared: DeploymentSpec = spec(deployment)?;
+        let image = store.references(deployment.uid).await?.get("/image").copied();
+        let addresses = store.addresses().await?;
+        let own = addresses.into_iter().filter(|address| address.owner == deployment.uid);
+        let assigned = own.filter_map(|address| {
+            let net = self.nets.iter().find(|net| net.uid == address.subnet)?;
+            let assigned = Assigned {
+                address: address.address,
+                prefix_len: net.subnet.cidr.prefix_len(),
+                gateway: net.subnet.gateway,
+                dns_servers: net.subnet.dns_servers.clone().unwrap_or_default(),
+                mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
+            };
+            Some((address.purpose, assigned))
+        });
+        Ok(Claim {
+            uid: DeploymentId::from(deployment.uid),
+            name: deployment.name.clone(),
+            claimed_at: since,
+            generation: deployment.generation,
+            spec: declared,
+            deletion_requested_at: deployment.deletion_requested_at,
+            assigned: assigned.collect(),
+            image: image.and_then(|uid| self.resolved(ImageId::from(uid))),
+        })
+    }
+}
+
+/// One SHA-256 over all files of an image.
+#[must_use]
+pub fn digest(image: &ImageSpec) -> Sha256 {
+    let mut text = String::new();
+    for (role, file) in &image.files {
+        text.push_str(&format!("{role} {}\n", file.sha256));
+    }
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref());
+    Sha256::new(bytes)
+}
+
+async fn rack(store: &Store, sessions: &Sessions, object: &Object) -> Result<RackSeen, StoreError> {
+    let uid = RackId::from(object.uid);
+    let spec: RackSpec = spec(object)?;
+    let mut last_seen = object.created_at;
+    let mut addresses = Vec::new();
+    for fact in store.latest_facts(object.uid).await? {
+        last_seen = last_seen.max(fact.stored_at);
+        if let Some(Observed::Hello(hello)) = Observed::of(&fact) {
+            // `10.77.0.1/24`
+            addresses = hello.addresses.iter().filter_map(|a| a.split('/').next()?.parse().ok()).collect();
+        }
+    }
+    Ok(RackSeen {
+        uid,
+        name: object.name.clone(),
+        addresses,
+        maintenance: spec.maintenance,
+        connected: sessions.since(uid),
+        last_seen,
+    })
+}
+
+/// What every connected rack of these boots on a machine, where they agree and have said so; or why one refuses.
+async fn applied(
+    store: &Store,
+    machine: MachineId,
+    racks: &[&RackSeen],
+) -> Result<(Option<BootSeen>, Option<String>), StoreError> {
+    let uid = machine.to_string();
+    let mut seen = BTreeSet::new();
+    for rack in racks.iter().filter(|rack| rack.connected.is_some()) {
+        let concerns = store.concerns(rack.uid).await?;
+        let Some(concern) = concerns.iter().find(|c| c.name == "boot") else { return Ok((None, None)) };
+        let acks = store.concern_acks(rack.uid).await?;
+        let Some(ack) = acks.iter().find(|a| a.concern == "boot" && a.generation == concern.generation) else {
+            return Ok((None, None));
+        };
+        if !matches!(ack.outcome.as_str(), "applied" | "already_there") {
+            return Ok((None, Some(format!("rack {}: {}", rack.name, ack.message))));
+        }
+        let body = BootConcern::decode(concern.body.as_slice())
+            .map_err(|error| StoreError::Corrupt(format!("a boot concern: {error}")))?;
+        let Some(entry) = body.machines.into_iter().find(|m| m.machine_uid == uid) else { return Ok((None, None)) };
+        seen.insert(match entry.action {
+            Some(boot_machine::Action::Ephemeral(boot)) => (2, boot.attempt),
+            Some(boot_machine::Action::PowerOff(_)) => (1, 0),
+            Some(boot_machine::Action::Local(_)) | None => (0, 0),
+        });
+    }
+    let mut seen = seen.into_iter();
+    Ok(match (seen.next(), seen.next()) {
+        (Some((2, attempt)), None) => (Some(BootSeen::Ephemeral(Attempt::new(attempt))), None),
+        (Some((1, _)), None) => (Some(BootSeen::PowerOff), None),
+        (Some(_), None) => (Some(BootSeen::Local), None),
+        _ => (None, None),
+    })
+}
+
+type Records = (Vec<StepRecord>, BTreeMap<Attempt, serde_json::Value>);
+
+/// What was begun, oldest first, and the tasks of armed attempts. A step that was begun again under a later epoch is
+/// still one step.
+async fn records(store: &Store, object: &Object) -> Result<Records, StoreError> {
+    let mut records: Vec<StepRecord> = Vec::new();
+    let mut tasks = BTreeMap::new();
+    for row in store.steps(object.uid, STEPS).await? {
+        let read = |part: &str| row.detail.get(part).cloned().unwrap_or_default();
+        let mut record: StepRecord = serde_json::from_value(read("record"))
+            .map_err(|error| StoreError::Corrupt(format!("step record {}: {error}", row.id)))?;
+        record.delivered_at = row.started_at;
+        if let (Some(attempt), task @ serde_json::Value::Object(_)) = (row.attempt, read("task")) {
+            tasks.insert(attempt, task);
+        }
+        match records.iter_mut().find(|known| known.key == record.key) {
+            Some(known) => {
+                known.delivered_at = known.delivered_at.or(record.delivered_at);
+                known.epoch = known.epoch.max(record.epoch);
+            }
+            None => records.push(record),
+        }
+    }
+    Ok((records, tasks))
+}
+
+fn markers(facts: &[Fact]) -> BTreeMap<String, DiskMarker> {
+    let results = facts.iter().filter(|fact| fact.kind == "result");
+    let latest = results.max_by_key(|fact| fact.id).and_then(Observed::of);
+    match latest {
+        Some(Observed::Result(result)) => result.markers,
+        _ => BTreeMap::new(),
+    }
+}

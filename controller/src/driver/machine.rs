@@ -1,0 +1,378 @@
+//! A machine's reconciliation: plan, do the next step, write down how it is.
+//!
+//! A step is recorded before its effect begins, under a key that a repeat finds again. Killed between the two, the next
+//! region that holds the lease plans the same step, and does the same effect under the same key.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use basalt_api::agent::{DiskMarker, MarkerState};
+use basalt_api::kinds::{
+    Addressing, BootProgress, Condition, ConditionStatus, Inventory, MachineStatus, PowerStatus, phase,
+};
+use basalt_api::values::{Attempt, MachineId, SubnetId, Timestamp};
+use basalt_db::{AddressWish, Addressed, Lease, Object, StoreError, Then};
+use basalt_engine::facts::BootSeen;
+use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
+use basalt_engine::render::{Context, ReportTo, compose};
+use basalt_engine::{Plan, plan};
+use basalt_proto::rack_v1::PowerCommand;
+use basalt_proto::rack_v1::from_region::Message;
+use basalt_proto::rack_v1::power_command;
+use serde_json::{Value, json};
+
+use super::converge::Driver;
+use super::load::{Estate, Loaded};
+use super::report_token;
+
+/// Steps in one go, before others get their turn.
+const STEPS: usize = 8;
+/// Port of a rack's HTTP service.
+const RACK_HTTP: u16 = 5248;
+/// After an effect could not be handed over.
+const PAUSE: Duration = Duration::from_secs(1);
+/// After a task could not be composed: what it lacks may be declared meanwhile without anybody waking the machine.
+const PAUSE_COMPOSE: Duration = Duration::from_secs(30);
+
+/// What became of a step.
+enum Did {
+    /// Its effect is under way; plan again.
+    Begun,
+    /// Its effect cannot be handed over now.
+    Later,
+    /// Its task cannot be composed.
+    Cannot(String),
+    /// The machine's object is gone.
+    Gone,
+}
+
+/// Works on one machine.
+///
+/// # Errors
+/// The database, or the lease is over. Nothing is lost: it is done again.
+pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    for _ in 0..STEPS {
+        let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+        let estate = Estate::load(&driver.store, &driver.sessions).await?;
+        let loaded = estate.machine(&driver.store, &object).await?;
+        if assign(driver, &estate, &loaded).await? {
+            continue;
+        }
+        let now = driver.store.now().await?;
+        let planned = plan(&loaded.input, &driver.policy, now);
+        remember_boot(driver, lease, &loaded, &planned).await?;
+        let Some(step) = planned.next.first() else {
+            write(driver, lease, &object, &loaded, &planned, None, now).await?;
+            return Ok(wake(&planned, now));
+        };
+        match perform(driver, lease, &estate, &loaded, step, now).await? {
+            Did::Begun => {}
+            Did::Gone => return Ok(Then::Rest),
+            Did::Later => {
+                write(driver, lease, &object, &loaded, &planned, None, now).await?;
+                return Ok(Then::Again(PAUSE));
+            }
+            Did::Cannot(why) => {
+                write(driver, lease, &object, &loaded, &planned, Some(why), now).await?;
+                return Ok(Then::Again(PAUSE_COMPOSE));
+            }
+        }
+    }
+    Ok(Then::Again(Duration::ZERO))
+}
+
+fn wake(planned: &Plan, now: Timestamp) -> Then {
+    match planned.wake_at {
+        Some(at) => Then::Again(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)),
+        None => Then::Rest,
+    }
+}
+
+/// Tells the racks what the plan says they are to boot.
+async fn remember_boot(driver: &Driver, lease: &Lease, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
+    let action = to_json(&planned.boot)?;
+    driver.store.put_boot(loaded.input.uid, &action, lease.epoch).await?;
+    let wanted = match planned.boot {
+        BootAction::Local => BootSeen::Local,
+        BootAction::PowerOff => BootSeen::PowerOff,
+        BootAction::Ephemeral(attempt) => BootSeen::Ephemeral(attempt),
+    };
+    if loaded.input.facts.boot_applied == Some(wanted) {
+        driver.store.settle_boot(loaded.input.uid, &action).await?;
+    }
+    Ok(())
+}
+
+async fn perform(
+    driver: &Driver,
+    lease: &Lease,
+    estate: &Estate,
+    loaded: &Loaded,
+    step: &PlannedStep,
+    now: Timestamp,
+) -> Result<Did, StoreError> {
+    let machine = loaded.input.uid;
+    let (key, epoch) = (step.key.as_str(), lease.epoch);
+    tracing::info!(machine = loaded.input.name, step = step.step.name(), key, try_no = step.try_no, "{}", step.step.spec().says);
+    match &step.effect {
+        Effect::Arm { task } => arm(driver, lease, estate, loaded, step, *task, now).await,
+        Effect::Power { verb, device } => {
+            let detail = json!({ "record": to_json(&step.record(None, epoch, now))? });
+            let id = driver.store.announce_step(machine.into(), key, epoch, step.attempt, &detail).await?;
+            driver.kill.at(step.step, "recorded");
+            let Some(rack) = estate.power_rack(&loaded.input.spec) else { return Ok(Did::Later) };
+            let command = power_command(driver, lease, loaded, step, *verb, *device);
+            if !driver.sessions.send(rack.uid, Message::Power(command)) {
+                return Ok(Did::Later);
+            }
+            driver.kill.at(step.step, "effected");
+            driver.store.start_step(id).await?;
+            Ok(Did::Begun)
+        }
+        Effect::LetGo { deployment, unwiped } => {
+            let detail = json!({ "record": to_json(&step.record(None, epoch, now))? });
+            let id = driver.store.announce_step(machine.into(), key, epoch, None, &detail).await?;
+            driver.store.start_step(id).await?;
+            driver.kill.at(step.step, "recorded");
+            if *unwiped {
+                driver.store.mark_unwiped(machine, true).await?;
+            }
+            driver.store.release_machine(*deployment).await?;
+            driver.kill.at(step.step, "effected");
+            driver.store.release_addresses((*deployment).into(), &[]).await?;
+            driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;
+            Ok(Did::Begun)
+        }
+        Effect::Forget => {
+            driver.kill.at(step.step, "recorded");
+            driver.store.finalise(machine.into()).await?;
+            driver.kill.at(step.step, "effected");
+            driver.store.enqueue_kind("Rack").await?;
+            Ok(Did::Gone)
+        }
+    }
+}
+
+fn power_command(
+    driver: &Driver,
+    lease: &Lease,
+    loaded: &Loaded,
+    step: &PlannedStep,
+    verb: Verb,
+    device: BootDevice,
+) -> PowerCommand {
+    let efi = loaded.input.facts.inventory.as_ref().is_some_and(|seen| {
+        seen.inventory.firmware == basalt_api::agent::Firmware::Uefi
+    });
+    PowerCommand {
+        command_id: step.key.to_string(),
+        machine_uid: loaded.input.uid.to_string(),
+        incarnation: driver.store.incarnation().to_string(),
+        epoch: lease.epoch.get(),
+        step_key: step.key.to_string(),
+        verb: match verb {
+            Verb::Status => power_command::Verb::Status,
+            Verb::On => power_command::Verb::On,
+            Verb::Off => power_command::Verb::Off,
+            Verb::Cycle => power_command::Verb::Cycle,
+        }
+        .into(),
+        boot_device: match device {
+            BootDevice::Unchanged => power_command::BootDevice::Unchanged,
+            BootDevice::PxeOnce => power_command::BootDevice::PxeOnce,
+            BootDevice::Disk => power_command::BootDevice::Disk,
+        }
+        .into(),
+        efi,
+        not_after_unix_ms: step.not_after.as_millisecond(),
+    }
+}
+
+async fn arm(
+    driver: &Driver,
+    lease: &Lease,
+    estate: &Estate,
+    loaded: &Loaded,
+    step: &PlannedStep,
+    kind: TaskKind,
+    now: Timestamp,
+) -> Result<Did, StoreError> {
+    let Some(image) = &loaded.input.ephemeral else { return Ok(Did::Later) };
+    let attempt = driver.store.next_attempt().await?;
+    let mut attempt_key = [0; 32];
+    aws_lc_rs::rand::fill(&mut attempt_key)
+        .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
+    let machine = loaded.input.uid;
+    let racks = super::estate::boot_racks(&estate.nets, &estate.racks);
+    let report = ReportTo {
+        racks: racks.iter().filter_map(|rack| served_at(estate, rack)).collect(),
+        token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
+    };
+    let context = Context { attempt, not_after: step.not_after, report: Some(report) };
+    let task = match compose(&loaded.input, kind, &context) {
+        Ok(task) => task,
+        Err(error) => return Ok(Did::Cannot(in_words(&error))),
+    };
+    let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
+    let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
+    let detail = json!({
+        "record": to_json(&step.record(Some(attempt), lease.epoch, now))?,
+        "task": to_json(&task)?,
+        "kernel": image.kernel.to_string(),
+        "initrd": image.initrd.to_string(),
+        "squashfs": image.squashfs.to_string(),
+        "kernel_options": options.join(" "),
+    });
+    let armed = (attempt, attempt_key.as_slice());
+    driver.kill.at(step.step, "recorded");
+    driver.store.announce_attempt(machine, step.key.as_str(), lease.epoch, armed, &detail).await?;
+    driver.kill.at(step.step, "effected");
+    Ok(Did::Begun)
+}
+
+/// An error and its causes in one line.
+pub(super) fn in_words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+/// Where a machine reaches a rack's HTTP service.
+fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> Option<String> {
+    let inside = |address: &&std::net::IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(**address));
+    rack.addresses.iter().find(inside).map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
+}
+
+/// Gives the deployment's interfaces the addresses that it declares, or free ones. Says whether one was given; one that
+/// cannot be given is the planner's to wait for.
+async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<bool, StoreError> {
+    let Some(claim) = loaded.input.claim.as_ref().filter(|claim| claim.deletion_requested_at.is_none()) else {
+        return Ok(false);
+    };
+    let Some(network) = &claim.spec.network else { return Ok(false) };
+    let references = driver.store.references(claim.uid.into()).await?;
+    let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
+    let mut given = false;
+    for (name, interface) in &network.interfaces {
+        let has = claim.assigned.get(name).map(|assigned| assigned.address);
+        let wanted = matches!(interface.addressing, Addressing::Auto | Addressing::Static);
+        if !wanted || has.is_some_and(|has| interface.address.is_none_or(|address| address == has)) {
+            continue;
+        }
+        let pointer = format!("/network/interfaces/{}/subnet", basalt_api::pointer::escape(name));
+        let named = references.get(&pointer).map(|uid| SubnetId::from(*uid));
+        let serves = |net: &&super::estate::Net| match (named, interface.address) {
+            (Some(uid), _) => net.uid == uid,
+            (None, Some(address)) => net.subnet.cidr.contains(address),
+            (None, None) => net.serves_dhcp(),
+        };
+        let Some(net) = estate.nets.iter().find(serves) else { continue };
+        let mac = interface.mac.map(|mac| mac.to_string());
+        let wish = AddressWish {
+            subnet: net.uid,
+            owner: claim.uid.into(),
+            purpose: name,
+            address: interface.address,
+            mac: mac.as_deref(),
+            hostname: hostname.as_deref(),
+        };
+        match driver.store.own_address(&wish).await? {
+            Addressed::Owned(_) => given = true,
+            Addressed::HeldBy(other) => {
+                tracing::warn!(deployment = claim.name, interface = name, other, "the interface's address belongs to another object");
+            }
+            Addressed::Exhausted => {
+                tracing::warn!(deployment = claim.name, interface = name, subnet = %net.subnet.cidr, "the subnet has no free address");
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// Writes the machine's status, where it differs.
+async fn write(
+    driver: &Driver,
+    lease: &Lease,
+    object: &Object,
+    loaded: &Loaded,
+    planned: &Plan,
+    cannot: Option<String>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let before: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = status(loaded, planned);
+    if let Some(why) = cannot {
+        stall(&mut status.common.conditions, &why);
+    }
+    status.common.observed_generation = object.generation;
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(())
+}
+
+/// Only a person can go on.
+fn stall(conditions: &mut [Condition], why: &str) {
+    for condition in conditions {
+        condition.reason = "Refused".to_owned();
+        condition.message = why.to_owned();
+        let stalled = condition.kind == Condition::STALLED;
+        condition.status = if stalled { ConditionStatus::True } else { ConditionStatus::False };
+    }
+}
+
+fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
+    let facts = &loaded.input.facts;
+    let mut status = MachineStatus::default();
+    status.common.conditions = planned.report.conditions.clone();
+    status.axes = planned.report.axes.clone();
+    status.phase = Some(phase(&planned.report.axes).to_owned());
+    status.deployment = loaded.deployment.as_ref().and_then(|o| o.name.parse().ok()).map(basalt_api::Ref::new);
+    status.inventory = facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &loaded.markers));
+    status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
+    status.power = facts.power.as_ref().map(|reading| PowerStatus::new(reading.state, reading.at));
+    if let (Some(lease), Some(nic)) = (&facts.lease, boot_nic(loaded))
+        && let Ok(address) = lease.address.parse()
+    {
+        status.addresses.insert(nic, address);
+    }
+    status.boot = progress(loaded);
+    status
+}
+
+fn boot_nic(loaded: &Loaded) -> Option<String> {
+    let seen = loaded.input.facts.inventory.as_ref()?;
+    seen.inventory.nics.iter().find(|nic| nic.boot).map(|nic| nic.name.clone())
+}
+
+/// How far the present boot has come: of the latest attempt, while it has no result.
+fn progress(loaded: &Loaded) -> Option<BootProgress> {
+    let facts = &loaded.input.facts;
+    let attempt: Attempt = loaded.input.records.iter().rev().find_map(|record| record.attempt)?;
+    if facts.results.contains_key(&attempt) {
+        return None;
+    }
+    let request = facts.boot_requests.get(&attempt);
+    let progress = facts.progress.get(&attempt);
+    let (stage, at) = match (progress, facts.claims.get(&attempt), request) {
+        (Some(progress), _, _) => (progress.stage.clone(), progress.at),
+        (None, Some(claim), _) => ("agent".to_owned(), claim.at),
+        (None, None, Some(request)) => (request.service.clone(), request.last_at),
+        (None, None, None) => return None,
+    };
+    Some(BootProgress::new(stage, at))
+}
+
+/// The disk that a system was installed on.
+#[must_use]
+pub fn installed_disk(markers: &BTreeMap<String, DiskMarker>, machine: MachineId) -> Option<String> {
+    let ours = |m: &&DiskMarker| m.state == MarkerState::Installed && m.machine_uid == machine.to_string();
+    markers.iter().find(|(_, marker)| ours(marker)).map(|(name, _)| name.clone())
+}
+
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<Value, StoreError> {
+    serde_json::to_value(value).map_err(|error| StoreError::Corrupt(error.to_string()))
+}

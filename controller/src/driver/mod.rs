@@ -1,0 +1,53 @@
+//! The border between the API and the engine's driver.
+//!
+//! The API stores what is declared and answers what is; what will be done about it, what is waited for and what happened is
+//! the driver's to say. The API knows it only as [`Machinery`].
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`converge`] | the loop: claim what is due, handle it, finish only what was seen |
+//! | [`machine`], [`deployment`], [`rack`] | one reconciliation each |
+//! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
+//! | [`concerns`] | what racks are told |
+//! | [`answers`] | plans, waits and timelines for people |
+//! | [`kill`] | where crash tests kill the process |
+
+pub mod answers;
+pub mod concerns;
+pub mod converge;
+pub mod deployment;
+pub mod estate;
+pub mod fold;
+pub mod kill;
+pub mod load;
+pub mod machine;
+pub mod rack;
+pub mod report_token;
+
+pub use converge::Driver;
+
+use basalt_api::plan::PlanReport;
+use basalt_api::wire::{Timeline, Waits};
+use basalt_db::{Object, StoreError};
+use serde_json::Value;
+use std::future::Future;
+use std::pin::Pin;
+
+/// An answer to come.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// The kinds whose objects are reconciled. The others are ready as soon as they are stored.
+pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack"];
+
+/// What the driver answers about an object of a reconciled kind. Each of these reads, and changes nothing.
+pub trait Machinery: Send + Sync + 'static {
+    /// What will be done, were the object's spec `spec`; `None` for the one it has. The object of a spec that is not stored yet has
+    /// a uid that nobody knows.
+    fn plan<'a>(&'a self, object: &'a Object, spec: Option<&'a Value>) -> Answer<'a, PlanReport>;
+
+    /// What is waited for.
+    fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;
+
+    /// What happened.
+    fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline>;
+}

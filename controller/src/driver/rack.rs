@@ -1,0 +1,109 @@
+//! A rack's reconciliation: it is told what to do, and its status says what it answered.
+
+use std::time::Duration;
+
+use basalt_api::kinds::{
+    ConcernState, Condition, ConditionStatus, RackService, RackStatus, ServiceState, SubnetSpec,
+};
+use basalt_api::values::{RackId, Sha256, Timestamp};
+use basalt_db::{Lease, Object, StoreError, Then};
+
+use super::concerns;
+use super::converge::Driver;
+use super::load::{Estate, spec};
+use super::machine::to_json;
+use crate::racks::observed::Observed;
+
+/// While a rack is away, it is looked at again for its own sake only; a Hello wakes it at once.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Works on one rack.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    if object.deletion_requested_at.is_some() {
+        driver.store.revoke(RackId::from(object.uid)).await?;
+        driver.store.finalise(object.uid).await?;
+        return Ok(Then::Rest);
+    }
+    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let uid = RackId::from(object.uid);
+    if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
+        concerns::write(&driver.store, rack, &driver.sessions).await?;
+    }
+    let now = driver.store.now().await?;
+    let status = status(driver, &object, now).await?;
+    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(Then::Again(LOOK_AGAIN))
+}
+
+async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<RackStatus, StoreError> {
+    let uid = RackId::from(object.uid);
+    let before: RackStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = RackStatus::default();
+    status.common.observed_generation = object.generation;
+    status.connected = driver.sessions.since(uid).is_some();
+    for fact in driver.store.latest_facts(object.uid).await? {
+        status.last_seen = status.last_seen.max(Some(fact.stored_at));
+        match Observed::of(&fact) {
+            Some(Observed::Hello(hello)) => {
+                status.version = Some(hello.version);
+                status.addresses =
+                    hello.addresses.iter().filter_map(|a| a.split('/').next()?.parse().ok()).collect();
+            }
+            Some(Observed::Health(health)) => {
+                let state = if health.ok { ServiceState::Running } else { ServiceState::Stopped };
+                let mut service = RackService::new(state);
+                service.message = Some(health.message).filter(|m| !m.is_empty());
+                status.services.insert(health.service, service);
+            }
+            _ => {}
+        }
+    }
+    for subnet in driver.store.all("Subnet").await? {
+        let subnet: SubnetSpec = spec(&subnet)?;
+        if status.addresses.iter().any(|a| subnet.cidr.contains(*a)) {
+            status.vlans.insert(subnet.vlan);
+        }
+    }
+    let stored = driver.store.concerns(uid).await?;
+    let mut refused = Vec::new();
+    for ack in driver.store.concern_acks(uid).await? {
+        let good = matches!(ack.outcome.as_str(), "applied" | "already_there");
+        let mut state = ConcernState::default();
+        if good {
+            state.applied = ack.generation;
+            let bytes = stored.iter().find(|c| c.name == ack.concern && c.generation == ack.generation);
+            state.sha256 = bytes.map(|c| Sha256::new(c.sha256));
+        } else {
+            refused.push(format!("{}: {} ({})", ack.concern, ack.outcome, ack.message));
+            state.error = Some(ack.message);
+        }
+        status.concerns.insert(ack.concern, state);
+    }
+    status.common.conditions = conditions(status.connected, &refused, now);
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    Ok(status)
+}
+
+fn conditions(connected: bool, refused: &[String], now: Timestamp) -> Vec<Condition> {
+    let (reason, message) = match (connected, refused) {
+        (false, _) => ("Away", "the rack is not connected; it goes on with what it holds".to_owned()),
+        (true, []) => ("Connected", "the rack is connected, and does what it is told".to_owned()),
+        (true, refused) => ("Refused", format!("the rack does not apply: {}", refused.join("; "))),
+    };
+    let truth = |holds| if holds { ConditionStatus::True } else { ConditionStatus::False };
+    let ready = connected && refused.is_empty();
+    [(Condition::READY, ready), (Condition::PROGRESSING, !connected), (Condition::STALLED, connected && !ready)]
+        .map(|(kind, holds)| Condition {
+            kind: kind.to_owned(),
+            status: truth(holds),
+            reason: reason.to_owned(),
+            message: message.clone(),
+            since: now,
+            deadline: None,
+        })
+        .into()
+}

@@ -1,0 +1,25 @@
+//! The region controller: it keeps what is declared, and converges the data centre to it.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`settings`] | every setting: flag, environment variable, TOML key |
+//! | [`data_dir`] | the files of the data directory: lock, seal key, admin token |
+//! | [`region`] | a running region: PostgreSQL, store, follower, servers; started and drained |
+//! | [`controller`] | the racks' port and the driver, beside it |
+//! | [`api`] | the REST API, generic over kinds; the table of endpoints and roles |
+//! | [`blobs`] | the bytes of images |
+//! | [`driver`] | the engine's driver, and what the API asks of it |
+//! | [`racks`] | enrolment of racks and the link with them |
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod api;
+pub mod blobs;
+pub mod controller;
+pub mod data_dir;
+pub mod driver;
+pub mod racks;
+pub mod region;
+pub mod settings;

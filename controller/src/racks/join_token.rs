@@ -1,0 +1,76 @@
+//! The join token: what a person carries to a new rack. It names the regions, pins their authority, and is good once.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use basalt_db::{Store, StoreError};
+use rustls::pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+
+/// How long a join token is good where nobody says.
+pub const LIFETIME: Duration = Duration::from_secs(3600);
+
+/// A join token's content. On paper it is base64url of this as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinToken {
+    /// Where regions answer: `https://ADDRESS:5250`.
+    pub urls: Vec<String>,
+    /// SHA-256 of the authority's certificate, lower-case hex.
+    pub ca_sha256: String,
+    /// Good for one rack, for a limited time.
+    pub secret: String,
+}
+
+impl JoinToken {
+    /// As a rack takes it.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+/// Makes join tokens.
+#[derive(Clone, Debug)]
+pub struct Joiner {
+    store: Store,
+    ca_sha256: String,
+    urls: Vec<String>,
+}
+
+impl Joiner {
+    /// For racks that dial `urls`, or `listening` where there are none.
+    #[must_use]
+    pub fn new(store: Store, ca: &CertificateDer<'_>, listening: SocketAddr, urls: Vec<String>) -> Self {
+        let ca_sha256 = hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ca));
+        let urls = if urls.is_empty() { vec![format!("https://{listening}")] } else { urls };
+        Self { store, ca_sha256, urls }
+    }
+
+    /// A new token, for a rack of this name or of any.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn make(&self, rack: Option<&str>, lifetime: Duration) -> Result<JoinToken, StoreError> {
+        let mut secret = [0; 24];
+        aws_lc_rs::rand::fill(&mut secret)
+            .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
+        let secret = URL_SAFE_NO_PAD.encode(secret);
+        self.store.put_join_secret(&secret, rack, lifetime).await?;
+        Ok(JoinToken { urls: self.urls.clone(), ca_sha256: self.ca_sha256.clone(), secret })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_base64url_of_json() {
+        let token =
+            JoinToken { urls: vec!["https://10.0.0.1:5250".into()], ca_sha256: "ab".into(), secret: "s".into() };
+        let bytes = URL_SAFE_NO_PAD.decode(token.encode()).unwrap();
+        assert_eq!(serde_json::from_slice::<JoinToken>(&bytes).unwrap(), token);
+    }
+}

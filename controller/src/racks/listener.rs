@@ -1,0 +1,176 @@
+//! TLS for the racks' port. Client certificates are asked for, and needed by everything but enrolment.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
+use basalt_proto::rack_v1::rack_link_server::RackLinkServer;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Server;
+use tonic::transport::server::Connected;
+use x509_parser::prelude::FromDer;
+
+use super::authority::{Authority, AuthorityError};
+use super::service::Racks;
+
+/// How long a client may take for its handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A rack that does not answer this is gone.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Ports that region processes on one host choose from.
+pub const PORTS: std::ops::RangeInclusive<u16> = 5250..=5270;
+/// A boot concern of thousands of machines is larger than tonic's default of 4 MiB.
+const MAX_MESSAGE: usize = 256 * 1024 * 1024;
+
+/// Why racks cannot be listened to.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The certificate.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// The TLS set-up.
+    #[error("the TLS set-up for racks is refused: {0}")]
+    Tls(String),
+    /// No free port.
+    #[error("cannot listen for racks on {address}: {source}; name a free one with --rpc-listen")]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// SHA-256 of its public key, where it showed a certificate of this region's authority.
+    pub spki_sha256: Option<[u8; 32]>,
+}
+
+/// Binds the address; a port of 0 means the first free one of 5250 to 5270.
+///
+/// # Errors
+/// [`ListenError::Bind`].
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let ports = if address.port() == 0 { PORTS } else { address.port()..=address.port() };
+    let mut last = io::Error::new(io::ErrorKind::AddrInUse, "every port is taken");
+    for port in ports {
+        match TcpListener::bind(SocketAddr::new(address.ip(), port)).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(ListenError::Bind { address, source: last })
+}
+
+/// Serves racks until `shutdown` is done.
+///
+/// # Errors
+/// The TLS set-up, or the transport.
+pub async fn serve(
+    listener: TcpListener,
+    racks: Racks,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ListenError> {
+    let acceptor = TlsAcceptor::from(Arc::new(server_config(&racks.authority)?));
+    let (sender, incoming) = mpsc::channel(64);
+    let accepting = tokio::spawn(accept(listener, acceptor, sender));
+    let served = Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(EnrolmentServer::new(racks.clone()))
+        .add_service(RackLinkServer::new(racks).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE))
+        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
+        .await;
+    accepting.abort();
+    served.map_err(|error| ListenError::Tls(error.to_string()))
+}
+
+fn server_config(authority: &Authority) -> Result<ServerConfig, ListenError> {
+    let tls = |error: String| ListenError::Tls(error);
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate().clone()).map_err(|e| tls(e.to_string()))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| tls(e.to_string()))?;
+    let (certificate, key) = authority.server_identity(SystemTime::now())?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|e| tls(e.to_string()))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate, authority.certificate().clone()], key)
+        .map_err(|e| tls(e.to_string()))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Sender<io::Result<Stream>>) {
+    loop {
+        let Ok((tcp, from)) = listener.accept().await else {
+            // Out of file descriptors: give others time to close theirs.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (acceptor, sender) = (acceptor.clone(), sender.clone());
+        tokio::spawn(async move {
+            let _ = tcp.set_nodelay(true);
+            match tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp)).await {
+                Ok(Ok(stream)) => {
+                    let _ = sender.send(Ok(Stream(stream))).await;
+                }
+                Ok(Err(error)) => tracing::warn!(%from, %error, "a rack's TLS handshake failed"),
+                Err(_) => tracing::warn!(%from, "a rack's TLS handshake took too long"),
+            }
+        });
+    }
+}
+
+/// A TLS connection of a rack.
+struct Stream(TlsStream<TcpStream>);
+
+impl Connected for Stream {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        let (_, session) = self.0.get_ref();
+        let spki_sha256 = session.peer_certificates().and_then(|chain| chain.first()).and_then(|der| {
+            let (_, certificate) = x509_parser::certificate::X509Certificate::from_der(der).ok()?;
+            let spki = certificate.public_key().raw;
+            ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, spki).as_ref().try_into().ok()
+        });
+        Peer { spki_sha256 }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,17 @@
+//! Everything between the region and its racks.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`authority`] | the certificate authority that racks are enrolled with |
+//! | [`join_token`] | what a person carries to a new rack |
+//! | [`sessions`] | the streams that racks hold open to this process |
+//! | [`observed`] | facts, from the wire to the store |
+//! | [`service`] | the gRPC services: enrolment, link, blobs |
+//! | [`listener`] | TLS in front of them |
+
+pub mod authority;
+pub mod join_token;
+pub mod listener;
+pub mod observed;
+pub mod service;
+pub mod sessions;

@@ -1,0 +1,270 @@
+//! Facts, from the wire to the store and back: one table of kinds, one JSON form of each.
+
+use basalt_api::agent::TaskResult;
+use basalt_api::values::{Attempt, Mac, Timestamp, Uid};
+use basalt_db::NewFact;
+use basalt_proto::rack_v1 as wire;
+use basalt_proto::rack_v1::fact::Body;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What was observed, as it is stored. The tag is the fact's kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+pub enum Observed {
+    /// A DHCP lease.
+    Lease(Lease),
+    /// A machine asked for something at boot.
+    BootRequest(BootRequest),
+    /// A BMC answered, or did not.
+    Power(Power),
+    /// An agent took its task.
+    Claim(Claim),
+    /// An agent's progress.
+    Progress(Progress),
+    /// The end of a task.
+    Result(Box<TaskResult>),
+    /// How a rack's service is.
+    Health(Health),
+    /// Something that a person should see.
+    Alarm(Alarm),
+    /// An installed system reported.
+    Readiness(Readiness),
+    /// A part of an agent's log.
+    Log(Log),
+    /// A rack introduced itself.
+    Hello(Hello),
+}
+
+/// See [`wire::LeaseFact`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Lease {
+    pub address: String,
+    pub hostname: String,
+    pub expires_unix_ms: i64,
+    pub released: bool,
+    pub subnet_uid: String,
+}
+
+/// See [`wire::BootRequestFact`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct BootRequest {
+    pub service: String,
+    pub what: String,
+    pub answer: String,
+    pub address: String,
+}
+
+/// See [`wire::PowerResult`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Power {
+    pub verb: String,
+    pub ok: bool,
+    pub power: String,
+    pub error_code: String,
+    pub message: String,
+    pub epoch: u64,
+}
+
+/// See [`wire::AgentClaim`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Claim {
+    pub address: String,
+    pub boot_id: String,
+}
+
+/// See [`wire::AgentProgress`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Progress {
+    pub stage: String,
+    pub percent: u8,
+    pub message: String,
+}
+
+/// See [`wire::ServiceHealth`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Health {
+    pub service: String,
+    pub ok: bool,
+    pub message: String,
+}
+
+/// See [`wire::BootAlarm`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Alarm {
+    pub code: String,
+    pub message: String,
+}
+
+/// See [`wire::ReadinessFact`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Readiness {
+    pub level: String,
+    pub message: String,
+    pub address: String,
+}
+
+/// See [`wire::AgentLog`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Log {
+    pub offset: u64,
+    pub text: String,
+}
+
+/// See [`wire::Hello`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Hello {
+    pub version: String,
+    pub addresses: Vec<String>,
+    pub spki_sha256: String,
+}
+
+impl Observed {
+    /// Reads what [`Observed::stored`] wrote; `None` for what another version wrote.
+    #[must_use]
+    pub fn of(fact: &basalt_db::Fact) -> Option<Self> {
+        // Services share a kind of fact; each has its own.
+        let kind = fact.kind.split_once(':').map_or(fact.kind.as_str(), |(kind, _)| kind);
+        serde_json::from_value(serde_json::json!({"kind": kind, "body": fact.body})).ok()
+    }
+
+    /// The fact's kind and body.
+    #[must_use]
+    pub fn stored(&self) -> (String, Value) {
+        let mut whole = serde_json::to_value(self).unwrap_or_default();
+        let mut kind = whole.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Self::Health(health) = self {
+            kind = format!("{kind}:{}", health.service);
+        }
+        (kind, whole.get_mut("body").map(Value::take).unwrap_or_default())
+    }
+
+    /// Whether the planner has to look. A log is for people.
+    #[must_use]
+    pub fn wakes(&self) -> bool {
+        !matches!(self, Self::Log(_))
+    }
+
+    fn from_wire(body: Body) -> Option<Self> {
+        Some(match body {
+            Body::Lease(it) => Self::Lease(Lease {
+                address: it.address,
+                hostname: it.hostname,
+                expires_unix_ms: it.expires_unix_ms,
+                released: it.released,
+                subnet_uid: it.subnet_uid,
+            }),
+            Body::BootRequest(it) => Self::BootRequest(BootRequest {
+                service: it.service,
+                what: it.what,
+                answer: it.answer,
+                address: it.address,
+            }),
+            Body::Power(it) => Self::Power(Power {
+                verb: it.verb,
+                ok: it.ok,
+                power: it.power,
+                error_code: it.error_code,
+                message: it.message,
+                epoch: it.epoch,
+            }),
+            Body::Claim(it) => Self::Claim(Claim { address: it.address, boot_id: it.boot_id }),
+            Body::Progress(it) => Self::Progress(Progress {
+                stage: it.stage,
+                percent: u8::try_from(it.percent.min(100)).unwrap_or(100),
+                message: it.message,
+            }),
+            Body::Result(it) => Self::Result(serde_json::from_slice(&it.json).ok()?),
+            Body::Health(it) => Self::Health(Health { service: it.service, ok: it.ok, message: it.message }),
+            Body::Alarm(it) => Self::Alarm(Alarm { code: it.code, message: it.message }),
+            Body::Readiness(it) => {
+                Self::Readiness(Readiness { level: it.level, message: it.message, address: it.address })
+            }
+            Body::Log(it) => {
+                // PostgreSQL's JSON cannot hold NUL.
+                let text = String::from_utf8_lossy(&it.data).replace('\0', "\u{fffd}");
+                Self::Log(Log { offset: it.offset, text })
+            }
+        })
+    }
+}
+
+/// A fact as a rack delivers it. What cannot be understood is kept as an alarm: its number must not be lost.
+#[must_use]
+pub fn new_fact(fact: wire::Fact) -> NewFact {
+    let seq = fact.seq;
+    let observed = fact.body.and_then(Observed::from_wire).unwrap_or_else(|| {
+        let message = format!("fact {seq} of this rack cannot be understood; is the rack newer than the region?");
+        Observed::Alarm(Alarm { code: "unknown_fact".to_owned(), message })
+    });
+    let (kind, body) = observed.stored();
+    let text = |text: String| Some(text).filter(|t| !t.is_empty());
+    NewFact {
+        seq,
+        object: fact.machine_uid.parse::<Uid>().ok(),
+        mac: fact.mac.parse::<Mac>().ok().map(|mac| mac.to_string()),
+        kind,
+        step_key: text(fact.step_key),
+        attempt: Some(fact.attempt).filter(|a| *a > 0).map(Attempt::new),
+        body: sanitised(body),
+        observed_at: Timestamp::from_millisecond(fact.observed_unix_ms).unwrap_or(Timestamp::UNIX_EPOCH),
+        wakes: observed.wakes(),
+    }
+}
+
+/// PostgreSQL's JSON cannot hold NUL characters; what a machine says may.
+fn sanitised(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.contains('\0') => Value::String(text.replace('\0', "\u{fffd}")),
+        Value::Array(items) => Value::Array(items.into_iter().map(sanitised).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(k, v)| (k.replace('\0', "\u{fffd}"), sanitised(v))).collect())
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_reads_back_as_it_was_observed() {
+        let body = Body::Power(wire::PowerResult {
+            command_id: "k".into(),
+            verb: "on".into(),
+            ok: false,
+            power: "unknown".into(),
+            error_code: "unreachable".into(),
+            message: "no answer\0".into(),
+            epoch: 3,
+        });
+        let fact = new_fact(wire::Fact { seq: 9, body: Some(body), attempt: 4, ..wire::Fact::default() });
+        assert_eq!((fact.kind.as_str(), fact.attempt), ("power", Some(Attempt::new(4))));
+        assert!(!fact.body.to_string().contains('\0') && !fact.body.to_string().contains("\\u0000"));
+    }
+
+    #[test]
+    fn an_unreadable_fact_keeps_its_number_and_is_seen_by_people() {
+        let fact = new_fact(wire::Fact { seq: 7, body: None, ..wire::Fact::default() });
+        assert_eq!((fact.seq, fact.kind.as_str()), (7, "alarm"));
+    }
+
+    #[test]
+    fn each_service_of_a_rack_has_its_own_latest_health() {
+        let health = |service: &str| {
+            Observed::Health(Health { service: service.into(), ok: true, message: String::new() }).stored().0
+        };
+        assert_eq!((health("dhcp").as_str(), health("tftp").as_str()), ("health:dhcp", "health:tftp"));
+    }
+}

@@ -1,0 +1,367 @@
+//! The gRPC services that racks use: enrolment, the link, and blobs.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use basalt_api::Kind;
+use basalt_api::values::{Generation, RackId, Timestamp, Uid};
+use basalt_db::{ConcernAck, Enrolment, Joined, Key, NewFact, Precondition, Put, Store, StoreError, splice};
+use basalt_proto::rack_v1::concern_reply::Outcome;
+use basalt_proto::rack_v1::enrolment_server::Enrolment as EnrolmentService;
+use basalt_proto::rack_v1::from_rack::Message as Said;
+use basalt_proto::rack_v1::from_region::Message;
+use basalt_proto::rack_v1::rack_link_server::RackLink;
+use basalt_proto::rack_v1::{
+    BlobChunk, ConcernReply, ConcernVersion, EnrolReply, EnrolRequest, FactAck, FactBatch, FetchBlobRequest, FromRack,
+    FromRegion, Hello, Welcome,
+};
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+use x509_parser::prelude::FromDer;
+
+use super::authority::Authority;
+use super::listener::Peer;
+use super::observed::{self, Observed};
+use super::sessions::{BACKLOG, Sessions};
+use crate::blobs::Blobs;
+
+/// How long a region process counts as living after its last heartbeat.
+pub const LIVING: Duration = Duration::from_secs(30);
+/// Bytes of a blob in one message.
+const CHUNK: usize = 256 * 1024;
+/// The concerns are looked at this long after a change, so that a burst of changes is sent once.
+const COALESCE: Duration = Duration::from_millis(10);
+/// And anyway this often.
+const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+
+/// What the services need. Cheap to clone.
+#[derive(Clone)]
+pub struct Racks {
+    /// The store.
+    pub store: Store,
+    /// Streams that are open to this process.
+    pub sessions: Sessions,
+    /// Signs racks' certificates.
+    pub authority: Arc<Authority>,
+    /// The bytes of images.
+    pub blobs: Blobs,
+}
+
+impl std::fmt::Debug for Racks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Racks").field("sessions", &self.sessions).finish_non_exhaustive()
+    }
+}
+
+fn unavailable(error: &StoreError) -> Status {
+    tracing::warn!(%error, "a rack could not be served");
+    Status::unavailable(format!("the region's store did not answer: {error}"))
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref());
+    digest
+}
+
+#[tonic::async_trait]
+impl EnrolmentService for Racks {
+    async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
+        let EnrolRequest { secret, name, csr_der } = request.into_inner();
+        let (_, csr) = x509_parser::certification_request::X509CertificationRequest::from_der(&csr_der)
+            .map_err(|_| Status::invalid_argument("the certificate request is not PKCS#10 in DER"))?;
+        let spki = sha256(csr.certification_request_info.subject_pki.raw);
+        match self.store.use_join_secret(&secret, &name, &spki).await.map_err(|e| unavailable(&e))? {
+            Joined::Yes => {}
+            Joined::Unknown => {
+                return Err(Status::permission_denied(
+                    "the join token is unknown or its time is over: make a new one with `basalt rack join-token`",
+                ));
+            }
+            Joined::Used => {
+                return Err(Status::permission_denied(
+                    "the join token was used by another rack: make a new one with `basalt rack join-token`",
+                ));
+            }
+            Joined::OtherName => {
+                return Err(Status::permission_denied(format!("the join token is for a rack of another name than {name:?}")));
+            }
+        }
+        let rack = self.rack_object(&name).await?;
+        let (certificate, not_after) = self
+            .authority
+            .sign_rack(&csr_der, &rack.to_string(), SystemTime::now())
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let not_after = Timestamp::try_from(not_after).map_err(|error| Status::internal(error.to_string()))?;
+        let enrolment = Enrolment { rack, spki_sha256: spki, certificate_der: certificate.clone(), not_after };
+        self.store.put_enrolment(&enrolment).await.map_err(|e| unavailable(&e))?;
+        tracing::info!(rack = name, uid = %rack, "rack enrolled");
+        Ok(Response::new(EnrolReply {
+            rack_uid: rack.to_string(),
+            certificate_der: certificate,
+            ca_der: self.authority.certificate().to_vec(),
+            not_after_unix_ms: not_after.as_millisecond(),
+        }))
+    }
+}
+
+impl Racks {
+    /// The rack's object, made where there is none.
+    async fn rack_object(&self, name: &str) -> Result<RackId, Status> {
+        let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
+        kind.naming
+            .check(name)
+            .map_err(|error| Status::invalid_argument(format!("a rack cannot be called {name:?}: {error}")))?;
+        let spec = splice::Text::parse("{}").map_err(|error| Status::internal(error.to_string()))?;
+        let put = Put {
+            kind,
+            key: Key::Name(name),
+            spec: &spec,
+            labels: None,
+            manager: Some("region"),
+            precondition: Precondition::Absent,
+            dry_run: false,
+            first_status: &serde_json::json!({}),
+        };
+        match self.store.put(&put).await {
+            Ok(stored) => Ok(RackId::from(stored.object.uid)),
+            Err(StoreError::Exists { .. }) => {
+                let rack = self.store.get("Rack", Key::Name(name)).await.map_err(|e| unavailable(&e))?;
+                Ok(RackId::from(rack.uid))
+            }
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+
+    /// The enrolled rack behind a connection.
+    async fn rack_of<T>(&self, request: &Request<T>) -> Result<RackId, Status> {
+        let peer = request.extensions().get::<Peer>().and_then(|peer| peer.spki_sha256);
+        let Some(spki) = peer else {
+            return Err(Status::unauthenticated("this call needs the certificate that enrolment gave"));
+        };
+        let enrolled = self.store.enrolled(&spki).await.map_err(|e| unavailable(&e))?;
+        enrolled.map(|e| e.rack).ok_or_else(|| {
+            Status::unauthenticated("the rack's certificate is revoked or unknown: enrol it again with a new join token")
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl RackLink for Racks {
+    type LinkStream = Pin<Box<dyn Stream<Item = Result<FromRegion, Status>> + Send>>;
+    type FetchBlobStream = Pin<Box<dyn Stream<Item = Result<BlobChunk, Status>> + Send>>;
+
+    async fn link(&self, request: Request<Streaming<FromRack>>) -> Result<Response<Self::LinkStream>, Status> {
+        let rack = self.rack_of(&request).await?;
+        let object = self.store.get("Rack", Key::Uid(rack.into())).await.map_err(|e| unavailable(&e))?;
+        let mut said = request.into_inner();
+        let hello = match tokio::time::timeout(Duration::from_secs(10), said.next()).await {
+            Ok(Some(Ok(FromRack { message: Some(Said::Hello(hello)) }))) => hello,
+            Ok(_) => return Err(Status::invalid_argument("the first message of a link is Hello")),
+            Err(_) => return Err(Status::deadline_exceeded("no Hello within 10 seconds")),
+        };
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        let session = Session { racks: self.clone(), rack, name: object.name, sender };
+        tokio::spawn(session.run(hello, said));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn fetch_blob(
+        &self,
+        request: Request<FetchBlobRequest>,
+    ) -> Result<Response<Self::FetchBlobStream>, Status> {
+        self.rack_of(&request).await?;
+        let FetchBlobRequest { sha256, offset } = request.into_inner();
+        let name: basalt_api::values::Sha256 =
+            sha256.parse().map_err(|_| Status::invalid_argument(format!("{sha256:?} is not a SHA-256 in hex")))?;
+        let missing = || Status::not_found(format!("blob {name} was not uploaded to the region"));
+        self.blobs.find(name.bytes()).await.map_err(|e| Status::unavailable(e.to_string()))?.ok_or_else(missing)?;
+        let mut file = self.blobs.read(name.bytes(), offset).await.map_err(|e| Status::internal(e.to_string()))?;
+        let (sender, receiver) = mpsc::channel(4);
+        tokio::spawn(async move {
+            loop {
+                let mut data = vec![0; CHUNK];
+                let chunk = match file.read(&mut data).await {
+                    Ok(0) => return,
+                    Ok(length) => {
+                        data.truncate(length);
+                        Ok(BlobChunk { data })
+                    }
+                    Err(error) => Err(Status::internal(error.to_string())),
+                };
+                if sender.send(chunk).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}
+
+/// One rack's stream.
+struct Session {
+    racks: Racks,
+    rack: RackId,
+    name: String,
+    sender: mpsc::Sender<Result<FromRegion, Status>>,
+}
+
+impl Session {
+    async fn run(self, hello: Hello, said: Streaming<FromRack>) {
+        let store = self.racks.store.clone();
+        tracing::info!(rack = self.name, version = hello.version, "rack connected");
+        if let Err(error) = self.serve(hello, said).await {
+            tracing::warn!(rack = self.name, %error, "the link with the rack broke");
+        }
+        tracing::info!(rack = self.name, "rack disconnected");
+        // Whoever waits for the rack has to learn that it is away.
+        let _ = store.enqueue(self.rack.into(), Duration::ZERO).await;
+        let _ = store.enqueue_kind("Machine").await;
+    }
+
+    async fn serve(&self, hello: Hello, mut said: Streaming<FromRack>) -> Result<(), StoreError> {
+        let store = &self.racks.store;
+        let since = store.now().await?;
+        store.store_own_fact(&introduced(self.rack, &hello, since)).await?;
+        let regions = store.living(LIVING).await?.into_iter().map(|r| r.rpc_address).collect();
+        let welcome = Welcome { incarnation: store.incarnation().to_string(), regions };
+        self.send(Message::Welcome(welcome)).await;
+        let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
+        store.enqueue(self.rack.into(), Duration::ZERO).await?;
+        store.enqueue_kind("Machine").await?;
+
+        let mut sent = hello.held.into_iter().map(|h| (h.concern, (h.sha256, h.incarnation))).collect::<Vec<_>>();
+        self.note_held(&sent).await?;
+        let mut woken = store.woken();
+        loop {
+            self.push(&mut sent).await?;
+            tokio::select! {
+                message = said.next() => match message {
+                    Some(Ok(FromRack { message: Some(message) })) => self.heard(message).await?,
+                    Some(Ok(FromRack { message: None })) => {}
+                    Some(Err(_)) | None => return Ok(()),
+                },
+                _ = tokio::time::timeout(LOOK_ANYWAY, woken.changed()) => {
+                    tokio::time::sleep(COALESCE).await;
+                    woken.mark_unchanged();
+                }
+                () = self.sender.closed() => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends every concern whose bytes are others than those last sent.
+    async fn push(&self, sent: &mut Vec<(String, (Vec<u8>, String))>) -> Result<(), StoreError> {
+        let incarnation = self.racks.store.incarnation().to_string();
+        for concern in self.racks.store.concerns(self.rack).await? {
+            let now = (concern.sha256.to_vec(), incarnation.clone());
+            if sent.iter().any(|(name, was)| *name == concern.name && *was == now) {
+                continue;
+            }
+            sent.retain(|(name, _)| *name != concern.name);
+            sent.push((concern.name.clone(), now));
+            let version = ConcernVersion {
+                concern: concern.name,
+                generation: concern.generation.get(),
+                sha256: concern.sha256.to_vec(),
+                incarnation: incarnation.clone(),
+                body: concern.body,
+            };
+            self.send(Message::Concern(version)).await;
+        }
+        Ok(())
+    }
+
+    /// A rack that comes back with the present bytes has applied them, though nobody asks it this time.
+    async fn note_held(&self, held: &[(String, (Vec<u8>, String))]) -> Result<(), StoreError> {
+        let store = &self.racks.store;
+        let incarnation = store.incarnation().to_string();
+        for concern in store.concerns(self.rack).await? {
+            let now = (concern.sha256.to_vec(), incarnation.clone());
+            if held.iter().any(|(name, was)| *name == concern.name && *was == now) {
+                let outcome = "already_there".to_owned();
+                let message = "the rack came with it".to_owned();
+                let ack = ConcernAck { concern: concern.name, generation: concern.generation, outcome, message };
+                store.put_concern_ack(self.rack, &ack).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn heard(&self, message: Said) -> Result<(), StoreError> {
+        match message {
+            Said::ConcernReply(reply) => self.answered(reply).await,
+            Said::Facts(batch) => self.observed(batch).await,
+            Said::Hello(_) | Said::Pong(_) => Ok(()),
+        }
+    }
+
+    async fn answered(&self, reply: ConcernReply) -> Result<(), StoreError> {
+        let outcome = match reply.outcome() {
+            Outcome::Applied => "applied",
+            Outcome::AlreadyThere => "already_there",
+            Outcome::RefusedOlder => "refused_older",
+            Outcome::RefusedConflict => "refused_conflict",
+            Outcome::Failed | Outcome::Unspecified => "failed",
+        };
+        if !matches!(reply.outcome(), Outcome::Applied | Outcome::AlreadyThere) {
+            tracing::error!(rack = self.name, concern = reply.concern, generation = reply.generation, outcome, mine = reply.mine, message = reply.message, "the rack does not apply a concern");
+        }
+        let ack = ConcernAck {
+            concern: reply.concern,
+            generation: Generation::new(reply.generation),
+            outcome: outcome.to_owned(),
+            message: reply.message,
+        };
+        self.racks.store.put_concern_ack(self.rack, &ack).await?;
+        if ack.concern == "boot" {
+            self.racks.store.wake_unsettled().await?;
+        }
+        Ok(())
+    }
+
+    async fn observed(&self, batch: FactBatch) -> Result<(), StoreError> {
+        let Ok(spool) = batch.spool_uid.parse() else {
+            tracing::error!(rack = self.name, spool = batch.spool_uid, "the rack's spool has no readable uid");
+            return Ok(());
+        };
+        let facts: Vec<NewFact> = batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact))).collect();
+        let through = self.racks.store.store_facts(self.rack, &self.name, spool, &facts).await?;
+        self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through })).await;
+        Ok(())
+    }
+
+    /// What is about no machine and no MAC is about the rack itself.
+    fn at_home(&self, mut fact: NewFact) -> NewFact {
+        if fact.object.is_none() && fact.mac.is_none() {
+            fact.object = Some(self.rack.into());
+        }
+        fact
+    }
+
+    async fn send(&self, message: Message) {
+        // A closed stream is noticed by the caller's loop.
+        let _ = self.sender.send(Ok(FromRegion { message: Some(message) })).await;
+    }
+}
+
+fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
+    let addresses = hello.interfaces.iter().flat_map(|i| i.addresses.clone()).collect();
+    let hello = observed::Hello { version: hello.version.clone(), addresses, spki_sha256: hello.spki_sha256.clone() };
+    let (kind, body) = Observed::Hello(hello).stored();
+    NewFact {
+        seq: 0,
+        object: Some(Uid::from(rack)),
+        mac: None,
+        kind,
+        step_key: None,
+        attempt: None,
+        body,
+        observed_at: now,
+        wakes: true,
+    }
+}

@@ -1,0 +1,101 @@
+//! The streams that racks hold open to this region process.
+//!
+//! Every rack dials every region process, so a process that wants to reach a rack uses its own stream or none.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use basalt_api::values::{RackId, Timestamp};
+use basalt_proto::rack_v1::FromRegion;
+use basalt_proto::rack_v1::from_region::Message;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+/// Messages that may wait for a rack that reads slowly. A rack that lets more pile up is cut off, and dials again.
+pub const BACKLOG: usize = 256;
+
+type Sender = mpsc::Sender<Result<FromRegion, Status>>;
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    sender: Sender,
+    since: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions: HashMap<RackId, Session>,
+    next: u64,
+}
+
+/// Who is connected. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions(Arc<Mutex<Inner>>);
+
+/// Ends a session when it is dropped, unless a newer one of the same rack has taken its place.
+#[derive(Debug)]
+pub struct Registered {
+    sessions: Sessions,
+    rack: RackId,
+    number: u64,
+}
+
+impl Sessions {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A rack's stream is open. `since` is the database's clock.
+    #[must_use]
+    pub fn register(&self, rack: RackId, sender: Sender, since: Timestamp) -> Registered {
+        let mut inner = self.lock();
+        inner.next += 1;
+        let number = inner.next;
+        inner.sessions.insert(rack, Session { number, sender, since });
+        Registered { sessions: self.clone(), rack, number }
+    }
+
+    /// Since when a rack is connected to this process.
+    #[must_use]
+    pub fn since(&self, rack: RackId) -> Option<Timestamp> {
+        self.lock().sessions.get(&rack).map(|session| session.since)
+    }
+
+    /// Hands a message to a rack's stream. False: it is not connected, or does not read.
+    #[must_use]
+    pub fn send(&self, rack: RackId, message: Message) -> bool {
+        let sender = self.lock().sessions.get(&rack).map(|session| session.sender.clone());
+        sender.is_some_and(|sender| sender.try_send(Ok(FromRegion { message: Some(message) })).is_ok())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut inner = self.sessions.lock();
+        if inner.sessions.get(&self.rack).is_some_and(|session| session.number == self.number) {
+            inner.sessions.remove(&self.rack);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_proto::rack_v1::Ping;
+
+    #[test]
+    fn an_old_session_that_ends_late_does_not_end_the_new_one() {
+        let sessions = Sessions::default();
+        let rack = RackId::from(uuid::Uuid::from_u128(1));
+        let (old_sender, _old) = mpsc::channel(1);
+        let (sender, mut new) = mpsc::channel(1);
+        let old = sessions.register(rack, old_sender, Timestamp::UNIX_EPOCH);
+        let kept = sessions.register(rack, sender, Timestamp::UNIX_EPOCH);
+        drop(old);
+        assert!(sessions.send(rack, Message::Ping(Ping { nonce: 1 })));
+        assert!(new.try_recv().is_ok());
+        drop(kept);
+        assert!(!sessions.send(rack, Message::Ping(Ping { nonce: 2 })));
+    }
+}

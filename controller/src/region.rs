@@ -1,0 +1,273 @@
+//! A running region: what it starts, in which order, and how it stops.
+
+use crate::api::{self, App};
+use crate::blobs::Blobs;
+use crate::data_dir::{DataDir, DataDirError};
+use crate::driver::{Machinery, RECONCILED};
+use crate::racks::join_token::Joiner;
+use crate::settings::Settings;
+use basalt_api::values::Uid;
+use basalt_db::change::Follower;
+use basalt_db::cluster::{Cluster, ClusterError, ClusterOptions};
+use basalt_db::{Options, RegionProcess, Store, StoreError};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Requests under way may take this long to end.
+const DRAIN_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a request waits for PostgreSQL.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a process says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How often history is pruned and its partitions are made.
+const MAINTENANCE: Duration = Duration::from_secs(3600);
+
+/// Facts are kept this long.
+const HISTORY_DAYS: i32 = 30;
+
+/// Why a region does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// Its own PostgreSQL.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The store.
+    #[error("cannot open the store in {at}")]
+    Store {
+        /// Which database; without a password.
+        at: String,
+        /// Why.
+        source: StoreError,
+    },
+    /// The seal key.
+    #[error(
+        "the seal key in {} is not the one that the database's secrets are sealed with; \
+         give the right one with --seal-key-file", .0.display()
+    )]
+    OtherSealKey(PathBuf),
+    /// An address.
+    #[error("cannot listen on {address}, the setting listen")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A region that runs. Dropped without [`stop`](Self::stop), its PostgreSQL goes on, for the next region to adopt.
+#[derive(Debug)]
+pub struct Region {
+    store: Store,
+    follower: Follower,
+    blobs: Blobs,
+    id: Uid,
+    app: App,
+    address: SocketAddr,
+    data_dir: DataDir,
+    cluster: Option<Cluster>,
+    stopping: watch::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+}
+
+impl Region {
+    /// Starts everything; when it returns, the API answers.
+    ///
+    /// # Errors
+    /// Something of it did not start; the message says what, and what to do.
+    pub async fn start(settings: Settings) -> Result<Self, RegionError> {
+        let data_dir = DataDir::open(&settings.data_dir)?;
+        let seal = data_dir.seal_key(settings.seal_key_file.as_deref())?;
+        // Bound before anything is started: a port that is taken is the commonest mistake.
+        let tcp = TcpListener::bind(settings.listen)
+            .await
+            .map_err(|source| RegionError::Listen { address: settings.listen, source })?;
+        let address = tcp.local_addr().unwrap_or(settings.listen);
+        let cluster = match settings.database_url {
+            Some(_) => None,
+            None => Some(own_cluster(&settings, data_dir.path()).await?),
+        };
+        let url = match (&cluster, &settings.database_url) {
+            (Some(cluster), _) => cluster.url(),
+            (None, url) => url.clone().unwrap_or_default(),
+        };
+        let options = Options {
+            url: url.clone(),
+            connections: settings.connections,
+            reconciled: RECONCILED.iter().map(|k| (*k).to_owned()).collect(),
+            patience: PATIENCE,
+        };
+        let store = Store::open(options, seal).await.map_err(|source| match source {
+            StoreError::Seal { .. } => {
+                let own = || data_dir.path().join("seal-key");
+                RegionError::OtherSealKey(settings.seal_key_file.clone().unwrap_or_else(own))
+            }
+            source => RegionError::Store { at: without_password(&url), source },
+        })?;
+        let at = || without_password(&url);
+        let follower = Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
+        let (token, token_path) = data_dir.admin_token()?;
+        let stored = store.put_token("admin", &token, "admin", None).await;
+        stored.map_err(|source| RegionError::Store { at: at(), source })?;
+
+        let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone())?;
+        let (stopping, stop) = watch::channel(false);
+        let app = App::new(api::Parts {
+            store: store.clone(),
+            follower: follower.clone(),
+            blobs: blobs.clone(),
+            allow_plaintext: settings.allow_plaintext,
+            stopping: stop.clone(),
+        });
+        let unix = data_dir.listen()?;
+        let id = Uid::generate();
+        let process = RegionProcess {
+            id,
+            rpc_address: settings.rpc_listen.to_string(),
+            api_address: address.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let servers = vec![
+            tokio::spawn(api::serve_tcp(tcp, app.clone(), stop.clone())),
+            tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
+            tokio::spawn(keep_house(store.clone(), process, stop)),
+        ];
+        tracing::info!(%address, socket = %data_dir.socket().display(), token = %token_path.display(), "the API answers");
+        announce(&format!("API: http://{address}\nadmin token: {}", token_path.display()));
+        Ok(Self { store, follower, blobs, id, app, address, data_dir, cluster, stopping, servers })
+    }
+
+    /// Where the API answers.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The API's unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.data_dir.socket()
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The change log's follower.
+    #[must_use]
+    pub fn follower(&self) -> &Follower {
+        &self.follower
+    }
+
+    /// The blobs.
+    #[must_use]
+    pub fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// This process, among the regions.
+    #[must_use]
+    pub fn id(&self) -> Uid {
+        self.id
+    }
+
+    /// Turns true when the region is to stop: for tasks that run beside it.
+    #[must_use]
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Lets the API ask the driver. Until then `/plan`, `/waits` and `/timeline` answer `unavailable`.
+    pub fn set_machinery(&self, machinery: Arc<dyn Machinery>) {
+        self.app.set_machinery(machinery);
+    }
+
+    /// Lets the API make join tokens.
+    pub fn set_joiner(&self, joiner: Joiner) {
+        self.app.set_joiner(joiner);
+    }
+
+    /// Ends requests under way, gives back what this process holds, and stops its PostgreSQL.
+    pub async fn stop(self) {
+        let _ = self.stopping.send(true);
+        for server in self.servers {
+            if tokio::time::timeout(DRAIN_WITHIN, server).await.is_err() {
+                tracing::warn!("requests did not end within 20 s, and are cut off");
+            }
+        }
+        if let Err(error) = self.store.release_all(self.id).await {
+            tracing::warn!(%error, "leases were not given back; they run out");
+        }
+        if let Err(error) = self.store.farewell(self.id).await {
+            tracing::debug!(%error, "no farewell");
+        }
+        self.store.close().await;
+        if let Some(cluster) = self.cluster {
+            cluster.stop().await;
+        }
+        let _ = std::fs::remove_file(self.data_dir.socket());
+    }
+}
+
+async fn own_cluster(settings: &Settings, dir: &Path) -> Result<Cluster, ClusterError> {
+    let options = ClusterOptions {
+        dir: dir.to_owned(),
+        account: settings.postgres_user.clone(),
+        settings: vec![("max_connections".to_owned(), settings.connections.saturating_add(20).to_string())],
+    };
+    Cluster::start(options).await
+}
+
+/// Heartbeat and history.
+async fn keep_house(store: Store, process: RegionProcess, mut stop: watch::Receiver<bool>) {
+    let mut beat = tokio::time::interval(HEARTBEAT);
+    let mut prune = tokio::time::interval(MAINTENANCE);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let done = tokio::select! {
+            _ = stop.changed() => return,
+            _ = beat.tick() => store.heartbeat(&process).await,
+            _ = prune.tick() => store.maintain(HISTORY_DAYS).await,
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "the database does not answer");
+        }
+    }
+}
+
+/// `postgres://user:secret@host/db` without `:secret`.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((user, host)) = rest.split_once('@') else { return url.to_owned() };
+    format!("{scheme}://{}@{host}", user.split(':').next().unwrap_or_default())
+}
+
+/// For the person, or script, that started it.
+#[allow(clippy::print_stdout)]
+fn announce(text: &str) {
+    println!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("postgres://basalt:secret@db/basalt"), "postgres://basalt@db/basalt");
+        assert_eq!(without_password("postgres:///basalt?host=/run"), "postgres:///basalt?host=/run");
+    }
+}

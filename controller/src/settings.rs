@@ -1,0 +1,238 @@
+//! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
+
+use clap::Parser;
+use serde::Deserialize;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What a region runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where everything of this region is, but what an outside PostgreSQL holds.
+    pub data_dir: PathBuf,
+    /// An outside PostgreSQL; without it the region runs its own.
+    pub database_url: Option<String>,
+    /// Where the API listens.
+    pub listen: SocketAddr,
+    /// Where racks dial.
+    pub rpc_listen: SocketAddr,
+    /// Answer over plain HTTP to clients that are not on this host.
+    pub allow_plaintext: bool,
+    /// The key that seals secrets, 64 hexadecimal digits; DIR/seal-key otherwise.
+    pub seal_key_file: Option<PathBuf>,
+    /// The account that PostgreSQL runs as, when the region is root.
+    pub postgres_user: Option<String>,
+    /// Connections to PostgreSQL, at most.
+    pub connections: u32,
+    /// What join tokens tell racks to dial; the address that racks are served on otherwise.
+    pub join_urls: Vec<String>,
+    /// Every deadline is divided by this: for simulated machines, whose firmware takes no minutes.
+    pub deadline_divisor: u32,
+    /// What is logged: a filter like `info,basalt_region=debug`.
+    pub log: String,
+    /// How: `text`, `json`; by default text on a terminal.
+    pub log_json: Option<bool>,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs, a line each.
+    Json,
+}
+
+/// Why the settings are refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read the file of the setting config, {path}", path = path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}: {message}", path = path.display())]
+    Parse {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        message: String,
+    },
+    /// A setting without a default is missing.
+    #[error("the setting {0} is missing: give --{0}, or {1}, or {0} in the file of --config")]
+    Missing(&'static str, &'static str),
+}
+
+/// Keeps the desired state of bare metal, and converges racks of machines to it.
+#[derive(Debug, Default, Parser)]
+#[command(name = "basalt-region", version, max_term_width = 100)]
+struct Flags {
+    /// Directory for everything of this region: database, blobs, keys, tokens
+    #[arg(long, value_name = "DIR", env = "BASALT_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// PostgreSQL to use, like postgres://basalt@db/basalt; without it the region runs its own in DIR
+    #[arg(long, value_name = "URL", env = "BASALT_DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Address of the API [default: 127.0.0.1:5240]
+    #[arg(long, value_name = "ADDR", env = "BASALT_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Address that racks dial [default: 0.0.0.0:5250]
+    #[arg(long, value_name = "ADDR", env = "BASALT_RPC_LISTEN")]
+    rpc_listen: Option<SocketAddr>,
+    /// Answer over plain HTTP to clients on other hosts too
+    #[arg(long, value_name = "BOOL", env = "BASALT_ALLOW_PLAINTEXT", num_args = 0..=1, default_missing_value = "true")]
+    allow_plaintext: Option<bool>,
+    /// File with the key that seals secrets, the same on all regions of a database [default: DIR/seal-key]
+    #[arg(long, value_name = "FILE", env = "BASALT_SEAL_KEY_FILE")]
+    seal_key_file: Option<PathBuf>,
+    /// Account that the region's own PostgreSQL runs as [default: basalt, or else postgres]
+    #[arg(long, value_name = "NAME", env = "BASALT_POSTGRES_USER")]
+    postgres_user: Option<String>,
+    /// Connections to PostgreSQL, at most [default: 20]
+    #[arg(long, value_name = "N", env = "BASALT_CONNECTIONS", value_parser = clap::value_parser!(u32).range(4..=1000))]
+    connections: Option<u32>,
+    /// What join tokens tell racks to dial, like https://10.0.0.1:5250, comma-separated [default: the address of rpc-listen]
+    #[arg(long, value_name = "URLS", env = "BASALT_JOIN_URLS", value_delimiter = ',')]
+    join_urls: Option<Vec<String>>,
+    /// Divide every deadline by this; only for simulated machines [default: 1]
+    #[arg(long, value_name = "N", env = "BASALT_DEADLINE_DIVISOR", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    deadline_divisor: Option<u32>,
+    /// What is logged, like info,basalt_region=debug [default: info]
+    #[arg(long, value_name = "FILTER", env = "BASALT_LOG")]
+    log: Option<String>,
+    /// Whether the log is JSON [default: when it does not go to a terminal]
+    #[arg(long, value_name = "BOOL", env = "BASALT_LOG_JSON", num_args = 0..=1, default_missing_value = "true")]
+    log_json: Option<bool>,
+    /// TOML file with settings under the names of these flags
+    #[arg(long, value_name = "FILE", env = "BASALT_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+/// The TOML file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    data_dir: Option<PathBuf>,
+    database_url: Option<String>,
+    listen: Option<SocketAddr>,
+    rpc_listen: Option<SocketAddr>,
+    allow_plaintext: Option<bool>,
+    seal_key_file: Option<PathBuf>,
+    postgres_user: Option<String>,
+    connections: Option<u32>,
+    join_urls: Option<Vec<String>>,
+    deadline_divisor: Option<u32>,
+    log: Option<String>,
+    log_json: Option<bool>,
+}
+
+impl Settings {
+    /// From this process's command line, environment and file. `--help` and wrong flags end the process, as clap does.
+    ///
+    /// # Errors
+    /// The file cannot be read or is wrong, or a setting is missing.
+    pub fn load() -> Result<Self, SettingsError> {
+        Self::merge(Flags::parse())
+    }
+
+    /// What a region in `data_dir` runs with when nothing else is said.
+    #[must_use]
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            database_url: None,
+            listen: SocketAddr::from(([127, 0, 0, 1], 5240)),
+            rpc_listen: SocketAddr::from(([0, 0, 0, 0], 5250)),
+            allow_plaintext: false,
+            seal_key_file: None,
+            postgres_user: None,
+            connections: 20,
+            join_urls: Vec::new(),
+            deadline_divisor: 1,
+            log: "info".to_owned(),
+            log_json: None,
+        }
+    }
+
+    /// How the log is written.
+    #[must_use]
+    pub fn log_format(&self) -> LogFormat {
+        if self.log_json.unwrap_or_else(|| !std::io::stderr().is_terminal()) {
+            LogFormat::Json
+        } else {
+            LogFormat::Text
+        }
+    }
+
+    fn merge(flags: Flags) -> Result<Self, SettingsError> {
+        let file = match flags.config {
+            None => File::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|source| SettingsError::Read { path: path.clone(), source })?;
+                toml::from_str(&text)
+                    .map_err(|e| SettingsError::Parse { path, message: e.to_string().trim().to_owned() })?
+            }
+        };
+        let data_dir = flags.data_dir.or(file.data_dir);
+        let data_dir = data_dir.ok_or(SettingsError::Missing("data-dir", "BASALT_DATA_DIR"))?;
+        let usual = Self::new(data_dir);
+        Ok(Self {
+            database_url: flags.database_url.or(file.database_url),
+            listen: flags.listen.or(file.listen).unwrap_or(usual.listen),
+            rpc_listen: flags.rpc_listen.or(file.rpc_listen).unwrap_or(usual.rpc_listen),
+            allow_plaintext: flags.allow_plaintext.or(file.allow_plaintext).unwrap_or(usual.allow_plaintext),
+            seal_key_file: flags.seal_key_file.or(file.seal_key_file),
+            postgres_user: flags.postgres_user.or(file.postgres_user),
+            connections: flags.connections.or(file.connections).unwrap_or(usual.connections),
+            join_urls: flags.join_urls.or(file.join_urls).unwrap_or(usual.join_urls),
+            deadline_divisor: flags.deadline_divisor.or(file.deadline_divisor).unwrap_or(usual.deadline_divisor),
+            log: flags.log.or(file.log).unwrap_or(usual.log),
+            log_json: flags.log_json.or(file.log_json),
+            data_dir: usual.data_dir,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_setting_has_a_flag_and_a_variable_of_the_same_name() {
+        for argument in Flags::command().get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str())) {
+            let flag = argument.get_long().unwrap();
+            let variable = format!("BASALT_{}", flag.to_uppercase().replace('-', "_"));
+            assert_eq!(argument.get_env().unwrap(), variable.as_str());
+            assert!(argument.get_help().is_some(), "{flag}");
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("region.toml");
+        std::fs::write(&config, "data-dir = \"/a\"\nlisten = \"127.0.0.1:1\"\nconnections = 7\n").unwrap();
+        let flags = Flags { config: Some(config), listen: "127.0.0.1:2".parse().ok(), ..Flags::default() };
+        let settings = Settings::merge(flags).unwrap();
+        let wanted = Settings { listen: "127.0.0.1:2".parse().unwrap(), connections: 7, ..Settings::new("/a") };
+        assert_eq!(settings, wanted);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let missing = Settings::merge(Flags::default()).unwrap_err().to_string();
+        assert!(missing.contains("--data-dir, or BASALT_DATA_DIR"), "{missing}");
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("region.toml");
+        std::fs::write(&config, "listen = \"127.0.0.1:1\"\n").unwrap();
+        let wrong = Settings::merge(Flags { config: Some(config), ..Flags::default() }).unwrap_err().to_string();
+        assert!(wrong.contains("listen") && wrong.contains("line 1"), "{wrong}");
+    }
+}

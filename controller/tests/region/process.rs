@@ -1,0 +1,149 @@
+//! The program itself: its own PostgreSQL, kill -9, a second start, mistakes.
+
+use crate::support::{Client, admin_token};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A `basalt-region` that is killed, by its own id, when the test ends.
+struct Program {
+    child: Child,
+    api: Client,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
+    command.arg("--data-dir").arg(dir).args(["--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0", "--log", "warn"]);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn start(dir: &Path) -> Program {
+    let mut child = command(dir).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let first = lines.next().expect("it says where it answers").expect("text");
+    let address: SocketAddr = first.trim_start_matches("API: http://").parse().expect("an address");
+    Program { child, api: Client::new(address, Some(admin_token(dir))) }
+}
+
+fn data_dir() -> TempDir {
+    let dir = tempfile::Builder::new().prefix("basalt-region-").tempdir().expect("a directory");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).expect("open to pass through");
+    dir
+}
+
+fn postmaster(dir: &Path) -> i32 {
+    let text = std::fs::read_to_string(dir.join("postgres/postmaster.pid")).expect("it runs");
+    text.lines().next().expect("a line").trim().parse().expect("a number")
+}
+
+fn signal(pid: i32, name: &str) {
+    Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("kill");
+}
+
+fn id(child: &Child) -> i32 {
+    i32::try_from(child.id()).expect("a pid")
+}
+
+fn wait(child: &mut Child) -> i32 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().expect("its status") {
+            return status.code().unwrap_or(-1);
+        }
+        assert!(Instant::now() < deadline, "it did not end in 60 s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[tokio::test]
+async fn a_region_that_was_killed_leaves_postgresql_for_the_next_one_and_loses_nothing() {
+    let dir = data_dir();
+    let mut first = start(dir.path());
+    first.api.declare("/api/v1/zones/a", "{}").await;
+    let pid = postmaster(dir.path());
+    let second = failing(command(dir.path()));
+    assert!(second.contains("another region runs in"), "{second}");
+    signal(id(&first.child), "KILL");
+    wait(&mut first.child);
+    let mut next = start(dir.path());
+    assert_eq!(postmaster(dir.path()), pid, "the living postmaster was adopted");
+    assert_eq!(next.api.get("/api/v1/zones/a").await.status, 200);
+    signal(id(&next.child), "TERM");
+    assert_eq!(wait(&mut next.child), 0);
+    assert!(!dir.path().join("postgres/postmaster.pid").exists(), "PostgreSQL stopped with it");
+    let mut last = start(dir.path());
+    assert_eq!(last.api.get("/api/v1/zones/a").await.status, 200);
+    signal(id(&last.child), "TERM");
+    assert_eq!(wait(&mut last.child), 0);
+}
+
+/// The words of a start that has to fail.
+fn failing(mut command: Command) -> String {
+    let Output { status, stderr, .. } = command.output().expect("it runs");
+    assert!(!status.success());
+    String::from_utf8_lossy(&stderr).into_owned()
+}
+
+#[test]
+fn mistakes_are_named_with_what_to_do() {
+    let dir = data_dir();
+    let mut cases = Vec::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut port = command(dir.path());
+    port.arg("--connections=20");
+    let port_address = taken.local_addr().expect("its address").to_string();
+    let mut other = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
+    other.arg("--data-dir").arg(dir.path()).args(["--listen", &port_address]);
+    cases.push((other, format!("cannot listen on {port_address}, the setting listen")));
+    let mut key = command(dir.path());
+    key.arg("--seal-key-file").arg(dir.path().join("nowhere"));
+    cases.push((key, "the setting seal-key-file names it".to_owned()));
+    let mut log = command(dir.path());
+    log.args(["--log", "a=b=c"]);
+    cases.push((log, "the setting log is \"a=b=c\"".to_owned()));
+    let mut few = command(dir.path());
+    few.args(["--connections", "1"]);
+    cases.push((few, "--connections".to_owned()));
+    let mut none = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
+    none.env_remove("BASALT_DATA_DIR");
+    cases.push((none, "give --data-dir, or BASALT_DATA_DIR".to_owned()));
+    for (command, words) in cases {
+        let said = failing(command);
+        assert!(said.contains(&words), "{said}");
+    }
+    drop(port);
+}
+
+#[test]
+fn a_cluster_of_another_version_stops_with_instructions() {
+    let dir = data_dir();
+    std::fs::create_dir(dir.path().join("postgres")).expect("a directory");
+    std::fs::write(dir.path().join("postgres/PG_VERSION"), "9\n").expect("a file");
+    let said = failing(command(dir.path()));
+    assert!(said.contains("was made by PostgreSQL 9") && said.contains("pg_upgrade"), "{said}");
+}
+
+#[test]
+fn a_directory_that_postgresql_cannot_enter_is_named() {
+    let dir = data_dir();
+    let closed = dir.path().join("closed");
+    std::fs::create_dir(&closed).expect("a directory");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("closed");
+    let root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&closed).expect("it is there")) == 0;
+    if root {
+        let said = failing(command(&closed.join("data")));
+        assert!(said.contains(&format!("cannot enter {}", closed.display())), "{said}");
+    }
+}

@@ -1,0 +1,147 @@
+//! A region, and a client that sends exactly what it is told.
+
+use basalt_region::region::Region;
+use basalt_region::settings::Settings;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode, header};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A region on a port of its own; it ends with the test.
+pub(crate) struct Lab {
+    pub(crate) region: Region,
+    pub(crate) url: String,
+    pub(crate) dir: TempDir,
+    pub(crate) api: Client,
+}
+
+/// Says who asks, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    address: SocketAddr,
+    pub(crate) token: Option<String>,
+}
+
+/// An answer, whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: hyper::HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+pub(crate) async fn lab() -> Lab {
+    let (url, dir) = (basalt_db::testing::database().await, tempfile::tempdir().expect("a directory"));
+    let settings = Settings {
+        database_url: Some(url.clone()),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        rpc_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        ..Settings::new(dir.path())
+    };
+    let region = Box::pin(Region::start(settings)).await.expect("it starts");
+    let api = Client { address: region.address(), token: Some(admin_token(dir.path())) };
+    Lab { region, url, dir, api }
+}
+
+pub(crate) fn admin_token(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("admin-token")).expect("a token").trim().to_owned()
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
+        Self { address, token }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+        self.send("PUT", path, &[], body.to_owned()).await
+    }
+
+    /// PUT of a spec that has to succeed.
+    pub(crate) async fn declare(&self, path: &str, spec: &str) {
+        let answer = self.put(path, &format!("{{\"spec\":{spec}}}")).await;
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], "").await
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let stream = TcpStream::connect(self.address).await.expect("it listens");
+        exchange(stream, method, path, headers, self.token.as_deref(), body.into()).await
+    }
+}
+
+/// The same over a unix socket, without a token.
+pub(crate) async fn over_unix(socket: &Path, method: &str, path: &str) -> Answer {
+    let stream = UnixStream::connect(socket).await.expect("it listens");
+    exchange(stream, method, path, &[], None, Bytes::new()).await
+}
+
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    token: Option<&str>,
+    body: Bytes,
+) -> Answer {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(path).header(header::HOST, "region");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(Full::new(body)).expect("a request");
+    let response = sender.send_request(request).await.expect("an answer");
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a whole answer").to_bytes();
+    Answer { status: parts.status, headers: parts.headers, body }
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+
+    /// Status, code, and the errors as "pointer: message".
+    pub(crate) fn problem(&self) -> (u16, String, Vec<String>) {
+        let body = self.json();
+        let errors = body["errors"].as_array().cloned().unwrap_or_default();
+        let word = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let errors = errors.iter().map(|e| format!("{}: {}", word(&e["pointer"]), word(&e["message"]))).collect();
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        (self.status.as_u16(), word(&body["code"]), errors)
+    }
+}
+
+/// Fabric `default`, VLAN `default.0`, subnet `lab` 10.77.0.0/24.
+pub(crate) async fn network(api: &Client) {
+    api.declare("/api/v1/fabrics/default", "{}").await;
+    api.declare("/api/v1/vlans/default.0", r#"{"fabric":"default","vid":0}"#).await;
+    api.declare("/api/v1/subnets/lab", r#"{"vlan":"default.0","cidr":"10.77.0.0/24"}"#).await;
+}
