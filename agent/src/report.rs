@@ -14,10 +14,11 @@ use crate::say;
 
 /// Most of the log in one request.
 const LOG_PART: u64 = 256 * 1024;
-/// How often the log is looked at, and how often progress within a stage is sent.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the log is looked at, and how often progress within a stage is sent: each is a TLS handshake, which a slow
+/// machine has better use for.
+const INTERVAL: Duration = Duration::from_secs(3);
 
-/// Where a task says how far it is. Cheap to call often: within a stage one report a second is sent.
+/// Where a task says how far it is. Cheap to call often: within a stage one report every few seconds is sent.
 #[derive(Debug)]
 pub struct Reporter {
     sender: Option<Sender<Progress>>,

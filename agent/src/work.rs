@@ -153,6 +153,7 @@ fn drive_devices() {
         coldplug.load(module);
     }
     coldplug.settle();
+    say!("{} modules for the devices found, {:.1} s after the kernel", coldplug.count(), console::uptime());
 }
 
 /// Links and speeds of all interfaces belong to the inventory, and an interface that is down shows neither.

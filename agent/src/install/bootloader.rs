@@ -12,16 +12,15 @@ use super::layout::{ESP, Inside, TARGET};
 use crate::failure::Failure;
 use crate::{say, tool};
 
-/// Installs the boot loader and its menu.
+/// Installs the boot loader.
 ///
 /// # Errors
-/// The image has no kernel or no GRUB for this firmware, or GRUB fails.
+/// The image has no GRUB for this firmware, or GRUB fails.
 pub(super) fn install(disk: &Path, firmware: Firmware) -> Result<(), Failure> {
     let has = |path: &str| Path::new(TARGET).join(path).exists();
     let (bios, uefi) = (has("usr/lib/grub/i386-pc"), has("usr/lib/grub/x86_64-efi"));
     for (missing, what) in [
         (!has("usr/sbin/grub-install"), "grub-install (package grub2-common)"),
-        (!has_kernel(), "a kernel in /boot (package linux-image-amd64)"),
         (firmware == Firmware::Bios && !bios, "GRUB for BIOS (package grub-pc-bin)"),
         (firmware == Firmware::Uefi && !uefi, "GRUB for UEFI (package grub-efi-amd64-bin)"),
     ] {
@@ -41,17 +40,11 @@ pub(super) fn install(disk: &Path, firmware: Firmware) -> Result<(), Failure> {
     if bios {
         tool::run_in(TARGET, "grub-install", &["--target=i386-pc", &disk])?;
     }
-    tool::run_in(TARGET, "grub-mkconfig", &["-o", "/boot/grub/grub.cfg"])?;
     drop(inside);
     if firmware == Firmware::Uefi {
         register(&disk, &name);
     }
     Ok(())
-}
-
-fn has_kernel() -> bool {
-    let entries = fs::read_dir(Path::new(TARGET).join("boot")).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz"))
 }
 
 /// `ID` of os-release: the directory that the distribution's own packages keep up to date on the ESP.

@@ -8,6 +8,7 @@ use std::path::Path;
 use basalt_api::agent::Install;
 
 use super::layout::{Layout, TARGET};
+use super::menu::Menu;
 use crate::failure::Failure;
 
 /// One file of the new system.
@@ -22,8 +23,8 @@ struct NewFile {
 ///
 /// # Errors
 /// The file system cannot be written.
-pub(super) fn write(install: &Install, consoles: &[String], layout: &Layout) -> Result<(), Failure> {
-    write_below(Path::new(TARGET), &files(install, consoles, layout)).map_err(Failure::disk("configuring the new system"))
+pub(super) fn write(install: &Install, menu: &Menu, layout: &Layout) -> Result<(), Failure> {
+    write_below(Path::new(TARGET), &files(install, menu, layout)).map_err(Failure::disk("configuring the new system"))
 }
 
 fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
@@ -49,7 +50,7 @@ fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
     Ok(())
 }
 
-fn files(install: &Install, consoles: &[String], layout: &Layout) -> Vec<NewFile> {
+fn files(install: &Install, menu: &Menu, layout: &Layout) -> Vec<NewFile> {
     let file = |path, mode, text: &str| NewFile { path, mode, text: text.to_owned() };
     let seed = &install.seed;
     let hosts = format!(
@@ -68,7 +69,7 @@ fn files(install: &Install, consoles: &[String], layout: &Layout) -> Vec<NewFile
         file("etc/fstab", 0o644, &fstab),
         file("etc/machine-id", 0o444, ""),
         file("etc/cloud/cloud.cfg.d/90-basalt.cfg", 0o644, &format!("datasource_list: [NoCloud, None]\n{network}")),
-        file("etc/default/grub.d/50-basalt.cfg", 0o644, &grub(&install.kernel_options, consoles)),
+        file("etc/default/grub.d/50-basalt.cfg", 0o644, &menu.defaults()),
         file("var/lib/cloud/seed/nocloud/meta-data", 0o600, &seed.meta_data),
         file("var/lib/cloud/seed/nocloud/user-data", 0o600, &seed.user_data),
     ];
@@ -85,32 +86,6 @@ fn files(install: &Install, consoles: &[String], layout: &Layout) -> Vec<NewFile
         }
     }
     files
-}
-
-/// GRUB's settings: the consoles of this boot unless the options name their own, and a menu on the serial one too.
-fn grub(kernel_options: &str, consoles: &[String]) -> String {
-    let mut words: Vec<&str> = Vec::new();
-    if !kernel_options.split_ascii_whitespace().any(|word| word.starts_with("console=")) {
-        words.extend(consoles.iter().map(String::as_str));
-    }
-    words.extend(kernel_options.split_ascii_whitespace());
-    let serial = words.iter().rev().find_map(|word| word.strip_prefix("console=ttyS"));
-    let mut text = format!(
-        "GRUB_CMDLINE_LINUX_DEFAULT=\nGRUB_CMDLINE_LINUX={}\nGRUB_TIMEOUT=1\nGRUB_DISABLE_OS_PROBER=true\n",
-        quoted(&words.join(" "))
-    );
-    if let Some(serial) = serial {
-        let (unit, options) = serial.split_once(',').unwrap_or((serial, "115200"));
-        let speed: String = options.chars().take_while(char::is_ascii_digit).collect();
-        let command = format!("serial --unit={unit} --speed={speed}");
-        text.push_str(&format!("GRUB_TERMINAL=\"console serial\"\nGRUB_SERIAL_COMMAND={}\n", quoted(&command)));
-    }
-    text
-}
-
-/// For a file that a shell reads.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -131,8 +106,8 @@ mod tests {
         }
     }
 
-    fn consoles() -> Vec<String> {
-        ["console=tty0", "console=ttyS1,57600n8"].map(str::to_owned).to_vec()
+    fn menu() -> Menu {
+        Menu::new("quiet", &[])
     }
 
     fn text(files: &[NewFile], path: &str) -> Option<String> {
@@ -142,7 +117,7 @@ mod tests {
     #[test]
     fn mounts_by_uuid_and_names_the_host() {
         let layout = Layout::new("vda").unwrap();
-        let files = files(&install(), &consoles(), &layout);
+        let files = files(&install(), &menu(), &layout);
         let fstab = text(&files, "etc/fstab").unwrap();
         assert!(fstab.contains(&format!("UUID={} / ext4", layout.root_uuid)));
         assert!(fstab.contains(&format!("UUID={} /boot/efi", layout.esp_uuid)));
@@ -154,33 +129,19 @@ mod tests {
     fn cloud_init_keeps_off_a_network_that_netplan_describes() {
         let layout = Layout::new("vda").unwrap();
         let disabled = "network: {config: disabled}";
-        let with = files(&install(), &[], &layout);
+        let with = files(&install(), &menu(), &layout);
         assert!(text(&with, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
-        let without = files(&Install { netplan: String::new(), ..install() }, &[], &layout);
+        let without = files(&Install { netplan: String::new(), ..install() }, &menu(), &layout);
         assert!(!text(&without, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
         assert_eq!(text(&without, "etc/netplan/50-basalt.yaml"), None);
     }
 
     #[test]
     fn seeds_hold_secrets_and_are_for_root_alone() {
-        let files = files(&install(), &[], &Layout::new("vda").unwrap());
+        let files = files(&install(), &menu(), &Layout::new("vda").unwrap());
         let secret = |file: &&NewFile| file.path.contains("seed") || file.path.contains("netplan");
         assert!(files.iter().filter(secret).count() >= 3);
         assert!(files.iter().filter(secret).all(|file| file.mode == 0o600));
-    }
-
-    #[test]
-    fn the_system_has_the_consoles_of_its_installer() {
-        let grub = grub("quiet", &consoles());
-        assert!(grub.contains("GRUB_CMDLINE_LINUX='console=tty0 console=ttyS1,57600n8 quiet'"), "{grub}");
-        assert!(grub.contains("'serial --unit=1 --speed=57600'"), "{grub}");
-    }
-
-    #[test]
-    fn options_that_name_a_console_replace_them_and_cannot_break_out_of_their_quotes() {
-        let grub = grub("console=tty1 a='b", &consoles());
-        assert!(grub.contains(r"GRUB_CMDLINE_LINUX='console=tty1 a='\''b'"), "{grub}");
-        assert!(!grub.contains("SERIAL"), "{grub}");
     }
 
     #[test]
@@ -192,7 +153,7 @@ mod tests {
         fs::write(target.join("etc/ssh/sshd_config"), "").unwrap();
         fs::write(dir.path().join("outside"), "untouched").unwrap();
         std::os::unix::fs::symlink(dir.path().join("outside"), target.join("etc/hostname")).unwrap();
-        write_below(&target, &files(&install(), &[], &Layout::new("vda").unwrap())).unwrap();
+        write_below(&target, &files(&install(), &menu(), &Layout::new("vda").unwrap())).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("outside")).unwrap(), "untouched");
         assert_eq!(fs::read_to_string(target.join("etc/hostname")).unwrap(), "node-1\n");
         assert!(!target.join("etc/ssh/ssh_host_rsa_key").exists() && target.join("etc/ssh/sshd_config").exists());

@@ -6,7 +6,10 @@
 mod bootloader;
 mod configure;
 mod layout;
+mod menu;
 mod unpack;
+
+use std::path::Path;
 
 use basalt_api::agent::{FailureCode, Install, MarkerState, Outcome};
 
@@ -53,9 +56,11 @@ pub fn run(context: &Context<'_>, install: &Install, disks: &mut Disks, reporter
     reporter.stage("unpack", 10, "fetching and unpacking the image");
     unpack::run(context.session.client(), &install.image, layout::TARGET, reporter)?;
     reporter.stage("seed", 75, "writing host name, network configuration and cloud-init seed");
-    configure::write(install, &context.boot.consoles, &layout)?;
+    let menu = menu::Menu::new(&install.kernel_options, &context.boot.consoles);
+    configure::write(install, &menu, &layout)?;
     reporter.stage("bootloader", 80, "installing GRUB");
     bootloader::install(disk.path(), inventory::firmware(&Root::system()))?;
+    menu.write(Path::new(layout::TARGET), &layout.root_uuid)?;
     reporter.stage("finish", 95, "writing everything back to the disk");
     mounted.unmount()?;
     disk.finish(MarkerState::Installed).map_err(Failure::disk(format!("finishing disk {name}")))?;
