@@ -19,6 +19,7 @@ use axum::routing::{get, post};
 use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -41,6 +42,10 @@ pub mod report;
 const MAX_CONNECTIONS: usize = 4096;
 /// How long a client may take for its first byte, its TLS handshake, and each request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a request may take, its body included.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How long sent bytes may stay unacknowledged, and a silent connection unprobed.
+const SILENCE: Duration = Duration::from_secs(60);
 /// First byte of a TLS record that carries a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// How long requests may go on when the rack stops.
@@ -82,11 +87,21 @@ pub struct Ends {
 pub fn router(web: Arc<Web>) -> Router {
     Router::new()
         .route("/ipxe", get(boot::script))
-        .route("/loaders/{name}", get(files::loader))
-        .route("/blobs/{sha256}", get(files::blob))
         .route("/report/{token}/{level}", post(report::report).layer(report::limit()))
         .nest("/agent/v1", agent::router())
+        .layer(axum::middleware::from_fn(in_time))
+        // A blob may have to be fetched first, which has a deadline of its own.
+        .route("/loaders/{name}", get(files::loader))
+        .route("/blobs/{sha256}", get(files::blob))
         .with_state(web)
+}
+
+/// Answers a request that takes too long, as one does whose body never ends.
+async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    match tokio::time::timeout(ANSWER, next.run(request)).await {
+        Ok(answer) => answer,
+        Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the request took too long").into_response(),
+    }
 }
 
 /// Serves one address until cancelled, then lets running requests end for 5 seconds.
@@ -148,6 +163,9 @@ async fn connection(
     stop: &CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE))?;
     let local = stream.local_addr()?;
     let mut first = [0];
     let peeked = tokio::select! {
