@@ -1,7 +1,8 @@
 //! What this process has planned and done, for the plans of what depends on it.
 //!
 //! Terraform plans each resource alone, in the order of their dependencies, and does so in one process. A reference by
-//! name to something planned a moment ago is then neither missing nor, if that was a rename, a change.
+//! name to something planned a moment ago is then neither missing nor, if that was a rename, a change. And what refers to
+//! an object that is replaced must itself go before it and come after it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,7 @@ pub(crate) struct Memory {
 struct Known {
     renamed: HashMap<Named, String>,
     coming: HashSet<Named>,
+    replaced: HashSet<Named>,
 }
 
 impl Memory {
@@ -45,6 +47,16 @@ impl Memory {
     /// Whether both names mean the same object, of which one is its name to be.
     pub(crate) fn is_same(&self, kind: &'static str, from: &str, to: &str) -> bool {
         from == to || self.known().renamed.get(&(kind, from.to_owned())).is_some_and(|name| name == to)
+    }
+
+    /// An object is to be destroyed, and another created under its name.
+    pub(crate) fn replaces(&self, kind: &'static str, name: &str) {
+        self.known().replaced.insert((kind, name.to_owned()));
+    }
+
+    /// Whether this name will be another object's.
+    pub(crate) fn is_replaced(&self, kind: &'static str, name: &str) -> bool {
+        self.known().replaced.contains(&(kind, name.to_owned()))
     }
 
     /// Another run begins.

@@ -14,7 +14,7 @@ use tfplugin::{Cx, Diag, Diags, Path};
 use crate::{MANAGER, map};
 
 /// How long another object of ours may stand in the way, and how long something referred to may be on its way.
-const IN_THE_WAY: Duration = Duration::from_secs(60);
+const IN_THE_WAY: Duration = Duration::from_secs(30);
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -103,10 +103,10 @@ impl Region {
         let all_are =
             |code| !problem.errors.is_empty() && problem.errors.iter().all(|error| error.code == code);
         match problem.code {
-            ProblemCode::Deleting | ProblemCode::InUse => Some(IN_THE_WAY),
+            ProblemCode::Deleting => Some(IN_THE_WAY),
             ProblemCode::ReferenceNotFound => Some(ON_ITS_WAY),
             _ if all_are(FieldCode::ReferenceNotFound) => Some(ON_ITS_WAY),
-            ProblemCode::Overlap => self.is_ours(problem).await.then_some(IN_THE_WAY),
+            ProblemCode::Overlap | ProblemCode::InUse => self.is_ours(problem).await.then_some(IN_THE_WAY),
             _ if all_are(FieldCode::Overlap) => self.is_ours(problem).await.then_some(IN_THE_WAY),
             _ => None,
         }

@@ -7,7 +7,7 @@ use basalt_api::client::{ClientError, Outcome, Precondition, WaitFor};
 use basalt_api::kinds::Condition;
 use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::{PutMetadata, PutRequest};
-use basalt_api::{Kind, Object, ProblemCode, Type, validate_partial};
+use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Resource, Schema, Val, async_trait};
 
@@ -151,6 +151,20 @@ impl KindResource {
         }
     }
 
+    /// Whether a reference of a planned state means an object that is to be replaced. References whose change is a new
+    /// installation do not count: no deployment is given up because its image changes.
+    fn refers_to_replaced(&self, planned: &tfplugin::Object) -> bool {
+        let planned = Val::Map(planned.clone());
+        let spec = map::declared(self.kind, &planned, &Val::Null, &Val::Null).spec;
+        basalt_api::references(self.kind, &spec).iter().any(|reference| {
+            let field = basalt_api::pointer::steps(&reference.pointer)
+                .next()
+                .and_then(|name| self.kind.spec.field(&name));
+            field.is_some_and(|field| field.effect != Effect::Redeploy)
+                && self.memory().is_replaced(reference.kind, &reference.name)
+        })
+    }
+
     /// Takes an object that is there already, if it is ours and as declared; such as one whose creation was
     /// interrupted before Terraform heard of it.
     async fn adopt(
@@ -209,23 +223,28 @@ impl KindResource {
             }
             // It may be about to go, in this very plan.
             Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
-                self.warn_of_existing(cx, region, name).await
+                self.look_at_existing(cx, region, name).await
             }
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(region::diags(self.kind, name, &error)),
         }
     }
 
-    async fn warn_of_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
+    /// An object is to be created under a name that is taken.
+    async fn look_at_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
         let there = region.find(self.kind, name).await?;
-        let manager = there.and_then(|object| object.metadata.manager);
-        if let Some(manager) = manager.filter(|manager| manager != MANAGER) {
-            let detail = format!(
-                "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply will \
-                 fail. To manage it here, import it.",
-                self.kind.name
-            );
-            cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
+        match there.and_then(|object| object.metadata.manager) {
+            Some(manager) if manager != MANAGER => {
+                let detail = format!(
+                    "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
+                     will fail. To manage it here, import it.",
+                    self.kind.name
+                );
+                cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
+            }
+            // The second half of a replacement.
+            Some(_) => self.memory().replaces(self.kind.name, name),
+            None => {}
         }
         Ok(())
     }
@@ -333,6 +352,10 @@ impl Resource for KindResource {
             };
             planned.insert(NAME.to_owned(), name);
         }
+        // Whoever refers to an object that is replaced can only go before it and come after it.
+        if self.refers_to_replaced(planned) {
+            planned.insert(UID.to_owned(), Val::Unknown);
+        }
         // What is not ready yet is waited for.
         if planned.get(READY) == Some(&Val::Bool(false)) {
             planned.insert(READY.to_owned(), Val::Unknown);
@@ -394,9 +417,15 @@ impl Resource for KindResource {
             })
             .map(|field| Path::root().attr(field.name))
             .collect();
+        if let Some(name) = after
+            && !change.prior.is_null()
+            && (!replace.is_empty() || !change.replace.is_empty())
+        {
+            self.memory().replaces(self.kind.name, name);
+            return Ok(replace);
+        }
         let declared = self.declared(change);
-        if replace.is_empty()
-            && declared.unknown.is_empty()
+        if declared.unknown.is_empty()
             && let Some(region) = self.session.region_if_known()
         {
             self.dry_run(cx, &region, change, &declared).await?;

@@ -31,7 +31,7 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
                 Attribute::computed(NAME, Type::String).doc("Its name, as it is referred to: `fabric.vid`.")
             }
         },
-        Attribute::computed(UID, Type::String).use_state().doc("Its identity. It never changes."),
+        Attribute::computed(UID, Type::String).use_state().replace().doc("Its identity. It never changes."),
     ];
     attributes.extend(fields(kind.spec, Part::Spec));
     attributes.extend(status(kind));

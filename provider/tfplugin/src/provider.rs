@@ -44,6 +44,8 @@ pub struct Change<'a> {
     pub planned: &'a Val,
     /// The configuration: the only place where write-only values are.
     pub config: &'a Val,
+    /// During a plan: what asks for a replacement already.
+    pub replace: &'a [Path],
 }
 
 /// Something that Terraform creates, changes and destroys.

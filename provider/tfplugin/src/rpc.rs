@@ -411,7 +411,12 @@ impl pb::provider_server::Provider for Rpc {
             let mut planned =
                 plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
             if planned.state != prior {
-                let change = Change { prior: &prior, planned: &planned.state, config: &config };
+                let change = Change {
+                    prior: &prior,
+                    planned: &planned.state,
+                    config: &config,
+                    replace: &planned.replace,
+                };
                 let more = resource.review(&cx, change).await?;
                 planned.replace.extend(more);
                 planned.replace.sort();
@@ -533,7 +538,7 @@ impl Rpc {
             resource.delete(cx, &prior).await?;
             return Ok((Val::Null, Vec::new()));
         }
-        let change = Change { prior: &prior, planned: &planned, config: &config };
+        let change = Change { prior: &prior, planned: &planned, config: &config, replace: &[] };
         let result = if prior.is_null() {
             resource.create(cx, change).await?
         } else {
