@@ -149,7 +149,7 @@ fn build_base(site: &Site, base: &Path) -> Result<(), BuildError> {
         let stage = work.path().join("drivers");
         stage_initrd_drivers(&root, &modules, &stage)?;
         depmod(&stage)?;
-        squash(&stage.join("lib"), &new.join(DRIVERS), 15)
+        squash(&stage.join("lib"), &new.join(DRIVERS), 12)
     })?;
     step("compressing the ephemeral root", || squash(&root, &new.join(SQUASHFS), 9))?;
     File::create(new.join("complete")).map_err(failed("finishing"))?;
