@@ -149,7 +149,9 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
         if let Err(error) = &synced {
             tracing::error!(%error, "the spool cannot be written; facts are lost until it can");
         }
-        publish.send_replace(spool.durable());
+        // Only news wakes a reader: it reads, which comes through here, and would wake itself for ever.
+        let now = spool.durable();
+        publish.send_if_modified(|known| std::mem::replace(known, now) != now);
         for (reply, taken) in waiting {
             let answer = match taken {
                 Taken::Numbered(_) => synced.clone(),
@@ -190,6 +192,7 @@ mod tests {
         assert_eq!(*durable.borrow(), 2);
         let read = facts.read(0).await.unwrap();
         assert_eq!((read.len(), read[0].seq), (1, 1));
+        assert!(!durable.has_changed().unwrap(), "reading is no news");
         thread.stop().await;
         assert_eq!(facts.record(Fact { body, ..Fact::default() }).await, Err(NotKept::Closed));
         let (facts, thread) = start(dir.path(), Limits::default()).unwrap();
