@@ -38,6 +38,15 @@ resource "basalt_ip_range" "dynamic" {
   purpose = "dynamic"
 }
 
+# The BMCs are on the same wire, and no installed system gets one of their addresses.
+resource "basalt_ip_range" "bmcs" {
+  name    = "lab-bmcs"
+  subnet  = basalt_subnet.lab.name
+  start   = "10.77.0.100"
+  end     = "10.77.0.119"
+  purpose = "reserved"
+}
+
 locals {
   ephemeral = jsondecode(file("${var.image_dir}/ephemeral/image.json"))
   debian    = jsondecode(file("${var.image_dir}/debian/image.json"))
@@ -82,7 +91,7 @@ resource "basalt_machine" "this" {
   }
 
   # A machine is commissioned in the ephemeral environment, over this network.
-  depends_on = [basalt_image.ephemeral, basalt_ip_range.dynamic]
+  depends_on = [basalt_image.ephemeral, basalt_ip_range.dynamic, basalt_ip_range.bmcs]
 }
 
 resource "basalt_deployment" "this" {
@@ -100,6 +109,12 @@ resource "basalt_deployment" "this" {
       - path: /etc/motd
         content: "Installed by Basalt\n"
   EOT
+  # An address of the subnet for good: the system keeps it when nobody serves DHCP.
+  network = {
+    interfaces = {
+      eth0 = { addressing = "auto", subnet = basalt_subnet.lab.name }
+    }
+  }
   readiness = {
     check = "cloud_init"
   }
