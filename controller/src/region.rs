@@ -10,6 +10,7 @@ use basalt_api::values::Uid;
 use basalt_db::change::Follower;
 use basalt_db::cluster::{Cluster, ClusterError, ClusterOptions};
 use basalt_db::{Options, RegionProcess, Store, StoreError};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Region {
         let id = Uid::generate();
         let process = RegionProcess {
             id,
-            rpc_address: settings.rpc_listen.to_string(),
+            rpc_address: settings.join_urls.first().cloned().unwrap_or_else(|| settings.rpc_listen.to_string()),
             api_address: address.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -255,10 +256,9 @@ fn without_password(url: &str) -> String {
     format!("{scheme}://{}@{host}", user.split(':').next().unwrap_or_default())
 }
 
-/// For the person, or script, that started it.
-#[allow(clippy::print_stdout)]
+/// For the person, or script, that started it; who may have stopped listening.
 fn announce(text: &str) {
-    println!("{text}");
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 #[cfg(test)]

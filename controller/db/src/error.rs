@@ -84,7 +84,8 @@ fn list(errors: &[FieldError]) -> String {
 
 impl StoreError {
     /// Whether the same call may succeed when it is simply made again: two transactions met.
-    pub(crate) fn is_race(&self) -> bool {
+    #[must_use]
+    pub fn is_race(&self) -> bool {
         let Self::Database(sqlx::Error::Database(error)) = self else { return false };
         // serialization_failure, deadlock_detected, unique_violation, exclusion_violation, foreign_key_violation
         matches!(error.code().as_deref(), Some("40001" | "40P01" | "23505" | "23P01" | "23503"))

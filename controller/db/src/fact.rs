@@ -100,11 +100,12 @@ impl Store {
             spool
         );
         let mut through = unsigned(through.fetch_one(&mut *tx).await?);
+        let mut woken = Vec::new();
         for fact in facts {
             if fact.seq <= through {
                 continue;
             }
-            insert(&mut tx, self, source, fact).await?;
+            woken.extend(insert(&mut tx, source, fact).await?);
             through = fact.seq;
         }
         let update = sqlx::query!(
@@ -114,6 +115,9 @@ impl Store {
             signed(through)
         );
         update.execute(&mut *tx).await?;
+        if !woken.is_empty() {
+            self.wake_around_all(&mut tx, &woken).await?;
+        }
         self.commit(tx).await?;
         Ok(through)
     }
@@ -124,7 +128,9 @@ impl Store {
     /// The database.
     pub async fn store_own_fact(&self, fact: &NewFact) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        insert(&mut tx, self, "region", fact).await?;
+        if let Some(object) = insert(&mut tx, "region", fact).await? {
+            self.wake_around_all(&mut tx, &[object]).await?;
+        }
         self.commit(tx).await
     }
 
@@ -218,7 +224,8 @@ impl Store {
     }
 }
 
-async fn insert(tx: &mut Tx, store: &Store, source: &str, fact: &NewFact) -> Result<(), StoreError> {
+/// Stores one fact; answers the object that has to look at it.
+async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<Option<Uuid>, StoreError> {
     let known = sqlx::query_scalar!(
         r#"select uid from object where uid = $1
            union all select machine from machine_mac where $1::uuid is null and mac = $2::text::macaddr limit 1"#,
@@ -242,7 +249,7 @@ async fn insert(tx: &mut Tx, store: &Store, source: &str, fact: &NewFact) -> Res
         observed
     );
     let row = row.fetch_one(&mut **tx).await?;
-    let Some(object) = known else { return Ok(()) };
+    let Some(object) = known else { return Ok(None) };
     let upsert = sqlx::query!(
         "insert into fact_latest as l (object, kind, source, id, step_key, attempt, body, observed_at, stored_at)
          values ($1, $2, $3, $4, $5, $6, $7, to_timestamp($8::bigint / 1000000.0), $9::text::timestamptz)
@@ -261,8 +268,5 @@ async fn insert(tx: &mut Tx, store: &Store, source: &str, fact: &NewFact) -> Res
         row.stored_at
     );
     upsert.execute(&mut **tx).await?;
-    if fact.wakes {
-        store.wake_around(tx, Uid::from(object)).await?;
-    }
-    Ok(())
+    Ok(fact.wakes.then_some(object))
 }

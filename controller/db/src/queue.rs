@@ -183,17 +183,22 @@ impl Store {
 
     /// Wakes an object and its direct neighbours: what it refers to, and who refers to it.
     pub(crate) async fn wake_around(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
+        self.wake_around_all(tx, &[uid.get()]).await
+    }
+
+    /// Wakes several objects and their neighbours in one statement, in the one order that everybody locks the queue in.
+    pub(crate) async fn wake_around_all(&self, tx: &mut Tx, uids: &[uuid::Uuid]) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into reconcile_queue as q (kind, object)
              select o.kind, o.uid from object o where o.kind = any($2) and o.uid in (
-               select $1 union select to_uid from object_ref where from_uid = $1
-               union select from_uid from object_ref where to_uid = $1
-               union select machine from machine_claim where deployment = $1
-               union select deployment from machine_claim where machine = $1)
+               select unnest($1::uuid[]) union select to_uid from object_ref where from_uid = any($1)
+               union select from_uid from object_ref where to_uid = any($1)
+               union select machine from machine_claim where deployment = any($1)
+               union select deployment from machine_claim where machine = any($1))
              order by o.uid
              on conflict (kind, object) do update
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
-            uid.get(),
+            uids,
             self.reconciled()
         );
         insert.execute(&mut **tx).await?;
@@ -206,10 +211,12 @@ impl Store {
     /// # Errors
     /// `Fenced`, or the database.
     pub async fn write_status(&self, lease: &Lease, observed: Generation, status: &Value) -> Result<bool, StoreError> {
+        // The queue's own row is not locked: a neighbour's handler that wakes this object while this one wakes the neighbour
+        // would deadlock. A lease that holds in this snapshot cannot be another's before its time is over.
         let mut tx = self.begin().await?;
         let holds = sqlx::query!(
             "select 1 as one from reconcile_queue
-             where kind = $1 and object = $2 and lease_epoch = $3 and lease_until >= now() for share",
+             where kind = $1 and object = $2 and lease_epoch = $3 and lease_until >= now()",
             lease.kind,
             lease.uid.get(),
             signed(lease.epoch.get())

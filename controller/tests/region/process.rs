@@ -99,31 +99,24 @@ fn failing(mut command: Command) -> String {
 #[test]
 fn mistakes_are_named_with_what_to_do() {
     let dir = data_dir();
-    let mut cases = Vec::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut port = command(dir.path());
-    port.arg("--connections=20");
-    let port_address = taken.local_addr().expect("its address").to_string();
-    let mut other = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
-    other.arg("--data-dir").arg(dir.path()).args(["--listen", &port_address]);
-    cases.push((other, format!("cannot listen on {port_address}, the setting listen")));
-    let mut key = command(dir.path());
-    key.arg("--seal-key-file").arg(dir.path().join("nowhere"));
-    cases.push((key, "the setting seal-key-file names it".to_owned()));
-    let mut log = command(dir.path());
-    log.args(["--log", "a=b=c"]);
-    cases.push((log, "the setting log is \"a=b=c\"".to_owned()));
-    let mut few = command(dir.path());
-    few.args(["--connections", "1"]);
-    cases.push((few, "--connections".to_owned()));
-    let mut none = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
-    none.env_remove("BASALT_DATA_DIR");
-    cases.push((none, "give --data-dir, or BASALT_DATA_DIR".to_owned()));
-    for (command, words) in cases {
+    let taken = taken.local_addr().map(|a| (taken, a.to_string())).expect("its address");
+    let nowhere = dir.path().join("nowhere");
+    let nowhere = nowhere.to_str().expect("text");
+    let data = dir.path().to_str().expect("text");
+    let cases = [
+        (vec!["--data-dir", data, "--listen", &taken.1], format!("cannot listen on {}, the setting listen", taken.1)),
+        (vec!["--data-dir", data, "--seal-key-file", nowhere], "the setting seal-key-file names it".to_owned()),
+        (vec!["--data-dir", data, "--log", "a=b=c"], "the setting log is \"a=b=c\"".to_owned()),
+        (vec!["--data-dir", data, "--connections", "1"], "--connections".to_owned()),
+        (vec![], "give --data-dir, or BASALT_DATA_DIR".to_owned()),
+    ];
+    for (arguments, words) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
+        command.args(arguments).env_remove("BASALT_DATA_DIR");
         let said = failing(command);
         assert!(said.contains(&words), "{said}");
     }
-    drop(port);
 }
 
 #[test]
