@@ -56,7 +56,7 @@ impl Controller {
         let authority = Arc::new(Authority::load(certificate, &key)?);
         let listener = listener::bind(rpc_listen).await?;
         let rpc_address = listener.local_addr().unwrap_or(rpc_listen);
-        let sessions = Sessions::default();
+        let sessions = Sessions::new(store.now().await?);
         let driver = Driver {
             store: store.clone(),
             sessions: sessions.clone(),

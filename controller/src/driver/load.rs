@@ -222,7 +222,8 @@ pub fn digest(image: &ImageSpec) -> Sha256 {
 async fn rack(store: &Store, sessions: &Sessions, object: &Object) -> Result<RackSeen, StoreError> {
     let uid = RackId::from(object.uid);
     let spec: RackSpec = spec(object)?;
-    let mut last_seen = object.created_at;
+    // A rack that had nothing to say was there all the same.
+    let mut last_seen = object.created_at.max(sessions.left(uid));
     let mut addresses = Vec::new();
     for fact in store.latest_facts(object.uid).await? {
         last_seen = last_seen.max(fact.stored_at);

@@ -6,14 +6,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use basalt_proto::REGION_SERVER_NAME;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
 };
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-
-/// Name that racks expect in the region's server certificate, whatever address they dial.
-pub const SERVER_NAME: &str = "region.basalt.internal";
 
 /// How long the authority's own certificate lasts.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * 86_400);
@@ -104,9 +102,9 @@ impl Authority {
         now: SystemTime,
     ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(AuthorityError::Signing)?;
-        let params = CertificateParams::new(vec![SERVER_NAME.to_owned()]).map_err(AuthorityError::Signing)?;
+        let params = CertificateParams::new(vec![REGION_SERVER_NAME.to_owned()]).map_err(AuthorityError::Signing)?;
         let mut params = lifetime(params, now, SERVER_LIFETIME);
-        params.distinguished_name = common_name(SERVER_NAME);
+        params.distinguished_name = common_name(REGION_SERVER_NAME);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.issuer).map_err(AuthorityError::Signing)?;
         Ok((certificate.der().clone(), PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()))))

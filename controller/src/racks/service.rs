@@ -31,6 +31,8 @@ use crate::blobs::Blobs;
 
 /// How long a region process counts as living after its last heartbeat.
 pub const LIVING: Duration = Duration::from_secs(30);
+/// How often facts are stored again when their transaction met another one.
+const STORE_TRIES: usize = 5;
 /// Bytes of a blob in one message.
 const CHUNK: usize = 256 * 1024;
 /// The concerns are looked at this long after a change, so that a burst of changes is sent once.
@@ -227,7 +229,7 @@ impl Session {
         let store = &self.racks.store;
         let since = store.now().await?;
         store.store_own_fact(&introduced(self.rack, &hello, since)).await?;
-        let regions = store.living(LIVING).await?.into_iter().map(|r| r.rpc_address).collect();
+        let regions = store.living(LIVING).await?.into_iter().map(|r| r.rpc_address).filter(|a| can_be_dialled(a)).collect();
         let welcome = Welcome { incarnation: store.incarnation().to_string(), regions };
         self.send(Message::Welcome(welcome)).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
@@ -330,9 +332,20 @@ impl Session {
             return Ok(());
         };
         let facts: Vec<NewFact> = batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact))).collect();
-        let through = self.racks.store.store_facts(self.rack, &self.name, spool, &facts).await?;
+        let through = self.stored(spool, &facts).await?;
         self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through })).await;
         Ok(())
+    }
+
+    /// Two transactions that meet are no reason to drop a link.
+    async fn stored(&self, spool: uuid::Uuid, facts: &[NewFact]) -> Result<u64, StoreError> {
+        let mut tries = 1;
+        loop {
+            match self.racks.store.store_facts(self.rack, &self.name, spool, facts).await {
+                Err(error) if error.is_race() && tries < STORE_TRIES => tries += 1,
+                result => return result,
+            }
+        }
     }
 
     /// What is about no machine and no MAC is about the rack itself.
@@ -347,6 +360,12 @@ impl Session {
         // A closed stream is noticed by the caller's loop.
         let _ = self.sender.send(Ok(FromRegion { message: Some(message) })).await;
     }
+}
+
+/// `0.0.0.0:5250` says where a region listens, not where it is.
+fn can_be_dialled(address: &str) -> bool {
+    let listening: Result<std::net::SocketAddr, _> = address.parse();
+    listening.map_or(true, |address| !address.ip().is_unspecified())
 }
 
 fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {

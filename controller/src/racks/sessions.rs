@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use basalt_api::values::{RackId, Timestamp};
 use basalt_proto::rack_v1::FromRegion;
@@ -21,16 +22,20 @@ struct Session {
     number: u64,
     sender: Sender,
     since: Timestamp,
+    began: Instant,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     sessions: HashMap<RackId, Session>,
+    /// When the last session of a rack ended, by the database's clock.
+    ended: HashMap<RackId, Timestamp>,
+    started: Timestamp,
     next: u64,
 }
 
 /// Who is connected. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Sessions(Arc<Mutex<Inner>>);
 
 /// Ends a session when it is dropped, unless a newer one of the same rack has taken its place.
@@ -42,6 +47,13 @@ pub struct Registered {
 }
 
 impl Sessions {
+    /// Nobody is connected yet; `now` is the database's clock.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        let (sessions, ended) = (HashMap::new(), HashMap::new());
+        Self(Arc::new(Mutex::new(Inner { sessions, ended, started: now, next: 0 })))
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +64,7 @@ impl Sessions {
         let mut inner = self.lock();
         inner.next += 1;
         let number = inner.next;
-        inner.sessions.insert(rack, Session { number, sender, since });
+        inner.sessions.insert(rack, Session { number, sender, since, began: Instant::now() });
         Registered { sessions: self.clone(), rack, number }
     }
 
@@ -60,6 +72,13 @@ impl Sessions {
     #[must_use]
     pub fn since(&self, rack: RackId) -> Option<Timestamp> {
         self.lock().sessions.get(&rack).map(|session| session.since)
+    }
+
+    /// Since when a rack that is not connected is away: when its stream ended, or when this process began to listen.
+    #[must_use]
+    pub fn left(&self, rack: RackId) -> Timestamp {
+        let inner = self.lock();
+        inner.ended.get(&rack).copied().unwrap_or(inner.started)
     }
 
     /// Hands a message to a rack's stream. False: it is not connected, or does not read.
@@ -73,9 +92,10 @@ impl Sessions {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut inner = self.sessions.lock();
-        if inner.sessions.get(&self.rack).is_some_and(|session| session.number == self.number) {
-            inner.sessions.remove(&self.rack);
-        }
+        let Some(session) = inner.sessions.get(&self.rack).filter(|session| session.number == self.number) else { return };
+        let ended = session.since.checked_add(session.began.elapsed()).unwrap_or(session.since);
+        inner.sessions.remove(&self.rack);
+        inner.ended.insert(self.rack, ended);
     }
 }
 
@@ -86,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_old_session_that_ends_late_does_not_end_the_new_one() {
-        let sessions = Sessions::default();
+        let sessions = Sessions::new(Timestamp::UNIX_EPOCH);
         let rack = RackId::from(uuid::Uuid::from_u128(1));
         let (old_sender, _old) = mpsc::channel(1);
         let (sender, mut new) = mpsc::channel(1);
@@ -97,5 +117,6 @@ mod tests {
         assert!(new.try_recv().is_ok());
         drop(kept);
         assert!(!sessions.send(rack, Message::Ping(Ping { nonce: 2 })));
+        assert!(sessions.left(rack) > Timestamp::UNIX_EPOCH, "it has just gone, however little it had to say");
     }
 }
