@@ -10,13 +10,27 @@ TRIPLE := x86_64-unknown-linux-gnu
 BIN := $(TARGET)/debug
 AGENT := $(TARGET)/$(TRIPLE)/agent/basalt-agent
 
+PORT := 5240
+
 export BASALT_CACHE_DIR := $(CACHE)
 export BASALT_AGENT := $(AGENT)
 export BASALT_BIN_DIR := $(BIN)
 
+# Building is done as whoever calls; what needs root (images, namespaces, emulated machines) goes through sudo.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" BASALT_CACHE_DIR=$(CACHE) BASALT_AGENT=$(AGENT) BASALT_BIN_DIR=$(BIN))
+
 .PHONY: help
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
+	@$(AS_ROOT) $(BIN)/basalt-lab demo --images $(CACHE)/images --example examples/quickstart --port $(PORT)
+
+.PHONY: demo-stop
+demo-stop: ## Remove every trace of the demo
+	@[ -x $(BIN)/basalt-lab ] || cargo build -q -p basalt-lab
+	@$(AS_ROOT) $(BIN)/basalt-lab demo-stop
 
 .PHONY: setup
 setup:
@@ -53,9 +67,24 @@ binaries: agent
 
 .PHONY: images
 images: binaries ## The ephemeral image and Debian 12, built once and cached
-	$(BIN)/basalt image build ephemeral --agent $(AGENT) --output $(CACHE)/images/ephemeral --cache-dir $(CACHE)/images/cache
-	$(BIN)/basalt image build debian --output $(CACHE)/images/debian --cache-dir $(CACHE)/images/cache
+	$(AS_ROOT) $(BIN)/basalt image build ephemeral --agent $(AGENT) --output $(CACHE)/images/ephemeral --cache-dir $(CACHE)/images/cache
+	$(AS_ROOT) $(BIN)/basalt image build debian --output $(CACHE)/images/debian --cache-dir $(CACHE)/images/cache
 
 .PHONY: end-to-end
 end-to-end: images ## Real Terraform, real firmware in QEMU, real wire
-	cargo test -p basalt-tests -- --nocapture --test-threads=1
+	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='$(AS_ROOT)') cargo test -p basalt-tests -- --nocapture --test-threads=1
+
+# One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
+BENCHES := provider_handshake boot_to_ready
+
+.PHONY: bench
+bench: $(addprefix bench-,$(BENCHES)) ## All benchmarks; bench-NAME runs one
+
+.PHONY: bench-provider_handshake
+bench-provider_handshake:
+	cargo bench -p terraform-provider-basalt --bench provider_handshake
+
+.PHONY: bench-boot_to_ready
+bench-boot_to_ready: setup images
+	cargo build --release -p basalt-region -p basalt-rack
+	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images

@@ -21,7 +21,7 @@ use crate::qemu;
 const SERIAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where labs keep their files: `BASALT_LAB_DIR`, else `/var/tmp/basalt-lab` (disks are too big for a tmpfs).
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     std::env::var_os("BASALT_LAB_DIR").map_or_else(|| PathBuf::from("/var/tmp/basalt-lab"), PathBuf::from)
 }
 
@@ -109,6 +109,17 @@ impl Lab {
         Fut: Future<Output = T>,
     {
         Inside(self.namespace.clone()).run(make).await
+    }
+
+    /// A future that can be spawned and runs another one inside the lab's network, on a thread and runtime of its own.
+    pub fn enter<T, F, Fut>(&self, make: F) -> impl Future<Output = Result<T, LabError>> + Send + use<T, F, Fut>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = T>,
+    {
+        let inside = Inside(self.namespace.clone());
+        async move { inside.run(make).await }
     }
 
     /// Adds a machine, powered off, its disk all zero; returns when its BMC answers.
@@ -301,7 +312,7 @@ fn remove(name: &LabName) -> Result<(), LabError> {
 }
 
 /// Every lab of this host: namespaces and directories.
-fn all() -> Result<Vec<LabName>, LabError> {
+pub(crate) fn all() -> Result<Vec<LabName>, LabError> {
     let mut names = Namespace::names()?;
     if let Ok(entries) = std::fs::read_dir(root()) {
         names.extend(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()));

@@ -30,9 +30,13 @@
 //! | [`lab`], [`machine`] | the library's front |
 //! | `qemu`, `qmp`, `vars` | a machine's command line, its monitor, its UEFI variables |
 //! | [`chassis`], [`program`] | the BMC program |
+//! | [`site`], [`images`], [`terraform`] | a region, a rack and Terraform on top of the machines |
+//! | [`demo`] | `make demo` |
 
 pub mod chassis;
+pub mod demo;
 pub mod error;
+pub mod images;
 pub mod lab;
 pub mod machine;
 mod name;
@@ -41,6 +45,8 @@ pub mod process;
 pub mod program;
 mod qemu;
 mod qmp;
+pub mod site;
+pub mod terraform;
 mod vars;
 
 pub use error::LabError;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use basalt_lab::demo::{self, DemoConfig, DemoError};
 use basalt_lab::process::{self, Owner};
 use basalt_lab::program::{self, BmcProgramConfig};
 use basalt_lab::{Firmware, Lab, LabError, MachineConfig, lab};
@@ -46,6 +47,27 @@ enum What {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Install two machines with Terraform, and leave them running (see `make demo`)
+    Demo {
+        /// A folder with ephemeral/image.json and debian/image.json
+        #[arg(long)]
+        images: PathBuf,
+        /// The Terraform configuration
+        #[arg(long, default_value = "examples/quickstart")]
+        example: PathBuf,
+        /// The API's port on 127.0.0.1 of this host
+        #[arg(long, default_value_t = 5240)]
+        port: u16,
+    },
+    /// End the demo and remove every trace of it
+    DemoStop,
+    /// Own the demo's processes (started by `demo`)
+    #[command(hide = true)]
+    KeepDemo {
+        /// The API's port on 127.0.0.1 of this host
+        #[arg(long)]
+        port: u16,
+    },
     /// Be a machine's BMC (started by a lab)
     #[command(hide = true)]
     Bmc {
@@ -82,8 +104,18 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(what: What) -> Result<ExitCode, LabError> {
+async fn run(what: What) -> Result<ExitCode, DemoError> {
     match what {
+        What::Demo { images, example, port } => {
+            let absolute = |path: PathBuf| path.canonicalize().unwrap_or(path);
+            demo::run(DemoConfig { images: absolute(images), example: absolute(example), port }).await?;
+        }
+        What::DemoStop => say(if demo::stop()? { "the demo is gone" } else { "no demo runs" }),
+        What::KeepDemo { port } => {
+            // Whoever closes the terminal does not mean the demo.
+            let _a_leader_already = rustix::process::setsid();
+            demo::keeper::keep(port).await?;
+        }
         What::Up { name, machines } => up(&name, machines.as_deref()).await?,
         What::Down { name } => {
             for removed in lab::take_down(&name)? {
@@ -97,10 +129,10 @@ async fn run(what: What) -> Result<ExitCode, LabError> {
         }
         What::Exec { name, command } => {
             let source = Command::new("ip").args(["netns", "exec", &lab::find(&name)?]).args(command).exec();
-            return Err(LabError::Start { program: "ip".to_owned(), source });
+            return Err(LabError::Start { program: "ip".to_owned(), source }.into());
         }
         What::Bmc { config } => program::run(BmcProgramConfig::load(&config)?).await?,
-        What::Supervise { owner, command } => return process::supervise(owner, &command).await,
+        What::Supervise { owner, command } => return Ok(process::supervise(owner, &command).await?),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -116,7 +116,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<Str
 }
 
 /// Waits until `fd` is readable; false if the time passed first.
-fn wait_readable(fd: &OwnedFd, limit: Duration) -> bool {
+pub(crate) fn wait_readable(fd: &OwnedFd, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -42,7 +42,8 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-name", machine.name.clone());
     // With graphics off, SeaBIOS and its ROMs write to the serial port.
     option("-machine", "q35,accel=tcg,graphics=off".to_owned());
-    option("-cpu", "max".to_owned());
+    // Without nested virtualisation: a guest that loaded kvm_amd hangs after it resets itself, under QEMU 7.2's emulation.
+    option("-cpu", "max,svm=off".to_owned());
     option("-m", machine.memory_mib.to_string());
     option("-smp", machine.cpus.to_string());
     option("-display", "none".to_owned());

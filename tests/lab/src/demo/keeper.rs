@@ -1,0 +1,99 @@
+//! The process that stays behind: it owns the demo's lab, region, rack and machines.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::{DemoError, LABEL, link, say};
+use crate::error::LabError;
+use crate::site::{Site, quickstart_machines};
+
+/// The last line that it writes: from here on everything runs.
+pub(super) const READY: &str = "ready";
+
+/// Starts everything, says how far it is on standard output, keeps it until SIGTERM, and then ends and removes it all.
+///
+/// # Errors
+/// Something does not start; what did is removed again.
+pub async fn keep(port: u16) -> Result<(), DemoError> {
+    let system = |source| LabError::System { what: "listen for signals", source };
+    let mut terminated = signal(SignalKind::terminate()).map_err(system)?;
+    // A terminal that closes does not end the demo.
+    let _hangups = signal(SignalKind::hangup()).map_err(system)?;
+    let mut site = Site::create(LABEL)?;
+    let started = tokio::select! {
+        started = start(&mut site, port) => started,
+        _ = terminated.recv() => Ok(()),
+    };
+    if started.is_ok() {
+        let namespace = format!("/run/netns/{}", site.lab().namespace());
+        let taken_down = async {
+            while std::path::Path::new(&namespace).exists() {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            _ = terminated.recv() => {}
+            () = taken_down => {}
+        }
+    }
+    let (rack, region) = (site.stop_rack().await, site.stop_region().await);
+    let _gone = std::fs::remove_file(link());
+    drop(site);
+    started?;
+    rack?;
+    Ok(region?)
+}
+
+async fn start(site: &mut Site, port: u16) -> Result<(), DemoError> {
+    let path = link();
+    let _stale = std::fs::remove_file(&path);
+    symlink(site.directory(), &path).map_err(LabError::file(path))?;
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(|_| DemoError::PortTaken { port })?;
+    say(&format!("network namespace {} with the bridge br0, 10.77.0.1/24", site.lab().namespace()));
+    site.add_machines(quickstart_machines()).await?;
+    for config in quickstart_machines() {
+        let (name, mac, bmc) = (&config.name, config.mac, config.bmc_address);
+        say(&format!("machine {name}: {mac}, BMC at {bmc}, powered off, its disk empty"));
+    }
+    site.start_region().await?;
+    forward(site, listener);
+    say(&format!("region: API at http://127.0.0.1:{port}, its own PostgreSQL"));
+    site.start_rack().await?;
+    say("rack rack-1: DHCP, TFTP and HTTP on br0, joined the region");
+    say(READY);
+    Ok(())
+}
+
+/// Carries connections to the host's port into the lab, where the region sees them come from loopback: they need a token.
+fn forward(site: &Site, listener: TcpListener) {
+    let (accepted, mut inbox) = mpsc::channel::<std::net::TcpStream>(64);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = stream.into_std() else { continue };
+            if accepted.send(stream).await.is_err() {
+                return;
+            }
+        }
+    });
+    let inside = site.lab().enter(move || async move {
+        while let Some(stream) = inbox.recv().await {
+            tokio::spawn(carry(stream));
+        }
+    });
+    tokio::spawn(inside);
+}
+
+async fn carry(outside: std::net::TcpStream) {
+    let region = SocketAddr::from(([127, 0, 0, 1], 5240));
+    if let Ok(mut outside) = TcpStream::from_std(outside)
+        && let Ok(mut inside) = TcpStream::connect(region).await
+    {
+        // Either side may break off.
+        let _carried = copy_bidirectional(&mut outside, &mut inside).await;
+    }
+}

@@ -1,0 +1,194 @@
+//! What the user watches: the demo from its first check to its last word.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use basalt_api::client::{Client, ClientConfig};
+use basalt_api::{Kind, Object};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
+
+use super::{DemoConfig, DemoError, check, example_name, keeper, keeper_log, link, progress, say, stop};
+use crate::error::LabError;
+use crate::lab::{self, root};
+use crate::site::{Programs, quickstart_machines, tail};
+use crate::terraform::Workspace;
+use crate::{images, process};
+
+/// Namespace, machines, region and rack.
+const START: Duration = Duration::from_secs(180);
+/// `terraform init`, which only looks into a directory.
+const INIT: Duration = Duration::from_secs(60);
+/// Two installations under emulation, on a slow host.
+const APPLY: Duration = Duration::from_secs(3600);
+
+/// Runs the demo; when it returns well, two installed machines run, and go on running.
+///
+/// # Errors
+/// [`DemoError`]: what stood in the way, or what did not work. What was started is still there then, except after
+/// [`DemoError::Interrupted`].
+pub async fn run(config: DemoConfig) -> Result<(), DemoError> {
+    check(&config)?;
+    let programs = Programs::find()?;
+    let interrupted = async {
+        // Without a handler the terminal's Ctrl-C ends this process at once, and leaves the demo.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        done = walk(&config, &programs) => {
+            if done.is_err() && lab::find(super::LABEL).is_ok() {
+                say("What was started still runs, for a look: `basalt-lab list`. `make demo-stop` removes it.");
+            }
+            done
+        }
+        () = interrupted => {
+            say("interrupted; ending the demo");
+            stop()?;
+            Err(DemoError::Interrupted)
+        }
+    }
+}
+
+async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError> {
+    let began = Instant::now();
+    start_keeper(config.port, began).await?;
+    let base = link();
+    let token_file = base.join("region/admin-token");
+    let token = std::fs::read_to_string(&token_file).map_err(LabError::file(&token_file))?;
+    let endpoint = format!("http://127.0.0.1:{}", config.port);
+    let client = Client::new(&ClientConfig {
+        endpoints: vec![endpoint.clone()],
+        token: Some(token.trim().to_owned()),
+        ..ClientConfig::default()
+    })?;
+    for image in ["ephemeral", "debian"] {
+        let bytes = images::upload(&client, &config.images.join(image)).await?;
+        say(&format!("{}  image {image}: {} MiB uploaded", progress::clock(began), bytes >> 20));
+    }
+
+    let key = base.join("ssh_key");
+    process::run("ssh-keygen", &["-q".as_ref(), "-t".as_ref(), "ed25519".as_ref(), "-N".as_ref(), "".as_ref(), "-f".as_ref(), key.as_os_str()])?;
+    let public = base.join("ssh_key.pub");
+    let public = std::fs::read_to_string(&public).map_err(LabError::file(&public))?;
+    let workspace = Workspace::create(
+        &base,
+        &config.example,
+        &programs.path("terraform-provider-basalt"),
+        &[("BASALT_ENDPOINT", OsStr::new(&endpoint)), ("BASALT_TOKEN_FILE", token_file.as_os_str())],
+        &[
+            ("image_dir", &config.images.to_string_lossy()),
+            ("ssh_key", public.trim()),
+            ("bmc_password", &quickstart_machines().first().map(|m| m.bmc_password.clone()).unwrap_or_default()),
+        ],
+    )?;
+    terraform(&workspace, &["init"], &base, INIT).await?;
+    say(&format!("{}  terraform apply in {} (its output: {})", progress::clock(began), workspace.directory().display(), base.join("terraform.log").display()));
+    let names: Vec<String> = quickstart_machines().into_iter().map(|machine| machine.name).collect();
+    tokio::select! {
+        applied = terraform(&workspace, &["apply", "-auto-approve"], &base, APPLY) => applied?,
+        () = progress::follow(&client, &names, began) => {}
+    }
+
+    let mut lines = Vec::new();
+    for name in &names {
+        lines.push(deployed(&client, name).await?);
+    }
+    say(&format!("\nDone in {}. Both machines run Debian from their own disks:", progress::clock(began).trim_start()));
+    for (line, _) in &lines {
+        say(line);
+    }
+    let address = lines.first().map_or("", |(_, address)| address.as_str());
+    next_commands(config, programs, &base, address)
+}
+
+fn next_commands(config: &DemoConfig, programs: &Programs, base: &Path, address: &str) -> Result<(), DemoError> {
+    let namespace = lab::find(super::LABEL)?;
+    let base = base.display();
+    let directory = Path::new(example_name(&config.example)).display();
+    let basalt = programs.path("basalt");
+    say(&format!(
+        "
+The API is at http://127.0.0.1:{port}; its token is in {base}/region/admin-token. As root:
+  . {base}/env; cd {base}/{directory}    # where the region is, for Terraform and basalt
+  terraform plan                                # nothing left to do
+  {basalt} get machines
+  ip netns exec {namespace} ssh -i {base}/ssh_key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null debian@{address}
+  terraform destroy                             # gives both machines back: erased and powered off
+Logs: {base}/region.log, rack.log, terraform.log, bios/serial.log, uefi/serial.log
+`make demo-stop` removes everything.",
+        port = config.port,
+        basalt = basalt.display(),
+    ));
+    Ok(())
+}
+
+/// The system of this name, once more from outside: its line, and its address.
+async fn deployed(client: &Client, name: &str) -> Result<(String, String), DemoError> {
+    let object: Object = match Kind::find("Deployment") {
+        Some(kind) => client.get(kind, name).await?,
+        None => return Err(DemoError::NotThere("this build does not know deployments".to_owned())),
+    };
+    let status = &object.status;
+    let text = |field: &str| status[field].as_str().unwrap_or("?").to_owned();
+    if status["phase"] != "Deployed" || status["address"].is_null() {
+        let said = format!("deployment {name} is {} at {}, not Deployed at an address", text("phase"), text("address"));
+        return Err(DemoError::NotThere(said));
+    }
+    let (hostname, address, disk) = (text("hostname"), text("address"), text("disk"));
+    Ok((format!("  {name:<5} {hostname:<8} {address:<13} disk {disk}"), address))
+}
+
+async fn start_keeper(port: u16, began: Instant) -> Result<(), DemoError> {
+    let directory = root();
+    std::fs::create_dir_all(&directory).map_err(LabError::file(&directory))?;
+    let log = keeper_log();
+    let failed = |log: &Path| DemoError::Keeper { log: log.to_owned(), tail: tail(log) };
+    let errors = File::create(&log).map_err(LabError::file(&log))?;
+    let program = process::lab_program()?;
+    let start = |source| LabError::Start { program: program.display().to_string(), source };
+    let mut command = std::process::Command::new(&program);
+    command.args(["keep-demo", "--port", &port.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(errors));
+    let mut child = tokio::process::Command::from(command).spawn().map_err(start)?;
+    let Some(output) = child.stdout.take() else { return Err(failed(&log)) };
+    let mut lines = BufReader::new(output).lines();
+    let ready = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line == keeper::READY {
+                return true;
+            }
+            say(&format!("{}  {line}", progress::clock(began)));
+        }
+        false
+    };
+    match tokio::time::timeout(START, ready).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(failed(&log)),
+        Err(_elapsed) => {
+            stop()?;
+            Err(failed(&log))
+        }
+    }
+}
+
+/// Runs Terraform with its output in a log.
+async fn terraform(workspace: &Workspace, arguments: &[&str], base: &Path, limit: Duration) -> Result<(), DemoError> {
+    let log: PathBuf = base.join("terraform.log");
+    let output = std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(LabError::file(&log))?;
+    let errors = output.try_clone().map_err(LabError::file(&log))?;
+    let mut command = workspace.command(arguments)?;
+    command.stdout(Stdio::from(output)).stderr(Stdio::from(errors));
+    let start = |source| LabError::Start { program: "terraform".to_owned(), source };
+    let mut child: Child = tokio::process::Command::from(command).spawn().map_err(start)?;
+    let status = tokio::time::timeout(limit, child.wait()).await;
+    if matches!(&status, Ok(Ok(status)) if status.success()) {
+        return Ok(());
+    }
+    let what = format!("terraform {}", arguments.join(" "));
+    Err(DemoError::Failed { what, tail: tail(&log), log })
+}

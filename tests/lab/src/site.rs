@@ -1,0 +1,344 @@
+//! A site: a region, a rack and machines in one lab, run as their programs, as a user would run them.
+//!
+//! Everything is in the lab's directory and in its namespace. The region's API answers at `DIR/region/api.sock`, which is
+//! in the file system and therefore reached from everywhere on the host, and at 127.0.0.1:5240 inside the lab.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use basalt_api::client::{Client, ClientConfig, ClientError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::error::LabError;
+use crate::lab::Lab;
+use crate::machine::{Firmware, Mac, Machine, MachineConfig};
+use crate::process::{LabProcess, read_from};
+
+/// A region makes its database at the first start.
+const REGION_START: Duration = Duration::from_secs(120);
+/// A rack enrols and says hello.
+const RACK_START: Duration = Duration::from_secs(60);
+/// What runs drains when it is asked to end.
+const DRAIN: Duration = Duration::from_secs(20);
+/// Pause between two looks at something that becomes.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// One request to the region.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// A site that could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// The lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The region refused, or did not answer.
+    #[error("the region: {0}")]
+    Region(#[from] ClientError),
+    /// A program is not built.
+    #[error("there is no {path}; build it with `cargo build --workspace --bins`, or name the directory in BASALT_BIN_DIR", path = .0.display())]
+    NotBuilt(PathBuf),
+    /// A program ended although it should run.
+    #[error("{program} ended ({status}); the end of {log}:\n{tail}", log = .log.display())]
+    Ended {
+        /// Which.
+        program: &'static str,
+        /// How.
+        status: String,
+        /// Its log.
+        log: PathBuf,
+        /// What it said last.
+        tail: String,
+    },
+    /// A program did not get there in time.
+    #[error("{what} did not happen within {}s; the end of {log}:\n{tail}", .limit.as_secs(), log = .log.display())]
+    Late {
+        /// What.
+        what: &'static str,
+        /// How long was waited.
+        limit: Duration,
+        /// The log that may say why.
+        log: PathBuf,
+        /// Its end.
+        tail: String,
+    },
+    /// The region gave no join token.
+    #[error("the region gave no join token: {0}")]
+    NoToken(String),
+}
+
+/// The programs of a site.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    directory: PathBuf,
+}
+
+impl Programs {
+    /// Those in `BASALT_BIN_DIR`, or beside `basalt-lab`.
+    ///
+    /// # Errors
+    /// One is not there.
+    pub fn find() -> Result<Self, SiteError> {
+        let directory = match std::env::var_os("BASALT_BIN_DIR") {
+            Some(directory) => PathBuf::from(directory),
+            None => crate::process::lab_program()?.parent().unwrap_or(Path::new(".")).to_owned(),
+        };
+        let programs = Self { directory };
+        for name in ["basalt", "basalt-region", "basalt-rack", "terraform-provider-basalt"] {
+            let path = programs.path(name);
+            if !path.is_file() {
+                return Err(SiteError::NotBuilt(path));
+            }
+        }
+        Ok(programs)
+    }
+
+    /// Where a program is.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// The machines of `examples/quickstart`: one with BIOS and one with UEFI firmware.
+#[must_use]
+pub fn quickstart_machines() -> Vec<MachineConfig> {
+    let named = |number: u8, firmware, name: &str| MachineConfig {
+        name: name.to_owned(),
+        mac: Mac([0x52, 0x54, 0, 0, 0, number]),
+        ..MachineConfig::numbered(number, firmware)
+    };
+    vec![named(1, Firmware::Bios, "bios"), named(2, Firmware::Uefi, "uefi")]
+}
+
+/// A region, a rack and machines. All end when it is dropped.
+#[derive(Debug)]
+pub struct Site {
+    // Dropped in this order.
+    rack: Option<LabProcess>,
+    region: Option<LabProcess>,
+    machines: Vec<Machine>,
+    lab: Lab,
+    programs: Programs,
+}
+
+impl Site {
+    /// A lab of this name, with nothing in it yet.
+    ///
+    /// # Errors
+    /// [`SiteError`]: no root, a program that is not built.
+    pub fn create(label: &str) -> Result<Self, SiteError> {
+        let programs = Programs::find()?;
+        Ok(Self { rack: None, region: None, machines: Vec::new(), lab: Lab::create(label)?, programs })
+    }
+
+    /// Its lab.
+    #[must_use]
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Its programs.
+    #[must_use]
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Where it keeps everything.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.lab.directory()
+    }
+
+    /// The machine of this name.
+    #[must_use]
+    pub fn machine(&self, name: &str) -> Option<&Machine> {
+        self.machines.iter().find(|machine| machine.config().name == name)
+    }
+
+    /// Adds machines, powered off, with empty disks.
+    ///
+    /// # Errors
+    /// As [`Lab::add_machine`].
+    pub async fn add_machines(&mut self, configs: Vec<MachineConfig>) -> Result<(), SiteError> {
+        for config in configs {
+            let machine = self.lab.add_machine(config).await?;
+            self.machines.push(machine);
+        }
+        Ok(())
+    }
+
+    /// The region's socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.directory().join("region/api.sock")
+    }
+
+    /// How a client on this host names the region, as root.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("unix:{}", self.socket().display())
+    }
+
+    /// A client of the region.
+    ///
+    /// # Errors
+    /// None, but for a path that no socket can have.
+    pub fn client(&self) -> Result<Client, SiteError> {
+        Ok(Client::new(&ClientConfig {
+            endpoints: vec![self.endpoint()],
+            manager: Some("lab".to_owned()),
+            ..ClientConfig::default()
+        })?)
+    }
+
+    /// Starts the region, and waits until it answers.
+    ///
+    /// # Errors
+    /// It ended, with the end of its log.
+    pub async fn start_region(&mut self) -> Result<(), SiteError> {
+        let mut command = self.program("basalt-region")?;
+        command.arg("--data-dir").arg(self.directory().join("region"));
+        command.args(["--join-urls", "https://10.77.0.1:5250", "--log-json=false"]);
+        let log = self.directory().join("region.log");
+        let mut process = self.start(command, &log)?;
+        let socket = self.socket();
+        let answers = async {
+            while !request(&socket, "GET", "/readyz", "").await.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+                tokio::time::sleep(INTERVAL).await;
+            }
+        };
+        until(&mut process, "basalt-region", "the region's first answer", REGION_START, &log, answers).await?;
+        self.region = Some(process);
+        Ok(())
+    }
+
+    /// Starts the rack, which joins the region when it has not yet, and waits until it serves.
+    ///
+    /// # Errors
+    /// It ended, with the end of its log; or the region gave no token.
+    pub async fn start_rack(&mut self) -> Result<(), SiteError> {
+        let mut command = self.program("basalt-rack")?;
+        let directory = self.directory().join("rack");
+        command.arg("--data-dir").arg(&directory).args(["--name", "rack-1", "--interface", "br0"]);
+        if !directory.join("identity").exists() {
+            command.env("BASALT_RACK_JOIN", self.join_token().await?);
+        }
+        let log = self.directory().join("rack.log");
+        let mut process = self.start(command, &log)?;
+        let client = self.client()?;
+        let kind = basalt_api::Kind::find("Rack");
+        let joined = async {
+            while let Some(kind) = kind {
+                let rack = client.find(kind, "rack-1").await;
+                if rack.is_ok_and(|rack| rack.is_some_and(|rack| rack.status["connected"] == true)) {
+                    return;
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+        };
+        until(&mut process, "basalt-rack", "the rack's connection to the region", RACK_START, &log, joined).await?;
+        self.rack = Some(process);
+        Ok(())
+    }
+
+    /// Stops the rack as a service manager would; fine if it does not run.
+    ///
+    /// # Errors
+    /// It does not drain.
+    pub async fn stop_rack(&mut self) -> Result<(), SiteError> {
+        stop(self.rack.take()).await
+    }
+
+    /// Stops the region as a service manager would; fine if it does not run.
+    ///
+    /// # Errors
+    /// It does not drain.
+    pub async fn stop_region(&mut self) -> Result<(), SiteError> {
+        stop(self.region.take()).await
+    }
+
+    /// A token for one rack.
+    ///
+    /// # Errors
+    /// The region refuses or does not answer.
+    async fn join_token(&self) -> Result<String, SiteError> {
+        let answer = request(&self.socket(), "POST", "/api/v1/join_tokens", "{}").await;
+        let answer = answer.map_err(|error| SiteError::NoToken(error.to_string()))?;
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+        body["token"].as_str().map(str::to_owned).ok_or(SiteError::NoToken(answer))
+    }
+
+    fn program(&self, name: &str) -> Result<std::process::Command, SiteError> {
+        Ok(self.lab.command(self.programs.path(name))?)
+    }
+
+    fn start(&self, mut command: std::process::Command, log: &Path) -> Result<LabProcess, SiteError> {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(LabError::file(log))?;
+        let errors = file.try_clone().map_err(LabError::file(log))?;
+        command.stdout(Stdio::from(file)).stderr(Stdio::from(errors));
+        for (name, _) in std::env::vars_os() {
+            // The shell's settings are not this site's.
+            if name.to_string_lossy().starts_with("BASALT_") && name != OsStr::new("BASALT_LAB_BIN") && !is_set(&command, &name) {
+                command.env_remove(name);
+            }
+        }
+        Ok(self.lab.spawn(command)?)
+    }
+}
+
+fn is_set(command: &std::process::Command, name: &OsStr) -> bool {
+    command.get_envs().any(|(set, value)| set == name && value.is_some())
+}
+
+/// Waits for what a program is started for, and for its early end.
+async fn until(
+    process: &mut LabProcess,
+    program: &'static str,
+    what: &'static str,
+    limit: Duration,
+    log: &Path,
+    done: impl Future<Output = ()>,
+) -> Result<(), SiteError> {
+    tokio::select! {
+        () = done => Ok(()),
+        ended = process.wait(limit) => Err(match ended {
+            Ok(status) => SiteError::Ended { program, status: status.to_string(), log: log.to_owned(), tail: tail(log) },
+            Err(_elapsed) => SiteError::Late { what, limit, log: log.to_owned(), tail: tail(log) },
+        }),
+    }
+}
+
+/// The last lines of a log.
+#[must_use]
+pub fn tail(log: &Path) -> String {
+    let text = read_from(log, 0);
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(15)..).unwrap_or_default().join("\n")
+}
+
+async fn stop(process: Option<LabProcess>) -> Result<(), SiteError> {
+    if let Some(mut process) = process {
+        process.terminate();
+        process.wait(DRAIN).await?;
+    }
+    Ok(())
+}
+
+/// One request on the region's socket, for what the typed client has no call; the whole answer.
+async fn request(socket: &Path, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+    let exchange = async {
+        let mut stream = UnixStream::connect(socket).await?;
+        let length = body.len();
+        let head = "Host: localhost\r\nConnection: close\r\nContent-Type: application/json";
+        let text = format!("{method} {path} HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(text.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    tokio::time::timeout(REQUEST, exchange).await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+}
