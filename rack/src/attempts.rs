@@ -38,9 +38,10 @@ use std::sync::{Mutex, PoisonError};
 use basalt_dhcp::Mac;
 use serde::{Deserialize, Serialize};
 
+use crate::boot::BootTable;
 use crate::hash::sha256;
 use crate::journal::Journal;
-use crate::token::{BootIdDigest, Session};
+use crate::token::{BootIdDigest, Session, report};
 
 /// Attempts remembered. The lowest numbers go first.
 const REMEMBERED: usize = 20_000;
@@ -165,15 +166,12 @@ pub struct Entry {
     minted_for: Option<u64>,
     claim: Option<Claim>,
     fenced: bool,
-    finished: Option<Finished>,
+    /// The digest of the session key that brought the result.
+    finished: Option<String>,
+    /// The digest of the report token.
+    report: Option<String>,
     progress: u64,
     log_end: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Finished {
-    session: String,
-    report: String,
 }
 
 /// Decides about a claim; the table of the module.
@@ -207,6 +205,9 @@ pub fn decide(entry: &Entry, claimant: &Claimant) -> ClaimDecision {
 enum Record {
     Claimed { id: AttemptId, claim: Claim },
     Fenced { id: AttemptId },
+    /// The digest of the attempt's report token: its system can report to any rack that ever held this attempt's key, also when
+    /// another one took the result.
+    Reports { id: AttemptId, report: String },
     /// The result is in the spool. The digests let its session repeat it, and its system report, when the boot concern has
     /// gone on and the attempt's key with it.
     Finished { id: AttemptId, session: String, report: String },
@@ -320,6 +321,29 @@ impl Attempts {
         })
     }
 
+    /// Remembers the report token of every machine that the boot concern arms, so that reports are known when the concern has gone on.
+    ///
+    /// # Errors
+    /// The file system's; what could not be remembered is tried again with the next concern.
+    pub fn remember_reports(&self, table: &BootTable) -> io::Result<()> {
+        self.with(|journal, entries| {
+            let mut new = Vec::new();
+            for (machine, boot) in table.armed() {
+                let id = AttemptId { attempt: boot.attempt, subject: Subject::machine(&machine.machine_uid) };
+                if entries.get(&id).is_none_or(|entry| entry.report.is_none()) {
+                    let token = report::mint(&boot.attempt_key, boot.attempt, &machine.machine_uid);
+                    new.push(Record::Reports { id, report: digest(&token) });
+                }
+            }
+            if new.is_empty() {
+                return Ok(());
+            }
+            journal.append(&new)?;
+            new.into_iter().for_each(|record| apply(entries, record));
+            Ok(())
+        })
+    }
+
     /// The result is durable in the spool: the attempt is over. `session` and `report` are the key and the token in text form.
     ///
     /// # Errors
@@ -339,16 +363,19 @@ impl Attempts {
     /// The finished attempt that this session key belonged to.
     pub fn finished_by(&self, session: &str) -> Option<AttemptId> {
         let digest = digest(session);
-        self.find(|entry| entry.session == digest)
+        self.with(|_, entries| {
+            let mut newest_first = entries.iter().rev();
+            newest_first.find(|(_, entry)| entry.finished.as_ref() == Some(&digest)).map(|(id, _)| id.clone())
+        })
     }
 
-    /// The finished attempt whose installed system holds this report token.
+    /// The attempt whose installed system holds this report token.
     pub fn reported_by(&self, attempt: u64, token: &str) -> Option<AttemptId> {
         let digest = digest(token);
         self.with(|_, entries| {
             let first = AttemptId { attempt, subject: Subject(String::new()) };
             let mut of_attempt = entries.range(first..).take_while(|(id, _)| id.attempt == attempt);
-            let found = of_attempt.find(|(_, entry)| entry.finished.as_ref().is_some_and(|it| it.report == digest));
+            let found = of_attempt.find(|(_, entry)| entry.report.as_ref() == Some(&digest));
             found.map(|(id, _)| id.clone())
         })
     }
@@ -373,13 +400,6 @@ impl Attempts {
         })
     }
 
-    fn find(&self, matches: impl Fn(&Finished) -> bool) -> Option<AttemptId> {
-        self.with(|_, entries| {
-            let mut newest_first = entries.iter().rev();
-            newest_first.find(|(_, entry)| entry.finished.as_ref().is_some_and(&matches)).map(|(id, _)| id.clone())
-        })
-    }
-
     fn with<R>(&self, act: impl FnOnce(&mut Journal<Record>, &mut BTreeMap<AttemptId, Entry>) -> R) -> R {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (journal, entries) = &mut *inner;
@@ -401,8 +421,11 @@ fn apply(entries: &mut BTreeMap<AttemptId, Entry>, record: Record) {
             entry.claim = Some(claim);
         }
         Record::Fenced { id } => entries.entry(id).or_default().fenced = true,
+        Record::Reports { id, report } => entries.entry(id).or_default().report = Some(report),
         Record::Finished { id, session, report } => {
-            entries.entry(id).or_default().finished = Some(Finished { session, report });
+            let entry = entries.entry(id).or_default();
+            entry.finished = Some(session);
+            entry.report = Some(report);
         }
     }
 }
@@ -413,11 +436,13 @@ fn records(entries: &BTreeMap<AttemptId, Entry>) -> Vec<Record> {
         let id = || id.clone();
         records.extend(entry.claim.iter().map(|claim| Record::Claimed { id: id(), claim: claim.clone() }));
         records.extend(entry.fenced.then(|| Record::Fenced { id: id() }));
-        records.extend(entry.finished.iter().map(|it| Record::Finished {
-            id: id(),
-            session: it.session.clone(),
-            report: it.report.clone(),
-        }));
+        match (&entry.finished, &entry.report) {
+            (Some(session), Some(report)) => {
+                records.push(Record::Finished { id: id(), session: session.clone(), report: report.clone() });
+            }
+            (None, Some(report)) => records.push(Record::Reports { id: id(), report: report.clone() }),
+            (_, None) => {}
+        }
     }
     records
 }
@@ -529,6 +554,26 @@ mod tests {
             assert_eq!(attempts.reported_by(17, "report"), Some(id()));
             assert_eq!(attempts.reported_by(17, "forged"), None);
             assert_eq!(attempts.reported_by(18, "report"), None);
+        }
+    }
+
+    #[test]
+    fn an_installed_system_reports_to_a_rack_that_did_not_take_its_result() {
+        let (dir, attempts) = open();
+        let table = BootTable::new(crate::boot::fixtures::concern());
+        attempts.remember_reports(&table).unwrap();
+        let size = || std::fs::metadata(dir.path().join("attempts")).unwrap().len();
+        let before = size();
+        attempts.remember_reports(&table).unwrap();
+        assert_eq!(size(), before, "the same concern again costs nothing");
+        let token = report::mint(&[7; 32], 17, "uid-1");
+        let machine = AttemptId { attempt: 17, subject: Subject::machine("uid-1") };
+        // Twice: the first start reads the record as it was written, the second as it was compacted.
+        for _ in 0..2 {
+            let attempts = Attempts::open(dir.path()).unwrap();
+            assert_eq!(attempts.reported_by(17, &token), Some(machine.clone()));
+            assert_eq!(attempts.reported_by(17, &report::mint(&[8; 32], 17, "uid-1")), None);
+            assert_eq!(attempts.over(&machine), None);
         }
     }
 

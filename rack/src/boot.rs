@@ -115,8 +115,13 @@ impl BootTable {
     /// The machine that has this attempt.
     #[must_use]
     pub fn of_attempt(&self, attempt: u64) -> Option<(&BootMachine, &EphemeralBoot)> {
-        self.concern.machines.iter().find_map(|machine| match &machine.action {
-            Some(Action::Ephemeral(boot)) if boot.attempt == attempt => Some((machine, boot)),
+        self.armed().find(|(_, boot)| boot.attempt == attempt)
+    }
+
+    /// Every machine that has an attempt.
+    pub fn armed(&self) -> impl Iterator<Item = (&BootMachine, &EphemeralBoot)> {
+        self.concern.machines.iter().filter_map(|machine| match &machine.action {
+            Some(Action::Ephemeral(boot)) => Some((machine, boot)),
             _ => None,
         })
     }

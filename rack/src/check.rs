@@ -11,7 +11,7 @@ use crate::settings::Settings;
 /// Capabilities that the rack needs, by their bit in `/proc/self/status` (capabilities(7)).
 const CAPABILITIES: [(u32, &str, &str); 2] = [
     (10, "CAP_NET_BIND_SERVICE", "ports 67 and 69"),
-    (13, "CAP_NET_RAW", "binding DHCP to its interface"),
+    (13, "CAP_NET_RAW", "binding DHCP to its interface, and ICMPv6"),
 ];
 
 /// One line of the answer.

@@ -4,19 +4,21 @@
 //! runs is compared with what should. A service that fails is started again after five seconds, and its health is told
 //! when it changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::Attempts;
 use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
+use crate::boot::BootTable;
 use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
 use crate::durable;
@@ -25,7 +27,7 @@ use crate::facts::health;
 use crate::health::Health;
 use crate::http::{self, Web};
 use crate::identity::{Identity, IdentityError};
-use crate::interfaces::{self, Served};
+use crate::interfaces::{self, Link, Served};
 use crate::link::enrol::{EnrolError, enrol};
 use crate::link::join::{BadJoinToken, JoinToken};
 use crate::link::origin::RegionOrigin;
@@ -33,6 +35,7 @@ use crate::link::{self, Context};
 use crate::loaders::Loaders;
 use crate::power::Power;
 use crate::presence::Presence;
+use crate::router_advertisement;
 use crate::settings::Settings;
 use crate::spool::writer::{Facts, SpoolThread};
 use crate::spool::{Limits, writer};
@@ -79,6 +82,15 @@ pub struct Daemon {
     /// `basalt.spki` of its agent endpoint.
     pub spki_sha256: String,
     _lock: std::fs::File,
+}
+
+/// What runs on its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Service {
+    /// TFTP and HTTP on an address.
+    Files(Ipv4Addr),
+    Dhcp(Served),
+    RouterAdvertisements(Link),
 }
 
 /// What service tasks share.
@@ -135,9 +147,10 @@ impl Daemon {
         for name in loaders.missing() {
             tracing::warn!(name, dir = %loaders.dir().display(), "a boot loader is missing; install the package `ipxe`");
         }
+        let attempts = Arc::new(Attempts::open(&dir).map_err(files)?);
         let web = Arc::new(Web {
-            boot,
-            attempts: Arc::new(Attempts::open(&dir).map_err(files)?),
+            boot: boot.clone(),
+            attempts: Arc::clone(&attempts),
             presence,
             blobs: Arc::clone(&blobs),
             loaders: loaders.clone(),
@@ -158,6 +171,7 @@ impl Daemon {
         };
         tasks.spawn(configure_dhcp(Arc::clone(&dhcp), Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
+        tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(services.keep(stop.clone()));
@@ -192,54 +206,80 @@ impl Daemon {
     }
 }
 
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(address) => write!(f, "files {address}"),
+            Self::Dhcp(served) => write!(f, "dhcp {} {}", served.interface, served.address),
+            Self::RouterAdvertisements(link) => write!(f, "router advertisements {} {}", link.interface, link.address),
+        }
+    }
+}
+
 impl Services {
     /// Keeps what runs equal to what should.
     async fn keep(self, stop: CancellationToken) {
-        let mut running: BTreeMap<(Option<Served>, Ipv4Addr), CancellationToken> = BTreeMap::new();
+        let mut running: BTreeMap<Service, CancellationToken> = BTreeMap::new();
         let mut timer = tokio::time::interval(INTERFACES);
-        let mut warned = false;
+        let mut warned = BTreeSet::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
-            let served = match interfaces::served(&self.settings.interfaces) {
-                Ok(served) => served,
+            let wanted = match self.wanted(&mut warned) {
+                Ok(wanted) => wanted,
                 Err(error) => {
                     tracing::error!(%error, "this host's interfaces cannot be listed");
                     continue;
                 }
             };
-            let mut wanted: Vec<(Option<Served>, Ipv4Addr)> = Vec::new();
-            for address in served.iter().map(|it| it.address).chain(self.settings.addresses.iter().copied()) {
-                if !wanted.contains(&(None, address)) {
-                    wanted.push((None, address));
-                }
-            }
-            if wanted.is_empty() && !std::mem::replace(&mut warned, true) {
-                tracing::warn!(interfaces = ?self.settings.interfaces, "no interface has an IPv4 address yet: nothing is served");
-            }
-            wanted.extend(served.into_iter().map(|it| (Some(it.clone()), it.address)));
-            running.retain(|key, ended| {
-                let keep = wanted.contains(key);
+            running.retain(|service, ended| {
+                let keep = wanted.contains(service);
                 if !keep {
-                    tracing::warn!(address = %key.1, "address is gone; its services stop");
+                    tracing::warn!(%service, "address is gone; its services stop");
                     ended.cancel();
                 }
                 keep
             });
-            for key in wanted {
-                if running.contains_key(&key) {
+            for service in wanted {
+                if running.contains_key(&service) {
                     continue;
                 }
                 let ended = stop.child_token();
-                running.insert(key.clone(), ended.clone());
-                match key.0 {
-                    Some(served) => self.start_dhcp(served, ended),
-                    None => self.start_files(key.1, ended),
+                running.insert(service.clone(), ended.clone());
+                match service {
+                    Service::Files(address) => self.start_files(address, ended),
+                    Service::Dhcp(served) => self.start_dhcp(served, ended),
+                    Service::RouterAdvertisements(link) => drop(self.tasks.spawn(router_advertisement::run(link, ended))),
                 }
             }
         }
+    }
+
+    /// What should run. Warns once about each interface on which something cannot.
+    fn wanted(&self, warned: &mut BTreeSet<String>) -> io::Result<BTreeSet<Service>> {
+        let Settings { interfaces, addresses, router_advertisements, .. } = &*self.settings;
+        let served = interfaces::served(interfaces)?;
+        let mut wanted: BTreeSet<Service> = addresses.iter().copied().map(Service::Files).collect();
+        wanted.extend(served.iter().map(|it| Service::Files(it.address)));
+        if wanted.is_empty() && warned.insert(String::new()) {
+            tracing::warn!(?interfaces, "no interface has an IPv4 address yet: nothing is served");
+        }
+        if *router_advertisements {
+            let links = interfaces::links(interfaces)?;
+            for interface in served.iter().map(|it| &it.interface) {
+                if links.iter().all(|link| link.interface != *interface)
+                    && let Some(reason) = router_advertisement::impossible(interface)
+                    && warned.insert(interface.clone())
+                {
+                    tracing::warn!(interface, reason, "router solicitations are not answered: iPXE may take 16 seconds longer");
+                }
+            }
+            wanted.extend(links.into_iter().map(Service::RouterAdvertisements));
+        }
+        wanted.extend(served.into_iter().map(Service::Dhcp));
+        Ok(wanted)
     }
 
     fn start_dhcp(&self, served: Served, stop: CancellationToken) {
@@ -311,6 +351,27 @@ async fn configure_dhcp(dhcp: Arc<Dhcp>, concerns: Arc<ConcernStore>, stop: Canc
         tokio::select! {
             () = stop.cancelled() => return,
             changed = view.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn remember_reports(
+    mut boot: watch::Receiver<Option<Arc<BootTable>>>,
+    attempts: Arc<Attempts>,
+    stop: CancellationToken,
+) {
+    loop {
+        let table = boot.borrow_and_update().clone();
+        if let Some(table) = table {
+            let attempts = Arc::clone(&attempts);
+            let remembered = tokio::task::spawn_blocking(move || attempts.remember_reports(&table)).await;
+            if let Ok(Err(error)) = remembered {
+                tracing::error!(%error, "file `attempts` cannot be written: installed systems may not be able to report to this rack");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = boot.changed() => if changed.is_err() { return },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::Interface;
@@ -21,10 +21,22 @@ pub struct Served {
     pub address: Ipv4Addr,
 }
 
+/// A served interface's link-local address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// The interface's name.
+    pub interface: String,
+    /// Its index.
+    pub index: u32,
+    /// The address.
+    pub address: Ipv6Addr,
+}
+
 #[derive(Debug, Default)]
 struct Found {
     mac: Option<Mac>,
     addresses: BTreeSet<Ipv4Net>,
+    link_local: BTreeSet<Ipv6Addr>,
 }
 
 fn list() -> io::Result<BTreeMap<String, Found>> {
@@ -38,6 +50,8 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
             let mask = entry.netmask.and_then(|mask| mask.as_sockaddr_in().map(|mask| mask.ip()));
             let network = Ipv4Net::with_netmask(v4.ip(), mask.unwrap_or(Ipv4Addr::BROADCAST));
             interface.addresses.extend(network);
+        } else if let Some(v6) = address.as_sockaddr_in6() {
+            interface.link_local.extend(Some(v6.ip()).filter(Ipv6Addr::is_unicast_link_local));
         }
     }
     Ok(found)
@@ -67,6 +81,20 @@ pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
         served.extend(found.addresses.iter().map(|net| Served { interface: name.clone(), index, address: net.addr() }));
     }
     Ok(served)
+}
+
+/// The link-local addresses of the named interfaces as they are now, one for each interface that has any and is served.
+///
+/// # Errors
+/// The operating system's.
+pub fn links(interfaces: &[String]) -> io::Result<BTreeSet<Link>> {
+    let mut links = BTreeSet::new();
+    for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
+        if let Some(address) = found.link_local.first().filter(|_| !found.addresses.is_empty()) {
+            links.insert(Link { index: if_nametoindex(name.as_str())?, interface: name, address: *address });
+        }
+    }
+    Ok(links)
 }
 
 #[cfg(test)]

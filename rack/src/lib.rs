@@ -21,6 +21,7 @@ pub mod link;
 pub mod loaders;
 pub mod power;
 pub mod presence;
+pub mod router_advertisement;
 pub mod script;
 pub mod settings;
 pub mod spool;

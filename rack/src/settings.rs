@@ -42,6 +42,9 @@ pub struct Given {
     /// TFTP [default: 69]
     #[arg(long, env = "BASALT_RACK_TFTP_PORT", value_name = "PORT", global = true)]
     pub tftp_port: Option<u16>,
+    /// Tell machines on served interfaces that no IPv6 router is there, unless one is: iPXE waits 16 seconds for one [default: true]
+    #[arg(long, env = "BASALT_RACK_ROUTER_ADVERTISEMENTS", value_name = "BOOL", global = true)]
+    pub router_advertisements: Option<bool>,
     /// The most that undelivered facts may take on disk, MiB [default: 256]
     #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB", global = true)]
     pub spool_mib: Option<u64>,
@@ -73,6 +76,8 @@ pub struct Settings {
     pub dhcp_client_port: u16,
     /// TFTP.
     pub tftp_port: u16,
+    /// Whether Router Solicitations are answered, with no router.
+    pub router_advertisements: bool,
     /// Bytes that the spool may take.
     pub spool_bytes: u64,
     /// Log filter.
@@ -122,6 +127,7 @@ impl Given {
             dhcp_port: self.dhcp_port.or(other.dhcp_port),
             dhcp_client_port: self.dhcp_client_port.or(other.dhcp_client_port),
             tftp_port: self.tftp_port.or(other.tftp_port),
+            router_advertisements: self.router_advertisements.or(other.router_advertisements),
             spool_mib: self.spool_mib.or(other.spool_mib),
             log: self.log.or(other.log),
         }
@@ -178,6 +184,7 @@ impl Given {
             dhcp_port: port("dhcp_port", self.dhcp_port, 67)?,
             dhcp_client_port: port("dhcp_client_port", self.dhcp_client_port, 68)?,
             tftp_port: port("tftp_port", self.tftp_port, 69)?,
+            router_advertisements: self.router_advertisements.unwrap_or(true),
             spool_bytes: spool_mib << 20,
             log,
         })
@@ -217,6 +224,7 @@ mod tests {
         let ports = (settings.http_port, settings.dhcp_port, settings.dhcp_client_port, settings.tftp_port);
         assert_eq!(ports, (5248, 67, 68, 69));
         assert_eq!(settings.addresses, [Ipv4Addr::LOCALHOST]);
+        assert!(settings.router_advertisements);
         let with_interface = Given { interface: Some(vec!["br0".into()]), ..given() }.settle().unwrap();
         assert!(with_interface.addresses.is_empty());
     }

@@ -242,6 +242,12 @@ mod tests {
     }
 
     #[test]
+    fn a_report_token_is_the_one_that_the_region_writes_into_the_seed() {
+        let token = report::mint(&KEY, 42, "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e");
+        assert_eq!(token, "AAAAAAAAACp0F7q0MAMspJXQxL53Fl5S5PcQrk7cc_pBL-6KnGPrpg");
+    }
+
+    #[test]
     fn another_key_another_machine_or_another_kind_of_token_is_refused() {
         assert_eq!(BootToken::verify(&token().mint(&KEY), &[8; 32]), Err(BadToken::Forged));
         assert_eq!(report::verify(&report::mint(&KEY, 17, "uid"), &KEY, "other"), Err(BadToken::Forged));

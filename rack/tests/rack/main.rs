@@ -2,4 +2,5 @@
 
 mod link;
 mod loopback;
+mod router_advertisement;
 mod support;
