@@ -1,27 +1,57 @@
 //! basalt: the operator's command. One module a command.
+#![expect(clippy::print_stdout, reason = "standard output is what this program is for")]
 
+mod explain;
+mod get;
 mod image;
+mod rack;
+mod region;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use region::{Connection, Failed, block_on};
+
 /// Bare metal, declared.
 #[derive(Debug, Parser)]
 #[command(name = "basalt", version)]
 struct Cli {
+    #[command(flatten)]
+    connection: Connection,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show objects
+    Get(get::Args),
+    /// Say what an object is doing, what it waits for, and what happened
+    Explain(explain::Args),
+    /// Enrol racks
+    Rack(rack::Args),
     /// Images: what machines boot and what is installed on them
     Image(image::Args),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Image(args) => image::run(args),
+    let Cli { connection, command } = Cli::parse();
+    match command {
+        Command::Image(args) => image::run(args, &connection),
+        Command::Get(args) => ended(block_on(get::run(args, &connection))),
+        Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
+        Command::Rack(args) => ended(block_on(rack::run(args, &connection))),
+    }
+}
+
+/// Says why a command failed.
+fn ended(result: Result<(), Failed>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("basalt: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -293,6 +293,23 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Makes a one-time token for a rack of this name, or of any: for `basalt-rack --join`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn join_token(&self, rack: Option<&str>) -> Result<String, ClientError> {
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            token: String,
+        }
+        let body = rack.map_or_else(|| serde_json::json!({}), |rack| serde_json::json!({ "rack": rack }));
+        let call = Call::new(Method::POST, "/api/v1/join_tokens").body(&body)?;
+        let answer: Answer = self.transport.json(call).await?;
+        Ok(answer.token)
+    }
+}
+
 fn path(kind: &Kind, name: &str, rest: &str) -> String {
     format!("/api/v1/{}/{}{rest}", kind.plural, transport::encode(name))
 }

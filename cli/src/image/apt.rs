@@ -76,14 +76,20 @@ fn one_line(text: &str) -> Vec<Entry> {
             None => ("", rest),
         };
         let mut words = rest.split_whitespace();
-        let options = options.split_whitespace().filter(|option| option.starts_with("signed-by=")).map(str::to_owned);
-        Some(Entry { options: options.collect(), uri: words.next()?.to_owned(), suite: words.next()?.to_owned() })
+        let options =
+            options.split_whitespace().filter(|option| option.starts_with("signed-by=")).map(str::to_owned);
+        Some(Entry {
+            options: options.collect(),
+            uri: words.next()?.to_owned(),
+            suite: words.next()?.to_owned(),
+        })
     };
     text.lines().filter_map(entry).collect()
 }
 
 fn deb822(text: &str) -> Vec<Entry> {
-    let text: String = text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let text: String =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     let mut entries = Vec::new();
     for stanza in text.split("\n\n") {
         let field = |name: &str| {
@@ -110,7 +116,8 @@ fn deb822(text: &str) -> Vec<Entry> {
 
 fn render(entries: &[Entry]) -> String {
     let line = |entry: &Entry| {
-        let options = if entry.options.is_empty() { String::new() } else { format!("[{}] ", entry.options.join(" ")) };
+        let options =
+            if entry.options.is_empty() { String::new() } else { format!("[{}] ", entry.options.join(" ")) };
         format!("deb {options}{} {} {}\n", entry.uri, entry.suite, COMPONENTS.join(" "))
     };
     entries.iter().map(line).collect()
@@ -118,7 +125,8 @@ fn render(entries: &[Entry]) -> String {
 
 /// Of the host's apt settings those that decide whether a mirror can be reached and believed.
 fn settings(dump: &str) -> String {
-    const KEPT: [&str; 4] = ["Acquire::http::", "Acquire::https::", "Acquire::Check-Valid-Until", "Acquire::Check-Date"];
+    const KEPT: [&str; 4] =
+        ["Acquire::http::", "Acquire::https::", "Acquire::Check-Valid-Until", "Acquire::Check-Date"];
     let kept = |line: &&str| KEPT.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with("\"\";");
     dump.lines().filter(kept).map(|line| format!("{line}\n")).collect()
 }
@@ -170,6 +178,9 @@ Components: main
     #[test]
     fn proxies_are_carried_over_and_other_settings_are_not() {
         let dump = "APT::Architecture \"amd64\";\nAcquire::http::Proxy \"http://proxy.example:3128\";\nAcquire::https::Proxy \"\";\nAcquire::Check-Date \"false\";\n";
-        assert_eq!(settings(dump), "Acquire::http::Proxy \"http://proxy.example:3128\";\nAcquire::Check-Date \"false\";\n");
+        assert_eq!(
+            settings(dump),
+            "Acquire::http::Proxy \"http://proxy.example:3128\";\nAcquire::Check-Date \"false\";\n"
+        );
     }
 }

@@ -43,7 +43,8 @@ pub(super) fn build(site: &Site) -> Result<(), BuildError> {
     if site.refresh || !cached.exists() {
         build_tarball(site, &cached)?;
     }
-    fs::copy(&cached, site.output.join(TARBALL)).map_err(io_error(format!("copying {TARBALL} to the output")))?;
+    fs::copy(&cached, site.output.join(TARBALL))
+        .map_err(io_error(format!("copying {TARBALL} to the output")))?;
     let manifest = Manifest::of("system", &site.release, &site.output, &[("root_tarball", TARBALL)], inputs)?;
     manifest.write(&site.output)?;
     eprint!("basalt: built {}\n{}", site.output.display(), manifest.summary());
@@ -52,7 +53,10 @@ pub(super) fn build(site: &Site) -> Result<(), BuildError> {
 
 fn build_tarball(site: &Site, cached: &Path) -> Result<(), BuildError> {
     let failed = |what: &str| io_error(format!("{what} in {}", site.cache.display()));
-    let work = tempfile::Builder::new().prefix("build-").tempdir_in(&site.cache).map_err(failed("making a directory"))?;
+    let work = tempfile::Builder::new()
+        .prefix("build-")
+        .tempdir_in(&site.cache)
+        .map_err(failed("making a directory"))?;
     let tar = work.path().join("root.tar");
     step("installing Debian packages", || {
         // The firmware of wired adapters and storage controllers belongs to a system for real hardware.
@@ -77,7 +81,12 @@ fn build_tarball(site: &Site, cached: &Path) -> Result<(), BuildError> {
 }
 
 /// Runs mmdebstrap with the site's sources; `target` is a directory or a tarball by its name.
-pub(super) fn mmdebstrap(site: &Site, work: &Path, options: &[String], target: &Path) -> Result<(), BuildError> {
+pub(super) fn mmdebstrap(
+    site: &Site,
+    work: &Path,
+    options: &[String],
+    target: &Path,
+) -> Result<(), BuildError> {
     let (list, conf) = (work.join("sources.list"), work.join("apt.conf"));
     fs::write(&list, &site.sources.list).map_err(io_error("writing sources.list"))?;
     fs::write(&conf, &site.sources.conf).map_err(io_error("writing apt.conf"))?;

@@ -36,7 +36,10 @@ impl Modules {
         let base = root.join("lib/modules");
         let entries = fs::read_dir(&base).map_err(io_error(format!("reading {}", base.display())))?;
         let latest = entries.flatten().map(|entry| entry.path()).max();
-        latest.ok_or_else(|| BuildError::Lacking { release: "the image".to_owned(), what: "kernel modules".to_owned() })
+        latest.ok_or_else(|| BuildError::Lacking {
+            release: "the image".to_owned(),
+            what: "kernel modules".to_owned(),
+        })
     }
 
     /// Where a module file is.
@@ -47,10 +50,16 @@ impl Modules {
     /// The files below these paths (`drivers/net/phy`, `fs/overlayfs/overlay.ko`) and all that they need.
     pub(super) fn select(&self, paths: &[&str]) -> BTreeSet<String> {
         let below = |file: &str, path: &str| {
-            file.strip_prefix("kernel/").and_then(|file| file.strip_prefix(path)).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            file.strip_prefix("kernel/")
+                .and_then(|file| file.strip_prefix(path))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let mut open: Vec<&str> =
-            self.needs.keys().map(String::as_str).filter(|file| paths.iter().any(|path| below(file, path))).collect();
+        let mut open: Vec<&str> = self
+            .needs
+            .keys()
+            .map(String::as_str)
+            .filter(|file| paths.iter().any(|path| below(file, path)))
+            .collect();
         let mut chosen = BTreeSet::new();
         while let Some(file) = open.pop() {
             if !chosen.insert(file.to_owned()) {
@@ -81,12 +90,17 @@ fn firmware_names(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"firmware=";
     let strings = module.split(|byte| *byte == 0);
     let names = strings.filter_map(|text| std::str::from_utf8(text.strip_prefix(KEY)?).ok());
-    names.filter(|name| !name.is_empty() && !name.starts_with('/') && !name.contains("..")).map(str::to_owned).collect()
+    names
+        .filter(|name| !name.is_empty() && !name.starts_with('/') && !name.contains(".."))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn parse_dep(text: &str) -> BTreeMap<String, Vec<String>> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines.map(|(file, needs)| (file.to_owned(), needs.split_whitespace().map(str::to_owned).collect())).collect()
+    lines
+        .map(|(file, needs)| (file.to_owned(), needs.split_whitespace().map(str::to_owned).collect()))
+        .collect()
 }
 
 fn parse_soft(text: &str) -> BTreeMap<String, Vec<String>> {
@@ -125,7 +139,10 @@ mod tests {
     #[test]
     fn picks_files_with_all_they_need() {
         let chosen = modules().select(&["drivers/net/virtio_net.ko"]);
-        assert_eq!(chosen.iter().collect::<Vec<_>>(), ["kernel/drivers/net/virtio_net.ko", "kernel/net/core/failover.ko"]);
+        assert_eq!(
+            chosen.iter().collect::<Vec<_>>(),
+            ["kernel/drivers/net/virtio_net.ko", "kernel/net/core/failover.ko"]
+        );
         assert!(modules().select(&["drivers/net/ethernet"]).contains("kernel/drivers/net/phy/realtek.ko"));
     }
 
@@ -136,7 +153,8 @@ mod tests {
 
     #[test]
     fn finds_the_firmware_a_module_asks_for() {
-        let module = b"\x7fELF\0license=GPL\0firmware=bnx2x/bnx2x-e2-7.13.21.0.fw\0firmware=../../etc/passwd\0";
+        let module =
+            b"\x7fELF\0license=GPL\0firmware=bnx2x/bnx2x-e2-7.13.21.0.fw\0firmware=../../etc/passwd\0";
         assert_eq!(firmware_names(module), ["bnx2x/bnx2x-e2-7.13.21.0.fw"]);
     }
 }

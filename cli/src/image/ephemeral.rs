@@ -40,7 +40,8 @@ const AGENT: &str = "/usr/bin/basalt-agent";
 /// Builds the image, or finds that it is up to date.
 pub(super) fn build(site: &Site, agent: Option<PathBuf>) -> Result<(), BuildError> {
     let agent = find_agent(agent)?;
-    let (agent_hash, _) = manifest::hash_file(&agent).map_err(io_error(format!("reading {}", agent.display())))?;
+    let (agent_hash, _) =
+        manifest::hash_file(&agent).map_err(io_error(format!("reading {}", agent.display())))?;
     let base_inputs = base_inputs(site);
     let inputs = manifest::digest([base_inputs.as_str(), &agent_hash]);
     if !site.refresh
@@ -55,7 +56,8 @@ pub(super) fn build(site: &Site, agent: Option<PathBuf>) -> Result<(), BuildErro
         build_base(site, &base)?;
     }
     for file in [KERNEL, SQUASHFS] {
-        fs::copy(base.join(file), site.output.join(file)).map_err(io_error(format!("copying {file} to the output")))?;
+        fs::copy(base.join(file), site.output.join(file))
+            .map_err(io_error(format!("copying {file} to the output")))?;
     }
     step("packing the initrd", || pack_initrd(&base, &agent, &site.output.join(INITRD)))?;
     let files = [("kernel", KERNEL), ("initrd", INITRD), ("squashfs", SQUASHFS)];
@@ -128,7 +130,10 @@ fn is_static_elf(bytes: &[u8]) -> bool {
 /// Everything that the agent is not in. Complete, or not there.
 fn build_base(site: &Site, base: &Path) -> Result<(), BuildError> {
     let failed = |what: &str| io_error(format!("{what} in {}", site.cache.display()));
-    let work = tempfile::Builder::new().prefix("build-").tempdir_in(&site.cache).map_err(failed("making a directory"))?;
+    let work = tempfile::Builder::new()
+        .prefix("build-")
+        .tempdir_in(&site.cache)
+        .map_err(failed("making a directory"))?;
     let (root, new) = (work.path().join("root"), work.path().join("base"));
     fs::create_dir(&new).map_err(failed("making a directory"))?;
 
@@ -182,7 +187,8 @@ fn depmod(root: &Path) -> Result<(), BuildError> {
 /// Kernel, busybox and the first modules, which go into the initrd as they are.
 fn take_kernel_parts(site: &Site, root: &Path, modules: &Modules, new: &Path) -> Result<(), BuildError> {
     let lacking = |what: &str| BuildError::Lacking { release: site.release.clone(), what: what.to_owned() };
-    let copy = |from: PathBuf, to: PathBuf, what: &str| fs::copy(from, to).map(drop).map_err(|_| lacking(what));
+    let copy =
+        |from: PathBuf, to: PathBuf, what: &str| fs::copy(from, to).map(drop).map_err(|_| lacking(what));
     copy(root.join("boot").join(format!("vmlinuz-{}", modules.release)), new.join(KERNEL), "kernel")?;
     copy(root.join("bin/busybox"), new.join(BUSYBOX), "static busybox")?;
     fs::create_dir(new.join(EARLY)).map_err(io_error("making a directory"))?;
@@ -207,7 +213,10 @@ fn finish_root(root: &Path) -> std::io::Result<()> {
     symlink(AGENT, root.join("bin/dhcp-event"))?;
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\n")?;
-    fs::write(root.join("etc/os-release"), "NAME=Basalt\nPRETTY_NAME=\"Basalt ephemeral environment\"\nID=basalt\n")?;
+    fs::write(
+        root.join("etc/os-release"),
+        "NAME=Basalt\nPRETTY_NAME=\"Basalt ephemeral environment\"\nID=basalt\n",
+    )?;
     let _ = fs::remove_file(root.join("etc/mtab"));
     symlink("/proc/self/mounts", root.join("etc/mtab"))?;
     if !root.join("bin/sh").exists() {
@@ -249,7 +258,8 @@ fn copy_with_parents(from: &Path, to: &Path) -> Result<(), BuildError> {
 /// What passes through firmware and iPXE is worth more effort than what the agent fetches.
 fn squash(dir: &Path, to: &Path, level: u8) -> Result<(), BuildError> {
     let (dir, to, level) = (dir.display().to_string(), to.display().to_string(), level.to_string());
-    let mut args = vec![dir.as_str(), &to, "-noappend", "-no-progress", "-comp", "zstd", "-Xcompression-level", &level];
+    let mut args =
+        vec![dir.as_str(), &to, "-noappend", "-no-progress", "-comp", "zstd", "-Xcompression-level", &level];
     // Large blocks compress better; a machine reads few files and those whole.
     args.extend(["-b", "256K", "-no-exports", "-xattrs"]);
     host::run("mksquashfs", args, Path::new("/")).map(drop)
@@ -257,7 +267,8 @@ fn squash(dir: &Path, to: &Path, level: u8) -> Result<(), BuildError> {
 
 /// The initrd: few files, packed as the kernel wants them (cpio newc), sorted, all of one time.
 fn pack_initrd(base: &Path, agent: &Path, to: &Path) -> Result<(), BuildError> {
-    let work = tempfile::Builder::new().prefix("initrd-").tempdir().map_err(io_error("making a directory"))?;
+    let work =
+        tempfile::Builder::new().prefix("initrd-").tempdir().map_err(io_error("making a directory"))?;
     let tree = work.path();
     let failed = |error| io_error("staging the initrd")(error);
     for dir in ["bin", "sbin", "early"] {
@@ -279,15 +290,21 @@ fn pack_initrd(base: &Path, agent: &Path, to: &Path) -> Result<(), BuildError> {
     for (link, target) in [("bin/sh", "busybox"), ("bin/dhcp-event", "/init"), ("sbin/modprobe", "/init")] {
         symlink(target, tree.join(link)).map_err(failed)?;
     }
-    let mut names: Vec<String> = ["bin", "bin/sh", "bin/dhcp-event", "sbin", "sbin/modprobe", "early"].map(str::to_owned).to_vec();
+    let mut names: Vec<String> =
+        ["bin", "bin/sh", "bin/dhcp-event", "sbin", "sbin/modprobe", "early"].map(str::to_owned).to_vec();
     names.extend(files.into_iter().map(|(_, name, _)| name));
     names.sort();
     let date = format!("--date=@{EPOCH}");
-    host::run("touch", ["--no-dereference", &date].into_iter().chain(names.iter().map(String::as_str)), tree)?;
+    host::run(
+        "touch",
+        ["--no-dereference", &date].into_iter().chain(names.iter().map(String::as_str)),
+        tree,
+    )?;
     let mut list = names.join("\n");
     list.push('\n');
 
-    let spawn = |command: &mut std::process::Command| command.spawn().map_err(io_error("starting cpio and zstd"));
+    let spawn =
+        |command: &mut std::process::Command| command.spawn().map_err(io_error("starting cpio and zstd"));
     let mut cpio = spawn(
         host::program("cpio")
             .args(["--create", "--format=newc", "--reproducible", "--owner=0:0", "--quiet"])
@@ -295,16 +312,24 @@ fn pack_initrd(base: &Path, agent: &Path, to: &Path) -> Result<(), BuildError> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped()),
     )?;
-    let archive = cpio.stdout.take().ok_or_else(|| io_error("reading from cpio")(std::io::ErrorKind::BrokenPipe.into()))?;
+    let archive = cpio
+        .stdout
+        .take()
+        .ok_or_else(|| io_error("reading from cpio")(std::io::ErrorKind::BrokenPipe.into()))?;
     let out = File::create(to).map_err(io_error(format!("creating {}", to.display())))?;
-    let mut zstd = spawn(host::program("zstd").args(["-q", "-9", "-T1", "--check", "-c"]).stdin(archive).stdout(out))?;
+    let mut zstd =
+        spawn(host::program("zstd").args(["-q", "-9", "-T1", "--check", "-c"]).stdin(archive).stdout(out))?;
     if let Some(mut input) = cpio.stdin.take() {
         input.write_all(list.as_bytes()).map_err(io_error("writing to cpio"))?;
     }
     for (name, child) in [("cpio", &mut cpio), ("zstd", &mut zstd)] {
         let status = child.wait().map_err(io_error(format!("waiting for {name}")))?;
         if !status.success() {
-            return Err(BuildError::Failed { command: name.to_owned(), status: status.to_string(), output: String::new() });
+            return Err(BuildError::Failed {
+                command: name.to_owned(),
+                status: status.to_string(),
+                output: String::new(),
+            });
         }
     }
     Ok(())
@@ -319,6 +344,9 @@ mod tests {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(!is_static_elf(&own));
         assert!(!is_static_elf(b"#!/bin/sh\n"));
-        assert!(is_static_elf(&fs::read("/bin/busybox").unwrap()), "busybox-static is what the initrd is made of");
+        assert!(
+            is_static_elf(&fs::read("/bin/busybox").unwrap()),
+            "busybox-static is what the initrd is made of"
+        );
     }
 }

@@ -31,9 +31,13 @@ pub(super) enum BuildError {
         "no agent found (looked at {looked}); build it with\n  RUSTFLAGS='-C target-feature=+crt-static' cargo build -p basalt-agent --profile agent --target x86_64-unknown-linux-gnu\nor name it with --agent"
     )]
     NoAgent { looked: String },
-    #[error("{path} is not a static x86-64 program: the initrd has no shared libraries. Link it with -C target-feature=+crt-static")]
+    #[error(
+        "{path} is not a static x86-64 program: the initrd has no shared libraries. Link it with -C target-feature=+crt-static"
+    )]
     NotStatic { path: PathBuf },
-    #[error("{what} is {size} bytes, over its budget of {budget}: machines load it over the network and hold it in memory")]
+    #[error(
+        "{what} is {size} bytes, over its budget of {budget}: machines load it over the network and hold it in memory"
+    )]
     OverBudget { what: &'static str, size: u64, budget: u64 },
     #[error("the packages of release {release} hold no {what}")]
     Lacking { release: String, what: String },
@@ -101,7 +105,11 @@ pub(super) fn program(name: &str) -> Command {
 }
 
 /// Runs a program to its end; its output is shown only when it fails.
-pub(super) fn run<A: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = A>, dir: &Path) -> Result<Vec<u8>, BuildError> {
+pub(super) fn run<A: AsRef<OsStr>>(
+    name: &str,
+    args: impl IntoIterator<Item = A>,
+    dir: &Path,
+) -> Result<Vec<u8>, BuildError> {
     let mut command = program(name);
     command.args(args).current_dir(dir);
     let shown = format!("{command:?}");

@@ -55,7 +55,13 @@ impl ImageFile {
 
 impl Manifest {
     /// An amd64 Debian image of these (role, file) in `dir`.
-    pub(super) fn of(kind: &str, release: &str, dir: &Path, files: &[(&str, &str)], inputs: String) -> Result<Self, BuildError> {
+    pub(super) fn of(
+        kind: &str,
+        release: &str,
+        dir: &Path,
+        files: &[(&str, &str)],
+        inputs: String,
+    ) -> Result<Self, BuildError> {
         let files = files.iter().map(|(role, file)| Ok(((*role).to_owned(), ImageFile::of(dir, file)?)));
         Ok(Self {
             kind: kind.to_owned(),
@@ -70,7 +76,8 @@ impl Manifest {
     /// The manifest in `dir` if it came from the same inputs and its files are there.
     pub(super) fn up_to_date(dir: &Path, inputs: &str) -> Option<Self> {
         let manifest: Self = serde_json::from_slice(&fs::read(dir.join(NAME)).ok()?).ok()?;
-        let present = |file: &ImageFile| fs::metadata(dir.join(&file.file)).is_ok_and(|meta| meta.len() == file.size);
+        let present =
+            |file: &ImageFile| fs::metadata(dir.join(&file.file)).is_ok_and(|meta| meta.len() == file.size);
         (manifest.inputs == inputs && manifest.files.values().all(present)).then_some(manifest)
     }
 
@@ -86,7 +93,10 @@ impl Manifest {
 
     /// One line a file.
     pub(super) fn summary(&self) -> String {
-        let lines = self.files.iter().map(|(role, file)| format!("{role:<14} {:>11} bytes  sha256:{}\n", file.size, file.sha256));
+        let lines = self
+            .files
+            .iter()
+            .map(|(role, file)| format!("{role:<14} {:>11} bytes  sha256:{}\n", file.size, file.sha256));
         lines.collect()
     }
 }
@@ -125,7 +135,9 @@ mod tests {
     fn is_up_to_date_with_the_same_inputs_and_all_its_files() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("vmlinuz"), "kernel").unwrap();
-        let manifest = Manifest::of("ephemeral", "bookworm", dir.path(), &[("kernel", "vmlinuz")], "a".to_owned()).unwrap();
+        let manifest =
+            Manifest::of("ephemeral", "bookworm", dir.path(), &[("kernel", "vmlinuz")], "a".to_owned())
+                .unwrap();
         manifest.write(dir.path()).unwrap();
         assert_eq!(manifest.files["kernel"].size, 6);
         assert_eq!(Manifest::up_to_date(dir.path(), "a"), Some(manifest));

@@ -7,6 +7,7 @@
 //! | [`ephemeral`], [`debian`] | the two recipes |
 //! | [`apt`] | package sources, derived from the host's own |
 //! | [`host`] | running the host's programs |
+//! | [`push`] | uploading what was built |
 //! | [`manifest`] | `image.json`, and what makes a build up to date |
 
 mod apt;
@@ -16,12 +17,14 @@ mod ephemeral;
 mod host;
 mod manifest;
 mod packages;
+mod push;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::region::Connection;
 use host::BuildError;
 
 /// Arguments of `basalt image`.
@@ -36,6 +39,11 @@ enum Command {
     /// Build an image from Debian packages (as root)
     #[command(subcommand)]
     Build(Build),
+    /// Upload an image's files to the region
+    Push {
+        /// Directory with image.json, as `basalt image build` made it
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -106,10 +114,15 @@ fn default_cache() -> Result<PathBuf, BuildError> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> ExitCode {
-    let Command::Build(build) = args.command;
+pub(crate) fn run(args: Args, connection: &Connection) -> ExitCode {
+    let build = match args.command {
+        Command::Build(build) => build,
+        Command::Push { dir } => return crate::ended(crate::region::block_on(push::push(&dir, connection))),
+    };
     let result = match build {
-        Build::Ephemeral { common, agent } => Site::prepare(common).and_then(|site| ephemeral::build(&site, agent)),
+        Build::Ephemeral { common, agent } => {
+            Site::prepare(common).and_then(|site| ephemeral::build(&site, agent))
+        }
         Build::Debian { common } => Site::prepare(common).and_then(|site| debian::build(&site)),
     };
     match result {

@@ -24,8 +24,8 @@ pub(super) const EPHEMERAL: [&str; 24] = [
     "coreutils",         // chroot
     "util-linux",        // blockdev, wipefs, lsblk
     "mount",
-    "dash",              // scripts
-    "fdisk",             // sfdisk
+    "dash",  // scripts
+    "fdisk", // sfdisk
     "e2fsprogs",
     "xfsprogs",
     "dosfstools",
@@ -79,22 +79,23 @@ pub(super) const UNUSED_MODULES: [&str; 14] = [
 
 /// Firmware of those, in packages that are needed for something else.
 pub(super) const UNUSED_FIRMWARE: [&str; 12] = [
-    "amdgpu", "av7110", "dsp56k", "i915", "mediatek", "nvidia", "radeon", "rtl_bt", "rtlwifi", "rtw88", "rtw89", "wfx",
+    "amdgpu", "av7110", "dsp56k", "i915", "mediatek", "nvidia", "radeon", "rtl_bt", "rtlwifi", "rtw88",
+    "rtw89", "wfx",
 ];
 
 /// Modules of the initrd, as paths below `kernel/`: every wired adapter, what it hangs on, and the file systems to go on.
 pub(super) const INITRD_MODULES: [&str; 16] = [
     "drivers/net/ethernet",
-    "drivers/net/phy",      // found by their adapters at run time
+    "drivers/net/phy", // found by their adapters at run time
     "drivers/net/mdio",
     "drivers/net/pcs",
-    "drivers/net/usb",      // adapters of small machines and of BMCs
+    "drivers/net/usb", // adapters of small machines and of BMCs
     "drivers/net/hyperv",
     "drivers/net/vmxnet3",
     "drivers/net/fjes",
     "drivers/net/virtio_net.ko",
     "drivers/net/xen-netfront.ko",
-    "drivers/virtio",       // virtio over PCI and MMIO
+    "drivers/virtio", // virtio over PCI and MMIO
     "drivers/hv/hv_vmbus.ko",
     "drivers/pci/controller", // adapters behind Intel VMD, Hyper-V pass-through
     "drivers/usb/host",
@@ -143,7 +144,7 @@ pub(super) const SYSTEM: [&str; 31] = [
     "dosfstools",
     "grub2-common",
     "grub-common",
-    "grub-pc-bin",        // either firmware boots it: the agent installs both
+    "grub-pc-bin", // either firmware boots it: the agent installs both
     "grub-efi-amd64-bin",
     "efibootmgr",
     "lsb-release",

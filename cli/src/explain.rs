@@ -1,0 +1,103 @@
+//! `basalt explain`: what an object is doing, what it waits for and until when, what comes next, what happened.
+
+use basalt_api::plan::{StepState, TimelineEntry, Wait};
+use basalt_api::values::Timestamp;
+
+use crate::region::{Connection, Failed, kind};
+
+/// Arguments of `basalt explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Kind: machine, deployment or rack
+    kind: String,
+    /// Which one
+    name: String,
+    /// How many of the last things that happened are shown
+    #[arg(long, default_value_t = 15)]
+    history: usize,
+    /// text for people, json for programs
+    #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
+    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let plan = client.plan(kind, &args.name).await?;
+    let timeline = client.timeline(kind, &args.name).await?;
+    if args.output == "json" {
+        let whole = serde_json::json!({ "plan": plan, "timeline": timeline });
+        println!("{}", serde_json::to_string_pretty(&whole).unwrap_or_default());
+        return Ok(());
+    }
+    println!("{}", plan.summary);
+    let now = Timestamp::now();
+    for wait in &plan.waits {
+        print!("{}", waits(wait, now));
+    }
+    let to_come: Vec<_> = plan.steps.iter().filter(|step| step.state != StepState::Done).collect();
+    if !to_come.is_empty() {
+        println!("\nsteps:");
+        for step in to_come {
+            let mark = match step.state {
+                StepState::Running => "runs",
+                StepState::Next => "next",
+                StepState::Later | StepState::Done => "then",
+                StepState::Failed => "FAILED",
+            };
+            let destroys = if step.destructive { "  (destroys data)" } else { "" };
+            println!("  {mark:6} {}{destroys}", step.message);
+        }
+    }
+    let entries = &timeline.entries;
+    if !entries.is_empty() {
+        println!("\nwhat happened:");
+        for entry in entries.iter().skip(entries.len().saturating_sub(args.history)) {
+            println!("  {}", line(entry));
+        }
+    }
+    Ok(())
+}
+
+fn waits(wait: &Wait, now: Timestamp) -> String {
+    let seconds = now.duration_since(wait.since).as_secs().max(0);
+    let mut text = format!("  {}: since {seconds} s", wait.message);
+    if let Some(deadline) = wait.deadline {
+        text.push_str(&format!(", until {}", deadline.strftime("%H:%M:%S")));
+    }
+    if let Some(remedy) = &wait.remedy {
+        text.push_str(&format!("; then: {remedy}"));
+    }
+    text.push('\n');
+    if let Some(human) = &wait.human {
+        text.push_str(&format!("  to do: {human}\n"));
+    }
+    text
+}
+
+fn line(entry: &TimelineEntry) -> String {
+    let source = entry.source.as_deref().unwrap_or("-");
+    format!("{}  {source:10} {}", entry.at.strftime("%H:%M:%S"), entry.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_says_since_when_until_when_and_what_then() {
+        let wait = Wait {
+            cause: "BootRequest".into(),
+            message: "waiting for web1 to ask for DHCP".into(),
+            since: Timestamp::from_second(1_800_000_000).unwrap(),
+            deadline: Timestamp::from_second(1_800_000_060).ok(),
+            human: None,
+            remedy: Some("power cycle again".into()),
+            rule: None,
+        };
+        assert_eq!(
+            waits(&wait, Timestamp::from_second(1_800_000_012).unwrap()),
+            "  waiting for web1 to ask for DHCP: since 12 s, until 08:01:00; then: power cycle again\n"
+        );
+    }
+}

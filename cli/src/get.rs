@@ -1,0 +1,80 @@
+//! `basalt get`: what is declared and how it is.
+
+use basalt_api::Object;
+use basalt_api::kinds::{Condition, ConditionStatus};
+use serde_json::Value;
+
+use crate::region::{Connection, Failed, kind};
+
+/// Arguments of `basalt get`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Kind: machines, deployments, racks, …
+    kind: String,
+    /// One object; all of the kind without it
+    name: Option<String>,
+    /// table for people, json for programs
+    #[arg(long, short, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
+    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let objects = match &args.name {
+        Some(name) => vec![client.get(kind, name).await?],
+        None => client.list_all(kind, &Default::default()).await?,
+    };
+    if args.output == "json" {
+        let whole = match (&args.name, objects.as_slice()) {
+            (Some(_), [one]) => serde_json::to_string_pretty(one),
+            _ => serde_json::to_string_pretty(&objects),
+        };
+        println!("{}", whole.unwrap_or_default());
+        return Ok(());
+    }
+    let mut rows = vec![["NAME", "PHASE", "READY", "WHAT IT DOES OR WAITS FOR"].map(str::to_owned)];
+    rows.extend(objects.iter().map(row));
+    print!("{}", table(&rows));
+    Ok(())
+}
+
+fn row(object: &Object) -> [String; 4] {
+    let status = object.common_status();
+    let ready = status.condition(Condition::READY);
+    let word = match ready.map(|condition| condition.status) {
+        Some(ConditionStatus::True) => "yes",
+        Some(ConditionStatus::False) => "no",
+        _ => "?",
+    };
+    let phase = object.status.get("phase").and_then(Value::as_str).unwrap_or("-");
+    let message = ready.map(|condition| condition.message.clone()).unwrap_or_default();
+    [object.metadata.name.to_string(), phase.to_owned(), word.to_owned(), message]
+}
+
+/// Columns as wide as their longest cell; the last one as it is.
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{cell:width$}  "));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lines_end_where_their_text_ends() {
+        let rows = [["NAME".to_owned(), "PHASE".to_owned()], ["web-server".to_owned(), "Ready".to_owned()]];
+        assert_eq!(table(&rows), "NAME        PHASE\nweb-server  Ready\n");
+    }
+}

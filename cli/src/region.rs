@@ -1,0 +1,89 @@
+//! How commands reach a region: the same flags and variables everywhere.
+
+use std::path::PathBuf;
+
+use basalt_api::Kind;
+use basalt_api::client::{Client, ClientConfig, ClientError};
+
+/// Where the region is, and who we are to it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Connection {
+    /// Regions, comma-separated: https://HOST:5240, http://127.0.0.1:5240 or unix:/PATH/api.sock
+    #[arg(
+        long,
+        global = true,
+        env = "BASALT_ENDPOINT",
+        value_name = "URLS",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:5240"
+    )]
+    endpoint: Vec<String>,
+    /// File with the API token (the token itself: BASALT_TOKEN)
+    #[arg(long, global = true, env = "BASALT_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// PEM file with the certificates that may have signed the region's
+    #[arg(long, global = true, env = "BASALT_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    /// The region said no, or nothing.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A word that means nothing here.
+    #[error("{0}")]
+    Words(String),
+    /// No runtime.
+    #[error("this program cannot start its runtime: {0}")]
+    Runtime(std::io::Error),
+}
+
+impl Connection {
+    /// A client of the region.
+    pub(crate) fn client(&self) -> Result<Client, Failed> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).map_err(|source| Failed::File { path: path.clone(), source })
+        };
+        let token = match (std::env::var("BASALT_TOKEN").ok().filter(|t| !t.is_empty()), &self.token_file) {
+            (Some(token), _) => Some(token),
+            (None, Some(path)) => Some(read(path)?.trim().to_owned()),
+            (None, None) => None,
+        };
+        let config = ClientConfig {
+            endpoints: self.endpoint.clone(),
+            token,
+            ca_pem: self.ca_file.as_ref().map(read).transpose()?,
+            manager: Some("cli".to_owned()),
+            user_agent: Some(concat!("basalt/", env!("CARGO_PKG_VERSION")).to_owned()),
+            ..ClientConfig::default()
+        };
+        Ok(Client::new(&config)?)
+    }
+}
+
+/// Runs a command that talks to a region.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failed::Runtime)?
+        .block_on(work)
+}
+
+/// The kind that a person means by `machine`, `machines`, `Machine` or `basalt_machine`.
+pub(crate) fn kind(word: &str) -> Result<&'static Kind, Failed> {
+    Kind::find(word).ok_or_else(|| {
+        let kinds: Vec<_> = basalt_api::KINDS.iter().map(|kind| kind.plural).collect();
+        Failed::Words(format!("there is no kind {word:?}; there are {}", kinds.join(", ")))
+    })
+}
