@@ -150,7 +150,8 @@ impl Blobs {
             return Err(BlobError::Offset { offset: part.offset, received });
         }
         let mut options = File::options();
-        let mut file = options.create(true).write(true).truncate(false).open(&path).await.map_err(file_error(&path))?;
+        let mut file =
+            options.create(true).write(true).truncate(false).open(&path).await.map_err(file_error(&path))?;
         file.set_len(part.offset).await.map_err(file_error(&path))?;
         file.seek(SeekFrom::End(0)).await.map_err(file_error(&path))?;
         let copied = tokio::io::copy(&mut bytes, &mut file).await;

@@ -117,7 +117,9 @@ impl DataDir {
     pub fn listen(&self) -> Result<tokio::net::UnixListener, DataDirError> {
         let path = self.socket();
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(file_error(&path)(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(file_error(&path)(error));
+            }
             _ => {}
         }
         let listener = tokio::net::UnixListener::bind(&path).map_err(file_error(&path))?;

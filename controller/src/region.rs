@@ -117,7 +117,8 @@ impl Region {
             source => RegionError::Store { at: without_password(&url), source },
         })?;
         let at = || without_password(&url);
-        let follower = Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
+        let follower =
+            Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
         let (token, token_path) = data_dir.admin_token()?;
         let stored = store.put_token("admin", &token, "admin", None).await;
         stored.map_err(|source| RegionError::Store { at: at(), source })?;
@@ -135,7 +136,11 @@ impl Region {
         let id = Uid::generate();
         let process = RegionProcess {
             id,
-            rpc_address: settings.join_urls.first().cloned().unwrap_or_else(|| settings.rpc_listen.to_string()),
+            rpc_address: settings
+                .join_urls
+                .first()
+                .cloned()
+                .unwrap_or_else(|| settings.rpc_listen.to_string()),
             api_address: address.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };

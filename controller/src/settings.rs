@@ -191,7 +191,10 @@ impl Settings {
             postgres_user: flags.postgres_user.or(file.postgres_user),
             connections: flags.connections.or(file.connections).unwrap_or(usual.connections),
             join_urls: flags.join_urls.or(file.join_urls).unwrap_or(usual.join_urls),
-            deadline_divisor: flags.deadline_divisor.or(file.deadline_divisor).unwrap_or(usual.deadline_divisor),
+            deadline_divisor: flags
+                .deadline_divisor
+                .or(file.deadline_divisor)
+                .unwrap_or(usual.deadline_divisor),
             log: flags.log.or(file.log).unwrap_or(usual.log),
             log_json: flags.log_json.or(file.log_json),
             data_dir: usual.data_dir,
@@ -206,7 +209,9 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_flag_and_a_variable_of_the_same_name() {
-        for argument in Flags::command().get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str())) {
+        for argument in
+            Flags::command().get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str()))
+        {
             let flag = argument.get_long().unwrap();
             let variable = format!("BASALT_{}", flag.to_uppercase().replace('-', "_"));
             assert_eq!(argument.get_env().unwrap(), variable.as_str());
@@ -221,7 +226,8 @@ mod tests {
         std::fs::write(&config, "data-dir = \"/a\"\nlisten = \"127.0.0.1:1\"\nconnections = 7\n").unwrap();
         let flags = Flags { config: Some(config), listen: "127.0.0.1:2".parse().ok(), ..Flags::default() };
         let settings = Settings::merge(flags).unwrap();
-        let wanted = Settings { listen: "127.0.0.1:2".parse().unwrap(), connections: 7, ..Settings::new("/a") };
+        let wanted =
+            Settings { listen: "127.0.0.1:2".parse().unwrap(), connections: 7, ..Settings::new("/a") };
         assert_eq!(settings, wanted);
     }
 
@@ -232,7 +238,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("region.toml");
         std::fs::write(&config, "listen = \"127.0.0.1:1\"\n").unwrap();
-        let wrong = Settings::merge(Flags { config: Some(config), ..Flags::default() }).unwrap_err().to_string();
+        let wrong =
+            Settings::merge(Flags { config: Some(config), ..Flags::default() }).unwrap_err().to_string();
         assert!(wrong.contains("listen") && wrong.contains("line 1"), "{wrong}");
     }
 }

@@ -3,8 +3,8 @@
 use crate::blob::digest;
 use crate::object::{Key, timestamp};
 use crate::{Store, StoreError};
-use basalt_api::values::{RackId, Uid};
 use basalt_api::values::Timestamp;
+use basalt_api::values::{RackId, Uid};
 use std::time::Duration;
 
 /// Who a bearer token stands for.
@@ -208,8 +208,10 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn revoke(&self, rack: RackId) -> Result<(), StoreError> {
-        let update =
-            sqlx::query!("update rack_enrolment set revoked_at = now() where rack = $1 and revoked_at is null", rack.get());
+        let update = sqlx::query!(
+            "update rack_enrolment set revoked_at = now() where rack = $1 and revoked_at is null",
+            rack.get()
+        );
         update.execute(self.pool()).await?;
         self.touched();
         Ok(())
@@ -221,7 +223,8 @@ impl Store {
     /// `NotFound`, or the database.
     pub async fn rack_key(&self, name: &str) -> Result<Option<[u8; 32]>, StoreError> {
         let rack = self.get("Rack", Key::Name(name)).await?;
-        let row = sqlx::query_scalar!("select spki_sha256 from rack_enrolment where rack = $1", rack.uid.get());
+        let row =
+            sqlx::query_scalar!("select spki_sha256 from rack_enrolment where rack = $1", rack.uid.get());
         row.fetch_optional(self.pool()).await?.map(|key| digest(&key)).transpose()
     }
 
@@ -249,8 +252,10 @@ impl Store {
     /// The database.
     pub async fn living(&self, within: Duration) -> Result<Vec<RegionProcess>, StoreError> {
         let seconds = within.as_secs_f64();
-        let delete =
-            sqlx::query!("delete from region_process where heartbeat < now() - make_interval(secs => $1)", seconds * 10.0);
+        let delete = sqlx::query!(
+            "delete from region_process where heartbeat < now() - make_interval(secs => $1)",
+            seconds * 10.0
+        );
         delete.execute(self.pool()).await?;
         let rows = sqlx::query!(
             "select id, rpc_address, api_address, version from region_process

@@ -109,7 +109,9 @@ impl Store {
     pub async fn release_machine(&self, deployment: DeploymentId) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         self.wake_around(&mut tx, deployment.into()).await?;
-        sqlx::query!("delete from machine_claim where deployment = $1", deployment.get()).execute(&mut *tx).await?;
+        sqlx::query!("delete from machine_claim where deployment = $1", deployment.get())
+            .execute(&mut *tx)
+            .await?;
         self.commit(tx).await
     }
 
@@ -117,8 +119,12 @@ impl Store {
     ///
     /// # Errors
     /// The database.
-    pub async fn claimed_by(&self, deployment: DeploymentId) -> Result<Option<(MachineId, Epoch)>, StoreError> {
-        let row = sqlx::query!("select machine, epoch from machine_claim where deployment = $1", deployment.get());
+    pub async fn claimed_by(
+        &self,
+        deployment: DeploymentId,
+    ) -> Result<Option<(MachineId, Epoch)>, StoreError> {
+        let row =
+            sqlx::query!("select machine, epoch from machine_claim where deployment = $1", deployment.get());
         let row = row.fetch_optional(self.pool()).await?;
         Ok(row.map(|r| (MachineId::from(r.machine), Epoch::new(unsigned(r.epoch)))))
     }
@@ -128,7 +134,8 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn claimant_of(&self, machine: MachineId) -> Result<Option<DeploymentId>, StoreError> {
-        let row = sqlx::query_scalar!("select deployment from machine_claim where machine = $1", machine.get());
+        let row =
+            sqlx::query_scalar!("select deployment from machine_claim where machine = $1", machine.get());
         Ok(row.fetch_optional(self.pool()).await?.map(DeploymentId::from))
     }
 
@@ -226,7 +233,8 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn release_addresses(&self, owner: Uid, keep: &[String]) -> Result<(), StoreError> {
-        let delete = sqlx::query!("delete from address where owner = $1 and purpose <> all($2)", owner.get(), keep);
+        let delete =
+            sqlx::query!("delete from address where owner = $1 and purpose <> all($2)", owner.get(), keep);
         delete.execute(self.pool()).await?;
         self.touched();
         Ok(())

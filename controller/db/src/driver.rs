@@ -42,7 +42,10 @@ impl Store {
     ///
     /// # Errors
     /// The seal key does not open it, or the database.
-    pub async fn authority(&self, fresh: (&[u8], &[u8])) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), StoreError> {
+    pub async fn authority(
+        &self,
+        fresh: (&[u8], &[u8]),
+    ) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), StoreError> {
         let sealed = self.seal().seal(&authority_place(), fresh.1)?;
         let insert = sqlx::query!(
             "insert into authority (certificate_der, sealed_key) values ($1, $2) on conflict do nothing",
@@ -50,7 +53,8 @@ impl Store {
             sealed
         );
         insert.execute(self.pool()).await?;
-        let row = sqlx::query!("select certificate_der, sealed_key from authority").fetch_one(self.pool()).await?;
+        let row =
+            sqlx::query!("select certificate_der, sealed_key from authority").fetch_one(self.pool()).await?;
         Ok((row.certificate_der, self.seal().open(&authority_place(), &row.sealed_key)?))
     }
 
@@ -78,7 +82,12 @@ impl Store {
     ///
     /// # Errors
     /// The database.
-    pub async fn put_boot(&self, machine: MachineId, action: &Value, epoch: Epoch) -> Result<bool, StoreError> {
+    pub async fn put_boot(
+        &self,
+        machine: MachineId,
+        action: &Value,
+        epoch: Epoch,
+    ) -> Result<bool, StoreError> {
         let upsert = sqlx::query!(
             "insert into machine_boot as b (machine, action, epoch) values ($1, $2, $3)
              on conflict (machine) do update
@@ -118,7 +127,11 @@ impl Store {
         let rows = rows.fetch_all(self.pool()).await?;
         Ok(rows
             .into_iter()
-            .map(|r| MachineBoot { machine: MachineId::from(r.machine), action: r.action, settled: r.settled })
+            .map(|r| MachineBoot {
+                machine: MachineId::from(r.machine),
+                action: r.action,
+                settled: r.settled,
+            })
             .collect())
     }
 
@@ -193,14 +206,20 @@ impl Store {
     ///
     /// # Errors
     /// The seal key does not open it, or the database.
-    pub async fn attempt_key(&self, machine: MachineId, attempt: Attempt) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+    pub async fn attempt_key(
+        &self,
+        machine: MachineId,
+        attempt: Attempt,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
         let query = sqlx::query_scalar!(
             "select sealed from attempt_key where attempt = $1 and machine = $2",
             signed(attempt.get()),
             machine.get()
         );
         let Some(sealed) = query.fetch_optional(self.pool()).await? else { return Ok(None) };
-        self.seal().open(&Place { object: machine.into(), pointer: &attempt_pointer(attempt) }, &sealed).map(Some)
+        self.seal()
+            .open(&Place { object: machine.into(), pointer: &attempt_pointer(attempt) }, &sealed)
+            .map(Some)
     }
 
     /// What is marked on a machine.
@@ -239,7 +258,10 @@ impl Store {
     ///
     /// # Errors
     /// The database.
-    pub async fn claim_on(&self, machine: MachineId) -> Result<Option<(DeploymentId, Timestamp)>, StoreError> {
+    pub async fn claim_on(
+        &self,
+        machine: MachineId,
+    ) -> Result<Option<(DeploymentId, Timestamp)>, StoreError> {
         let row = sqlx::query!(
             r#"select deployment, (extract(epoch from claimed_at) * 1000000)::bigint as "claimed_us!"
                from machine_claim where machine = $1"#,

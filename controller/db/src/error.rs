@@ -57,7 +57,9 @@ pub enum StoreError {
         epoch: basalt_api::values::Epoch,
     },
     /// A secret could not be sealed or opened.
-    #[error("the secret at {pointer} cannot be opened: the seal key is another one, or the stored bytes were changed")]
+    #[error(
+        "the secret at {pointer} cannot be opened: the seal key is another one, or the stored bytes were changed"
+    )]
     Seal {
         /// Where it stands in its object's spec.
         pointer: String,

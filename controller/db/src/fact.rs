@@ -3,8 +3,8 @@
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
 use crate::{Store, StoreError};
-use basalt_api::values::{Attempt, RackId, Uid};
 use basalt_api::values::Timestamp;
+use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -210,7 +210,9 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn now(&self) -> Result<Timestamp, StoreError> {
-        let query = sqlx::query_scalar!(r#"select (extract(epoch from clock_timestamp()) * 1000000)::bigint as "us!""#);
+        let query = sqlx::query_scalar!(
+            r#"select (extract(epoch from clock_timestamp()) * 1000000)::bigint as "us!""#
+        );
         timestamp(query.fetch_one(self.pool()).await?)
     }
 

@@ -2,8 +2,8 @@
 
 use crate::store::Tx;
 use crate::{Store, StoreError};
-use basalt_api::values::{Generation, Uid};
 use basalt_api::values::Timestamp;
+use basalt_api::values::{Generation, Uid};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -176,7 +176,9 @@ pub(crate) fn not_found(kind: &str, key: Key<'_>) -> StoreError {
 pub(crate) async fn lock(tx: &mut Tx, kind: &str, key: Key<'_>) -> Result<Option<Row>, StoreError> {
     Ok(match key {
         Key::Name(name) => {
-            select_objects!("where kind = $1 and name = $2 for update", kind, name).fetch_optional(&mut **tx).await?
+            select_objects!("where kind = $1 and name = $2 for update", kind, name)
+                .fetch_optional(&mut **tx)
+                .await?
         }
         Key::Uid(uid) => {
             select_objects!("where kind = $1 and uid = $2 for update", kind, uid.get())
@@ -194,10 +196,14 @@ impl Store {
     pub async fn get(&self, kind: &str, key: Key<'_>) -> Result<Object, StoreError> {
         let row = match key {
             Key::Name(name) => {
-                select_objects!("where kind = $1 and name = $2", kind, name).fetch_optional(self.pool()).await?
+                select_objects!("where kind = $1 and name = $2", kind, name)
+                    .fetch_optional(self.pool())
+                    .await?
             }
             Key::Uid(uid) => {
-                select_objects!("where kind = $1 and uid = $2", kind, uid.get()).fetch_optional(self.pool()).await?
+                select_objects!("where kind = $1 and uid = $2", kind, uid.get())
+                    .fetch_optional(self.pool())
+                    .await?
             }
         };
         row.ok_or_else(|| not_found(kind, key))?.object()

@@ -128,7 +128,8 @@ impl Store {
 
     /// Replaces each secret by its read form; an omitted or re-sent read form keeps what is stored, null clears it.
     async fn take_secrets(&self, tx: &mut Tx, put: &Put<'_>, uid: Uid) -> Result<Sealed, StoreError> {
-        let stored = sqlx::query!("select pointer, revision, sealed from secret where object = $1", uid.get());
+        let stored =
+            sqlx::query!("select pointer, revision, sealed from secret where object = $1", uid.get());
         let stored = stored.fetch_all(&mut **tx).await?;
         let mut text = put.spec.clone();
         let named = basalt_api::secrets(put.kind, &parse(text.as_str())?);
@@ -149,7 +150,11 @@ impl Store {
                         }
                         _ => {
                             let revision = before.map_or(1, |b| b.revision.saturating_add(1));
-                            fresh.push((pointer.clone(), revision, self.seal().seal(&place, plain.as_bytes())?));
+                            fresh.push((
+                                pointer.clone(),
+                                revision,
+                                self.seal().seal(&place, plain.as_bytes())?,
+                            ));
                             read_forms.push((pointer.clone(), revision));
                         }
                     }
@@ -258,11 +263,14 @@ impl Store {
 
 fn precondition(put: &Put<'_>, old: Option<&Row>) -> Result<(), StoreError> {
     let current = old.map(|o| Generation::new(unsigned(o.generation)));
-    let (kind, name) = (put.kind.name.to_owned(), old.map_or_else(|| put.key.to_string(), |o| o.name.clone()));
+    let (kind, name) =
+        (put.kind.name.to_owned(), old.map_or_else(|| put.key.to_string(), |o| o.name.clone()));
     match (put.precondition, old) {
         (_, None) if matches!(put.key, Key::Uid(_)) => Err(object::not_found(put.kind.name, put.key)),
         (_, Some(old)) if old.deletion_us.is_some() => Err(StoreError::Deleting { kind, name }),
-        (Precondition::Absent, Some(old)) => Err(StoreError::Exists { kind, name, manager: old.manager.clone() }),
+        (Precondition::Absent, Some(old)) => {
+            Err(StoreError::Exists { kind, name, manager: old.manager.clone() })
+        }
         (Precondition::Present, None) => Err(StoreError::Conflict { kind, name, current }),
         (Precondition::Generation(wanted), _) if current != Some(wanted) => {
             Err(StoreError::Conflict { kind, name, current })
@@ -333,7 +341,9 @@ async fn resolve(
         };
         match query.fetch_optional(&mut **tx).await? {
             None => missing(format!("there is no {kind} {name:?}")),
-            Some(found) if found.deleting && !found.held => missing(format!("{kind} {name:?} is being deleted")),
+            Some(found) if found.deleting && !found.held => {
+                missing(format!("{kind} {name:?} is being deleted"))
+            }
             Some(found) => {
                 resolved.insert(pointer, Uid::from(found.uid));
             }
@@ -342,7 +352,11 @@ async fn resolve(
     Ok((resolved, errors))
 }
 
-async fn write_references(tx: &mut Tx, uid: Uid, references: &BTreeMap<String, Uid>) -> Result<(), StoreError> {
+async fn write_references(
+    tx: &mut Tx,
+    uid: Uid,
+    references: &BTreeMap<String, Uid>,
+) -> Result<(), StoreError> {
     let pointers: Vec<String> = references.keys().cloned().collect();
     let targets: Vec<uuid::Uuid> = references.values().map(|u| u.get()).collect();
     sqlx::query!("delete from object_ref where from_uid = $1", uid.get()).execute(&mut **tx).await?;

@@ -210,7 +210,12 @@ impl Store {
     ///
     /// # Errors
     /// `Fenced`, or the database.
-    pub async fn write_status(&self, lease: &Lease, observed: Generation, status: &Value) -> Result<bool, StoreError> {
+    pub async fn write_status(
+        &self,
+        lease: &Lease,
+        observed: Generation,
+        status: &Value,
+    ) -> Result<bool, StoreError> {
         // The queue's own row is not locked: a neighbour's handler that wakes this object while this one wakes the neighbour
         // would deadlock. A lease that holds in this snapshot cannot be another's before its time is over.
         let mut tx = self.begin().await?;

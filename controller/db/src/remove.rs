@@ -33,7 +33,9 @@ impl Store {
         dry_run: bool,
     ) -> Result<Deletion, StoreError> {
         let mut tx = self.begin().await?;
-        let Some(row) = object::lock(&mut tx, kind, key).await? else { return Err(object::not_found(kind, key)) };
+        let Some(row) = object::lock(&mut tx, kind, key).await? else {
+            return Err(object::not_found(kind, key));
+        };
         if let Precondition::Generation(wanted) = precondition
             && generation_number(wanted) != row.generation
         {
@@ -43,7 +45,8 @@ impl Store {
         let uid = Uid::from(row.uid);
         let first = row.deletion_us.is_none();
         if first {
-            let update = sqlx::query!("update object set deletion_requested_at = now() where uid = $1", row.uid);
+            let update =
+                sqlx::query!("update object set deletion_requested_at = now() where uid = $1", row.uid);
             update.execute(&mut *tx).await?;
             change::record(&mut tx, &row, change::Op::Put).await?;
             self.wake_around(&mut tx, uid).await?;
@@ -65,9 +68,13 @@ impl Store {
     /// `NotFound` when it is gone, or its deletion was not asked for; or the database.
     pub async fn finalise(&self, uid: Uid) -> Result<Deletion, StoreError> {
         let mut tx = self.begin().await?;
-        let row = select_objects!("where uid = $1 and deletion_requested_at is not null for update", uid.get());
+        let row =
+            select_objects!("where uid = $1 and deletion_requested_at is not null for update", uid.get());
         let Some(row) = row.fetch_optional(&mut *tx).await? else {
-            return Err(StoreError::NotFound { kind: "deleted object".to_owned(), name: format!("uid:{uid}") });
+            return Err(StoreError::NotFound {
+                kind: "deleted object".to_owned(),
+                name: format!("uid:{uid}"),
+            });
         };
         let waits_for = object::referrers(&mut tx, uid).await?;
         if !waits_for.is_empty() {

@@ -14,7 +14,9 @@ impl Store {
     /// `NotFound`, `Exists`, `Deleting`, or the database.
     pub async fn rename(&self, kind: &str, key: Key<'_>, to: &str) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
-        let Some(row) = object::lock(&mut tx, kind, key).await? else { return Err(object::not_found(kind, key)) };
+        let Some(row) = object::lock(&mut tx, kind, key).await? else {
+            return Err(object::not_found(kind, key));
+        };
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }
@@ -32,26 +34,39 @@ impl Store {
     }
 
     /// Renames one object and rewrites who refers to it; the renames that follow from it come back.
-    async fn rename_one(&self, tx: &mut Tx, mut row: Row, to: &str) -> Result<Vec<(Row, String)>, StoreError> {
+    async fn rename_one(
+        &self,
+        tx: &mut Tx,
+        mut row: Row,
+        to: &str,
+    ) -> Result<Vec<(Row, String)>, StoreError> {
         let taken = sqlx::query!("select manager from object where kind = $1 and name = $2", row.kind, to);
         if let Some(other) = taken.fetch_optional(&mut **tx).await? {
             return Err(StoreError::Exists { kind: row.kind, name: to.to_owned(), manager: other.manager });
         }
-        let update = sqlx::query!("update object set name = $2, updated_at = now() where uid = $1", row.uid, to);
+        let update =
+            sqlx::query!("update object set name = $2, updated_at = now() where uid = $1", row.uid, to);
         update.execute(&mut **tx).await?;
         row.name = to.to_owned();
         change::record(tx, &row, change::Op::Put).await?;
         self.wake_around(tx, Uid::from(row.uid)).await?;
 
-        let referring = sqlx::query!("select from_uid, pointer from object_ref where to_uid = $1 order by 1", row.uid);
+        let referring =
+            sqlx::query!("select from_uid, pointer from object_ref where to_uid = $1 order by 1", row.uid);
         let mut follow = Vec::new();
         for reference in referring.fetch_all(&mut **tx).await? {
-            let from = select_objects!("where uid = $1 for update", reference.from_uid).fetch_one(&mut **tx).await?;
+            let from =
+                select_objects!("where uid = $1 for update", reference.from_uid).fetch_one(&mut **tx).await?;
             let corrupt = |e: crate::splice::SpliceError| StoreError::Corrupt(e.to_string());
             let name = serde_json::Value::from(to).to_string();
-            let spec = Text::parse(from.spec.as_str()).and_then(|t| t.set(&reference.pointer, &name)).map_err(corrupt)?;
-            let update =
-                sqlx::query!("update object set spec = $2::text::json where uid = $1", from.uid, spec.as_str());
+            let spec = Text::parse(from.spec.as_str())
+                .and_then(|t| t.set(&reference.pointer, &name))
+                .map_err(corrupt)?;
+            let update = sqlx::query!(
+                "update object set spec = $2::text::json where uid = $1",
+                from.uid,
+                spec.as_str()
+            );
             update.execute(&mut **tx).await?;
             change::record(tx, &from, change::Op::Put).await?;
             if row.kind == "Fabric"

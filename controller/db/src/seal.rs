@@ -43,7 +43,10 @@ impl SealKey {
     /// nonce || ciphertext || tag. `place` is authenticated with it, so that a sealed text cannot be moved elsewhere.
     pub(crate) fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut body = plaintext.to_vec();
-        let nonce = self.0.seal_in_place_append_tag(Aad::from(place.bytes()), &mut body).map_err(|_| place.error())?;
+        let nonce = self
+            .0
+            .seal_in_place_append_tag(Aad::from(place.bytes()), &mut body)
+            .map_err(|_| place.error())?;
         let mut sealed = nonce.as_ref().to_vec();
         sealed.append(&mut body);
         Ok(sealed)
@@ -53,8 +56,11 @@ impl SealKey {
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or_else(|| place.error())?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| place.error())?;
         let mut body = Zeroizing::new(body.to_vec());
-        let length =
-            self.0.open_in_place(nonce, Aad::from(place.bytes()), &mut body).map_err(|_| place.error())?.len();
+        let length = self
+            .0
+            .open_in_place(nonce, Aad::from(place.bytes()), &mut body)
+            .map_err(|_| place.error())?
+            .len();
         body.truncate(length);
         Ok(body)
     }
@@ -88,7 +94,9 @@ mod tests {
         let (here, there) = (Uid::generate(), Uid::generate());
         let sealed = key.seal(&Place { object: here, pointer: "/bmc/password" }, b"hunter2").unwrap();
         assert!(!sealed.windows(7).any(|w| w == b"hunter2"));
-        let open = |key: &SealKey, object, pointer| key.open(&Place { object, pointer }, &sealed).map(|p| p.to_vec());
+        let open = |key: &SealKey, object, pointer| {
+            key.open(&Place { object, pointer }, &sealed).map(|p| p.to_vec())
+        };
         assert_eq!(open(&key, here, "/bmc/password").unwrap(), b"hunter2");
         assert!(open(&key, there, "/bmc/password").is_err());
         assert!(open(&key, here, "/bmc/username").is_err());

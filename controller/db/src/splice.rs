@@ -75,7 +75,8 @@ impl Text {
         }
         let Some((parent, key)) = pointer.rsplit_once('/') else { return Ok(self) };
         let Some(span) = self.spans.get(parent) else { return Ok(self) };
-        let inside = self.text.get(span.start.saturating_add(1)..span.end.saturating_sub(1)).unwrap_or_default();
+        let inside =
+            self.text.get(span.start.saturating_add(1)..span.end.saturating_sub(1)).unwrap_or_default();
         if self.text.as_bytes().get(span.start) != Some(&b'{') {
             return Ok(self);
         }
@@ -230,7 +231,9 @@ mod tests {
     #[test]
     fn every_value_is_found_where_it_stands() {
         let text = Text::parse(TEXT).unwrap();
-        for (pointer, value) in [("/a", "1.50"), ("/b~1c/d/0", "\"x\\\"\""), ("/b~1c/d/1/e", "null"), ("/f", "{ }")] {
+        for (pointer, value) in
+            [("/a", "1.50"), ("/b~1c/d/0", "\"x\\\"\""), ("/b~1c/d/1/e", "null"), ("/f", "{ }")]
+        {
             assert_eq!(text.get(pointer), Some(value), "{pointer}");
         }
         assert_eq!(text.get(""), Some(TEXT));
@@ -255,7 +258,10 @@ mod tests {
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         assert_eq!(Text::parse(r#"{"a":1,"a":2}"#).unwrap_err(), SpliceError::Duplicate("/a".to_owned()));
-        assert_eq!(Text::parse(r#"{"a":1,"\u0061":2}"#).unwrap_err(), SpliceError::Duplicate("/a".to_owned()));
+        assert_eq!(
+            Text::parse(r#"{"a":1,"\u0061":2}"#).unwrap_err(),
+            SpliceError::Duplicate("/a".to_owned())
+        );
         assert!(matches!(Text::parse("[".repeat(1000)).unwrap_err(), SpliceError::TooDeep(_)));
         for bad in ["", "{", "{\"a\"", "[1,]", "{\"a\":}", "tru", "1 2", "\"\\", "{\"a\" 1}", "[1 2]"] {
             assert!(Text::parse(bad).is_err(), "{bad}");

@@ -2,8 +2,8 @@
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::{Store, StoreError};
-use basalt_api::values::{Attempt, Epoch, Uid};
 use basalt_api::values::Timestamp;
+use basalt_api::values::{Attempt, Epoch, Uid};
 use serde_json::Value;
 
 /// One step under one epoch.
@@ -59,8 +59,10 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn start_step(&self, id: i64) -> Result<(), StoreError> {
-        let update =
-            sqlx::query!("update step_record set started_at = coalesce(started_at, clock_timestamp()) where id = $1", id);
+        let update = sqlx::query!(
+            "update step_record set started_at = coalesce(started_at, clock_timestamp()) where id = $1",
+            id
+        );
         update.execute(self.pool()).await?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The connection pool, the seal key, and what wakes followers and drivers after a commit.
 
-use crate::seal::{Place, SealKey};
 use crate::StoreError;
+use crate::seal::{Place, SealKey};
 use basalt_api::values::{Incarnation, Uid};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};

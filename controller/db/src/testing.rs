@@ -73,7 +73,11 @@ async fn shared() -> Shared {
     let dir = std::env::temp_dir().join(format!("basalt-db-{}", std::process::id()));
     let undertaker = |pid: i32| {
         Command::new("sh")
-            .args(["-c", "read -r _; kill -QUIT $1; while kill -0 $1 2>/dev/null; do sleep 0.05; done; rm -rf \"$2\"", "sh"])
+            .args([
+                "-c",
+                "read -r _; kill -QUIT $1; while kill -0 $1 2>/dev/null; do sleep 0.05; done; rm -rf \"$2\"",
+                "sh",
+            ])
             .arg(pid.to_string())
             .arg(&dir)
             .stdin(Stdio::piped())
@@ -89,5 +93,10 @@ async fn shared() -> Shared {
     let mut connection = PgConnection::connect(&cluster.url()).await.expect("it answers");
     MIGRATIONS.run(&mut connection).await.expect("the migrations run");
     connection.close().await.expect("it closes");
-    Shared { cluster, _undertaker: undertaker, numbers: AtomicU32::new(0), creating: tokio::sync::Mutex::new(()) }
+    Shared {
+        cluster,
+        _undertaker: undertaker,
+        numbers: AtomicU32::new(0),
+        creating: tokio::sync::Mutex::new(()),
+    }
 }

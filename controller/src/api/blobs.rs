@@ -49,7 +49,9 @@ fn hash(text: &str) -> Answer<[u8; 32]> {
 pub(super) async fn state(State(app): State<App>, Path(text): Path<String>) -> Answer<Response> {
     let sha256 = hash(&text)?;
     match app.blobs().find(&sha256).await? {
-        Some(blob) => Ok((StatusCode::OK, [(header::CONTENT_LENGTH, HeaderValue::from(blob.size))]).into_response()),
+        Some(blob) => {
+            Ok((StatusCode::OK, [(header::CONTENT_LENGTH, HeaderValue::from(blob.size))]).into_response())
+        }
         None => {
             let offset = HeaderValue::from(app.blobs().received(&sha256).await?);
             Ok((StatusCode::NOT_FOUND, [(UPLOAD_OFFSET, offset)]).into_response())
@@ -82,7 +84,8 @@ fn content_range(value: &HeaderValue) -> Answer<Part> {
     let read = || {
         let (range, total) = value.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
         let (first, last) = range.split_once('-')?;
-        let (offset, last, total): (u64, u64, u64) = (first.parse().ok()?, last.parse().ok()?, total.parse().ok()?);
+        let (offset, last, total): (u64, u64, u64) =
+            (first.parse().ok()?, last.parse().ok()?, total.parse().ok()?);
         (offset <= last && last < total).then_some(Part { offset, total: Some(total) })
     };
     read().ok_or_else(|| {

@@ -47,7 +47,8 @@ pub(super) fn check_name(kind: &Kind, name: &str) -> Answer<()> {
 
 /// `If-Match` and `If-None-Match`.
 pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
-    let text = |name: header::HeaderName| headers.get(&name).map(|v| v.to_str().unwrap_or("?").trim().to_owned());
+    let text =
+        |name: header::HeaderName| headers.get(&name).map(|v| v.to_str().unwrap_or("?").trim().to_owned());
     let bad = |value: &str, hint: &str| {
         Refusal::field("", FieldCode::Format, format!("the precondition {value:?} is not understood"), hint)
     };
@@ -57,7 +58,8 @@ pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
         (Some(any), None) if any == "*" => Ok(Precondition::Present),
         (Some(tag), None) => {
             let number = tag.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(&tag);
-            let number = number.parse().map_err(|_| bad(&tag, "If-Match: \"GENERATION\", as in the answer's ETag"))?;
+            let number =
+                number.parse().map_err(|_| bad(&tag, "If-Match: \"GENERATION\", as in the answer's ETag"))?;
             Ok(Precondition::Generation(Generation::new(number)))
         }
         (None, Some(other)) => Err(bad(&other, "If-None-Match: *")),
@@ -68,12 +70,18 @@ pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
 /// Which tool writes.
 pub(super) fn manager(headers: &HeaderMap) -> Answer<Option<String>> {
     let Some(value) = headers.get(MANAGER_HEADER) else { return Ok(None) };
-    let fits = |t: &&str| !t.is_empty() && t.len() <= MANAGER_BYTES && t.bytes().all(|b| b.is_ascii_graphic());
+    let fits =
+        |t: &&str| !t.is_empty() && t.len() <= MANAGER_BYTES && t.bytes().all(|b| b.is_ascii_graphic());
     match value.to_str().ok().filter(fits) {
         Some(manager) => Ok(Some(manager.to_owned())),
         None => {
             let message = format!("the header {MANAGER_HEADER} is not the name of a tool");
-            Err(Refusal::field("", FieldCode::Format, message, "1 to 63 letters, digits and signs: terraform"))
+            Err(Refusal::field(
+                "",
+                FieldCode::Format,
+                message,
+                "1 to 63 letters, digits and signs: terraform",
+            ))
         }
     }
 }
@@ -100,7 +108,12 @@ pub(super) struct Written {
 /// JSON of a known shape.
 pub(super) fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
     serde_json::from_slice(body).map_err(|error| {
-        Refusal::field("", FieldCode::Type, format!("the body is not what it should be: {error}"), "see /openapi.json")
+        Refusal::field(
+            "",
+            FieldCode::Type,
+            format!("the body is not what it should be: {error}"),
+            "see /openapi.json",
+        )
     })
 }
 

@@ -25,7 +25,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    const fn new(method: &'static str, path: &'static str, role: Option<Role>, handler: fn() -> MethodRouter<App>) -> Self {
+    const fn new(
+        method: &'static str,
+        path: &'static str,
+        role: Option<Role>,
+        handler: fn() -> MethodRouter<App>,
+    ) -> Self {
         Self { method, path, role, dry_run: None, handler }
     }
 
@@ -50,7 +55,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}", VIEWER, || get(objects::read)),
     Endpoint::new("PUT", "/api/v1/{plural}/{name}", OPERATOR, || put(objects::write)).dry_run(Role::Viewer),
-    Endpoint::new("DELETE", "/api/v1/{plural}/{name}", OPERATOR, || delete(objects::remove)).dry_run(Role::Viewer),
+    Endpoint::new("DELETE", "/api/v1/{plural}/{name}", OPERATOR, || delete(objects::remove))
+        .dry_run(Role::Viewer),
     Endpoint::new("POST", "/api/v1/{plural}/{name}/rename", OPERATOR, || post(objects::rename)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/plan", VIEWER, || get(explain::plan)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
@@ -74,9 +80,14 @@ pub(super) fn router(app: App) -> Router {
         router = router.route(endpoint.path, handler);
     }
     router
-        .fallback(|uri: Uri| async move { Refusal::new(ProblemCode::NotFound, format!("there is no path {}", uri.path())) })
+        .fallback(|uri: Uri| async move {
+            Refusal::new(ProblemCode::NotFound, format!("there is no path {}", uri.path()))
+        })
         .method_not_allowed_fallback(|uri: Uri| async move {
-            Refusal::new(ProblemCode::NotFound, format!("{} does not have this method; see /openapi.json", uri.path()))
+            Refusal::new(
+                ProblemCode::NotFound,
+                format!("{} does not have this method; see /openapi.json", uri.path()),
+            )
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), guard::arrive))

@@ -36,5 +36,7 @@ async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machin
     }
     let object = app.store().get(kind.name, body::key(kind, name)?).await?;
     let machinery = app.machinery().cloned();
-    machinery.map(|m| (m, object)).ok_or_else(|| Refusal::unavailable("this region's driver does not run yet"))
+    machinery
+        .map(|m| (m, object))
+        .ok_or_else(|| Refusal::unavailable("this region's driver does not run yet"))
 }

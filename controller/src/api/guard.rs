@@ -60,15 +60,25 @@ pub(super) struct Guard {
 }
 
 /// Around every request: no plain HTTP from other hosts; count the answer.
-pub(super) async fn arrive(State(app): State<App>, peer: ConnectInfo<Peer>, request: Request, next: Next) -> Response {
+pub(super) async fn arrive(
+    State(app): State<App>,
+    peer: ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let metrics = &app.0.metrics;
     metrics.under_way.fetch_add(1, Ordering::Relaxed);
     let response = match peer.0 {
         Peer::Tcp(address) if !address.ip().to_canonical().is_loopback() && !app.0.parts.allow_plaintext => {
-            let detail = format!("{} speaks plain HTTP from another host; use TLS, or start the region with --allow-plaintext", address.ip());
+            let detail = format!(
+                "{} speaks plain HTTP from another host; use TLS, or start the region with --allow-plaintext",
+                address.ip()
+            );
             let problem = Problem { status: 426, ..Problem::new(ProblemCode::Forbidden, detail) };
             let mut response = Refusal::from(problem).into_response();
-            response.headers_mut().insert(header::UPGRADE, header::HeaderValue::from_static("TLS/1.2, HTTP/1.1"));
+            response
+                .headers_mut()
+                .insert(header::UPGRADE, header::HeaderValue::from_static("TLS/1.2, HTTP/1.1"));
             response
         }
         _ => next.run(request).await,
@@ -79,7 +89,8 @@ pub(super) async fn arrive(State(app): State<App>, peer: ConnectInfo<Peer>, requ
         counter.fetch_add(1, Ordering::Relaxed);
     }
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_problem(&response) {
-        return Refusal::new(ProblemCode::TooLarge, "the request is larger than the region takes: 2 MiB").into_response();
+        return Refusal::new(ProblemCode::TooLarge, "the request is larger than the region takes: 2 MiB")
+            .into_response();
     }
     response
 }
@@ -126,7 +137,11 @@ async fn role(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Role, Refusa
             _ => Err(unknown("no token: send Authorization: Bearer TOKEN")),
         };
     };
-    let token = value.to_str().ok().and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = value
+        .to_str()
+        .ok()
+        .and_then(|v| v.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, token)) = token else {
         return Err(unknown("the header Authorization is not of the form: Bearer TOKEN"));
     };

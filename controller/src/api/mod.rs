@@ -20,9 +20,9 @@ mod guard;
 mod objects;
 mod problem;
 mod query;
+mod racks;
 mod render;
 mod serve;
-mod racks;
 mod system;
 mod wait;
 
@@ -83,7 +83,12 @@ impl App {
     /// The API on these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self(Arc::new(Inner { parts, machinery: OnceLock::new(), joiner: OnceLock::new(), metrics: Metrics::default() }))
+        Self(Arc::new(Inner {
+            parts,
+            machinery: OnceLock::new(),
+            joiner: OnceLock::new(),
+            metrics: Metrics::default(),
+        }))
     }
 
     /// Lets the API ask the driver; the first one stays.

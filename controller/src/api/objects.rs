@@ -132,7 +132,11 @@ pub(super) async fn write(
 async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
     match app.store().get(kind.name, key).await {
         Err(basalt_db::StoreError::NotFound { .. }) => {
-            let detail = format!("there is no {} {:?}, and it cannot be declared: it enrols itself", kind.name, key.to_string());
+            let detail = format!(
+                "there is no {} {:?}, and it cannot be declared: it enrols itself",
+                kind.name,
+                key.to_string()
+            );
             Err(Refusal::new(ProblemCode::NotFound, detail))
         }
         Err(error) => Err(error.into()),

@@ -21,12 +21,20 @@ impl Refusal {
         Self::from(Problem::new(code, detail))
     }
 
-    pub(super) fn field(pointer: &str, code: FieldCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn field(
+        pointer: &str,
+        code: FieldCode,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self::invalid(vec![FieldError::new(pointer, code, message, hint)])
     }
 
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
-        Self::from(Problem { retry_after: Some(RETRY_AFTER), ..Problem::new(ProblemCode::Unavailable, detail) })
+        Self::from(Problem {
+            retry_after: Some(RETRY_AFTER),
+            ..Problem::new(ProblemCode::Unavailable, detail)
+        })
     }
 
     pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
@@ -59,7 +67,10 @@ impl From<StoreError> for Refusal {
             StoreError::Conflict { .. } => ProblemCode::Conflict,
             StoreError::Deleting { .. } => ProblemCode::Deleting,
             StoreError::Refused { errors } => return refused(errors).into(),
-            StoreError::Fenced { .. } | StoreError::Seal { .. } | StoreError::Corrupt(_) | StoreError::Database(_) => {
+            StoreError::Fenced { .. }
+            | StoreError::Seal { .. }
+            | StoreError::Corrupt(_)
+            | StoreError::Database(_) => {
                 tracing::error!(%error, source = %source(&error), "a request failed");
                 return Self::new(ProblemCode::Internal, "the region made a mistake; its log has more");
             }

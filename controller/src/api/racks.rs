@@ -33,8 +33,9 @@ pub(super) async fn join_token(
 ) -> Answer<(StatusCode, Json<JoinAnswer>)> {
     let joiner = app.joiner().ok_or_else(|| Refusal::unavailable("this region does not serve racks yet"))?;
     if let Some(rack) = &request.rack {
-        let kind = basalt_api::Kind::find("Rack")
-            .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the kind Rack is not described".to_owned()))?;
+        let kind = basalt_api::Kind::find("Rack").ok_or_else(|| {
+            Refusal::new(ProblemCode::Internal, "the kind Rack is not described".to_owned())
+        })?;
         super::body::check_name(kind, rack)?;
     }
     let lifetime = request.lifetime.map_or(LIFETIME, |l| l.get());

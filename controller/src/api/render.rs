@@ -38,8 +38,9 @@ struct Metadata {
 
 /// The object, and while it is being deleted, for whom it waits.
 pub(super) fn render(object: Object, waits_for: &[Referrer]) -> Answer<Rendered> {
-    let mut status: Map<String, Value> = serde_json::from_str(object.status.get())
-        .map_err(|error| Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}")))?;
+    let mut status: Map<String, Value> = serde_json::from_str(object.status.get()).map_err(|error| {
+        Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}"))
+    })?;
     status.insert("observed_generation".to_owned(), json!(object.observed_generation));
     if let Some(since) = object.deletion_requested_at
         && !RECONCILED.contains(&object.kind.as_str())
@@ -80,8 +81,18 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
     };
     let is_reconciled = RECONCILED.contains(&kind);
     let (ready, progressing, reason, message) = match is_reconciled {
-        true => (ConditionStatus::False, ConditionStatus::True, "Stored", "Stored; nothing has been done about it yet."),
-        false => (ConditionStatus::True, ConditionStatus::False, "Stored", "Stored; there is nothing to do for it."),
+        true => (
+            ConditionStatus::False,
+            ConditionStatus::True,
+            "Stored",
+            "Stored; nothing has been done about it yet.",
+        ),
+        false => (
+            ConditionStatus::True,
+            ConditionStatus::False,
+            "Stored",
+            "Stored; there is nothing to do for it.",
+        ),
     };
     json!({"conditions": [
         condition(Condition::READY, ready, reason, message),
@@ -91,7 +102,8 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
 }
 
 fn deleting(since: Timestamp, waits_for: &[Referrer]) -> Vec<Condition> {
-    let who: Vec<String> = waits_for.iter().map(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer)).collect();
+    let who: Vec<String> =
+        waits_for.iter().map(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer)).collect();
     let message = match who.is_empty() {
         true => "It is being deleted.".to_owned(),
         false => format!("It is being deleted, and stays while others refer to it: {}.", who.join(", ")),
@@ -124,8 +136,9 @@ impl Rendered {
 
     /// Only these members, like `metadata.name,status.conditions`.
     pub(super) fn only(&self, fields: &str) -> Answer<Value> {
-        let whole = serde_json::to_value(self)
-            .map_err(|error| Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}")))?;
+        let whole = serde_json::to_value(self).map_err(|error| {
+            Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}"))
+        })?;
         let mut sparse = Value::Object(Map::new());
         for path in fields.split(',').filter(|p| !p.is_empty()) {
             copy(&whole, &mut sparse, path);

@@ -44,7 +44,11 @@ pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
     let metrics = &app.0.metrics;
     let mut text = String::from("# TYPE basalt_api_answers_total counter\n");
     for (class, count) in (1..).zip(&metrics.answers) {
-        let _ = writeln!(text, "basalt_api_answers_total{{class=\"{class}xx\"}} {}", count.load(Ordering::Relaxed));
+        let _ = writeln!(
+            text,
+            "basalt_api_answers_total{{class=\"{class}xx\"}} {}",
+            count.load(Ordering::Relaxed)
+        );
     }
     let under_way = metrics.under_way.load(Ordering::Relaxed);
     let _ = write!(

@@ -33,10 +33,14 @@ impl Machinery for Driver {
     }
 }
 
-fn declared<T: serde::de::DeserializeOwned>(object: &Object, instead: Option<&Value>) -> Result<T, StoreError> {
+fn declared<T: serde::de::DeserializeOwned>(
+    object: &Object,
+    instead: Option<&Value>,
+) -> Result<T, StoreError> {
     match instead {
-        Some(value) => serde_json::from_value(value.clone())
-            .map_err(|error| StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name))),
+        Some(value) => serde_json::from_value(value.clone()).map_err(|error| {
+            StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name))
+        }),
         None => spec(object),
     }
 }
@@ -71,14 +75,18 @@ impl Driver {
                 }
                 Ok(report)
             }
-            _ => Ok(PlanReport { summary: format!("{}: nothing to do", object.name), ..PlanReport::default() }),
+            _ => {
+                Ok(PlanReport { summary: format!("{}: nothing to do", object.name), ..PlanReport::default() })
+            }
         }
     }
 
     async fn history(&self, object: &Object) -> Result<Timeline, StoreError> {
         // What happens to a deployment happens on its machine.
         let machine = match object.kind.as_str() {
-            "Deployment" => self.store.claimed_by(object.uid.into()).await?.map(|(machine, _)| machine.into()),
+            "Deployment" => {
+                self.store.claimed_by(object.uid.into()).await?.map(|(machine, _)| machine.into())
+            }
             _ => None,
         };
         let mut entries = Vec::new();
@@ -123,7 +131,10 @@ fn step(key: &str, id: basalt_engine::steps::StepId, state: StepState) -> Step {
         key: key.to_owned(),
         message: id.spec().says.to_owned(),
         state,
-        destructive: matches!(id, StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase),
+        destructive: matches!(
+            id,
+            StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase
+        ),
         attempts: 0,
         started_at: None,
         deadline: None,
@@ -148,7 +159,8 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
     let record = row.detail.get("record").cloned().unwrap_or_default();
     let record: Option<basalt_engine::facts::StepRecord> = serde_json::from_value(record).ok();
     let says = record.as_ref().map_or("a step", |record| record.step.spec().says);
-    let not_yet = record.is_some_and(|r| r.step.spec().effect == EffectKind::Power) && row.started_at.is_none();
+    let not_yet =
+        record.is_some_and(|r| r.step.spec().effect == EffectKind::Power) && row.started_at.is_none();
     let mut data = Map::new();
     data.insert("epoch".to_owned(), row.epoch.get().into());
     if let Some(attempt) = row.attempt {
@@ -166,7 +178,8 @@ fn of_step(row: &StepRecord) -> TimelineEntry {
 }
 
 fn of_fact(fact: &Fact) -> TimelineEntry {
-    let data: BTreeMap<String, Value> = fact.attempt.map(|a| ("attempt".to_owned(), a.get().into())).into_iter().collect();
+    let data: BTreeMap<String, Value> =
+        fact.attempt.map(|a| ("attempt".to_owned(), a.get().into())).into_iter().collect();
     TimelineEntry {
         at: at(fact),
         kind: TimelineKind::Fact,

@@ -10,8 +10,8 @@ use basalt_api::values::{Attempt, MachineId};
 use basalt_db::{Address, ConcernWrite, Object, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::{
-    AddressRange, Blob, Bmc, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot, ImagesConcern, LocalBoot,
-    PowerConcern, PowerOffBoot, Reservation, boot_machine,
+    AddressRange, Blob, Bmc, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot, ImagesConcern,
+    LocalBoot, PowerConcern, PowerOffBoot, Reservation, boot_machine,
 };
 use prost::Message;
 
@@ -25,14 +25,20 @@ const TRIES: usize = 8;
 ///
 /// # Errors
 /// The database.
-pub async fn write(store: &Store, rack: &RackSeen, sessions: &crate::racks::sessions::Sessions) -> Result<(), StoreError> {
+pub async fn write(
+    store: &Store,
+    rack: &RackSeen,
+    sessions: &crate::racks::sessions::Sessions,
+) -> Result<(), StoreError> {
     for name in ["dhcp", "images", "power", "boot"] {
         for _ in 0..TRIES {
             // Read before what it is rendered from, so that whoever renders from newer state wins.
             let base = store.concern_generation(rack.uid, name).await?;
             let estate = Estate::load(store, sessions).await?;
             let body = match name {
-                "dhcp" => dhcp(&estate, rack, &ranges(store).await?, &store.addresses().await?).encode_to_vec(),
+                "dhcp" => {
+                    dhcp(&estate, rack, &ranges(store).await?, &store.addresses().await?).encode_to_vec()
+                }
                 "images" => images(&estate).encode_to_vec(),
                 "power" => power(store).await?.encode_to_vec(),
                 _ => boot(store).await?.encode_to_vec(),
@@ -58,13 +64,19 @@ async fn ranges(store: &Store) -> Result<Vec<(String, IpRangeSpec)>, StoreError>
     Ok(ranges)
 }
 
-fn dhcp(estate: &Estate, rack: &RackSeen, ranges: &[(String, IpRangeSpec)], addresses: &[Address]) -> DhcpConcern {
+fn dhcp(
+    estate: &Estate,
+    rack: &RackSeen,
+    ranges: &[(String, IpRangeSpec)],
+    addresses: &[Address],
+) -> DhcpConcern {
     let mut subnets = Vec::new();
     for net in &estate.nets {
         let serving = estate::racks_of(net, &estate.racks);
         let Some(rank) = serving.iter().position(|other| other.uid == rack.uid) else { continue };
         let uid = net.uid.to_string();
-        let dynamic = ranges.iter().filter(|(subnet, range)| *subnet == uid && range.purpose == RangePurpose::Dynamic);
+        let dynamic =
+            ranges.iter().filter(|(subnet, range)| *subnet == uid && range.purpose == RangePurpose::Dynamic);
         let blocks = dynamic.filter_map(|(_, range)| block(range.start, range.end, rank, serving.len()));
         let reservations = addresses.iter().filter(|a| a.subnet == net.uid).filter_map(|a| {
             let hostname = a.hostname.clone().unwrap_or_default();
@@ -164,8 +176,13 @@ async fn boot(store: &Store) -> Result<BootConcern, StoreError> {
 }
 
 /// An attempt, exactly as it was armed.
-async fn ephemeral(store: &Store, machine: &Object, attempt: Attempt) -> Result<boot_machine::Action, StoreError> {
-    let missing = || StoreError::Corrupt(format!("attempt {attempt} of machine {:?} has no record", machine.name));
+async fn ephemeral(
+    store: &Store,
+    machine: &Object,
+    attempt: Attempt,
+) -> Result<boot_machine::Action, StoreError> {
+    let missing =
+        || StoreError::Corrupt(format!("attempt {attempt} of machine {:?} has no record", machine.name));
     let rows = store.steps(machine.uid, 1000).await?;
     let row = rows.into_iter().find(|row| row.attempt == Some(attempt) && row.detail.get("task").is_some());
     let row = row.ok_or_else(missing)?;

@@ -92,7 +92,9 @@ impl Driver {
         let busy = !leases.is_empty();
         let mut first = Some(first);
         for lease in leases {
-            let Some(slot) = first.take().or_else(|| Arc::clone(slots).try_acquire_owned().ok()) else { break };
+            let Some(slot) = first.take().or_else(|| Arc::clone(slots).try_acquire_owned().ok()) else {
+                break;
+            };
             let driver = self.clone();
             tokio::spawn(async move {
                 let _slot = slot;
@@ -147,7 +149,8 @@ async fn wake_dependents(store: Store, mut changes: broadcast::Receiver<Arc<Chan
             Err(broadcast::error::RecvError::Lagged(_)) => String::new(),
             Err(broadcast::error::RecvError::Closed) => return,
         };
-        let dependents = WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(|(_, to)| *to);
+        let dependents =
+            WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(|(_, to)| *to);
         for kind in dependents {
             if let Err(error) = store.enqueue_kind(kind).await {
                 tracing::warn!(%error, kind, "objects were not woken; the next full scan finds them");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use basalt_api::kinds::{
-    Axes, Condition, DeploymentSpec, DeploymentStatus, ImageSpec, InstallStage, Lifecycle, MachineStatus, Operation,
-    Progress, Sync, Timings, phase,
+    Axes, Condition, DeploymentSpec, DeploymentStatus, ImageSpec, InstallStage, Lifecycle, MachineStatus,
+    Operation, Progress, Sync, Timings, phase,
 };
 use basalt_api::values::{DeploymentId, MachineId, Timestamp};
 use basalt_db::{Claimed, Lease, Object, StoreError, Then};
@@ -38,7 +38,8 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let seen = look(driver, &object, spec(&object)?, now).await?;
     match seen.planned.action {
         DeploymentAction::Claim(machine) => {
-            let claimed = driver.store.claim_machine(DeploymentId::from(object.uid), machine, lease.epoch).await?;
+            let claimed =
+                driver.store.claim_machine(DeploymentId::from(object.uid), machine, lease.epoch).await?;
             tracing::info!(deployment = object.name, %machine, ?claimed, "machine claimed");
             if claimed == Claimed::Yes {
                 driver.store.enqueue(machine.into(), Duration::ZERO).await?;
@@ -156,7 +157,11 @@ fn status(object: &Object, seen: &Seen, now: Timestamp) -> Result<DeploymentStat
 /// How a deployment without a machine is.
 fn waiting(planned: &DeploymentPlan) -> Axes {
     Axes {
-        lifecycle: if planned.stage == InstallStage::Releasing { Lifecycle::Releasing } else { Lifecycle::New },
+        lifecycle: if planned.stage == InstallStage::Releasing {
+            Lifecycle::Releasing
+        } else {
+            Lifecycle::New
+        },
         operation: Operation::Waiting,
         operation_detail: planned.waits.first().map(|wait| wait.message.clone()),
         sync: Sync::Drifted,
@@ -182,7 +187,8 @@ fn of_machine(
         progress
     });
     let Some(attempt) = planned.report.installed_by else { return };
-    let arm = loaded.input.records.iter().find(|r| r.step == StepId::ArmInstall && r.attempt == Some(attempt));
+    let arm =
+        loaded.input.records.iter().find(|r| r.step == StepId::ArmInstall && r.attempt == Some(attempt));
     status.image_digest = arm.and_then(|record| record.cause.image);
     status.disk = installed_disk(&loaded.markers, loaded.input.uid);
     let reported = facts.readiness.get(&attempt).map(|r| r.address.clone());

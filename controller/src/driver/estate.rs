@@ -52,7 +52,8 @@ pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
     let named: BTreeSet<&str> = net.vlan.dhcp.racks.iter().map(basalt_api::Ref::as_str).collect();
     let attached = |rack: &&RackSeen| rack.addresses.iter().any(|a| net.subnet.cidr.contains(*a));
     let wanted = |rack: &&RackSeen| named.is_empty() || named.contains(rack.name.as_str());
-    let mut serving: Vec<_> = racks.iter().filter(|r| !r.maintenance).filter(attached).filter(wanted).collect();
+    let mut serving: Vec<_> =
+        racks.iter().filter(|r| !r.maintenance).filter(attached).filter(wanted).collect();
     serving.sort_by_key(|rack| rack.uid);
     serving
 }
@@ -60,7 +61,8 @@ pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
 /// Every rack that boots machines.
 #[must_use]
 pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
-    let serving: BTreeSet<_> = nets.iter().flat_map(|net| racks_of(net, racks)).map(|rack| rack.uid).collect();
+    let serving: BTreeSet<_> =
+        nets.iter().flat_map(|net| racks_of(net, racks)).map(|rack| rack.uid).collect();
     racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
 }
 
@@ -68,7 +70,8 @@ pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> 
 #[must_use]
 pub fn power_rack<'a>(bmc: Option<IpAddr>, nets: &[Net], racks: &'a [RackSeen]) -> Option<&'a RackSeen> {
     let home = bmc.and_then(|bmc| nets.iter().find(|net| net.subnet.cidr.contains(bmc)));
-    let near = |rack: &RackSeen| home.is_some_and(|n| rack.addresses.iter().any(|a| n.subnet.cidr.contains(*a)));
+    let near =
+        |rack: &RackSeen| home.is_some_and(|n| rack.addresses.iter().any(|a| n.subnet.cidr.contains(*a)));
     let usable = racks.iter().filter(|rack| !rack.maintenance);
     usable.min_by_key(|rack| (rack.connected.is_none(), !near(rack), rack.uid))
 }
@@ -134,7 +137,8 @@ mod tests {
     #[test]
     fn only_attached_racks_answer_on_a_subnet() {
         let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", true)];
-        let names: Vec<_> = boot_racks(&[net("10.77.0.0/24")], &racks).iter().map(|r| r.name.clone()).collect();
+        let names: Vec<_> =
+            boot_racks(&[net("10.77.0.0/24")], &racks).iter().map(|r| r.name.clone()).collect();
         assert_eq!(names, ["rack2"]);
     }
 

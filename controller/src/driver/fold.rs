@@ -5,8 +5,8 @@ use basalt_api::kinds::PowerState;
 use basalt_api::values::Attempt;
 use basalt_db::Fact;
 use basalt_engine::facts::{
-    Alarm, BootRequest, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome, PowerReading, Progressed,
-    Reported, StepKey,
+    Alarm, BootRequest, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome, PowerReading,
+    Progressed, Reported, StepKey,
 };
 use basalt_engine::failures::PowerFailure;
 
@@ -19,7 +19,11 @@ pub fn fold(mut facts: Vec<Fact>) -> Facts {
     let mut out = Facts::default();
     for fact in facts {
         let Some(observed) = Observed::of(&fact) else {
-            tracing::warn!(fact = fact.id, kind = fact.kind, "a stored fact cannot be read; another version wrote it");
+            tracing::warn!(
+                fact = fact.id,
+                kind = fact.kind,
+                "a stored fact cannot be read; another version wrote it"
+            );
             continue;
         };
         add(&mut out, &fact, observed);
@@ -32,7 +36,8 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
     match (observed, fact.attempt) {
         (Observed::Power(power), _) => add_power(out, fact, &power),
         (Observed::BootRequest(it), Some(attempt)) => {
-            out.boot_requests.insert(attempt, BootRequest { last_at: at, service: it.service, what: it.what });
+            out.boot_requests
+                .insert(attempt, BootRequest { last_at: at, service: it.service, what: it.what });
         }
         (Observed::Claim(it), Some(attempt)) => {
             out.claims.entry(attempt).or_insert(Claimed { at, boot_id: it.boot_id });
@@ -77,7 +82,9 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
     let Some(key) = &fact.step_key else { return };
     let result = match (power.ok, state) {
         (true, Some(state)) => Ok(state),
-        (true, None) => Err((PowerFailure::NotMoved, "the BMC did not say whether the machine is on".to_owned())),
+        (true, None) => {
+            Err((PowerFailure::NotMoved, "the BMC did not say whether the machine is on".to_owned()))
+        }
         (false, _) => Err((PowerFailure::from_code(&power.error_code), power.message.clone())),
     };
     out.power_results.insert(StepKey::from(key.clone()), PowerOutcome { at: fact.stored_at, result });
@@ -92,11 +99,24 @@ mod tests {
         let (kind, body) = observed.stored();
         let at = Timestamp::from_second(id).unwrap();
         let attempt = Some(attempt).filter(|a| *a > 0).map(Attempt::new);
-        Fact { id, kind, source: "rack".into(), step_key: Some("k".into()), attempt, body, observed_at: at, stored_at: at }
+        Fact {
+            id,
+            kind,
+            source: "rack".into(),
+            step_key: Some("k".into()),
+            attempt,
+            body,
+            observed_at: at,
+            stored_at: at,
+        }
     }
 
     fn readiness(level: &str) -> Observed {
-        Observed::Readiness(observed::Readiness { level: level.into(), message: String::new(), address: "10.0.0.9".into() })
+        Observed::Readiness(observed::Readiness {
+            level: level.into(),
+            message: String::new(),
+            address: "10.0.0.9".into(),
+        })
     }
 
     #[test]
@@ -123,7 +143,8 @@ mod tests {
 
     #[test]
     fn the_first_claim_of_an_attempt_counts() {
-        let claim = |boot: &str| Observed::Claim(observed::Claim { address: String::new(), boot_id: boot.into() });
+        let claim =
+            |boot: &str| Observed::Claim(observed::Claim { address: String::new(), boot_id: boot.into() });
         let facts = fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))]);
         assert_eq!(facts.claims[&Attempt::new(5)].boot_id, "first");
     }

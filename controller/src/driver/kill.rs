@@ -22,7 +22,8 @@ impl KillPoints {
             return Self::default();
         }
         let set = std::env::var("BASALT_KILL_AT").ok();
-        let at = set.as_deref().and_then(|set| set.split_once(':')).map(|(at, file)| (at.to_owned(), file.into()));
+        let at =
+            set.as_deref().and_then(|set| set.split_once(':')).map(|(at, file)| (at.to_owned(), file.into()));
         Self { at }
     }
 

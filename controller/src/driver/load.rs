@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_api::agent::{BlobRef, DiskMarker};
-use basalt_api::kinds::{DeploymentSpec, FileRole, ImagePurpose, ImageSpec, MachineSpec, RackSpec, SubnetSpec, VlanSpec};
+use basalt_api::kinds::{
+    DeploymentSpec, FileRole, ImagePurpose, ImageSpec, MachineSpec, RackSpec, SubnetSpec, VlanSpec,
+};
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
 use basalt_db::{Fact, Object, Store, StoreError};
 use basalt_engine::facts::{BootSeen, Facts, StepRecord};
@@ -63,8 +65,9 @@ pub struct Loaded {
 /// # Errors
 /// It is not one of that kind: another version wrote it.
 pub fn spec<T: DeserializeOwned>(object: &Object) -> Result<T, StoreError> {
-    serde_json::from_str(object.spec.get())
-        .map_err(|error| StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name)))
+    serde_json::from_str(object.spec.get()).map_err(|error| {
+        StoreError::Corrupt(format!("the spec of {} {:?}: {error}", object.kind, object.name))
+    })
 }
 
 impl Estate {
@@ -73,8 +76,12 @@ impl Estate {
     /// # Errors
     /// The database.
     pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
-        let vlans: BTreeMap<String, VlanSpec> =
-            store.all("Vlan").await?.iter().map(|o| Ok((o.name.clone(), spec(o)?))).collect::<Result<_, StoreError>>()?;
+        let vlans: BTreeMap<String, VlanSpec> = store
+            .all("Vlan")
+            .await?
+            .iter()
+            .map(|o| Ok((o.name.clone(), spec(o)?)))
+            .collect::<Result<_, StoreError>>()?;
         let mut nets = Vec::new();
         for object in store.all("Subnet").await?.iter().filter(|o| o.deletion_requested_at.is_none()) {
             let subnet: SubnetSpec = spec(object)?;
@@ -86,12 +93,14 @@ impl Estate {
         for object in store.all("Rack").await? {
             racks.push(rack(store, sessions, &object).await?);
         }
-        let blobs: BTreeMap<[u8; 32], u64> = store.blobs().await?.into_iter().map(|b| (b.sha256, b.size)).collect();
+        let blobs: BTreeMap<[u8; 32], u64> =
+            store.blobs().await?.into_iter().map(|b| (b.sha256, b.size)).collect();
         let mut images = Vec::new();
         for object in store.all("Image").await? {
             let spec: ImageSpec = spec(&object)?;
             let size = |sha256: &Sha256| blobs.get(sha256.bytes()).copied();
-            let held = spec.files.iter().filter_map(|(role, file)| Some((*role, size(&file.sha256)?))).collect();
+            let held =
+                spec.files.iter().filter_map(|(role, file)| Some((*role, size(&file.sha256)?))).collect();
             images.push((object.created_at, Image { uid: ImageId::from(object.uid), spec, held }));
         }
         // The newest first.
@@ -103,7 +112,9 @@ impl Estate {
     fn ephemeral(&self, machine: &MachineSpec) -> Option<EphemeralImage> {
         self.images.iter().find_map(|image| {
             let file = |role| image.held.contains_key(&role).then(|| image.spec.files.get(&role)).flatten();
-            if image.spec.purpose != ImagePurpose::Ephemeral || image.spec.architecture != machine.architecture {
+            if image.spec.purpose != ImagePurpose::Ephemeral
+                || image.spec.architecture != machine.architecture
+            {
                 return None;
             }
             Some(EphemeralImage {
@@ -254,7 +265,8 @@ async fn applied(
         let concerns = store.concerns(rack.uid).await?;
         let Some(concern) = concerns.iter().find(|c| c.name == "boot") else { return Ok((None, None)) };
         let acks = store.concern_acks(rack.uid).await?;
-        let Some(ack) = acks.iter().find(|a| a.concern == "boot" && a.generation == concern.generation) else {
+        let Some(ack) = acks.iter().find(|a| a.concern == "boot" && a.generation == concern.generation)
+        else {
             return Ok((None, None));
         };
         if !matches!(ack.outcome.as_str(), "applied" | "already_there") {
@@ -262,7 +274,9 @@ async fn applied(
         }
         let body = BootConcern::decode(concern.body.as_slice())
             .map_err(|error| StoreError::Corrupt(format!("a boot concern: {error}")))?;
-        let Some(entry) = body.machines.into_iter().find(|m| m.machine_uid == uid) else { return Ok((None, None)) };
+        let Some(entry) = body.machines.into_iter().find(|m| m.machine_uid == uid) else {
+            return Ok((None, None));
+        };
         seen.insert(match entry.action {
             Some(boot_machine::Action::Ephemeral(boot)) => (2, boot.attempt),
             Some(boot_machine::Action::PowerOff(_)) => (1, 0),

@@ -89,7 +89,12 @@ fn wake(planned: &Plan, now: Timestamp) -> Then {
 }
 
 /// Tells the racks what the plan says they are to boot.
-async fn remember_boot(driver: &Driver, lease: &Lease, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
+async fn remember_boot(
+    driver: &Driver,
+    lease: &Lease,
+    loaded: &Loaded,
+    planned: &Plan,
+) -> Result<(), StoreError> {
     let action = to_json(&planned.boot)?;
     driver.store.put_boot(loaded.input.uid, &action, lease.epoch).await?;
     let wanted = match planned.boot {
@@ -113,7 +118,14 @@ async fn perform(
 ) -> Result<Did, StoreError> {
     let machine = loaded.input.uid;
     let (key, epoch) = (step.key.as_str(), lease.epoch);
-    tracing::info!(machine = loaded.input.name, step = step.step.name(), key, try_no = step.try_no, "{}", step.step.spec().says);
+    tracing::info!(
+        machine = loaded.input.name,
+        step = step.step.name(),
+        key,
+        try_no = step.try_no,
+        "{}",
+        step.step.spec().says
+    );
     match &step.effect {
         Effect::Arm { task } => arm(driver, lease, estate, loaded, step, *task, now).await,
         Effect::Power { verb, device } => {
@@ -161,9 +173,12 @@ fn power_command(
     verb: Verb,
     device: BootDevice,
 ) -> PowerCommand {
-    let efi = loaded.input.facts.inventory.as_ref().is_some_and(|seen| {
-        seen.inventory.firmware == basalt_api::agent::Firmware::Uefi
-    });
+    let efi = loaded
+        .input
+        .facts
+        .inventory
+        .as_ref()
+        .is_some_and(|seen| seen.inventory.firmware == basalt_api::agent::Firmware::Uefi);
     PowerCommand {
         command_id: step.key.to_string(),
         machine_uid: loaded.input.uid.to_string(),
@@ -243,14 +258,19 @@ pub(super) fn in_words(error: &dyn std::error::Error) -> String {
 
 /// Where a machine reaches a rack's HTTP service.
 fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> Option<String> {
-    let inside = |address: &&std::net::IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(**address));
-    rack.addresses.iter().find(inside).map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
+    let inside =
+        |address: &&std::net::IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(**address));
+    rack.addresses
+        .iter()
+        .find(inside)
+        .map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
 }
 
 /// Gives the deployment's interfaces the addresses that it declares, or free ones. Says whether one was given; one that
 /// cannot be given is the planner's to wait for.
 async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<bool, StoreError> {
-    let Some(claim) = loaded.input.claim.as_ref().filter(|claim| claim.deletion_requested_at.is_none()) else {
+    let Some(claim) = loaded.input.claim.as_ref().filter(|claim| claim.deletion_requested_at.is_none())
+    else {
         return Ok(false);
     };
     let Some(network) = &claim.spec.network else { return Ok(false) };
@@ -283,7 +303,12 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
         match driver.store.own_address(&wish).await? {
             Addressed::Owned(_) => given = true,
             Addressed::HeldBy(other) => {
-                tracing::warn!(deployment = claim.name, interface = name, other, "the interface's address belongs to another object");
+                tracing::warn!(
+                    deployment = claim.name,
+                    interface = name,
+                    other,
+                    "the interface's address belongs to another object"
+                );
             }
             Addressed::Exhausted => {
                 tracing::warn!(deployment = claim.name, interface = name, subnet = %net.subnet.cidr, "the subnet has no free address");
@@ -330,8 +355,10 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     status.common.conditions = planned.report.conditions.clone();
     status.axes = planned.report.axes.clone();
     status.phase = Some(phase(&planned.report.axes).to_owned());
-    status.deployment = loaded.deployment.as_ref().and_then(|o| o.name.parse().ok()).map(basalt_api::Ref::new);
-    status.inventory = facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &loaded.markers));
+    status.deployment =
+        loaded.deployment.as_ref().and_then(|o| o.name.parse().ok()).map(basalt_api::Ref::new);
+    status.inventory =
+        facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &loaded.markers));
     status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
     status.power = facts.power.as_ref().map(|reading| PowerStatus::new(reading.state, reading.at));
     if let (Some(lease), Some(nic)) = (&facts.lease, boot_nic(loaded))

@@ -96,14 +96,18 @@ fn conditions(connected: bool, refused: &[String], now: Timestamp) -> Vec<Condit
     };
     let truth = |holds| if holds { ConditionStatus::True } else { ConditionStatus::False };
     let ready = connected && refused.is_empty();
-    [(Condition::READY, ready), (Condition::PROGRESSING, !connected), (Condition::STALLED, connected && !ready)]
-        .map(|(kind, holds)| Condition {
-            kind: kind.to_owned(),
-            status: truth(holds),
-            reason: reason.to_owned(),
-            message: message.clone(),
-            since: now,
-            deadline: None,
-        })
-        .into()
+    [
+        (Condition::READY, ready),
+        (Condition::PROGRESSING, !connected),
+        (Condition::STALLED, connected && !ready),
+    ]
+    .map(|(kind, holds)| Condition {
+        kind: kind.to_owned(),
+        status: truth(holds),
+        reason: reason.to_owned(),
+        message: message.clone(),
+        since: now,
+        deadline: None,
+    })
+    .into()
 }

@@ -26,7 +26,9 @@ const CLOCK_SLACK: Duration = Duration::from_secs(300);
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// What is stored as the authority's key or certificate cannot be read.
-    #[error("the stored certificate authority cannot be read: restore it from a backup, or check --seal-key-file")]
+    #[error(
+        "the stored certificate authority cannot be read: restore it from a backup, or check --seal-key-file"
+    )]
     Unreadable(#[source] rcgen::Error),
     /// A rack sent something that is not a certificate request.
     #[error("the certificate request cannot be read; it must be PKCS#10 in DER, signed with its own key")]
@@ -62,8 +64,11 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError::Unreadable`] when it is not that.
     pub fn load(certificate_der: Vec<u8>, key_der: &[u8]) -> Result<Self, AuthorityError> {
-        let key = KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(key_der), &PKCS_ECDSA_P256_SHA256)
-            .map_err(AuthorityError::Unreadable)?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(
+            &PrivatePkcs8KeyDer::from(key_der),
+            &PKCS_ECDSA_P256_SHA256,
+        )
+        .map_err(AuthorityError::Unreadable)?;
         let certificate = CertificateDer::from(certificate_der);
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(AuthorityError::Unreadable)?;
         Ok(Self { certificate, issuer })
@@ -81,9 +86,15 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError::BadRequest`] when the request cannot be read, or was not signed with its own key.
-    pub fn sign_rack(&self, request_der: &[u8], rack_uid: &str, now: SystemTime) -> Result<(Vec<u8>, SystemTime), AuthorityError> {
-        let mut request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request_der))
-            .map_err(AuthorityError::BadRequest)?;
+    pub fn sign_rack(
+        &self,
+        request_der: &[u8],
+        rack_uid: &str,
+        now: SystemTime,
+    ) -> Result<(Vec<u8>, SystemTime), AuthorityError> {
+        let mut request =
+            CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request_der))
+                .map_err(AuthorityError::BadRequest)?;
         let mut params = lifetime(CertificateParams::default(), now, RACK_LIFETIME);
         params.distinguished_name = common_name(rack_uid);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -102,7 +113,8 @@ impl Authority {
         now: SystemTime,
     ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(AuthorityError::Signing)?;
-        let params = CertificateParams::new(vec![REGION_SERVER_NAME.to_owned()]).map_err(AuthorityError::Signing)?;
+        let params =
+            CertificateParams::new(vec![REGION_SERVER_NAME.to_owned()]).map_err(AuthorityError::Signing)?;
         let mut params = lifetime(params, now, SERVER_LIFETIME);
         params.distinguished_name = common_name(REGION_SERVER_NAME);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

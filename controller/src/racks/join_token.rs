@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use basalt_db::{Store, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use basalt_db::{Store, StoreError};
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +68,11 @@ mod tests {
 
     #[test]
     fn a_token_is_base64url_of_json() {
-        let token =
-            JoinToken { urls: vec!["https://10.0.0.1:5250".into()], ca_sha256: "ab".into(), secret: "s".into() };
+        let token = JoinToken {
+            urls: vec!["https://10.0.0.1:5250".into()],
+            ca_sha256: "ab".into(),
+            secret: "s".into(),
+        };
         let bytes = URL_SAFE_NO_PAD.decode(token.encode()).unwrap();
         assert_eq!(serde_json::from_slice::<JoinToken>(&bytes).unwrap(), token);
     }

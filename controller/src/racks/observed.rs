@@ -204,7 +204,8 @@ impl Observed {
 pub fn new_fact(fact: wire::Fact) -> NewFact {
     let seq = fact.seq;
     let observed = fact.body.and_then(Observed::from_wire).unwrap_or_else(|| {
-        let message = format!("fact {seq} of this rack cannot be understood; is the rack newer than the region?");
+        let message =
+            format!("fact {seq} of this rack cannot be understood; is the rack newer than the region?");
         Observed::Alarm(Alarm { code: "unknown_fact".to_owned(), message })
     });
     let (kind, body) = observed.stored();
@@ -227,9 +228,9 @@ fn sanitised(value: Value) -> Value {
     match value {
         Value::String(text) if text.contains('\0') => Value::String(text.replace('\0', "\u{fffd}")),
         Value::Array(items) => Value::Array(items.into_iter().map(sanitised).collect()),
-        Value::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(k, v)| (k.replace('\0', "\u{fffd}"), sanitised(v))).collect())
-        }
+        Value::Object(fields) => Value::Object(
+            fields.into_iter().map(|(k, v)| (k.replace('\0', "\u{fffd}"), sanitised(v))).collect(),
+        ),
         other => other,
     }
 }

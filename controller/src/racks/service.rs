@@ -13,8 +13,8 @@ use basalt_proto::rack_v1::from_rack::Message as Said;
 use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::rack_link_server::RackLink;
 use basalt_proto::rack_v1::{
-    BlobChunk, ConcernReply, ConcernVersion, EnrolReply, EnrolRequest, FactAck, FactBatch, FetchBlobRequest, FromRack,
-    FromRegion, Hello, Welcome,
+    BlobChunk, ConcernReply, ConcernVersion, EnrolReply, EnrolRequest, FactAck, FactBatch, FetchBlobRequest,
+    FromRack, FromRegion, Hello, Welcome,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -90,7 +90,9 @@ impl EnrolmentService for Racks {
                 ));
             }
             Joined::OtherName => {
-                return Err(Status::permission_denied(format!("the join token is for a rack of another name than {name:?}")));
+                return Err(Status::permission_denied(format!(
+                    "the join token is for a rack of another name than {name:?}"
+                )));
             }
         }
         let rack = self.rack_object(&name).await?;
@@ -98,8 +100,10 @@ impl EnrolmentService for Racks {
             .authority
             .sign_rack(&csr_der, &rack.to_string(), SystemTime::now())
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let not_after = Timestamp::try_from(not_after).map_err(|error| Status::internal(error.to_string()))?;
-        let enrolment = Enrolment { rack, spki_sha256: spki, certificate_der: certificate.clone(), not_after };
+        let not_after =
+            Timestamp::try_from(not_after).map_err(|error| Status::internal(error.to_string()))?;
+        let enrolment =
+            Enrolment { rack, spki_sha256: spki, certificate_der: certificate.clone(), not_after };
         self.store.put_enrolment(&enrolment).await.map_err(|e| unavailable(&e))?;
         tracing::info!(rack = name, uid = %rack, "rack enrolled");
         Ok(Response::new(EnrolReply {
@@ -115,9 +119,9 @@ impl Racks {
     /// The rack's object, made where there is none.
     async fn rack_object(&self, name: &str) -> Result<RackId, Status> {
         let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
-        kind.naming
-            .check(name)
-            .map_err(|error| Status::invalid_argument(format!("a rack cannot be called {name:?}: {error}")))?;
+        kind.naming.check(name).map_err(|error| {
+            Status::invalid_argument(format!("a rack cannot be called {name:?}: {error}"))
+        })?;
         let spec = splice::Text::parse("{}").map_err(|error| Status::internal(error.to_string()))?;
         let put = Put {
             kind,
@@ -147,7 +151,9 @@ impl Racks {
         };
         let enrolled = self.store.enrolled(&spki).await.map_err(|e| unavailable(&e))?;
         enrolled.map(|e| e.rack).ok_or_else(|| {
-            Status::unauthenticated("the rack's certificate is revoked or unknown: enrol it again with a new join token")
+            Status::unauthenticated(
+                "the rack's certificate is revoked or unknown: enrol it again with a new join token",
+            )
         })
     }
 }
@@ -157,7 +163,10 @@ impl RackLink for Racks {
     type LinkStream = Pin<Box<dyn Stream<Item = Result<FromRegion, Status>> + Send>>;
     type FetchBlobStream = Pin<Box<dyn Stream<Item = Result<BlobChunk, Status>> + Send>>;
 
-    async fn link(&self, request: Request<Streaming<FromRack>>) -> Result<Response<Self::LinkStream>, Status> {
+    async fn link(
+        &self,
+        request: Request<Streaming<FromRack>>,
+    ) -> Result<Response<Self::LinkStream>, Status> {
         let rack = self.rack_of(&request).await?;
         let object = self.store.get("Rack", Key::Uid(rack.into())).await.map_err(|e| unavailable(&e))?;
         let mut said = request.into_inner();
@@ -178,11 +187,17 @@ impl RackLink for Racks {
     ) -> Result<Response<Self::FetchBlobStream>, Status> {
         self.rack_of(&request).await?;
         let FetchBlobRequest { sha256, offset } = request.into_inner();
-        let name: basalt_api::values::Sha256 =
-            sha256.parse().map_err(|_| Status::invalid_argument(format!("{sha256:?} is not a SHA-256 in hex")))?;
+        let name: basalt_api::values::Sha256 = sha256
+            .parse()
+            .map_err(|_| Status::invalid_argument(format!("{sha256:?} is not a SHA-256 in hex")))?;
         let missing = || Status::not_found(format!("blob {name} was not uploaded to the region"));
-        self.blobs.find(name.bytes()).await.map_err(|e| Status::unavailable(e.to_string()))?.ok_or_else(missing)?;
-        let mut file = self.blobs.read(name.bytes(), offset).await.map_err(|e| Status::internal(e.to_string()))?;
+        self.blobs
+            .find(name.bytes())
+            .await
+            .map_err(|e| Status::unavailable(e.to_string()))?
+            .ok_or_else(missing)?;
+        let mut file =
+            self.blobs.read(name.bytes(), offset).await.map_err(|e| Status::internal(e.to_string()))?;
         let (sender, receiver) = mpsc::channel(4);
         tokio::spawn(async move {
             loop {
@@ -229,14 +244,21 @@ impl Session {
         let store = &self.racks.store;
         let since = store.now().await?;
         store.store_own_fact(&introduced(self.rack, &hello, since)).await?;
-        let regions = store.living(LIVING).await?.into_iter().map(|r| r.rpc_address).filter(|a| can_be_dialled(a)).collect();
+        let regions = store
+            .living(LIVING)
+            .await?
+            .into_iter()
+            .map(|r| r.rpc_address)
+            .filter(|a| can_be_dialled(a))
+            .collect();
         let welcome = Welcome { incarnation: store.incarnation().to_string(), regions };
         self.send(Message::Welcome(welcome)).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
         store.enqueue(self.rack.into(), Duration::ZERO).await?;
         store.enqueue_kind("Machine").await?;
 
-        let mut sent = hello.held.into_iter().map(|h| (h.concern, (h.sha256, h.incarnation))).collect::<Vec<_>>();
+        let mut sent =
+            hello.held.into_iter().map(|h| (h.concern, (h.sha256, h.incarnation))).collect::<Vec<_>>();
         self.note_held(&sent).await?;
         let mut woken = store.woken();
         loop {
@@ -287,7 +309,8 @@ impl Session {
             if held.iter().any(|(name, was)| *name == concern.name && *was == now) {
                 let outcome = "already_there".to_owned();
                 let message = "the rack came with it".to_owned();
-                let ack = ConcernAck { concern: concern.name, generation: concern.generation, outcome, message };
+                let ack =
+                    ConcernAck { concern: concern.name, generation: concern.generation, outcome, message };
                 store.put_concern_ack(self.rack, &ack).await?;
             }
         }
@@ -311,7 +334,15 @@ impl Session {
             Outcome::Failed | Outcome::Unspecified => "failed",
         };
         if !matches!(reply.outcome(), Outcome::Applied | Outcome::AlreadyThere) {
-            tracing::error!(rack = self.name, concern = reply.concern, generation = reply.generation, outcome, mine = reply.mine, message = reply.message, "the rack does not apply a concern");
+            tracing::error!(
+                rack = self.name,
+                concern = reply.concern,
+                generation = reply.generation,
+                outcome,
+                mine = reply.mine,
+                message = reply.message,
+                "the rack does not apply a concern"
+            );
         }
         let ack = ConcernAck {
             concern: reply.concern,
@@ -328,10 +359,15 @@ impl Session {
 
     async fn observed(&self, batch: FactBatch) -> Result<(), StoreError> {
         let Ok(spool) = batch.spool_uid.parse() else {
-            tracing::error!(rack = self.name, spool = batch.spool_uid, "the rack's spool has no readable uid");
+            tracing::error!(
+                rack = self.name,
+                spool = batch.spool_uid,
+                "the rack's spool has no readable uid"
+            );
             return Ok(());
         };
-        let facts: Vec<NewFact> = batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact))).collect();
+        let facts: Vec<NewFact> =
+            batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact))).collect();
         let through = self.stored(spool, &facts).await?;
         self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through })).await;
         Ok(())
@@ -370,7 +406,8 @@ fn can_be_dialled(address: &str) -> bool {
 
 fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
     let addresses = hello.interfaces.iter().flat_map(|i| i.addresses.clone()).collect();
-    let hello = observed::Hello { version: hello.version.clone(), addresses, spki_sha256: hello.spki_sha256.clone() };
+    let hello =
+        observed::Hello { version: hello.version.clone(), addresses, spki_sha256: hello.spki_sha256.clone() };
     let (kind, body) = Observed::Hello(hello).stored();
     NewFact {
         seq: 0,

@@ -92,7 +92,10 @@ impl Sessions {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut inner = self.sessions.lock();
-        let Some(session) = inner.sessions.get(&self.rack).filter(|session| session.number == self.number) else { return };
+        let Some(session) = inner.sessions.get(&self.rack).filter(|session| session.number == self.number)
+        else {
+            return;
+        };
         let ended = session.since.checked_add(session.began.elapsed()).unwrap_or(session.since);
         inner.sessions.remove(&self.rack);
         inner.ended.insert(self.rack, ended);
@@ -117,6 +120,9 @@ mod tests {
         assert!(new.try_recv().is_ok());
         drop(kept);
         assert!(!sessions.send(rack, Message::Ping(Ping { nonce: 2 })));
-        assert!(sessions.left(rack) > Timestamp::UNIX_EPOCH, "it has just gone, however little it had to say");
+        assert!(
+            sessions.left(rack) > Timestamp::UNIX_EPOCH,
+            "it has just gone, however little it had to say"
+        );
     }
 }

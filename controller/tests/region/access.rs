@@ -74,7 +74,8 @@ async fn a_region_that_stops_ends_waits_and_its_socket() {
     let lab = lab().await;
     lab.api.declare("/api/v1/zones/a", "{}").await;
     let (api, socket, dir) = (lab.api.clone(), lab.region.socket(), lab.dir);
-    let waiting = tokio::spawn(async move { api.get("/api/v1/zones/a?wait=Ready&generation=9&timeout=60s").await });
+    let waiting =
+        tokio::spawn(async move { api.get("/api/v1/zones/a?wait=Ready&generation=9&timeout=60s").await });
     while !lab.api.get("/metrics").await.text().contains("under_way 2") {
         tokio::task::yield_now().await;
     }

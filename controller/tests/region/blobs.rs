@@ -17,7 +17,10 @@ async fn an_upload_goes_on_where_it_stopped() {
     let bytes: Vec<u8> = (0..1000u32).flat_map(u32::to_be_bytes).collect();
     let path = format!("/api/v1/blobs/{}", hash(&bytes));
     let (first, second) = bytes.split_at(1500);
-    assert_eq!(part(&lab, &path, "bytes 0-1499/4000", first).await.json(), json!({"received": 1500, "complete": false}));
+    assert_eq!(
+        part(&lab, &path, "bytes 0-1499/4000", first).await.json(),
+        json!({"received": 1500, "complete": false})
+    );
     let head = lab.api.send("HEAD", &path, &[], "").await;
     assert_eq!((head.status.as_u16(), &head.headers["upload-offset"]), (404, &"1500".parse().unwrap()));
     assert_eq!(lab.api.get(&path).await.status, 404, "a part is no blob");
@@ -45,7 +48,9 @@ async fn bytes_with_another_hash_are_thrown_away() {
     let more = part(&lab, &path, "bytes 0-1/2", b"these").await;
     assert_eq!(more.problem().0, 422);
     assert_eq!(lab.api.send("PUT", &path, &[], "these").await.status, 201);
-    for (path, range) in [("/api/v1/blobs/xyz", "bytes 0-1/2"), (path.as_str(), "bytes 2-1/4"), (path.as_str(), "x")] {
+    for (path, range) in
+        [("/api/v1/blobs/xyz", "bytes 0-1/2"), (path.as_str(), "bytes 2-1/4"), (path.as_str(), "x")]
+    {
         let answer = part(&lab, path, range, b"ab").await;
         assert!(answer.status == 422 || answer.status == 200, "{path} {range}: {answer:?}");
     }

@@ -9,7 +9,8 @@ async fn a_spec_is_returned_byte_for_byte_with_its_generation_as_etag() {
     let lab = lab().await;
     let spec = "{ \"description\" :\"r\\u00e4ck  1\"\n }";
     let body = format!("{{\"spec\": {spec}, \"metadata\": {{\"labels\": {{\"env\": \"lab\"}}}}}}");
-    let made = lab.api.send("PUT", "/api/v1/zones/a", &[("X-Basalt-Manager", "terraform")], body.clone()).await;
+    let made =
+        lab.api.send("PUT", "/api/v1/zones/a", &[("X-Basalt-Manager", "terraform")], body.clone()).await;
     assert_eq!((made.status.as_u16(), &made.headers["etag"]), (201, &"\"1\"".parse().unwrap()));
     let read = lab.api.get("/api/v1/zones/a").await;
     assert!(read.text().contains(spec), "{}", read.text());
@@ -22,7 +23,11 @@ async fn a_spec_is_returned_byte_for_byte_with_its_generation_as_etag() {
     let uid = object["metadata"]["uid"].as_str().unwrap();
     assert_eq!(lab.api.get(&format!("/api/v1/zones/uid:{uid}")).await.json(), object);
     let again = lab.api.put("/api/v1/zones/a", read.text()).await;
-    assert_eq!((again.status.as_u16(), &again.headers["etag"]), (200, &"\"1\"".parse().unwrap()), "what was read can be written back");
+    assert_eq!(
+        (again.status.as_u16(), &again.headers["etag"]),
+        (200, &"\"1\"".parse().unwrap()),
+        "what was read can be written back"
+    );
 }
 
 #[tokio::test]
@@ -66,7 +71,9 @@ async fn what_is_wrong_with_a_spec_alone_is_said_all_at_once() {
         assert_eq!(status, 422);
         assert!(errors[0].starts_with(pointer), "{errors:?}");
     }
-    for body in ["", "{", "[]", r#"{"spec":{}} x"#, r#"{"spec":{},"specs":{}}"#, "{\"spec\":{\"a\":\"\u{0}\"}}"] {
+    for body in
+        ["", "{", "[]", r#"{"spec":{}} x"#, r#"{"spec":{},"specs":{}}"#, "{\"spec\":{\"a\":\"\u{0}\"}}"]
+    {
         assert_eq!(lab.api.put("/api/v1/zones/a", body).await.problem().0, 422, "{body}");
     }
     let deep = format!(r#"{{"spec":{}1{}}}"#, "[".repeat(100), "]".repeat(100));
@@ -80,19 +87,27 @@ async fn what_is_wrong_with_a_spec_alone_is_said_all_at_once() {
 async fn an_overlap_names_both_and_a_missing_reference_its_pointer() {
     let lab = lab().await;
     network(&lab.api).await;
-    let range = |start: &str, end: &str| format!(r#"{{"spec":{{"subnet":"lab","start":"{start}","end":"{end}"}}}}"#);
+    let range =
+        |start: &str, end: &str| format!(r#"{{"spec":{{"subnet":"lab","start":"{start}","end":"{end}"}}}}"#);
     let first = lab.api.put("/api/v1/ip_ranges/low", &range("10.77.0.10", "10.77.0.20")).await;
     assert_eq!(first.status, 201);
-    let (status, code, errors) = lab.api.put("/api/v1/ip_ranges/high", &range("10.77.0.15", "10.77.0.30")).await.problem();
+    let (status, code, errors) =
+        lab.api.put("/api/v1/ip_ranges/high", &range("10.77.0.15", "10.77.0.30")).await.problem();
     assert_eq!((status, code.as_str()), (409, "overlap"));
-    assert_eq!(errors, [r#"/spec/start: 10.77.0.15-10.77.0.30 overlaps 10.77.0.10-10.77.0.20 of IpRange "low""#]);
+    assert_eq!(
+        errors,
+        [r#"/spec/start: 10.77.0.15-10.77.0.30 overlaps 10.77.0.10-10.77.0.20 of IpRange "low""#]
+    );
     let body = r#"{"spec":{"vlan":"default.7","cidr":"10.78.0.0/24"}}"#;
     let (status, code, errors) = lab.api.put("/api/v1/subnets/other", body).await.problem();
     assert_eq!((status, code.as_str()), (422, "reference_not_found"));
     assert_eq!(errors, [r#"/spec/vlan: there is no Vlan "default.7""#]);
     let replaced = r#"{"spec":{"vlan":"default.0","cidr":"10.79.0.0/24"}}"#;
     let (_, code, errors) = lab.api.put("/api/v1/subnets/lab", replaced).await.problem();
-    assert_eq!((code.as_str(), errors), ("invalid", vec!["/spec/cidr: cidr cannot change after creation".to_owned()]));
+    assert_eq!(
+        (code.as_str(), errors),
+        ("invalid", vec!["/spec/cidr: cidr cannot change after creation".to_owned()])
+    );
 }
 
 #[tokio::test]
@@ -112,7 +127,11 @@ async fn a_dry_run_stores_nothing_and_says_what_is_missing_as_an_advisory() {
     let tried = lab.api.send("DELETE", "/api/v1/zones/a?dry_run=true", &[], "").await;
     assert_eq!(tried.status, 204);
     assert_eq!(lab.api.get("/api/v1/zones/a").await.json()["metadata"]["generation"], 1);
-    assert_eq!(lab.api.put("/api/v1/zones/b?dryrun=true", r#"{"spec":{}}"#).await.problem().0, 422, "a misspelt dry_run does not write");
+    assert_eq!(
+        lab.api.put("/api/v1/zones/b?dryrun=true", r#"{"spec":{}}"#).await.problem().0,
+        422,
+        "a misspelt dry_run does not write"
+    );
     assert_eq!(lab.api.get("/api/v1/zones/b").await.status, 404);
 }
 
@@ -143,7 +162,9 @@ async fn deletion_waits_and_says_for_whom() {
 async fn a_rename_keeps_references() {
     let lab = lab().await;
     network(&lab.api).await;
-    lab.api.declare("/api/v1/ip_ranges/r", r#"{"subnet":"lab","start":"10.77.0.10","end":"10.77.0.20"}"#).await;
+    lab.api
+        .declare("/api/v1/ip_ranges/r", r#"{"subnet":"lab","start":"10.77.0.10","end":"10.77.0.20"}"#)
+        .await;
     let renamed = lab.api.send("POST", "/api/v1/subnets/lab/rename", &[], r#"{"name":"main"}"#).await;
     assert_eq!((renamed.status.as_u16(), &renamed.json()["metadata"]["name"]), (200, &json!("main")));
     let range = lab.api.get("/api/v1/ip_ranges/r").await;
@@ -168,7 +189,10 @@ async fn secrets_never_come_back() {
     let read = lab.api.get("/api/v1/machines/m").await;
     assert_eq!(read.json()["spec"]["bmc"]["password"], json!({"set": true, "revision": 1}));
     lab.api.declare("/api/v1/machines/m", &spec("{\"set\":true,\"revision\":1}")).await;
-    let tried = lab.api.put("/api/v1/machines/m?dry_run=true", &format!("{{\"spec\":{}}}", spec("\"another-in-plain\""))).await;
+    let tried = lab
+        .api
+        .put("/api/v1/machines/m?dry_run=true", &format!("{{\"spec\":{}}}", spec("\"another-in-plain\"")))
+        .await;
     assert_eq!(tried.json()["plan"]["changes"].as_array().unwrap().len(), 1);
     for answer in [&read, &tried, &lab.api.get("/api/v1/machines").await] {
         assert!(!answer.text().contains("in-plain"), "{}", answer.text());
@@ -176,7 +200,10 @@ async fn secrets_never_come_back() {
     let dump = std::process::Command::new(pg_dump()).arg(&lab.url).output().unwrap();
     let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
     assert!(dump.contains("52:54:00:00:00:01"), "the dump is not one");
-    assert!(!dump.contains("in-plain") && !dump.contains(&hex::encode("in-plain")), "a plaintext is in the database");
+    assert!(
+        !dump.contains("in-plain") && !dump.contains(&hex::encode("in-plain")),
+        "a plaintext is in the database"
+    );
 }
 
 fn pg_dump() -> std::path::PathBuf {
@@ -214,12 +241,24 @@ async fn lists_are_paged_filtered_and_sparse() {
         lab.api.put(&format!("/api/v1/pools/{name}"), &body).await;
     }
     let names = |page: &Value| -> Vec<String> {
-        page["items"].as_array().unwrap().iter().map(|o| o["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|o| o["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let first = lab.api.get("/api/v1/pools?limit=3").await.json();
     assert_eq!(names(&first), ["a", "b", "c"]);
-    let second = lab.api.get(&format!("/api/v1/pools?limit=3&continue={}", first["continue"].as_str().unwrap())).await.json();
-    assert_eq!((names(&second), second.get("continue")), (vec!["web-1".to_owned(), "web-2".to_owned()], None));
+    let second = lab
+        .api
+        .get(&format!("/api/v1/pools?limit=3&continue={}", first["continue"].as_str().unwrap()))
+        .await
+        .json();
+    assert_eq!(
+        (names(&second), second.get("continue")),
+        (vec!["web-1".to_owned(), "web-2".to_owned()], None)
+    );
     assert!(second["position"].as_str().unwrap().contains(':'));
     assert_eq!(names(&lab.api.get("/api/v1/pools?labels=role=web").await.json()), ["web-1", "web-2"]);
     assert_eq!(names(&lab.api.get("/api/v1/pools?q=eb-2").await.json()), ["web-2"]);

@@ -24,7 +24,14 @@ impl Drop for Program {
 
 fn command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
-    command.arg("--data-dir").arg(dir).args(["--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0", "--log", "warn"]);
+    command.arg("--data-dir").arg(dir).args([
+        "--listen",
+        "127.0.0.1:0",
+        "--rpc-listen",
+        "127.0.0.1:0",
+        "--log",
+        "warn",
+    ]);
     command.stdin(Stdio::null());
     command
 }
@@ -39,7 +46,8 @@ fn start(dir: &Path) -> Program {
 
 fn data_dir() -> TempDir {
     let dir = tempfile::Builder::new().prefix("basalt-region-").tempdir().expect("a directory");
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).expect("open to pass through");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711))
+        .expect("open to pass through");
     dir
 }
 
@@ -105,8 +113,14 @@ fn mistakes_are_named_with_what_to_do() {
     let nowhere = nowhere.to_str().expect("text");
     let data = dir.path().to_str().expect("text");
     let cases = [
-        (vec!["--data-dir", data, "--listen", &taken.1], format!("cannot listen on {}, the setting listen", taken.1)),
-        (vec!["--data-dir", data, "--seal-key-file", nowhere], "the setting seal-key-file names it".to_owned()),
+        (
+            vec!["--data-dir", data, "--listen", &taken.1],
+            format!("cannot listen on {}, the setting listen", taken.1),
+        ),
+        (
+            vec!["--data-dir", data, "--seal-key-file", nowhere],
+            "the setting seal-key-file names it".to_owned(),
+        ),
         (vec!["--data-dir", data, "--log", "a=b=c"], "the setting log is \"a=b=c\"".to_owned()),
         (vec!["--data-dir", data, "--connections", "1"], "--connections".to_owned()),
         (vec![], "give --data-dir, or BASALT_DATA_DIR".to_owned()),

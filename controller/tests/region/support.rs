@@ -2,11 +2,11 @@
 
 use basalt_region::region::Region;
 use basalt_region::settings::Settings;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
+use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -133,7 +133,8 @@ impl Answer {
         let body = self.json();
         let errors = body["errors"].as_array().cloned().unwrap_or_default();
         let word = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-        let errors = errors.iter().map(|e| format!("{}: {}", word(&e["pointer"]), word(&e["message"]))).collect();
+        let errors =
+            errors.iter().map(|e| format!("{}: {}", word(&e["pointer"]), word(&e["message"]))).collect();
         assert_eq!(self.headers["content-type"], "application/problem+json");
         (self.status.as_u16(), word(&body["code"]), errors)
     }

@@ -53,7 +53,9 @@ impl Binaries {
         let file = data.join("PG_VERSION");
         let wanted = match std::fs::read_to_string(&file) {
             Ok(text) => Some(
-                text.trim().parse().map_err(|_| BinariesError::BadVersion { path: file, dir: data.to_owned() })?,
+                text.trim()
+                    .parse()
+                    .map_err(|_| BinariesError::BadVersion { path: file, dir: data.to_owned() })?,
             ),
             Err(_) => None,
         };
@@ -97,11 +99,13 @@ fn choose(mut found: Vec<Binaries>, wanted: Option<u32>, data: &Path) -> Result<
     found.sort_by_key(|b| b.major);
     let host = found.iter().map(|b| b.major.to_string()).collect::<Vec<_>>().join(", ");
     match wanted {
-        Some(cluster) => found.into_iter().find(|b| b.major == cluster).ok_or_else(|| BinariesError::OtherMajor {
-            data: data.to_owned(),
-            cluster,
-            host: if host.is_empty() { "none".to_owned() } else { host },
-        }),
+        Some(cluster) => {
+            found.into_iter().find(|b| b.major == cluster).ok_or_else(|| BinariesError::OtherMajor {
+                data: data.to_owned(),
+                cluster,
+                host: if host.is_empty() { "none".to_owned() } else { host },
+            })
+        }
         None => found.into_iter().rfind(|b| b.major >= OLDEST).ok_or(BinariesError::None),
     }
 }

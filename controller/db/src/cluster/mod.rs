@@ -252,7 +252,14 @@ async fn init(
     }
     make_private_dir(&fresh, account)?;
     let mut command = tokio::process::Command::new(binaries.initdb());
-    command.args(["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions", "--username", NAME]);
+    command.args([
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+        "--no-instructions",
+        "--username",
+        NAME,
+    ]);
     command.arg("--pgdata").arg(&fresh).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
     account::run_as(&mut command, account);
     let output = command.output().await.map_err(file_error(&binaries.initdb()))?;
@@ -303,7 +310,9 @@ fn url(dir: &Path, database: &str) -> String {
     let mut host = String::new();
     for byte in run_dir(dir).as_os_str().as_encoded_bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => host.push(char::from(*byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
+                host.push(char::from(*byte))
+            }
             other => host.push_str(&format!("%{other:02X}")),
         }
     }

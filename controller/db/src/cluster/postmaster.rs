@@ -1,6 +1,8 @@
 //! The server's first process: spawned by us, or found running.
 
-use super::{Account, Binaries, ClusterError, ClusterOptions, account, data_dir, file_error, log_file, run_dir};
+use super::{
+    Account, Binaries, ClusterError, ClusterOptions, account, data_dir, file_error, log_file, run_dir,
+};
 use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -30,7 +32,8 @@ impl Postmaster {
         account: Option<&Account>,
     ) -> Result<Self, ClusterError> {
         let (data, log) = (data_dir(&options.dir), log_file(&options.dir));
-        let output = std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(file_error(&log))?;
+        let output =
+            std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(file_error(&log))?;
         let errors = output.try_clone().map_err(file_error(&log))?;
         let mut command = tokio::process::Command::new(binaries.postgres());
         command.arg("-D").arg(&data).current_dir("/");

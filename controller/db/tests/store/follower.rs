@@ -109,7 +109,10 @@ async fn the_follower_skips_nothing_that_a_sequence_cursor_skips_and_never_goes_
     let skipped_by_naive = committed.difference(&naive).count();
     let seen: BTreeSet<i64> = ours.iter().map(|c| c.position).collect();
     let skipped_by_ours = committed.difference(&seen).count();
-    eprintln!("{} changes; a sequence cursor skips {skipped_by_naive}, ours {skipped_by_ours}", committed.len());
+    eprintln!(
+        "{} changes; a sequence cursor skips {skipped_by_naive}, ours {skipped_by_ours}",
+        committed.len()
+    );
     assert!(skipped_by_naive > 0, "this test would not notice a follower that skips");
     assert_eq!(skipped_by_ours, 0);
     assert!(seen.is_subset(&committed), "it delivered what was never committed");
@@ -124,7 +127,10 @@ async fn the_follower_skips_nothing_that_a_sequence_cursor_skips_and_never_goes_
 #[tokio::test]
 async fn a_change_by_another_region_is_seen_without_polling() {
     let url = basalt_db::testing::database().await;
-    let (here, there) = (crate::common::open(&url, [7; 32]).await.unwrap(), crate::common::open(&url, [7; 32]).await.unwrap());
+    let (here, there) = (
+        crate::common::open(&url, [7; 32]).await.unwrap(),
+        crate::common::open(&url, [7; 32]).await.unwrap(),
+    );
     let follower = Follower::start(&here).await.unwrap();
     let mut changes = follower.subscribe();
     crate::common::put(&there, "Zone", "a", json!({})).await.unwrap();

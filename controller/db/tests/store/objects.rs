@@ -1,14 +1,16 @@
 //! What the store keeps, refuses, and how it says so.
 
+use crate::common::{machine, network, put, put_if, store};
 use basalt_api::FieldCode;
 use basalt_api::values::Generation;
 use basalt_db::{Deletion, Key, ListQuery, Precondition, StoreError};
-use crate::common::{machine, network, put, put_if, store};
 use serde_json::{Value, json};
 
 fn refused(error: StoreError) -> Vec<(String, FieldCode, String)> {
     match error {
-        StoreError::Refused { errors } => errors.into_iter().map(|e| (e.pointer, e.code, e.message)).collect(),
+        StoreError::Refused { errors } => {
+            errors.into_iter().map(|e| (e.pointer, e.code, e.message)).collect()
+        }
         other => panic!("{other}"),
     }
 }
@@ -39,14 +41,18 @@ async fn preconditions_are_kept() {
     let at = |g| Precondition::Generation(Generation::new(g));
     assert!(matches!(put_if(&store, "Zone", "a", "{}", at(2)).await, Err(StoreError::Conflict { .. })));
     assert!(matches!(put_if(&store, "Zone", "b", "{}", at(1)).await, Err(StoreError::Conflict { .. })));
-    assert!(matches!(put_if(&store, "Zone", "b", "{}", Precondition::Present).await, Err(StoreError::Conflict { .. })));
+    assert!(matches!(
+        put_if(&store, "Zone", "b", "{}", Precondition::Present).await,
+        Err(StoreError::Conflict { .. })
+    ));
     put_if(&store, "Zone", "a", r#"{"description":"x"}"#, at(1)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_reference_to_nothing_is_named_by_its_pointer() {
     let store = store().await;
-    let error = put(&store, "Subnet", "lab", json!({"vlan": "default.0", "cidr": "10.0.0.0/8"})).await.unwrap_err();
+    let error =
+        put(&store, "Subnet", "lab", json!({"vlan": "default.0", "cidr": "10.0.0.0/8"})).await.unwrap_err();
     let there_is_no = r#"there is no Vlan "default.0""#.to_owned();
     assert_eq!(refused(error), [("/vlan".to_owned(), FieldCode::ReferenceNotFound, there_is_no)]);
     assert!(matches!(store.get("Subnet", Key::Name("lab")).await, Err(StoreError::NotFound { .. })));
@@ -59,20 +65,44 @@ async fn what_only_one_can_have_is_refused_naming_who_has_it() {
     let range = |start, end| json!({"subnet": "lab", "start": start, "end": end});
     put(&store, "IpRange", "low", range("10.77.0.10", "10.77.0.20")).await.unwrap();
     let cases = [
-        ("IpRange", "x", range("10.77.0.20", "10.77.0.30"),
-         "/start: 10.77.0.20-10.77.0.30 overlaps 10.77.0.10-10.77.0.20 of IpRange \"low\""),
-        ("IpRange", "x", range("10.77.0.250", "10.77.1.3"), "/end: 10.77.1.3 is outside 10.77.0.0/24 of Subnet \"lab\""),
-        ("Subnet", "x", json!({"vlan": "default.0", "cidr": "10.77.0.128/25"}),
-         "/cidr: 10.77.0.128/25 overlaps 10.77.0.0/24 of Subnet \"lab\""),
-        ("Vlan", "x", json!({"fabric": "default", "vid": 0}), "/vid: VLAN 0 of this fabric is Vlan \"default.0\" already"),
+        (
+            "IpRange",
+            "x",
+            range("10.77.0.20", "10.77.0.30"),
+            "/start: 10.77.0.20-10.77.0.30 overlaps 10.77.0.10-10.77.0.20 of IpRange \"low\"",
+        ),
+        (
+            "IpRange",
+            "x",
+            range("10.77.0.250", "10.77.1.3"),
+            "/end: 10.77.1.3 is outside 10.77.0.0/24 of Subnet \"lab\"",
+        ),
+        (
+            "Subnet",
+            "x",
+            json!({"vlan": "default.0", "cidr": "10.77.0.128/25"}),
+            "/cidr: 10.77.0.128/25 overlaps 10.77.0.0/24 of Subnet \"lab\"",
+        ),
+        (
+            "Vlan",
+            "x",
+            json!({"fabric": "default", "vid": 0}),
+            "/vid: VLAN 0 of this fabric is Vlan \"default.0\" already",
+        ),
     ];
     for (kind, name, spec, wanted) in cases {
-        let found: Vec<String> =
-            refused(put(&store, kind, name, spec).await.unwrap_err()).iter().map(|(p, _, m)| format!("{p}: {m}")).collect();
+        let found: Vec<String> = refused(put(&store, kind, name, spec).await.unwrap_err())
+            .iter()
+            .map(|(p, _, m)| format!("{p}: {m}"))
+            .collect();
         assert_eq!(found, [wanted]);
     }
-    put(&store, "IpRange", "low", range("10.77.0.12", "10.77.0.40")).await.expect("it does not overlap itself");
-    put(&store, "IpRange", "high", range("10.77.0.41", "10.77.0.50")).await.expect("adjacent is not overlapping");
+    put(&store, "IpRange", "low", range("10.77.0.12", "10.77.0.40"))
+        .await
+        .expect("it does not overlap itself");
+    put(&store, "IpRange", "high", range("10.77.0.41", "10.77.0.50"))
+        .await
+        .expect("adjacent is not overlapping");
     put(&store, "Machine", "m1", machine("52:54:00:00:00:01")).await.unwrap();
     let error = put(&store, "Machine", "m2", machine("52-54-00-00-00-01")).await.unwrap_err();
     assert_eq!(refused(error)[0].2, r#"52-54-00-00-00-01 is a boot MAC of Machine "m1" already"#);
@@ -88,7 +118,9 @@ async fn of_many_that_want_the_same_address_one_gets_it() {
     let tries: Vec<_> = (0..16)
         .map(|n| {
             let store = store.clone();
-            tokio::spawn(async move { put(&store, "Machine", &format!("m{n}"), machine("52:54:00:00:00:09")).await })
+            tokio::spawn(async move {
+                put(&store, "Machine", &format!("m{n}"), machine("52:54:00:00:00:09")).await
+            })
         })
         .collect();
     let mut stored = 0;
@@ -105,9 +137,15 @@ async fn of_many_that_want_the_same_address_one_gets_it() {
 async fn a_rename_changes_what_referrers_read_and_no_generation() {
     let store = store().await;
     network(&store).await;
-    put_if(&store, "Subnet", "two", "{ \"vlan\":  \"default.0\",\"cidr\":\"10.78.0.0/24\"}", Precondition::None)
-        .await
-        .unwrap();
+    put_if(
+        &store,
+        "Subnet",
+        "two",
+        "{ \"vlan\":  \"default.0\",\"cidr\":\"10.78.0.0/24\"}",
+        Precondition::None,
+    )
+    .await
+    .unwrap();
     store.rename("Fabric", Key::Name("default"), "main").await.unwrap();
     let subnet = store.get("Subnet", Key::Name("two")).await.unwrap();
     assert_eq!(subnet.spec.get(), "{ \"vlan\":  \"main.0\",\"cidr\":\"10.78.0.0/24\"}");
@@ -129,14 +167,17 @@ async fn deletion_waits_for_referrers_and_goes_on_when_they_are_gone() {
         async move { store.request_deletion(kind, Key::Name(name), Precondition::None, false).await }
     };
     for _ in 0..2 {
-        let Deletion::Waits { object, waits_for } = delete("Fabric", "default").await.unwrap() else { panic!("gone") };
+        let Deletion::Waits { object, waits_for } = delete("Fabric", "default").await.unwrap() else {
+            panic!("gone")
+        };
         assert!(object.deletion_requested_at.is_some());
         assert_eq!((waits_for[0].kind.as_str(), waits_for[0].name.as_str()), ("Vlan", "default.0"));
     }
     let error = put(&store, "Fabric", "default", json!({})).await.unwrap_err();
     assert_eq!(error.to_string(), r#"Fabric "default" is being deleted"#);
     assert!(matches!(delete("Vlan", "default.0").await.unwrap(), Deletion::Waits { .. }));
-    let error = put(&store, "Subnet", "new", json!({"vlan": "default.0", "cidr": "10.9.0.0/24"})).await.unwrap_err();
+    let error =
+        put(&store, "Subnet", "new", json!({"vlan": "default.0", "cidr": "10.9.0.0/24"})).await.unwrap_err();
     assert_eq!(refused(error)[0].2, r#"Vlan "default.0" is being deleted"#);
     assert!(matches!(delete("Subnet", "lab").await.unwrap(), Deletion::Gone));
     for (kind, name) in [("Subnet", "lab"), ("Vlan", "default.0"), ("Fabric", "default")] {

@@ -1,8 +1,10 @@
 //! Queue, facts, concerns, claims: what the engine's driver builds on.
 
-use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, MachineId, RackId, SubnetId, Timestamp, Uid};
-use basalt_db::{Addressed, AddressWish, Claimed, ConcernWrite, Joined, Key, NewFact, StoreError, Then};
 use crate::common::{machine, network, put, store};
+use basalt_api::values::{
+    Attempt, DeploymentId, Epoch, Generation, MachineId, RackId, SubnetId, Timestamp, Uid,
+};
+use basalt_db::{AddressWish, Addressed, Claimed, ConcernWrite, Joined, Key, NewFact, StoreError, Then};
 use serde_json::json;
 use std::time::Duration;
 
@@ -39,7 +41,10 @@ async fn a_handler_whose_lease_ran_out_can_write_nothing() {
     assert!(matches!(store.extend(&late, LEASE).await, Err(StoreError::Fenced { .. })));
     store.extend(&now, LEASE).await.unwrap();
     assert!(store.write_status(&now, Generation::new(1), &status).await.unwrap());
-    assert!(!store.write_status(&now, Generation::new(1), &status).await.unwrap(), "the same is not written again");
+    assert!(
+        !store.write_status(&now, Generation::new(1), &status).await.unwrap(),
+        "the same is not written again"
+    );
     let object = store.get("Machine", Key::Name("m")).await.unwrap();
     assert_eq!((object.generation.get(), object.observed_generation.get()), (1, 1));
     store.finish(&now, Then::Again(Duration::from_secs(60))).await.unwrap();
@@ -104,7 +109,8 @@ async fn a_concern_is_written_by_compare_and_swap() {
 async fn a_machine_has_one_deployment_at_a_time() {
     let store = store().await;
     put(&store, "Image", "debian", image()).await.unwrap();
-    let machine = MachineId::from(put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid);
+    let machine =
+        MachineId::from(put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid);
     let mut deployments = Vec::new();
     for name in ["a", "b"] {
         let spec = json!({"machine": "m", "image": "debian"});
@@ -142,7 +148,10 @@ async fn addresses_are_given_out_lowest_first_around_what_is_taken() {
         assert_eq!(store.own_address(&wish).await.unwrap(), owned[n], "again is the same");
     }
     let address = |text: &str| Addressed::Owned(text.parse().unwrap());
-    assert_eq!(owned, [address("10.77.0.2"), address("10.77.0.253"), address("10.77.0.254"), Addressed::Exhausted]);
+    assert_eq!(
+        owned,
+        [address("10.77.0.2"), address("10.77.0.253"), address("10.77.0.254"), Addressed::Exhausted]
+    );
     let wish = AddressWish {
         subnet,
         owner: owners[3],
