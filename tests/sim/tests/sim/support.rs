@@ -1,8 +1,9 @@
 //! A real rack in the lab, told what to do by concern files, and consoles for BMCs.
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_api::agent::{
     BlobRef, DiskSelector, Erase, EraseLevel, Install, NoCloudSeed, Task, TaskAction, Then, Wipe,
@@ -92,6 +93,15 @@ impl Rack {
             });
         });
         started.recv_timeout(LIMIT).expect("the rack starts");
+        // Its services start by themselves. ROMs ask DHCP and TFTP again, but iPXE asks for its script once.
+        let served = lab.inside(|| {
+            let end = Instant::now() + LIMIT;
+            while TcpStream::connect(("10.77.0.1", 5248)).is_err() {
+                assert!(Instant::now() < end, "the rack serves no HTTP");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        served.join().unwrap().unwrap();
         self.running = Some((stop, thread));
     }
 
