@@ -1,0 +1,211 @@
+//! `terraform apply` on `examples/quickstart`, to the end: two emulated machines, one with BIOS and one with UEFI firmware,
+//! from an empty disk to Debian, seen from outside; and back again.
+//!
+//! Needs root, the programs in the target directory and the images (`make end-to-end` brings all of them). It takes several
+//! minutes: firmware and Linux run under emulation.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use basalt_api::client::Client;
+use basalt_api::{Kind, Object};
+use basalt_bmc::{PowerState, PowerVerb};
+use basalt_lab::site::{Site, quickstart_machines, tail};
+use basalt_lab::terraform::Workspace;
+use basalt_lab::{Firmware, Machine, images};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// Two installations at once, under emulation, on a busy host.
+const APPLY: Duration = Duration::from_secs(2400);
+/// Two machines boot into the erasing environment.
+const DESTROY: Duration = Duration::from_secs(1200);
+/// Plans and such.
+const QUICK: Duration = Duration::from_secs(120);
+/// An installed system boots.
+const BOOT: Duration = Duration::from_secs(600);
+
+fn images_directory() -> PathBuf {
+    let cache = std::env::var_os("BASALT_CACHE_DIR").map(PathBuf::from);
+    let default = || Path::new(&std::env::var_os("HOME").expect("a home directory")).join(".cache/basalt");
+    cache.unwrap_or_else(default).join("images")
+}
+
+struct World {
+    site: Site,
+    workspace: Workspace,
+    client: Client,
+}
+
+impl World {
+    async fn start() -> Self {
+        let mut site = Site::create("quickstart").expect("root, and the programs");
+        site.add_machines(quickstart_machines()).await.expect("machines");
+        site.start_region().await.expect("a region");
+        site.start_rack().await.expect("a rack");
+        let client = site.client().expect("a client");
+        let images = images_directory();
+        for image in ["ephemeral", "debian"] {
+            images::upload(&client, &images.join(image)).await.expect("an image; `make images` builds it");
+        }
+        let key = site.directory().join("ssh_key");
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().await;
+        assert!(made.expect("ssh-keygen").success());
+        let public = std::fs::read_to_string(key.with_extension("pub")).expect("a key");
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart");
+        let workspace = Workspace::create(
+            site.directory(),
+            &example,
+            &site.programs().path("terraform-provider-basalt"),
+            &[("BASALT_ENDPOINT", site.endpoint().as_ref())],
+            &[("image_dir", &images.to_string_lossy()), ("ssh_key", public.trim()), ("bmc_password", "secret")],
+        );
+        Self { workspace: workspace.expect("a workspace"), site, client }
+    }
+
+    /// Runs Terraform; its output is in `terraform.log` of the site.
+    async fn terraform(&self, arguments: &[&str], limit: Duration) -> ExitStatus {
+        let log = self.site.directory().join("terraform.log");
+        let output = File::options().create(true).append(true).open(&log).expect("a log");
+        let mut command = self.workspace.command(arguments).expect("terraform");
+        command.stderr(output.try_clone().expect("a handle")).stdout(output);
+        let mut child = Command::from(command).spawn().expect("terraform on the PATH");
+        match tokio::time::timeout(limit, child.wait()).await {
+            Ok(status) => status.expect("an end"),
+            Err(_) => panic!("terraform {arguments:?} took more than {limit:?}:\n{}\n{}", tail(&log), self.situation().await),
+        }
+    }
+
+    async fn succeeds(&self, arguments: &[&str], limit: Duration) {
+        let began = Instant::now();
+        let status = self.terraform(arguments, limit).await;
+        let log = self.site.directory().join("terraform.log");
+        assert!(status.success(), "terraform {arguments:?}:\n{}\n{}", tail(&log), self.situation().await);
+        println!("terraform {} took {:.0?}", arguments.join(" "), began.elapsed());
+    }
+
+    async fn get(&self, kind: &str, name: &str) -> Object {
+        self.client.get(Kind::find(kind).expect("a kind"), name).await.expect("an object")
+    }
+
+    /// What happened to a machine, as one line an entry.
+    async fn history(&self, name: &str) -> Vec<String> {
+        let timeline = self.client.timeline(Kind::find("Machine").expect("a kind"), name).await.expect("a timeline");
+        timeline.entries.iter().map(|entry| format!("{} {} {}", entry.at, entry.reason, entry.message)).collect()
+    }
+
+    /// For a test that fails.
+    async fn situation(&self) -> String {
+        let mut text = String::new();
+        for machine in quickstart_machines() {
+            let found = self.client.find(Kind::find("Machine").expect("a kind"), &machine.name).await;
+            let conditions = found.ok().flatten().map(|object| object.status["conditions"].to_string());
+            let serial = self.site.machine(&machine.name).map(|machine| tail(&machine.serial_log_path()));
+            text += &format!("{}: {conditions:?}\nserial port: {serial:?}\n", machine.name);
+        }
+        text
+    }
+
+    /// Runs a command on an installed system by SSH with the declared key; its output. Tries until the system is up.
+    async fn ssh(&self, address: &str, command: &str) -> String {
+        let deadline = Instant::now() + BOOT;
+        loop {
+            let mut ssh = self.site.lab().command("ssh").expect("ssh");
+            ssh.arg("-i").arg(self.site.directory().join("ssh_key"));
+            for option in ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=20", "LogLevel=ERROR"] {
+                ssh.args(["-o", option]);
+            }
+            ssh.arg(format!("debian@{address}")).arg(command).stdin(Stdio::null());
+            let output = Command::from(ssh).output().await.expect("ssh");
+            if output.status.success() {
+                return String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            }
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(Instant::now() < deadline, "ssh {address} {command:?}: {said}\n{}", self.situation().await);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+}
+
+/// What the declared machine's firmware shows and QEMU was told.
+fn assert_inventory(inventory: &Value, machine: &Machine) {
+    let config = machine.config();
+    assert_eq!(inventory["cpu"]["cores"], config.cpus, "{inventory}");
+    assert_eq!(inventory["memory_bytes"], u64::from(config.memory_mib) << 20, "{inventory}");
+    assert_eq!(inventory["disks"]["vda"]["size_bytes"], config.disk_bytes, "{inventory}");
+    assert_eq!(inventory["disks"]["vda"]["serial"], config.serial.as_str(), "{inventory}");
+    assert_eq!(inventory["dmi"]["serial"], config.serial.as_str(), "{inventory}");
+    let firmware = if config.firmware == Firmware::Uefi { "uefi" } else { "bios" };
+    assert_eq!(inventory["firmware"], firmware, "{inventory}");
+    let nics = inventory["interfaces"].as_object().expect("interfaces");
+    let macs: Vec<_> = nics.values().map(|nic| nic["mac"].as_str().unwrap_or_default()).collect();
+    assert_eq!(macs, [config.mac.to_string()], "{inventory}");
+}
+
+/// The installed system is the declared one, and runs from the machine's own disk.
+async fn assert_system(world: &World, name: &str, address: &str) {
+    assert_eq!(world.ssh(address, "hostname").await, format!("{name}-1"));
+    assert_eq!(world.ssh(address, "cat /etc/motd").await, "Installed by Basalt");
+    let root = world.ssh(address, "findmnt -n -o SOURCE /").await;
+    assert!(root.starts_with("/dev/vda"), "{root}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_machines_are_installed_run_without_us_and_are_given_back() {
+    let mut world = World::start().await;
+    for machine in quickstart_machines() {
+        let power = world.site.machine(&machine.name).expect("a machine").power_status().await;
+        assert_eq!(power.expect("a BMC"), PowerState::Off, "machines begin powered off");
+    }
+    world.succeeds(&["init"], QUICK).await;
+    world.succeeds(&["apply", "-auto-approve"], APPLY).await;
+
+    let mut addresses = Vec::new();
+    for config in quickstart_machines() {
+        let name = config.name.as_str();
+        let machine = world.site.machine(name).expect("a machine");
+        assert_eq!(machine.power_status().await.expect("a BMC"), PowerState::On, "IPMI says on");
+        assert_inventory(&world.get("Machine", name).await.status["inventory"], machine);
+
+        let history = world.history(name).await.join("\n");
+        println!("{history}");
+        assert!(history.contains("leased 10.77.0."), "DHCP was used:\n{history}");
+        assert!(history.contains("asked http for script"), "HTTP was used:\n{history}");
+        let tftp = history.contains("asked tftp for");
+        assert_eq!(tftp, config.firmware == Firmware::Uefi, "the BIOS machine's ROM is iPXE already:\n{history}");
+
+        let deployment = world.get("Deployment", name).await;
+        let address = deployment.status["address"].as_str().expect("an address").to_owned();
+        assert_system(&world, name, &address).await;
+        addresses.push((config.name, address));
+    }
+
+    world.site.stop_rack().await.expect("it drains");
+    world.site.stop_region().await.expect("it drains");
+    for (name, _) in &addresses {
+        world.site.machine(name).expect("a machine").power(PowerVerb::Cycle).await.expect("a BMC");
+    }
+    for (name, address) in &addresses {
+        assert_system(&world, name, address).await;
+        let uptime = world.ssh(address, "cut -d. -f1 /proc/uptime").await;
+        assert!(uptime.parse::<u64>().expect("seconds") < BOOT.as_secs(), "it was power cycled");
+    }
+
+    world.site.start_region().await.expect("a region");
+    world.site.start_rack().await.expect("a rack");
+    let plan = world.terraform(&["plan", "-detailed-exitcode"], QUICK).await;
+    let log = world.site.directory().join("terraform.log");
+    assert_eq!(plan.code(), Some(0), "nothing is left to do:\n{}", tail(&log));
+
+    world.succeeds(&["destroy", "-auto-approve"], DESTROY).await;
+    for config in quickstart_machines() {
+        let power = world.site.machine(&config.name).expect("a machine").power_status().await;
+        assert_eq!(power.expect("a BMC"), PowerState::Off, "{} was given back", config.name);
+        let kind = Kind::find("Machine").expect("a kind");
+        assert!(world.client.find(kind, &config.name).await.expect("an answer").is_none());
+    }
+    world.site.stop_rack().await.expect("it drains");
+    world.site.stop_region().await.expect("it drains");
+}
