@@ -198,6 +198,7 @@ async fn serve(link: &Link, stop: &CancellationToken) -> io::Result<()> {
     tracing::info!(interface, source = %link.address, "router solicitations are answered, with no router");
     let all_nodes = SocketAddr::V6(SocketAddrV6::new(ALL_NODES, 0, 0, link.index));
     let mut advertiser = Advertiser::default();
+    let mut forwarding = false;
     let mut buffer = [0; 1500];
     loop {
         let due = advertiser.due();
@@ -215,10 +216,17 @@ async fn serve(link: &Link, stop: &CancellationToken) -> io::Result<()> {
                 }
             }
             () = reached(due) => {
-                if advertiser.take_due(Instant::now()) && !forwards(interface) {
-                    socket.send_to(&NO_ROUTER, all_nodes).await?;
-                    tracing::debug!(interface, "router solicitation answered: no router");
+                if !advertiser.take_due(Instant::now()) {
+                    continue;
                 }
+                if forwards(interface) {
+                    if !std::mem::replace(&mut forwarding, true) {
+                        tracing::info!(interface, "this host forwards IPv6 there: solicitations are left to its router daemon");
+                    }
+                    continue;
+                }
+                socket.send_to(&NO_ROUTER, all_nodes).await?;
+                tracing::debug!(interface, "router solicitation answered: no router");
             }
         }
     }
@@ -375,10 +383,21 @@ mod tests {
         assert!(advertiser.due().is_some(), "another rack's advertisement ends nothing");
         advertiser.handle(start, ROUTER, lifetime(1800));
         advertiser.handle(start, HOST, lifetime(0));
-        advertiser.handle(start, HOST, lifetime(60));
         assert_eq!(advertiser.router(start), Some(ROUTER));
         advertiser.handle(start, ROUTER, lifetime(0));
         assert_eq!(advertiser.router(start), None);
+    }
+
+    #[test]
+    fn of_two_routers_the_one_that_stays_longer_counts_and_a_router_may_shorten_its_own_stay() {
+        let start = Instant::now();
+        let mut advertiser = Advertiser::default();
+        advertiser.handle(start, HOST, lifetime(60));
+        advertiser.handle(start, ROUTER, lifetime(1800));
+        advertiser.handle(start, HOST, lifetime(60));
+        assert_eq!(advertiser.router(start + 61 * SECOND), Some(ROUTER));
+        advertiser.handle(start, ROUTER, lifetime(30));
+        assert_eq!(advertiser.router(start + 31 * SECOND), None);
     }
 
     proptest! {
