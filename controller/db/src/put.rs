@@ -342,7 +342,7 @@ async fn resolve(
         match query.fetch_optional(&mut **tx).await? {
             None => missing(format!("there is no {kind} {name:?}")),
             Some(found) if found.deleting && !found.held => {
-                missing(format!("{kind} {name:?} is being deleted"))
+                missing(format!("{kind} {name:?} is being deleted"));
             }
             Some(found) => {
                 resolved.insert(pointer, Uid::from(found.uid));

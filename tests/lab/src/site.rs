@@ -122,6 +122,7 @@ pub struct Site {
     machines: Vec<Machine>,
     lab: Lab,
     programs: Programs,
+    region_variables: Vec<(String, String)>,
 }
 
 impl Site {
@@ -131,7 +132,7 @@ impl Site {
     /// [`SiteError`]: no root, a program that is not built.
     pub fn create(label: &str) -> Result<Self, SiteError> {
         let programs = Programs::find()?;
-        Ok(Self { rack: None, region: None, machines: Vec::new(), lab: Lab::create(label)?, programs })
+        Ok(Self { rack: None, region: None, machines: Vec::new(), lab: Lab::create(label)?, programs, region_variables: Vec::new() })
     }
 
     /// Its lab.
@@ -194,6 +195,37 @@ impl Site {
         })?)
     }
 
+    /// Environment variables of the region's next starts.
+    pub fn set_region_variables(&mut self, variables: &[(&str, &str)]) {
+        self.region_variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    }
+
+    /// Waits until the region has ended by itself, and says how.
+    ///
+    /// # Errors
+    /// It does not run, or goes on.
+    pub async fn region_ends(&mut self, limit: Duration) -> Result<std::process::ExitStatus, SiteError> {
+        let log = self.directory().join("region.log");
+        let Some(mut region) = self.region.take() else {
+            return Err(SiteError::Late { what: "the region's end", limit, tail: tail(&log), log });
+        };
+        Ok(region.wait(limit).await?)
+    }
+
+    /// Kills the region, as a power cut would.
+    pub fn kill_region(&mut self) {
+        if let Some(region) = self.region.take() {
+            region.kill();
+        }
+    }
+
+    /// Kills the rack, as a power cut would.
+    pub fn kill_rack(&mut self) {
+        if let Some(rack) = self.rack.take() {
+            rack.kill();
+        }
+    }
+
     /// Starts the region, and waits until it answers.
     ///
     /// # Errors
@@ -202,6 +234,7 @@ impl Site {
         let mut command = self.program("basalt-region")?;
         command.arg("--data-dir").arg(self.directory().join("region"));
         command.args(["--join-urls", "https://10.77.0.1:5250", "--log-json=false"]);
+        command.envs(self.region_variables.iter().map(|(name, value)| (name, value)));
         let log = self.directory().join("region.log");
         let mut process = self.start(command, &log)?;
         let socket = self.socket();

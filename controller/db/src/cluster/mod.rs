@@ -311,7 +311,7 @@ fn url(dir: &Path, database: &str) -> String {
     for byte in run_dir(dir).as_os_str().as_encoded_bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
-                host.push(char::from(*byte))
+                host.push(char::from(*byte));
             }
             other => host.push_str(&format!("%{other:02X}")),
         }

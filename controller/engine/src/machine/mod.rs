@@ -165,7 +165,7 @@ impl Walk<'_> {
             PowerPolicy::Off => self.hold_power(PowerState::Off),
             // Of a machine that was never looked into, nobody knows what runs on it.
             PowerPolicy::Auto if off && self.input.facts.inventory.is_some() => {
-                self.hold_power(PowerState::Off)
+                self.hold_power(PowerState::Off);
             }
             PowerPolicy::Auto => {}
         }

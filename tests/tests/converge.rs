@@ -1,0 +1,139 @@
+//! Region, rack and simulated machines together: every kill, every bad luck, in seconds each.
+
+mod fleet;
+
+use basalt_engine::steps::{EffectKind, STEPS, StepId};
+use basalt_region::driver::kill::PLACES;
+use basalt_sim::{Event, Fault, Firmware, MachineOptions, SimMachine, Stage};
+use fleet::{Fleet, LIMIT, machine_spec};
+use serde_json::json;
+
+/// Steps that a machine's usual life does not take, and why they have no kill point here.
+const ELSEWHERE: &[(StepId, &str)] = &[
+    (StepId::RestartInstall, "the remedy of a system that does not report; tried with the silent system"),
+    (StepId::HoldOn, "a button pressed by hand is unseen until power is polled"),
+    (StepId::HoldOff, "a button pressed by hand is unseen until power is polled"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_taken_in_deployed_and_given_back() {
+    let mut fleet = Fleet::start("life", &[]).await;
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.ready("machines", "sim1").await;
+    let status = fleet.status("machines", "sim1").await;
+    assert_eq!(status["inventory"]["cpu"]["cores"], 4);
+    assert_eq!(status["inventory"]["memory_bytes"], 8_u64 << 30);
+    assert_eq!(status["phase"], "Ready");
+
+    fleet.deploy("web", "sim1").await;
+    fleet.ready("deployments", "web").await;
+    let status = fleet.status("deployments", "web").await;
+    assert_eq!((&status["phase"], &status["machine"]), (&json!("Deployed"), &json!("sim1")));
+    assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 1);
+
+    fleet.delete("deployments", "web").await;
+    fleet.ready("machines", "sim1").await;
+    assert_eq!(machine.count(|event| matches!(event, Event::Erased { .. })), 1);
+    fleet.delete("machines", "sim1").await;
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_region_killed_at_any_step_goes_on_and_does_nothing_twice() {
+    let mut fleet = Fleet::start("kill", &[]).await;
+    let mut number = 0;
+    for step in STEPS.iter().filter(|step| step.effect != EffectKind::Observe) {
+        if ELSEWHERE.iter().any(|(elsewhere, _)| *elsewhere == step.id) {
+            continue;
+        }
+        for place in PLACES {
+            number += 1;
+            killed_at(&mut fleet, number, &format!("{}/{place}", step.name)).await;
+        }
+    }
+}
+
+/// One machine's whole life, during which the region dies at `point`.
+async fn killed_at(fleet: &mut Fleet, number: u8, point: &str) {
+    let fired = fleet.site.directory().join(format!("killed-{number}"));
+    let kill = format!("{point}:{}", fired.display());
+    fleet.restart_region(&[("BASALT_KILL_AT", &kill)]).await;
+    let machine = fleet.machine(number, Firmware::Bios, |_| {});
+    let name = format!("sim{number}");
+    fleet.declare("machines", &name, machine_spec(&machine)).await;
+    fleet.deploy(&name, &name).await;
+    fleet.ready_through_a_kill("deployments", &name, &fired).await;
+    fleet.delete_through_a_kill("deployments", &name, &fired).await;
+    fleet.ready_through_a_kill("machines", &name, &fired).await;
+    fleet.delete_through_a_kill("machines", &name, &fired).await;
+    assert!(fired.exists(), "{point}: the region was never killed there");
+    let writes = machine.count(|event| matches!(event, Event::WroteDisk { .. }));
+    let installs = machine.count(|event| matches!(event, Event::Installed { .. }));
+    let erases = machine.count(|event| matches!(event, Event::Erased { .. }));
+    assert_eq!((writes, installs, erases), (2, 1, 1), "{point}\n{}", machine.log());
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off, "{point}");
+}
+
+/// What goes wrong, what the deployment has to say of it, and how it is mended.
+struct BadLuck {
+    name: &'static str,
+    says: &'static str,
+    breaks: fn(&SimMachine),
+    mends: fn(&SimMachine),
+    fired: fn(&SimMachine) -> u64,
+}
+
+const BAD_LUCK: &[BadLuck] = &[
+    BadLuck {
+        name: "never-pxe",
+        says: "ask for DHCP",
+        breaks: |m| m.faults().set(&[Fault::NeverPxeBoots]),
+        mends: |m| m.faults().set(&[]),
+        fired: |m| m.faults().fired(Fault::NeverPxeBoots),
+    },
+    BadLuck {
+        name: "bmc-unreachable",
+        says: "BMC",
+        breaks: |m| m.bmc_faults().set(&[basalt_bmc::Fault::Unreachable]),
+        mends: |m| m.bmc_faults().set(&[]),
+        fired: |m| m.bmc_faults().fired(basalt_bmc::Fault::Unreachable),
+    },
+    BadLuck {
+        name: "agent-hangs",
+        says: "sim",
+        breaks: |m| m.faults().times(Fault::HangsAt(Stage::Unpack), 1),
+        mends: |_| {},
+        fired: |m| m.faults().fired(Fault::HangsAt(Stage::Unpack)),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_luck_is_named_and_mending_it_is_enough() {
+    let mut fleet = Fleet::start("luck", &[]).await;
+    for (number, luck) in (1..).zip(BAD_LUCK) {
+        let machine = fleet.machine(number, Firmware::Uefi, |_: &mut MachineOptions| {});
+        let name = format!("sim{number}");
+        (luck.breaks)(&machine);
+        fleet.declare("machines", &name, machine_spec(&machine)).await;
+        fleet.deploy(&name, &name).await;
+        let words = fleet.waits_saying(&name, luck.says).await;
+        assert!(words.contains("then") || words.contains("until") || words.contains("To do"), "{}: {words}", luck.name);
+        fleet.until("the fault fires", || (luck.fired)(&machine) > 0).await;
+        (luck.mends)(&machine);
+        fleet.ready("deployments", &name).await;
+        assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 1, "{}", luck.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_rack_comes_back_and_the_install_ends() {
+    let mut fleet = Fleet::start("rack", &[]).await;
+    let machine = fleet.machine(1, Firmware::Bios, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.deploy("web", "sim1").await;
+    machine.wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT).await.expect("the install begins");
+    fleet.site.kill_rack();
+    fleet.site.start_rack().await.expect("the rack starts again");
+    fleet.ready("deployments", "web").await;
+}
