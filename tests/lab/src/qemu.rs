@@ -42,8 +42,9 @@ pub(crate) fn command_line(config: &BmcProgramConfig, boot: BiosBoot) -> Vec<Str
     option("-name", machine.name.clone());
     // With graphics off, SeaBIOS and its ROMs write to the serial port.
     option("-machine", "q35,accel=tcg,graphics=off".to_owned());
-    // Without nested virtualisation: a guest that loaded kvm_amd hangs after it resets itself, under QEMU 7.2's emulation.
-    option("-cpu", "max,svm=off".to_owned());
+    // Old enough to have no AVX, no fast string moves and no nested virtualisation: under load, QEMU 7.2's emulation of what
+    // `max` has was seen to abort programs at their start and to hang systems that reset themselves; and it is slower.
+    option("-cpu", "Nehalem".to_owned());
     option("-m", machine.memory_mib.to_string());
     option("-smp", machine.cpus.to_string());
     option("-display", "none".to_owned());
