@@ -76,15 +76,15 @@ end-to-end: images ## Real Terraform, real firmware in QEMU, real wire
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 BENCHES := provider_handshake boot_to_ready
+RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
 bench: $(addprefix bench-,$(BENCHES)) ## All benchmarks; bench-NAME runs one
 
 .PHONY: bench-provider_handshake
 bench-provider_handshake:
-	cargo bench -p terraform-provider-basalt --bench provider_handshake
+	cargo bench -q -p terraform-provider-basalt --bench provider_handshake | $(RECORD)
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: setup images
-	cargo build --release -p basalt-region -p basalt-rack
-	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images
+	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images | $(RECORD)

@@ -31,8 +31,9 @@
 //! | `qemu`, `qmp`, `vars` | a machine's command line, its monitor, its UEFI variables |
 //! | [`chassis`], [`program`] | the BMC program |
 //! | [`site`], [`images`], [`terraform`] | a region, a rack and Terraform on top of the machines |
-//! | [`demo`] | `make demo` |
+//! | [`demo`], [`bench`] | `make demo`, `make bench-boot_to_ready` |
 
+pub mod bench;
 pub mod chassis;
 pub mod demo;
 pub mod error;

@@ -61,6 +61,12 @@ enum What {
     },
     /// End the demo and remove every trace of it
     DemoStop,
+    /// Measure how long a machine takes from power-on to Ready (see `make bench-boot_to_ready`)
+    BenchBootToReady {
+        /// A folder with ephemeral/image.json
+        #[arg(long)]
+        images: PathBuf,
+    },
     /// Own the demo's processes (started by `demo`)
     #[command(hide = true)]
     KeepDemo {
@@ -111,6 +117,7 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
             demo::run(DemoConfig { images: absolute(images), example: absolute(example), port }).await?;
         }
         What::DemoStop => say(if demo::stop()? { "the demo is gone" } else { "no demo runs" }),
+        What::BenchBootToReady { images } => say(&basalt_lab::bench::boot_to_ready(&images).await?.to_string()),
         What::KeepDemo { port } => {
             // Whoever closes the terminal does not mean the demo.
             let _a_leader_already = rustix::process::setsid();

@@ -28,7 +28,7 @@ pub(super) async fn follow(client: &Client, names: &[String], began: Instant) {
             let now = look(client, name).await;
             let before = said.entry(name).or_default();
             if !now.text.is_empty() && is_news(before, &now) {
-                let percent = now.percent.map(|percent| format!(" {percent}%")).unwrap_or_default();
+                let percent = now.percent.map(|percent| format!(" ({percent}% in all)")).unwrap_or_default();
                 say(&format!("{}  {name:<5} {}{percent}", clock(began), now.text));
                 *before = now;
             }
@@ -38,7 +38,8 @@ pub(super) async fn follow(client: &Client, names: &[String], began: Instant) {
 }
 
 fn is_news(before: &Said, now: &Said) -> bool {
-    before.text != now.text || now.percent.unwrap_or(0) >= before.percent.unwrap_or(0) + PERCENT
+    let words = |said: &Said| said.text.replace(|c: char| c.is_ascii_digit(), "");
+    words(before) != words(now) || now.percent.unwrap_or(0) >= before.percent.unwrap_or(0) + PERCENT
 }
 
 /// Minutes and seconds since the beginning.
@@ -79,6 +80,7 @@ mod tests {
         let said = |text: &str, percent| Said { text: text.to_owned(), percent };
         assert!(!is_news(&said("Deploying", Some(20)), &said("Deploying", Some(39))));
         assert!(is_news(&said("Deploying", Some(20)), &said("Deploying", Some(40))));
+        assert!(!is_news(&said("unpacking: 2 %", Some(20)), &said("unpacking: 13 %", Some(21))));
         assert!(is_news(&said("Deploying", Some(20)), &said("Deployed", Some(20))));
     }
 }
