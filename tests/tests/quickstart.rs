@@ -1,5 +1,6 @@
 //! `terraform apply` on `examples/quickstart`, to the end: two emulated machines, one with BIOS and one with UEFI firmware,
-//! from an empty disk to Debian, seen from outside; and back again.
+//! from an empty disk to Debian, seen from outside; and back again. In between, a rack that was cut off while it held the
+//! instruction to install tries to do so once more.
 //!
 //! Needs root, the programs in the target directory and the images (`make end-to-end` brings all of them). It takes several
 //! minutes: firmware and Linux run under emulation.
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::Client;
 use basalt_api::{Kind, Object};
-use basalt_bmc::{PowerState, PowerVerb};
+use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_lab::site::{Site, quickstart_machines, tail};
 use basalt_lab::terraform::Workspace;
-use basalt_lab::{Firmware, Machine, images};
+use basalt_lab::{Firmware, LabProcess, Machine, images};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -96,6 +97,36 @@ impl World {
         timeline.entries.iter().map(|entry| format!("{} {} {}", entry.at, entry.reason, entry.message)).collect()
     }
 
+    /// Keeps the rack's boot concern as it was when it last told this machine to boot into a task, until it is dropped.
+    async fn keep_instruction(&self, name: &str, copy: &Path) {
+        let rack = self.site.directory().join("rack");
+        loop {
+            let mut show = Command::new(self.site.programs().path("basalt-rack"));
+            let shown = show.args(["concern", "show", "boot", "--data-dir"]).arg(&rack).output().await.expect("basalt-rack");
+            let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+            if text.lines().any(|line| line.contains(&format!(" {name} ")) && line.contains("ephemeral")) {
+                std::fs::copy(rack.join("concerns/boot.pb"), copy).expect("a copy");
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+
+    /// A rack that heard nothing since it was told to install, with no way to a region; it serves until it is dropped.
+    async fn cut_off_rack(&self, instruction: &Path) -> LabProcess {
+        let (rack, stale) = (self.site.directory().join("rack"), self.site.directory().join("stale-rack"));
+        std::fs::create_dir(&stale).expect("a directory");
+        // Neither its identity nor what it knows of attempts.
+        for part in ["concerns", "blobs", "leases"] {
+            let copied = Command::new("cp").arg("-r").arg(rack.join(part)).arg(&stale).status().await;
+            assert!(copied.expect("cp").success(), "{part}");
+        }
+        std::fs::copy(instruction, stale.join("concerns/boot.pb")).expect("a copy");
+        let mut command = self.site.lab().command(self.site.programs().path("basalt-rack")).expect("a command");
+        let log = File::create(self.site.directory().join("stale-rack.log")).expect("a log");
+        command.arg("--data-dir").arg(&stale).args(["--name", "stale", "--interface", "br0"]).stderr(log);
+        self.site.lab().spawn(command).expect("a rack")
+    }
+
     /// For a test that fails.
     async fn situation(&self) -> String {
         let mut text = String::new();
@@ -160,7 +191,11 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         assert_eq!(power.expect("a BMC"), PowerState::Off, "machines begin powered off");
     }
     world.succeeds(&["init"], QUICK).await;
-    world.succeeds(&["apply", "-auto-approve"], APPLY).await;
+    let instruction = world.site.directory().join("instruction.pb");
+    tokio::select! {
+        () = world.succeeds(&["apply", "-auto-approve"], APPLY) => {}
+        () = world.keep_instruction("bios", &instruction) => {}
+    }
 
     let mut addresses = Vec::new();
     for config in quickstart_machines() {
@@ -192,6 +227,21 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         let uptime = world.ssh(address, "cut -d. -f1 /proc/uptime").await;
         assert!(uptime.parse::<u64>().expect("seconds") < BOOT.as_secs(), "it was power cycled");
     }
+
+    // The marker on the disk says that the attempt has been made: what is there stays, and boots.
+    let (name, address) = addresses.first().expect("a machine");
+    world.ssh(address, "touch kept && sync").await;
+    let machine = world.site.machine(name).expect("a machine");
+    let mut stale = world.cut_off_rack(&instruction).await;
+    let mark = machine.serial_mark();
+    machine.set_boot_device(BootDevice::Pxe, true).await.expect("a BMC");
+    machine.power(PowerVerb::Cycle).await.expect("a BMC");
+    let serial = world.site.lab().wait_for_serial_after(machine, mark, "uperseded", BOOT).await;
+    assert!(serial.expect("the agent's word").contains("check: choosing the disk"), "it was about to install");
+    world.ssh(address, "test -e kept").await;
+    assert_system(&world, name, address).await;
+    stale.terminate();
+    stale.wait(QUICK).await.expect("it drains");
 
     world.site.start_region().await.expect("a region");
     world.site.start_rack().await.expect("a rack");
