@@ -25,6 +25,8 @@ use crate::spool::writer::Facts;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long the power state is waited for after the verb.
 const SETTLE: Duration = Duration::from_secs(15);
+/// How long a command may be ahead of the concern that names its BMC.
+const AHEAD: Duration = Duration::from_secs(3);
 /// Between two readings of the power state.
 const POLL: Duration = Duration::from_millis(500);
 /// IPMI over LAN.
@@ -63,7 +65,7 @@ impl Power {
 
     /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
     pub async fn execute(&self, command: PowerCommand) {
-        let bmc = self.bmc(&command.machine_uid);
+        let bmc = self.bmc(&command.machine_uid).await;
         let key = bmc.as_ref().map(|bmc| format!("{}:{}", bmc.address, port(bmc)));
         let (Some(bmc), Some(key)) = (bmc, key) else {
             let ended = Ended::error("no_bmc", format!("this rack has no BMC of machine {}", command.machine_uid));
@@ -143,9 +145,14 @@ impl Power {
         }
     }
 
-    fn bmc(&self, machine_uid: &str) -> Option<Bmc> {
-        let concern = self.concern.borrow().clone()?;
-        concern.bmcs.iter().find(|bmc| bmc.machine_uid == machine_uid).cloned()
+    /// The machine's BMC, if a concern names it in time.
+    async fn bmc(&self, machine_uid: &str) -> Option<Bmc> {
+        let find = |concern: &Option<Arc<PowerConcern>>| {
+            concern.as_ref()?.bmcs.iter().find(|bmc| bmc.machine_uid == machine_uid).cloned()
+        };
+        let mut concern = self.concern.clone();
+        let named = tokio::time::timeout(AHEAD, concern.wait_for(|concern| find(concern).is_some())).await;
+        find(&*named.ok()?.ok()?)
     }
 
     fn arbiter(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
