@@ -22,7 +22,9 @@ pub enum BlobError {
         reason: String,
     },
     /// What the rack delivered is something else.
-    #[error("blob {expected} is corrupt: the rack delivered {length} bytes with SHA-256 {found}; upload it to the region again")]
+    #[error(
+        "blob {expected} is corrupt: the rack delivered {length} bytes with SHA-256 {found}; upload it to the region again"
+    )]
     Corrupt {
         /// Lower-case hex.
         expected: String,
@@ -102,9 +104,11 @@ impl<'a> BlobReader<'a> {
             self.response = Some(response);
         }
         let Some(response) = &mut self.response else { return Ok(0) };
-        response
-            .read(buffer)
-            .map_err(|source| HttpError::Io { method: "GET", path: self.path.clone(), source })
+        response.read(buffer).map_err(|source| HttpError::Io {
+            method: "GET",
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 

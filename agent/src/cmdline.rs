@@ -46,7 +46,8 @@ impl BootConfig {
         let last = |word: &str| {
             line.split_ascii_whitespace().rev().find_map(|part| part.strip_prefix(word)?.strip_prefix('='))
         };
-        let required = |word: &'static str| last(word).filter(|v| !v.is_empty()).ok_or(CmdlineError::Missing(word));
+        let required =
+            |word: &'static str| last(word).filter(|v| !v.is_empty()).ok_or(CmdlineError::Missing(word));
 
         let url = required("basalt.url")?.trim_end_matches('/');
         if !url.starts_with("https://") {
@@ -68,7 +69,8 @@ impl BootConfig {
             root,
             boot_mac: last("BOOTIF")
                 .map(|value| {
-                    boot_mac(value).ok_or_else(|| invalid("BOOTIF", value, "01- and a MAC address with dashes"))
+                    boot_mac(value)
+                        .ok_or_else(|| invalid("BOOTIF", value, "01- and a MAC address with dashes"))
                 })
                 .transpose()?,
             consoles: line
@@ -135,7 +137,10 @@ mod tests {
 
     #[test]
     fn names_the_word_that_is_missing_or_wrong() {
-        assert_eq!(BootConfig::parse("basalt.url=https://x basalt.token=t"), Err(CmdlineError::Missing("basalt.spki")));
+        assert_eq!(
+            BootConfig::parse("basalt.url=https://x basalt.token=t"),
+            Err(CmdlineError::Missing("basalt.spki"))
+        );
         for (extra, word) in [
             ("basalt.url=http://10.77.0.1", "basalt.url"),
             ("basalt.spki=12", "basalt.spki"),

@@ -23,19 +23,27 @@ const PART: u64 = 1024 * MIB;
 ///
 /// # Errors
 /// The task has expired, a disk is not Basalt's to erase, or cannot be written.
-pub fn run(context: &Context<'_>, erase: &Erase, disks: &mut Disks, reporter: &mut Reporter) -> Result<Outcome, Failure> {
+pub fn run(
+    context: &Context<'_>,
+    erase: &Erase,
+    disks: &mut Disks,
+    reporter: &mut Reporter,
+) -> Result<Outcome, Failure> {
     not_expired(context)?;
     let names: Vec<String> = disks.devices().into_iter().map(|device| device.disk.name).collect();
-    let observed = names.iter().map(|name| disks.observe(name)).collect::<Result<Vec<Observed>, Failure>>()?;
+    let observed =
+        names.iter().map(|name| disks.observe(name)).collect::<Result<Vec<Observed>, Failure>>()?;
     let permit = match rules::erase(context.task, erase.wipe, &observed)? {
         Verdict::Proceed(permit) => permit,
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
     };
-    let open: Vec<&Observed> = observed.iter().filter(|disk| rules::finished(context.task, disk).is_none()).collect();
+    let open: Vec<&Observed> =
+        observed.iter().filter(|disk| rules::finished(context.task, disk).is_none()).collect();
     let system = Root::system();
     for (index, observed) in open.iter().enumerate() {
         let name = &observed.name;
-        let percent = |part: usize| u8::try_from(2 + 97 * (100 * index + part) / (100 * open.len())).unwrap_or(99);
+        let percent =
+            |part: usize| u8::try_from(2 + 97 * (100 * index + part) / (100 * open.len())).unwrap_or(99);
         reporter.stage("erase", percent(0), &format!("erasing {name}"));
         let partitions = partition_starts(&system, name);
         let disk = disks.begin(name, context.task, &permit)?;

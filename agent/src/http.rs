@@ -201,8 +201,7 @@ impl Client {
     }
 
     fn connect(&self) -> Result<TcpStream, HttpError> {
-        let failed =
-            |source| HttpError::Connect { address: format!("{}:{}", self.host, self.port), source };
+        let failed = |source| HttpError::Connect { address: format!("{}:{}", self.host, self.port), source };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)? {
             match TcpStream::connect_timeout(&address, deadlines::CONNECT) {
@@ -234,7 +233,10 @@ pub struct Response {
 
 impl std::fmt::Debug for Response {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Response").field("status", &self.status).field("from", &self.from).finish_non_exhaustive()
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("from", &self.from)
+            .finish_non_exhaustive()
     }
 }
 
@@ -341,12 +343,15 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
             if count == MAX_HEADERS {
                 return Err(request.malformed("too many headers"));
             }
-            let (name, value) = header.split_once(':').ok_or_else(|| request.malformed("a header has no colon"))?;
+            let (name, value) =
+                header.split_once(':').ok_or_else(|| request.malformed("a header has no colon"))?;
             let value = value.trim();
             match name.to_ascii_lowercase().as_str() {
                 "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => framing = Framing::Chunk(0),
                 "content-length" if matches!(framing, Framing::Close) => {
-                    framing = Framing::Length(value.parse().map_err(|_| request.malformed("a length is no number"))?);
+                    framing = Framing::Length(
+                        value.parse().map_err(|_| request.malformed("a length is no number"))?,
+                    );
                 }
                 "content-range" => {
                     from = value

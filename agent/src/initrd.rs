@@ -108,7 +108,13 @@ fn mount_basics() -> Result<(), BootError> {
     mkdir_mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), c"mode=755,size=16m")
 }
 
-fn mkdir_mount(source: &str, target: &str, kind: &str, flags: MountFlags, data: &std::ffi::CStr) -> Result<(), BootError> {
+fn mkdir_mount(
+    source: &str,
+    target: &str,
+    kind: &str,
+    flags: MountFlags,
+    data: &std::ffi::CStr,
+) -> Result<(), BootError> {
     fs::create_dir_all(target).map_err(io_error(target))?;
     mount(source, target, kind, flags, Some(data))
         .map_err(|error| io_error(format!("mounting {kind} on {target}"))(error.into()))
@@ -132,7 +138,9 @@ fn boot_interface(coldplug: &mut Coldplug, mac: Option<&str>) -> Result<String, 
         found: network::describe(&system),
     })?;
     network::up(&interface)?;
-    if deadlines::poll_until(deadlines::CARRIER, || network::has_carrier(&system, &interface).then_some(())).is_none() {
+    if deadlines::poll_until(deadlines::CARRIER, || network::has_carrier(&system, &interface).then_some(()))
+        .is_none()
+    {
         say!("{interface} has no carrier after {:?}; trying DHCP all the same", deadlines::CARRIER);
     }
     Ok(interface)
@@ -147,7 +155,8 @@ fn fetch(client: &Client, hash: [u8; 32], path: &str) -> Result<(), BootError> {
             Ok(0) => break,
             Ok(read) => {
                 let bytes = buffer.get(..read).unwrap_or_default();
-                file.write_all(bytes).map_err(io_error(format!("writing {path} (is there enough memory?)")))?;
+                file.write_all(bytes)
+                    .map_err(io_error(format!("writing {path} (is there enough memory?)")))?;
             }
             Err(source) => {
                 return Err(reader.take_error().map_or_else(|| io_error(path)(source), BootError::from));

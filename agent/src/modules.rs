@@ -141,8 +141,16 @@ const SLOW: Duration = Duration::from_millis(300);
 /// Devices whose modules nothing here uses, by the start of their alias: loading them took a third of the time from
 /// power-on to the inventory. `cpu:` stands for KVM, EDAC and accelerated ciphers; ciphers that are needed are loaded
 /// by the kernel itself.
-const PASSED_OVER: [&str; 8] =
-    ["cpu:", "input:", "serio:", "hid:", "hdaudio:", "platform:pcspkr", "platform:iTCO_wdt", "platform:coretemp"];
+const PASSED_OVER: [&str; 8] = [
+    "cpu:",
+    "input:",
+    "serio:",
+    "hid:",
+    "hdaudio:",
+    "platform:pcspkr",
+    "platform:iTCO_wdt",
+    "platform:coretemp",
+];
 
 /// Loads the modules of all devices, remembering which it has seen, since new devices appear as buses are driven.
 #[derive(Debug)]
@@ -187,7 +195,9 @@ impl Coldplug {
         let began = Instant::now();
         match self.index.insert(module) {
             Err(error) => say!("module {module} was not loaded: {error}"),
-            Ok(()) if began.elapsed() > SLOW => say!("module {module}: {:.1} s", began.elapsed().as_secs_f64()),
+            Ok(()) if began.elapsed() > SLOW => {
+                say!("module {module}: {:.1} s", began.elapsed().as_secs_f64())
+            }
             Ok(()) => {}
         }
     }
@@ -258,7 +268,9 @@ fn bus(alias: &str) -> String {
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
-        Some((b'*', rest)) => (0..=text.len()).any(|skip| matches(rest, text.get(skip..).unwrap_or_default())),
+        Some((b'*', rest)) => {
+            (0..=text.len()).any(|skip| matches(rest, text.get(skip..).unwrap_or_default()))
+        }
         Some((wanted, rest)) => {
             let Some((byte, text)) = text.split_first() else { return false };
             match wanted {
@@ -326,8 +338,12 @@ alias acpi*:IPI000[1-3]:* ipmi_si
     fn inserts_what_a_module_needs_before_it() {
         assert_eq!(
             index().files("virtio_net"),
-            ["kernel/net/core/failover.ko", "kernel/drivers/net/net_failover.ko", "kernel/drivers/net/virtio_net.ko"]
-                .map(|path| Path::new("/m").join(path))
+            [
+                "kernel/net/core/failover.ko",
+                "kernel/drivers/net/net_failover.ko",
+                "kernel/drivers/net/virtio_net.ko"
+            ]
+            .map(|path| Path::new("/m").join(path))
         );
     }
 

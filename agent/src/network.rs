@@ -12,7 +12,10 @@ use crate::{deadlines, say};
 #[derive(Debug, Error)]
 pub enum NetworkError {
     /// No interface has the address.
-    #[error("no interface has the address {mac} after {:?}; there are: {found}. Is its driver in the image?", deadlines::INTERFACE)]
+    #[error(
+        "no interface has the address {mac} after {:?}; there are: {found}. Is its driver in the image?",
+        deadlines::INTERFACE
+    )]
     NoInterface {
         /// `BOOTIF`, or `any`.
         mac: String,
@@ -79,10 +82,8 @@ pub fn up(interface: &str) -> Result<(), NetworkError> {
 /// Names and addresses, for a message.
 #[must_use]
 pub fn describe(root: &Root) -> String {
-    let all: Vec<String> = physical(root)
-        .iter()
-        .map(|name| format!("{name} {}", mac(root, name).unwrap_or_default()))
-        .collect();
+    let all: Vec<String> =
+        physical(root).iter().map(|name| format!("{name} {}", mac(root, name).unwrap_or_default())).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
@@ -106,7 +107,12 @@ pub fn lease(interface: &str) -> Result<(), NetworkError> {
 pub fn keep_lease(interface: &str) {
     let mut args = UDHCPC.to_vec();
     args.extend(["-f", "-t", "10", "-T", "2", "-A", "10", "-i", interface]);
-    let started = Command::new("busybox").args(&args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let started = Command::new("busybox")
+        .args(&args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
     // The child is reaped by the first process; it ends with the machine.
     if let Err(error) = started {
         say!("the DHCP lease will not be renewed: udhcpc cannot be started: {error}");

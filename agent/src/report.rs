@@ -43,7 +43,15 @@ impl Reporter {
     #[must_use]
     pub fn silent() -> Self {
         let now = Instant::now();
-        Self { sender: None, thread: None, seq: 0, stage: String::new(), began: now, sent: now, timings: Vec::new() }
+        Self {
+            sender: None,
+            thread: None,
+            seq: 0,
+            stage: String::new(),
+            began: now,
+            sent: now,
+            timings: Vec::new(),
+        }
     }
 
     /// Enters a stage.
@@ -65,8 +73,12 @@ impl Reporter {
         self.seq += 1;
         self.sent = Instant::now();
         if let Some(sender) = &self.sender {
-            let progress =
-                Progress { seq: self.seq, stage: self.stage.clone(), percent: percent.min(100), message: message.to_owned() };
+            let progress = Progress {
+                seq: self.seq,
+                stage: self.stage.clone(),
+                percent: percent.min(100),
+                message: message.to_owned(),
+            };
             let _ = sender.send(progress);
         }
     }

@@ -27,7 +27,8 @@ impl Rack {
     /// Serves until the test's process ends; every connection has a deadline.
     fn start(script: Script) -> Self {
         let certified = rcgen::generate_simple_self_signed(["rack".to_owned()]).unwrap();
-        let spki = Sha256::digest(rcgen::PublicKeyData::subject_public_key_info(&certified.signing_key)).into();
+        let spki =
+            Sha256::digest(rcgen::PublicKeyData::subject_public_key_info(&certified.signing_key)).into();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
@@ -146,7 +147,8 @@ fn a_refusal_is_not_repeated_and_shows_what_the_rack_said() {
 
 #[test]
 fn chunked_answers_are_put_together() {
-    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\n\r\n";
+    let chunked =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\n\r\n";
     let rack = Rack::start(Script::from([("/", vec![chunked.to_vec()])]));
     let response = rack.client(rack.spki).send(Security::Clear, Request::get("/")).unwrap();
     assert_eq!(response.bytes().unwrap(), b"hello, world");

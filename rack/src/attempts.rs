@@ -203,14 +203,26 @@ pub fn decide(entry: &Entry, claimant: &Claimant) -> ClaimDecision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Record {
-    Claimed { id: AttemptId, claim: Claim },
-    Fenced { id: AttemptId },
+    Claimed {
+        id: AttemptId,
+        claim: Claim,
+    },
+    Fenced {
+        id: AttemptId,
+    },
     /// The digest of the attempt's report token: its system can report to any rack that ever held this attempt's key, also when
     /// another one took the result.
-    Reports { id: AttemptId, report: String },
+    Reports {
+        id: AttemptId,
+        report: String,
+    },
     /// The result is in the spool. The digests let its session repeat it, and its system report, when the boot concern has
     /// gone on and the attempt's key with it.
-    Finished { id: AttemptId, session: String, report: String },
+    Finished {
+        id: AttemptId,
+        session: String,
+        report: String,
+    },
 }
 
 /// Where an attempt is over, seen from the boot concern.
@@ -286,7 +298,11 @@ impl Attempts {
             let record = match decision {
                 ClaimDecision::Granted => Record::Claimed {
                     id: id.clone(),
-                    claim: Claim { boot: claimant.boot, boot_id: claimant.boot_id, address: Some(claimant.address) },
+                    claim: Claim {
+                        boot: claimant.boot,
+                        boot_id: claimant.boot_id,
+                        address: Some(claimant.address),
+                    },
                 },
                 ClaimDecision::Fence => Record::Fenced { id: id.clone() },
                 _ => return Ok(decision),
@@ -308,7 +324,9 @@ impl Attempts {
                 return Ok(Err(Refusal::Fenced));
             }
             match &entry.claim {
-                Some(claim) if claim.boot == session.boot && claim.boot_id == session.boot_id => return Ok(Ok(())),
+                Some(claim) if claim.boot == session.boot && claim.boot_id == session.boot_id => {
+                    return Ok(Ok(()));
+                }
                 Some(claim) if claim.boot >= session.boot => return Ok(Err(Refusal::Outdated)),
                 _ if entry.finished.is_some() => return Ok(Err(Refusal::Finished)),
                 _ => {}
@@ -353,7 +371,8 @@ impl Attempts {
             if entries.get(id).is_some_and(|entry| entry.finished.is_some()) {
                 return Ok(());
             }
-            let record = Record::Finished { id: id.clone(), session: digest(session), report: digest(report) };
+            let record =
+                Record::Finished { id: id.clone(), session: digest(session), report: digest(report) };
             journal.append(std::slice::from_ref(&record))?;
             apply(entries, record);
             Ok(())
@@ -474,7 +493,10 @@ mod tests {
         assert_eq!(attempts.claim(&id(), &first).unwrap(), ClaimDecision::Granted);
         assert_eq!(attempts.claim(&id(), &first).unwrap(), ClaimDecision::Repeated);
         let attempts = Attempts::open(dir.path()).unwrap();
-        assert_eq!(attempts.claim(&id(), &Claimant { expired: true, ..first }).unwrap(), ClaimDecision::Repeated);
+        assert_eq!(
+            attempts.claim(&id(), &Claimant { expired: true, ..first }).unwrap(),
+            ClaimDecision::Repeated
+        );
     }
 
     #[test]
@@ -484,7 +506,8 @@ mod tests {
         assert_eq!(attempts.claim(&id(), &claimant(6, "b", "10.0.0.9")).unwrap(), ClaimDecision::Granted);
         let late = attempts.claim(&id(), &claimant(5, "a", "10.0.0.5")).unwrap();
         assert_eq!(late, ClaimDecision::RefusedLoudly(Refusal::Outdated));
-        let session = |boot, boot_id| Session { attempt: 17, mac: Mac([0; 6]), boot, boot_id: boot_id_digest(boot_id) };
+        let session =
+            |boot, boot_id| Session { attempt: 17, mac: Mac([0; 6]), boot, boot_id: boot_id_digest(boot_id) };
         assert_eq!(attempts.session(&id(), &session(5, "a")).unwrap(), Err(Refusal::Outdated));
         assert_eq!(attempts.session(&id(), &session(6, "b")).unwrap(), Ok(()));
     }

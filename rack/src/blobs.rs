@@ -127,7 +127,9 @@ impl BlobStore {
         let landed = async { flight.wait_for(Option::is_some).await.map(|outcome| outcome.clone()) };
         match tokio::time::timeout(PATIENCE, landed).await {
             Ok(Ok(outcome)) => outcome.unwrap_or(Ok(()))?,
-            Ok(Err(_)) => return Err(BlobError::Disk(sha256.to_owned(), "the fetch was given up".to_owned())),
+            Ok(Err(_)) => {
+                return Err(BlobError::Disk(sha256.to_owned(), "the fetch was given up".to_owned()));
+            }
             Err(_) => return Err(BlobError::Slow(sha256.to_owned())),
         }
         let absent = || BlobError::Disk(sha256.to_owned(), "it vanished".to_owned());
@@ -188,9 +190,11 @@ impl BlobStore {
     async fn try_fetch(&self, sha256: &str) -> Result<(), BlobError> {
         let disk = |error: io::Error| BlobError::Disk(sha256.to_owned(), error.to_string());
         let origin = |error| BlobError::Origin(sha256.to_owned(), error);
-        let stalled = |_| origin(OriginError::Unavailable(format!("no byte for {} seconds", STALL.as_secs())));
+        let stalled =
+            |_| origin(OriginError::Unavailable(format!("no byte for {} seconds", STALL.as_secs())));
         let part = self.dir.join(format!("{sha256}.part"));
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&part).await.map_err(disk)?;
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).open(&part).await.map_err(disk)?;
         let mut hash = digest::Context::new(&digest::SHA256);
         let mut offset = 0u64;
         let mut buffer = vec![0; 256 << 10];
@@ -223,13 +227,18 @@ impl BlobStore {
         if actual != sha256 {
             fs::remove_file(&part).await.map_err(disk)?;
             if offset > 0 {
-                return Err(origin(OriginError::Unavailable("the part that was on disk was damaged".to_owned())));
+                return Err(origin(OriginError::Unavailable(
+                    "the part that was on disk was damaged".to_owned(),
+                )));
             }
             return Err(BlobError::Corrupt(sha256.to_owned(), actual));
         }
         let path = self.dir.join(sha256);
         fs::rename(&part, &path).await.map_err(disk)?;
-        tokio::task::spawn_blocking(move || durable::sync_parent(&path)).await.map_err(|error| disk(io::Error::other(error)))?.map_err(disk)
+        tokio::task::spawn_blocking(move || durable::sync_parent(&path))
+            .await
+            .map_err(|error| disk(io::Error::other(error)))?
+            .map_err(disk)
     }
 }
 
@@ -250,7 +259,12 @@ mod tests {
     impl Fake {
         fn new(content: &[u8], breaks_at: Option<usize>) -> Arc<Self> {
             let breaks_at = Mutex::new(breaks_at);
-            Arc::new(Self { content: content.to_vec(), breaks_at, offsets: Mutex::default(), calls: AtomicUsize::new(0) })
+            Arc::new(Self {
+                content: content.to_vec(),
+                breaks_at,
+                offsets: Mutex::default(),
+                calls: AtomicUsize::new(0),
+            })
         }
     }
 
@@ -264,7 +278,9 @@ mod tests {
             self.offsets.lock().unwrap().push(offset);
             let rest = self.content[usize::try_from(offset).unwrap().min(self.content.len())..].to_vec();
             let items: Vec<Result<Bytes, OriginError>> = match self.breaks_at.lock().unwrap().take() {
-                Some(at) => vec![Ok(rest[..at].to_vec().into()), Err(OriginError::Unavailable("broken".into()))],
+                Some(at) => {
+                    vec![Ok(rest[..at].to_vec().into()), Err(OriginError::Unavailable("broken".into()))]
+                }
                 None => rest.chunks(7).map(|chunk| Ok(chunk.to_vec().into())).collect(),
             };
             Box::pin(async { Ok(Box::pin(tokio_stream::iter(items)) as BlobStream) })

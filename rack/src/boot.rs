@@ -82,7 +82,8 @@ impl BootTable {
     pub fn new(concern: BootConcern) -> Self {
         let mut by_mac = HashMap::new();
         for (index, machine) in concern.machines.iter().enumerate() {
-            by_mac.extend(machine.macs.iter().filter_map(|mac| mac.parse().ok()).map(|mac: Mac| (mac, index)));
+            by_mac
+                .extend(machine.macs.iter().filter_map(|mac| mac.parse().ok()).map(|mac: Mac| (mac, index)));
         }
         Self { concern, by_mac }
     }
@@ -99,7 +100,8 @@ impl BootTable {
         match self.machine(mac) {
             Some(machine) => match &machine.action {
                 Some(Action::Ephemeral(boot)) => {
-                    let id = AttemptId { attempt: boot.attempt, subject: Subject::machine(&machine.machine_uid) };
+                    let id =
+                        AttemptId { attempt: boot.attempt, subject: Subject::machine(&machine.machine_uid) };
                     Some(Armed { machine: Some(machine), boot, id })
                 }
                 _ => None,
@@ -167,8 +169,11 @@ pub fn check(concern: &BootConcern) -> Result<(), String> {
 }
 
 fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
-    let hashes =
-        [("kernel", &boot.kernel_sha256), ("initrd", &boot.initrd_sha256), ("squashfs", &boot.squashfs_sha256)];
+    let hashes = [
+        ("kernel", &boot.kernel_sha256),
+        ("initrd", &boot.initrd_sha256),
+        ("squashfs", &boot.squashfs_sha256),
+    ];
     for (what, hash) in hashes {
         if !is_sha256_hex(hash) {
             return Err(format!("{what} hash {hash:?} is not a SHA-256 in lower-case hexadecimal"));
@@ -179,9 +184,12 @@ fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
     }
     // They end up in a script that a boot loader interprets.
     let options = &boot.kernel_options;
-    let interpreted = options.contains("${") || options.split_whitespace().any(|word| matches!(word, "||" | "&&" | ";"));
+    let interpreted =
+        options.contains("${") || options.split_whitespace().any(|word| matches!(word, "||" | "&&" | ";"));
     if interpreted || options.chars().any(char::is_control) {
-        return Err(format!("kernel options {options:?} contain what iPXE would interpret: ${{, ||, &&, ; or a control character"));
+        return Err(format!(
+            "kernel options {options:?} contain what iPXE would interpret: ${{, ||, &&, ; or a control character"
+        ));
     }
     Ok(())
 }
@@ -243,7 +251,9 @@ mod tests {
     fn boots_what_the_concern_says_and_unknown_machines_from_disk() {
         let (_dir, attempts) = attempts();
         let table = BootTable::new(concern());
-        assert!(matches!(table.decide(mac(1), &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17));
+        assert!(
+            matches!(table.decide(mac(1), &attempts, 0), Decision::Ephemeral(armed) if armed.boot.attempt == 17)
+        );
         assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
         assert_eq!(table.decide(mac(3), &attempts, 0), Decision::PowerOff);
         assert_eq!(table.decide(mac(9), &attempts, 0), Decision::Local(Why::Unknown));
@@ -272,7 +282,9 @@ mod tests {
         let id = AttemptId { attempt: 4, subject: Subject::mac(mac(8)) };
         attempts.finish(&id, "session", "report").unwrap();
         assert_eq!(table.decide(mac(8), &attempts, 0), Decision::Local(Why::Finished));
-        assert!(matches!(table.decide(mac(9), &attempts, 0), Decision::Ephemeral(armed) if armed.machine.is_none()));
+        assert!(
+            matches!(table.decide(mac(9), &attempts, 0), Decision::Ephemeral(armed) if armed.machine.is_none())
+        );
     }
 
     #[test]

@@ -30,9 +30,10 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
     findings.extend(capabilities());
     let served = interfaces::served(&settings.interfaces).unwrap_or_default();
     for name in &settings.interfaces {
-        let problem = served.iter().all(|it| it.interface != *name).then(|| {
-            "it is not there or has no IPv4 address; `ip addr` shows both".to_owned()
-        });
+        let problem = served
+            .iter()
+            .all(|it| it.interface != *name)
+            .then(|| "it is not there or has no IPv4 address; `ip addr` shows both".to_owned());
         findings.push(Finding { subject: format!("interface {name}"), problem });
     }
     let dhcp = served.iter().map(|it| it.address);
@@ -69,7 +70,8 @@ fn data_dir(settings: &Settings) -> Finding {
     let written = crate::durable::private_dir(&settings.data_dir)
         .and_then(|()| fs::write(&probe, b"check"))
         .and_then(|()| fs::remove_file(&probe));
-    let problem = written.err().map(|error| format!("cannot be written: {error}; make it, or give it to this account"));
+    let problem =
+        written.err().map(|error| format!("cannot be written: {error}; make it, or give it to this account"));
     Finding { subject: format!("data directory {}", settings.data_dir.display()), problem }
 }
 
@@ -79,7 +81,8 @@ fn capabilities() -> Vec<Finding> {
     let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
     let finding = |(bit, name, purpose): (u32, &str, &str)| Finding {
         subject: format!("capability {name}"),
-        problem: (bits >> bit & 1 == 0).then(|| format!("missing, for {purpose}; run as root, or with AmbientCapabilities={name}")),
+        problem: (bits >> bit & 1 == 0)
+            .then(|| format!("missing, for {purpose}; run as root, or with AmbientCapabilities={name}")),
     };
     CAPABILITIES.into_iter().map(finding).collect()
 }
@@ -95,15 +98,21 @@ fn tcp(service: &str, address: Ipv4Addr, port: u16) -> Finding {
 fn taken(service: &str, address: Ipv4Addr, port: u16, protocol: &str, bound: std::io::Result<()>) -> Finding {
     let problem = bound.err().map(|error| {
         let option = if protocol == "udp" { 'u' } else { 't' };
-        format!("{error}; `ss -lnp{option}` shows who has it: another server, or this rack if it runs already")
+        format!(
+            "{error}; `ss -lnp{option}` shows who has it: another server, or this rack if it runs already"
+        )
     });
     Finding { subject: format!("{service} on {} ({protocol})", SocketAddr::from((address, port))), problem }
 }
 
 fn loaders(settings: &Settings) -> Finding {
     let missing = Loaders::new(&settings.loader_dir).missing();
-    let problem = (!missing.is_empty())
-        .then(|| format!("{} not there; install the package `ipxe`, or name another --loader-dir", missing.join(" and ")));
+    let problem = (!missing.is_empty()).then(|| {
+        format!(
+            "{} not there; install the package `ipxe`, or name another --loader-dir",
+            missing.join(" and ")
+        )
+    });
     Finding { subject: format!("boot loaders in {}", settings.loader_dir.display()), problem }
 }
 
@@ -135,6 +144,9 @@ mod tests {
         assert!(problem("HTTP on").contains("ss -lnpt"));
         assert!(problem("boot loaders").contains("undionly.kpxe and snponly.efi"));
         let table = Table(&findings).to_string();
-        assert!(table.contains("FAIL  interface nosuch0") && table.contains("ok    data directory"), "{table}");
+        assert!(
+            table.contains("FAIL  interface nosuch0") && table.contains("ok    data directory"),
+            "{table}"
+        );
     }
 }

@@ -58,7 +58,9 @@ pub enum StartError {
     #[error("data directory {0}: {1}")]
     DataDir(std::path::PathBuf, io::Error),
     /// Another daemon runs on it.
-    #[error("another basalt-rack runs on data directory {0}; stop it first, or give this one a directory of its own")]
+    #[error(
+        "another basalt-rack runs on data directory {0}; stop it first, or give this one a directory of its own"
+    )]
     Running(std::path::PathBuf),
     /// The key or certificate.
     #[error(transparent)]
@@ -137,10 +139,12 @@ impl Daemon {
         let presence = Arc::new(Presence::default());
         let ports =
             Ports { server: settings.dhcp_port, client: settings.dhcp_client_port, http: settings.http_port };
-        let dhcp = Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone()).map_err(files)?;
+        let dhcp = Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone())
+            .map_err(files)?;
         let dhcp = Arc::new(dhcp);
         let region = Arc::new(RegionOrigin::default());
-        let origin: Arc<dyn BlobOrigin> = if membership.is_some() { region.clone() } else { Arc::new(NoOrigin) };
+        let origin: Arc<dyn BlobOrigin> =
+            if membership.is_some() { region.clone() } else { Arc::new(NoOrigin) };
         let blobs = BlobStore::open(&dir, origin).map_err(files)?;
         let power = Power::new(concerns.views.power.subscribe(), Arc::clone(&epochs), facts.clone());
         let loaders = Loaders::new(&settings.loader_dir);
@@ -189,7 +193,9 @@ impl Daemon {
             };
             tasks.spawn(link::run(Arc::new(context), membership, stop.clone()));
         } else {
-            tracing::warn!("this rack has joined no region: it works from the files in its data directory alone");
+            tracing::warn!(
+                "this rack has joined no region: it works from the files in its data directory alone"
+            );
         }
         Ok(Self { stop, tasks, spool, facts, spki_sha256, _lock: lock })
     }
@@ -211,7 +217,9 @@ impl fmt::Display for Service {
         match self {
             Self::Files(address) => write!(f, "files {address}"),
             Self::Dhcp(served) => write!(f, "dhcp {} {}", served.interface, served.address),
-            Self::RouterAdvertisements(link) => write!(f, "router advertisements {} {}", link.interface, link.address),
+            Self::RouterAdvertisements(link) => {
+                write!(f, "router advertisements {} {}", link.interface, link.address)
+            }
         }
     }
 }
@@ -251,7 +259,9 @@ impl Services {
                 match service {
                     Service::Files(address) => self.start_files(address, ended),
                     Service::Dhcp(served) => self.start_dhcp(served, ended),
-                    Service::RouterAdvertisements(link) => drop(self.tasks.spawn(router_advertisement::run(link, ended))),
+                    Service::RouterAdvertisements(link) => {
+                        drop(self.tasks.spawn(router_advertisement::run(link, ended)))
+                    }
                 }
             }
         }
@@ -273,7 +283,11 @@ impl Services {
                     && let Some(reason) = router_advertisement::impossible(interface)
                     && warned.insert(interface.clone())
                 {
-                    tracing::warn!(interface, reason, "router solicitations are not answered: iPXE may take 16 seconds longer");
+                    tracing::warn!(
+                        interface,
+                        reason,
+                        "router solicitations are not answered: iPXE may take 16 seconds longer"
+                    );
                 }
             }
             wanted.extend(links.into_iter().map(Service::RouterAdvertisements));
@@ -309,7 +323,8 @@ impl Services {
         self.tasks.spawn(async move {
             let port = this.settings.http_port;
             while !stop.is_cancelled() {
-                let ended = http::serve(address, port, this.router.clone(), this.tls.clone(), &health, &stop).await;
+                let ended =
+                    http::serve(address, port, this.router.clone(), this.tls.clone(), &health, &stop).await;
                 pause(ended, &health, &stop).await;
             }
         });
@@ -333,7 +348,8 @@ async fn pause(ended: io::Result<()>, health: &Health, stop: &CancellationToken)
 fn lock(dir: &std::path::Path) -> Result<std::fs::File, StartError> {
     let path = dir.join("lock");
     let files = |error| StartError::DataDir(dir.to_owned(), error);
-    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(files)?;
+    let file =
+        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(files)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Running(dir.to_owned())),

@@ -96,7 +96,8 @@ impl State {
 
     fn records(&self) -> Vec<Record> {
         let incarnations = self.retired.iter().chain(&self.incarnation);
-        let mut records: Vec<Record> = incarnations.map(|uuid| Record::Incarnation { uuid: uuid.clone() }).collect();
+        let mut records: Vec<Record> =
+            incarnations.map(|uuid| Record::Incarnation { uuid: uuid.clone() }).collect();
         for (bmc, high) in &self.bmcs {
             records.extend(high.commands.iter().map(|(id, progress)| Record::Command {
                 bmc: bmc.clone(),
@@ -219,7 +220,9 @@ impl Epochs {
 
 fn set_progress(state: &mut State, bmc: &str, id: &str, to: Progress) {
     let commands = state.bmcs.get_mut(bmc).map(|high| &mut high.commands);
-    if let Some((_, progress)) = commands.and_then(|commands| commands.iter_mut().find(|(known, _)| known == id)) {
+    if let Some((_, progress)) =
+        commands.and_then(|commands| commands.iter_mut().find(|(known, _)| known == id))
+    {
         *progress = to;
     }
 }

@@ -74,7 +74,11 @@ impl About {
 #[must_use]
 pub fn health(service: &str, problem: Option<&str>) -> Fact {
     let message = problem.unwrap_or_default().to_owned();
-    About::default().saw(Body::Health(ServiceHealth { service: service.to_owned(), ok: problem.is_none(), message }))
+    About::default().saw(Body::Health(ServiceHealth {
+        service: service.to_owned(),
+        ok: problem.is_none(),
+        message,
+    }))
 }
 
 fn uid(machine: Option<&BootMachine>) -> String {

@@ -74,7 +74,9 @@ impl Identity {
         durable::private_dir(&dir).map_err(|error| IdentityError::File(dir.clone(), error))?;
         let path = dir.join("key.pem");
         let key = match fs::read_to_string(&path) {
-            Ok(pem) => KeyPair::from_pem(&pem).map_err(|error| IdentityError::Damaged(path, error.to_string()))?,
+            Ok(pem) => {
+                KeyPair::from_pem(&pem).map_err(|error| IdentityError::Damaged(path, error.to_string()))?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = KeyPair::generate().map_err(crypto)?;
                 durable::replace(&path, key.serialize_pem().as_bytes())
@@ -137,7 +139,8 @@ impl Identity {
     /// Files that are damaged or cannot be read.
     pub fn membership(&self) -> Result<Option<Membership>, IdentityError> {
         let Some(json) = self.read("rack.json")? else { return Ok(None) };
-        let damaged = |error: serde_json::Error| IdentityError::Damaged(self.dir.join("rack.json"), error.to_string());
+        let damaged =
+            |error: serde_json::Error| IdentityError::Damaged(self.dir.join("rack.json"), error.to_string());
         serde_json::from_slice(&json).map(Some).map_err(damaged)
     }
 

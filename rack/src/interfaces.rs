@@ -78,7 +78,11 @@ pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
     let mut served = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
         let index = if_nametoindex(name.as_str())?;
-        served.extend(found.addresses.iter().map(|net| Served { interface: name.clone(), index, address: net.addr() }));
+        served.extend(found.addresses.iter().map(|net| Served {
+            interface: name.clone(),
+            index,
+            address: net.addr(),
+        }));
     }
     Ok(served)
 }

@@ -51,7 +51,12 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut records = Vec::new();
         let mut skipped = 0;
-        for line in bytes.get(..whole).unwrap_or_default().split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in bytes
+            .get(..whole)
+            .unwrap_or_default()
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             match parse(line) {
                 Some(record) => records.push(record),
                 None => skipped += 1,
@@ -147,7 +152,10 @@ mod tests {
         assert_eq!(read(&path).records, ["a", "b"]);
         journal.rewrite(&["b".into()]).unwrap();
         journal.append(&["c".into()]).unwrap();
-        assert_eq!(read(&path), Recovered { records: vec!["b".into(), "c".into()], skipped: 0, existed: true });
+        assert_eq!(
+            read(&path),
+            Recovered { records: vec!["b".into(), "c".into()], skipped: 0, existed: true }
+        );
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Loaders {
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         let name = name.strip_prefix('/').unwrap_or(name);
         let (_, files) = LOADERS.iter().find(|(known, _)| *known == name)?;
-        let is_loader = |path: &PathBuf| path.metadata().is_ok_and(|it| it.is_file() && it.len() <= MAX_BYTES);
+        let is_loader =
+            |path: &PathBuf| path.metadata().is_ok_and(|it| it.is_file() && it.len() <= MAX_BYTES);
         files.iter().map(|file| self.dir.join(file)).find(is_loader)
     }
 

@@ -102,10 +102,14 @@ fn daemon(given: Given) -> Result<ExitCode, String> {
     } else {
         log.json().flatten_event(true).init();
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let handle = |kind| signal(kind).map_err(|error| error.to_string());
-        let (mut terminate, mut interrupt) = (handle(SignalKind::terminate())?, handle(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) =
+            (handle(SignalKind::terminate())?, handle(SignalKind::interrupt())?);
         let daemon = tokio::select! {
             started = Daemon::start(settings) => started.map_err(|error| error.to_string())?,
             _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
@@ -121,7 +125,10 @@ fn daemon(given: Given) -> Result<ExitCode, String> {
 }
 
 fn concern(data_dir: &Path, command: ConcernCommand) -> Result<(), String> {
-    let named = |name: &str| Concern::named(name).ok_or_else(|| format!("no concern {name:?}; there are dhcp, boot, images, power"));
+    let named = |name: &str| {
+        Concern::named(name)
+            .ok_or_else(|| format!("no concern {name:?}; there are dhcp, boot, images, power"))
+    };
     match command {
         ConcernCommand::Put { name, file, generation } => {
             let concern = named(&name)?;
@@ -147,7 +154,10 @@ fn concern(data_dir: &Path, command: ConcernCommand) -> Result<(), String> {
                     None => print(&format!("{concern}: none\n"))?,
                     Some((version, content)) => {
                         let (generation, incarnation) = (version.generation, &version.incarnation);
-                        print(&format!("{concern}: generation {generation}, incarnation {incarnation}\n{}\n", describe(&content)))?;
+                        print(&format!(
+                            "{concern}: generation {generation}, incarnation {incarnation}\n{}\n",
+                            describe(&content)
+                        ))?;
                     }
                 }
             }
@@ -182,17 +192,24 @@ fn describe(content: &Content) -> String {
         Content::Boot(it) => {
             let machine = |it: &basalt_proto::rack_v1::BootMachine| {
                 let action = match &it.action {
-                    Some(basalt_proto::rack_v1::boot_machine::Action::Ephemeral(boot)) => format!("ephemeral, attempt {}", boot.attempt),
+                    Some(basalt_proto::rack_v1::boot_machine::Action::Ephemeral(boot)) => {
+                        format!("ephemeral, attempt {}", boot.attempt)
+                    }
                     Some(basalt_proto::rack_v1::boot_machine::Action::PowerOff(_)) => "power off".to_owned(),
                     _ => "local disk".to_owned(),
                 };
                 format!("  {} {}: {action}", it.name, it.macs.join(" "))
             };
-            let enlist = it.enlist.as_ref().map(|boot| format!("  unknown machines: enlist, attempt {}", boot.attempt));
+            let enlist = it
+                .enlist
+                .as_ref()
+                .map(|boot| format!("  unknown machines: enlist, attempt {}", boot.attempt));
             it.machines.iter().map(machine).chain(enlist).collect::<Vec<_>>().join("\n")
         }
         Content::Power(it) => {
-            let bmc = |it: &basalt_proto::rack_v1::Bmc| format!("  {}: {} {}@{}:{}", it.machine_uid, it.driver, it.username, it.address, it.port);
+            let bmc = |it: &basalt_proto::rack_v1::Bmc| {
+                format!("  {}: {} {}@{}:{}", it.machine_uid, it.driver, it.username, it.address, it.port)
+            };
             it.bmcs.iter().map(bmc).collect::<Vec<_>>().join("\n")
         }
     }

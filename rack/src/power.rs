@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use basalt_bmc::{
-    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerState, PowerVerb,
+    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerState,
+    PowerVerb,
 };
 use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
 use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
@@ -59,7 +60,11 @@ impl Ended {
 impl Power {
     /// An arbiter of the concern's BMCs.
     #[must_use]
-    pub fn new(concern: watch::Receiver<Option<Arc<PowerConcern>>>, epochs: Arc<Epochs>, facts: Facts) -> Self {
+    pub fn new(
+        concern: watch::Receiver<Option<Arc<PowerConcern>>>,
+        epochs: Arc<Epochs>,
+        facts: Facts,
+    ) -> Self {
         Self { concern, epochs, facts, arbiters: Mutex::default() }
     }
 
@@ -68,7 +73,8 @@ impl Power {
         let bmc = self.bmc(&command.machine_uid).await;
         let key = bmc.as_ref().map(|bmc| format!("{}:{}", bmc.address, port(bmc)));
         let (Some(bmc), Some(key)) = (bmc, key) else {
-            let ended = Ended::error("no_bmc", format!("this rack has no BMC of machine {}", command.machine_uid));
+            let ended =
+                Ended::error("no_bmc", format!("this rack has no BMC of machine {}", command.machine_uid));
             return self.tell(&command, ended).await;
         };
         let arbiter = self.arbiter(&key);
@@ -80,11 +86,15 @@ impl Power {
                 let moved = tokio::time::timeout(DEADLINE, drive(&bmc, &command)).await;
                 let ended = moved.unwrap_or_else(|_| {
                     let seconds = DEADLINE.as_secs();
-                    let message = format!("not done within {seconds} seconds; look at the power state before trying again");
+                    let message = format!(
+                        "not done within {seconds} seconds; look at the power state before trying again"
+                    );
                     Ended::error("unreachable", message)
                 });
                 self.tell(&command, ended).await;
-                if let Err(error) = self.epochs.finished(&key, &command.incarnation, command.epoch, &command.command_id) {
+                if let Err(error) =
+                    self.epochs.finished(&key, &command.incarnation, command.epoch, &command.command_id)
+                {
                     tracing::error!(machine = %command.machine_uid, %error, "file `epochs` cannot be written");
                 }
             }
@@ -108,12 +118,14 @@ impl Power {
                 refused("interrupted", message.to_owned())
             }
             Ok(Admission::Interrupted) => Some(Ok(())),
-            Ok(Admission::Stale { highest }) => {
-                refused("stale_epoch", format!("epoch {} is older than {highest}, which this BMC has seen", command.epoch))
-            }
-            Err(error) => {
-                refused("rack_disk", format!("the rack cannot remember the command, so it did not run: {error}"))
-            }
+            Ok(Admission::Stale { highest }) => refused(
+                "stale_epoch",
+                format!("epoch {} is older than {highest}, which this BMC has seen", command.epoch),
+            ),
+            Err(error) => refused(
+                "rack_disk",
+                format!("the rack cannot remember the command, so it did not run: {error}"),
+            ),
         }
     }
 
@@ -216,7 +228,10 @@ async fn operate(session: &mut BmcSession, command: &PowerCommand) -> Result<Pow
 
 async fn client(bmc: &Bmc) -> Result<BmcClient, Ended> {
     if bmc.driver != "ipmi" {
-        return Err(Ended::error("driver", format!("this rack has no driver {:?}; it has \"ipmi\"", bmc.driver)));
+        return Err(Ended::error(
+            "driver",
+            format!("this rack has no driver {:?}; it has \"ipmi\"", bmc.driver),
+        ));
     }
     let address = resolve(bmc).await?;
     let credentials = Credentials::new(&bmc.username, &bmc.password)
@@ -224,15 +239,19 @@ async fn client(bmc: &Bmc) -> Result<BmcClient, Ended> {
     let mut config = BmcConfig::new(address, credentials);
     let number = if bmc.cipher_suite == 0 { DEFAULT_SUITE } else { bmc.cipher_suite };
     let suite = u8::try_from(number).ok().and_then(basalt_bmc::CipherSuite::by_id);
-    config.suite = suite
-        .ok_or_else(|| Ended::error("cipher_suite", format!("BMC {}: this rack does not speak suite {number}", bmc.address)))?;
+    config.suite = suite.ok_or_else(|| {
+        Ended::error("cipher_suite", format!("BMC {}: this rack does not speak suite {number}", bmc.address))
+    })?;
     Ok(BmcClient::new(config))
 }
 
 async fn resolve(bmc: &Bmc) -> Result<SocketAddr, Ended> {
     let unreachable = |reason: String| Ended::error("unreachable", format!("BMC {}: {reason}", bmc.address));
-    let port = u16::try_from(port(bmc)).map_err(|_| unreachable(format!("port {} does not exist", bmc.port)))?;
-    let mut found = tokio::net::lookup_host((bmc.address.as_str(), port)).await.map_err(|error| unreachable(error.to_string()))?;
+    let port =
+        u16::try_from(port(bmc)).map_err(|_| unreachable(format!("port {} does not exist", bmc.port)))?;
+    let mut found = tokio::net::lookup_host((bmc.address.as_str(), port))
+        .await
+        .map_err(|error| unreachable(error.to_string()))?;
     found.next().ok_or_else(|| unreachable("the name has no address".to_owned()))
 }
 
@@ -297,8 +316,10 @@ mod tests {
         async fn new(password: &str) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let chassis = Arc::new(Chassis(Mutex::new((PowerState::Off, Vec::new()))));
-            let config = ServerConfig::new(Username::new("admin").unwrap(), Password::new("secret").unwrap(), [1; 16]);
-            let bmc = BmcServer::start("127.0.0.1:0".parse().unwrap(), config, chassis.clone()).await.unwrap();
+            let config =
+                ServerConfig::new(Username::new("admin").unwrap(), Password::new("secret").unwrap(), [1; 16]);
+            let bmc =
+                BmcServer::start("127.0.0.1:0".parse().unwrap(), config, chassis.clone()).await.unwrap();
             let concern = PowerConcern {
                 bmcs: vec![Bmc {
                     machine_uid: "m1".into(),
@@ -345,11 +366,17 @@ mod tests {
     #[tokio::test]
     async fn sets_the_boot_device_then_powers_on_and_answers_once() {
         let mut lab = Lab::new("secret").await;
-        let on = PowerCommand { boot_device: Device::PxeOnce.into(), efi: true, ..command(Verb::On, 5, "c1") };
+        let on =
+            PowerCommand { boot_device: Device::PxeOnce.into(), efi: true, ..command(Verb::On, 5, "c1") };
         let results = lab.run(on.clone()).await;
         let (fact, result) = &results[0];
         assert_eq!((fact.step_key.as_str(), fact.machine_uid.as_str()), ("step", "m1"));
-        assert_eq!((result.ok, result.power.as_str(), result.verb.as_str()), (true, "on", "on"), "{}", result.message);
+        assert_eq!(
+            (result.ok, result.power.as_str(), result.verb.as_str()),
+            (true, "on", "on"),
+            "{}",
+            result.message
+        );
         assert_eq!(lab.chassis.0.lock().unwrap().1, ["boot pxe efi=true", "on"]);
         assert!(lab.run(on).await.is_empty(), "a repeat does nothing");
     }
@@ -368,9 +395,16 @@ mod tests {
         let mut lab = Lab::new("wrong").await;
         let late = PowerCommand { not_after_unix_ms: 1, ..command(Verb::On, 1, "c1") };
         let unknown = PowerCommand { machine_uid: "m2".into(), ..command(Verb::On, 1, "c2") };
-        for (command, code) in [(late, "expired"), (unknown, "no_bmc"), (command(Verb::On, 1, "c3"), "bad_password")] {
+        for (command, code) in
+            [(late, "expired"), (unknown, "no_bmc"), (command(Verb::On, 1, "c3"), "bad_password")]
+        {
             let results = lab.run(command).await;
-            assert_eq!((results[0].1.ok, results[0].1.error_code.as_str()), (false, code), "{}", results[0].1.message);
+            assert_eq!(
+                (results[0].1.ok, results[0].1.error_code.as_str()),
+                (false, code),
+                "{}",
+                results[0].1.message
+            );
         }
         assert!(lab.chassis.0.lock().unwrap().1.is_empty());
     }

@@ -129,7 +129,10 @@ impl Advertiser {
             }
             Message::Advertisement { lifetime } => {
                 let until = now + lifetime;
-                self.router = self.router.filter(|(router, other)| *router != source && *other > until).or(Some((source, until)));
+                self.router = self
+                    .router
+                    .filter(|(router, other)| *router != source && *other > until)
+                    .or(Some((source, until)));
                 self.due = None;
             }
         }
@@ -252,12 +255,16 @@ pub fn open(link: &Link) -> io::Result<UdpSocket> {
         .map_err(|error| named("open a raw ICMPv6 socket (it needs CAP_NET_RAW)", error))?;
     socket.attach_filter(&filter())?;
     socket.set_nonblocking(true)?;
-    socket.bind_device(Some(link.interface.as_bytes())).map_err(|error| named("open a raw ICMPv6 socket", error))?;
+    socket
+        .bind_device(Some(link.interface.as_bytes()))
+        .map_err(|error| named("open a raw ICMPv6 socket", error))?;
     // RFC 4861 §4.2: the source must be the link-local address.
     let source = SocketAddrV6::new(link.address, 0, 0, link.index);
     socket.bind(&source.into()).map_err(|error| named(&format!("use address {}", link.address), error))?;
     for group in [ALL_NODES, ALL_ROUTERS] {
-        socket.join_multicast_v6(&group, link.index).map_err(|error| named(&format!("join {group}"), error))?;
+        socket
+            .join_multicast_v6(&group, link.index)
+            .map_err(|error| named(&format!("join {group}"), error))?;
     }
     socket.set_multicast_if_v6(link.index)?;
     socket.set_multicast_hops_v6(HOPS.into())?;
@@ -329,7 +336,11 @@ mod tests {
             ("a solicitation that ends early", HOST, &[133, 0, 0, 0, 0, 0, 0]),
             ("an option of no length", HOST, &[133, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
             ("an option that ends early", HOST, &[133, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0]),
-            ("a link-layer address of nobody", Ipv6Addr::UNSPECIFIED, &[133, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0]),
+            (
+                "a link-layer address of nobody",
+                Ipv6Addr::UNSPECIFIED,
+                &[133, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0],
+            ),
             ("an advertisement from afar", global, &NO_ROUTER),
             ("an advertisement that ends early", ROUTER, &NO_ROUTER[..15]),
         ];

@@ -45,12 +45,16 @@ pub struct Scene<'a> {
 #[must_use]
 pub fn render(scene: Scene<'_>, script: &Script<'_>) -> String {
     let Scene { mac, rack, spki, .. } = scene;
-    let name: String = scene.name.chars().filter(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | ':')).collect();
+    let name: String =
+        scene.name.chars().filter(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | ':')).collect();
     match script {
         Script::Ephemeral { boot, token } => {
-            let EphemeralBoot { attempt, kernel_sha256, initrd_sha256, squashfs_sha256, kernel_options, .. } = boot;
+            let EphemeralBoot {
+                attempt, kernel_sha256, initrd_sha256, squashfs_sha256, kernel_options, ..
+            } = boot;
             let dashed = mac.to_string().replace(':', "-");
-            let options = if kernel_options.is_empty() { String::new() } else { format!(" {kernel_options}") };
+            let options =
+                if kernel_options.is_empty() { String::new() } else { format!(" {kernel_options}") };
             format!(
                 "#!ipxe\n\
                  echo Basalt: {name} boots attempt {attempt}\n\

@@ -96,7 +96,11 @@ pub struct BadSetting {
 impl fmt::Display for BadSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (flag, variable) = (self.key.replace('_', "-"), self.key.to_ascii_uppercase());
-        write!(f, "setting {} (--{flag}, BASALT_RACK_{variable}, or `{}` in the file): {}", self.key, self.key, self.problem)
+        write!(
+            f,
+            "setting {} (--{flag}, BASALT_RACK_{variable}, or `{}` in the file): {}",
+            self.key, self.key, self.problem
+        )
     }
 }
 
@@ -107,7 +111,8 @@ impl std::error::Error for BadSetting {}
 /// # Errors
 /// It cannot be read, or has a key that does not exist.
 pub fn file(path: &Path) -> Result<Given, BadSetting> {
-    let bad = |problem: String| BadSetting { key: "config", problem: format!("{}: {problem}", path.display()) };
+    let bad =
+        |problem: String| BadSetting { key: "config", problem: format!("{}: {problem}", path.display()) };
     let text = fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
     toml::from_str(&text).map_err(|error| bad(error.to_string()))
 }
@@ -141,7 +146,8 @@ impl Given {
         let data_dir = self.data_dir()?;
         let name = self.name.unwrap_or_else(host_name);
         if !is_dns_label(&name) {
-            let problem = format!("{name:?} is not a DNS label: 1 to 63 of a-z, 0-9 and -, and no - at either end");
+            let problem =
+                format!("{name:?} is not a DNS label: 1 to 63 of a-z, 0-9 and -, and no - at either end");
             return Err(BadSetting { key: "name", problem });
         }
         let interfaces = self.interface.unwrap_or_default();
@@ -154,8 +160,10 @@ impl Given {
             None if interfaces.is_empty() => vec![Ipv4Addr::LOCALHOST],
             None => Vec::new(),
         };
-        if let Some(bad) = addresses.iter().find(|address| address.is_unspecified() || address.is_broadcast()) {
-            let problem = format!("{bad} is not an address of this host; name the addresses to serve, one by one");
+        if let Some(bad) = addresses.iter().find(|address| address.is_unspecified() || address.is_broadcast())
+        {
+            let problem =
+                format!("{bad} is not an address of this host; name the addresses to serve, one by one");
             return Err(BadSetting { key: "address", problem });
         }
         if let Some(join) = &self.join {
@@ -168,7 +176,10 @@ impl Given {
         };
         let spool_mib = self.spool_mib.unwrap_or(256);
         if !(8..=1 << 20).contains(&spool_mib) {
-            return Err(BadSetting { key: "spool_mib", problem: format!("{spool_mib} MiB is not between 8 and 1048576") });
+            return Err(BadSetting {
+                key: "spool_mib",
+                problem: format!("{spool_mib} MiB is not between 8 and 1048576"),
+            });
         }
         let log = self.log.unwrap_or_else(|| "info".to_owned());
         log.parse::<tracing_subscriber::EnvFilter>()
@@ -207,7 +218,10 @@ fn host_name() -> String {
 
 fn is_dns_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len()) && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+    (1..=63).contains(&name.len())
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
 }
 
 #[cfg(test)]
@@ -235,15 +249,26 @@ mod tests {
         let path = dir.path().join("rack.toml");
         fs::write(&path, "name = \"file\"\nhttp_port = 8080\ninterface = [\"eth0\"]\n").unwrap();
         let settings = given().or(file(&path).unwrap()).settle().unwrap();
-        assert_eq!((settings.name.as_str(), settings.http_port, settings.interfaces), ("rack-1", 8080, vec!["eth0".to_owned()]));
+        assert_eq!(
+            (settings.name.as_str(), settings.http_port, settings.interfaces),
+            ("rack-1", 8080, vec!["eth0".to_owned()])
+        );
     }
 
     #[test]
     fn a_bad_setting_is_named_with_all_its_spellings() {
         let message = |given: Given| given.settle().unwrap_err().to_string();
         let zero = message(Given { http_port: Some(0), ..given() });
-        assert!(zero.starts_with("setting http_port (--http-port, BASALT_RACK_HTTP_PORT, or `http_port` in the file)"), "{zero}");
-        assert!(message(Given { name: Some("Rack_1".into()), ..given() }).contains("\"Rack_1\" is not a DNS label"));
+        assert!(
+            zero.starts_with(
+                "setting http_port (--http-port, BASALT_RACK_HTTP_PORT, or `http_port` in the file)"
+            ),
+            "{zero}"
+        );
+        assert!(
+            message(Given { name: Some("Rack_1".into()), ..given() })
+                .contains("\"Rack_1\" is not a DNS label")
+        );
         assert!(message(Given { data_dir: None, ..given() }).contains("data_dir"));
         assert!(message(Given { join: Some("x".into()), ..given() }).contains("setting join"));
         assert!(message(Given { log: Some("basalt=loud".into()), ..given() }).contains("setting log"));

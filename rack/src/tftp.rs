@@ -41,10 +41,20 @@ pub async fn run(
 ) -> io::Result<()> {
     let bind = SocketAddr::from((address, port));
     let socket = UdpSocket::bind(bind).await.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot bind TFTP on {bind}: {error}; another server may use the port, see `ss -lnup`"))
+        io::Error::new(
+            error.kind(),
+            format!("cannot bind TFTP on {bind}: {error}; another server may use the port, see `ss -lnup`"),
+        )
     })?;
     health.up();
-    serve(vec![socket], Source { loaders }, Settings::default(), move |event| observe(&facts, event), stop.cancelled()).await
+    serve(
+        vec![socket],
+        Source { loaders },
+        Settings::default(),
+        move |event| observe(&facts, event),
+        stop.cancelled(),
+    )
+    .await
 }
 
 /// Tells what a machine fetched; `basalt-tftp` logs it. Who it is, TFTP does not say; its address is enough to find out.

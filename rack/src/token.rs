@@ -11,9 +11,9 @@
 //! bytes before the tag (and, for a report token, the machine's uid).
 
 use aws_lc_rs::{constant_time, hmac};
+use basalt_dhcp::Mac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use basalt_dhcp::Mac;
 
 use crate::hash::sha256;
 
@@ -139,7 +139,12 @@ impl Session {
         let (mac, rest) = take::<6>(rest)?;
         let (boot, rest) = take::<8>(rest)?;
         let (boot_id, _) = take::<16>(rest)?;
-        Ok(Self { attempt: u64::from_be_bytes(attempt), mac: Mac(mac), boot: u64::from_be_bytes(boot), boot_id })
+        Ok(Self {
+            attempt: u64::from_be_bytes(attempt),
+            mac: Mac(mac),
+            boot: u64::from_be_bytes(boot),
+            boot_id,
+        })
     }
 
     /// Reads a key and checks its tag.
@@ -228,7 +233,12 @@ mod tests {
     const KEY: [u8; 32] = [7; 32];
 
     fn token() -> BootToken {
-        BootToken { attempt: 17, mac: Mac([0x52, 0x54, 0, 0, 0, 1]), boot: 1_700_000_000, expires_unix_ms: 1_700_000_900_000 }
+        BootToken {
+            attempt: 17,
+            mac: Mac([0x52, 0x54, 0, 0, 0, 1]),
+            boot: 1_700_000_000,
+            expires_unix_ms: 1_700_000_900_000,
+        }
     }
 
     #[test]

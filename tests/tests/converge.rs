@@ -118,7 +118,11 @@ async fn bad_luck_is_named_and_mending_it_is_enough() {
         fleet.declare("machines", &name, machine_spec(&machine)).await;
         fleet.deploy(&name, &name).await;
         let words = fleet.waits_saying(&name, luck.says).await;
-        assert!(words.contains("then") || words.contains("until") || words.contains("To do"), "{}: {words}", luck.name);
+        assert!(
+            words.contains("then") || words.contains("until") || words.contains("To do"),
+            "{}: {words}",
+            luck.name
+        );
         fleet.until("the fault fires", || (luck.fired)(&machine) > 0).await;
         (luck.mends)(&machine);
         fleet.ready("deployments", &name).await;
@@ -132,7 +136,10 @@ async fn a_killed_rack_comes_back_and_the_install_ends() {
     let machine = fleet.machine(1, Firmware::Bios, |_| {});
     fleet.declare("machines", "sim1", machine_spec(&machine)).await;
     fleet.deploy("web", "sim1").await;
-    machine.wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT).await.expect("the install begins");
+    machine
+        .wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT)
+        .await
+        .expect("the install begins");
     fleet.site.kill_rack();
     fleet.site.start_rack().await.expect("the rack starts again");
     fleet.ready("deployments", "web").await;

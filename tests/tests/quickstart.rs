@@ -52,7 +52,8 @@ impl World {
             images::upload(&client, &images.join(image)).await.expect("an image; `make images` builds it");
         }
         let key = site.directory().join("ssh_key");
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().await;
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().await;
         assert!(made.expect("ssh-keygen").success());
         let public = std::fs::read_to_string(key.with_extension("pub")).expect("a key");
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart");
@@ -61,7 +62,11 @@ impl World {
             &example,
             &site.programs().path("terraform-provider-basalt"),
             &[("BASALT_ENDPOINT", site.endpoint().as_ref())],
-            &[("image_dir", &images.to_string_lossy()), ("ssh_key", public.trim()), ("bmc_password", "secret")],
+            &[
+                ("image_dir", &images.to_string_lossy()),
+                ("ssh_key", public.trim()),
+                ("bmc_password", "secret"),
+            ],
         );
         Self { workspace: workspace.expect("a workspace"), site, client }
     }
@@ -75,7 +80,11 @@ impl World {
         let mut child = Command::from(command).spawn().expect("terraform on the PATH");
         match tokio::time::timeout(limit, child.wait()).await {
             Ok(status) => status.expect("an end"),
-            Err(_) => panic!("terraform {arguments:?} took more than {limit:?}:\n{}\n{}", tail(&log), self.situation().await),
+            Err(_) => panic!(
+                "terraform {arguments:?} took more than {limit:?}:\n{}\n{}",
+                tail(&log),
+                self.situation().await
+            ),
         }
     }
 
@@ -93,8 +102,13 @@ impl World {
 
     /// What happened to a machine, as one line an entry.
     async fn history(&self, name: &str) -> Vec<String> {
-        let timeline = self.client.timeline(Kind::find("Machine").expect("a kind"), name).await.expect("a timeline");
-        timeline.entries.iter().map(|entry| format!("{} {} {}", entry.at, entry.reason, entry.message)).collect()
+        let timeline =
+            self.client.timeline(Kind::find("Machine").expect("a kind"), name).await.expect("a timeline");
+        timeline
+            .entries
+            .iter()
+            .map(|entry| format!("{} {} {}", entry.at, entry.reason, entry.message))
+            .collect()
     }
 
     /// Keeps the rack's boot concern as it was when it last told this machine to boot into a task, until it is dropped.
@@ -102,7 +116,12 @@ impl World {
         let rack = self.site.directory().join("rack");
         loop {
             let mut show = Command::new(self.site.programs().path("basalt-rack"));
-            let shown = show.args(["concern", "show", "boot", "--data-dir"]).arg(&rack).output().await.expect("basalt-rack");
+            let shown = show
+                .args(["concern", "show", "boot", "--data-dir"])
+                .arg(&rack)
+                .output()
+                .await
+                .expect("basalt-rack");
             let text = String::from_utf8_lossy(&shown.stdout).into_owned();
             if text.lines().any(|line| line.contains(&format!(" {name} ")) && line.contains("ephemeral")) {
                 std::fs::copy(rack.join("concerns/boot.pb"), copy).expect("a copy");
@@ -121,7 +140,8 @@ impl World {
             assert!(copied.expect("cp").success(), "{part}");
         }
         std::fs::copy(instruction, stale.join("concerns/boot.pb")).expect("a copy");
-        let mut command = self.site.lab().command(self.site.programs().path("basalt-rack")).expect("a command");
+        let mut command =
+            self.site.lab().command(self.site.programs().path("basalt-rack")).expect("a command");
         let log = File::create(self.site.directory().join("stale-rack.log")).expect("a log");
         command.arg("--data-dir").arg(&stale).args(["--name", "stale", "--interface", "br0"]).stderr(log);
         self.site.lab().spawn(command).expect("a rack")
@@ -145,7 +165,13 @@ impl World {
         loop {
             let mut ssh = self.site.lab().command("ssh").expect("ssh");
             ssh.arg("-i").arg(self.site.directory().join("ssh_key"));
-            for option in ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=20", "LogLevel=ERROR"] {
+            for option in [
+                "BatchMode=yes",
+                "StrictHostKeyChecking=no",
+                "UserKnownHostsFile=/dev/null",
+                "ConnectTimeout=20",
+                "LogLevel=ERROR",
+            ] {
                 ssh.args(["-o", option]);
             }
             ssh.arg(format!("debian@{address}")).arg(command).stdin(Stdio::null());
@@ -154,7 +180,11 @@ impl World {
                 return String::from_utf8_lossy(&output.stdout).trim().to_owned();
             }
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(Instant::now() < deadline, "ssh {address} {command:?}: {said}\n{}", self.situation().await);
+            assert!(
+                Instant::now() < deadline,
+                "ssh {address} {command:?}: {said}\n{}",
+                self.situation().await
+            );
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
     }
@@ -209,7 +239,11 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         assert!(history.contains("leased 10.77.0."), "DHCP was used:\n{history}");
         assert!(history.contains("asked http for script"), "HTTP was used:\n{history}");
         let tftp = history.contains("asked tftp for");
-        assert_eq!(tftp, config.firmware == Firmware::Uefi, "the BIOS machine's ROM is iPXE already:\n{history}");
+        assert_eq!(
+            tftp,
+            config.firmware == Firmware::Uefi,
+            "the BIOS machine's ROM is iPXE already:\n{history}"
+        );
 
         let deployment = world.get("Deployment", name).await;
         let address = deployment.status["address"].as_str().expect("an address").to_owned();
@@ -237,7 +271,10 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
     machine.set_boot_device(BootDevice::Pxe, true).await.expect("a BMC");
     machine.power(PowerVerb::Cycle).await.expect("a BMC");
     let serial = world.site.lab().wait_for_serial_after(machine, mark, "uperseded", BOOT).await;
-    assert!(serial.expect("the agent's word").contains("check: choosing the disk"), "it was about to install");
+    assert!(
+        serial.expect("the agent's word").contains("check: choosing the disk"),
+        "it was about to install"
+    );
     world.ssh(address, "test -e kept").await;
     assert_system(&world, name, address).await;
     stale.terminate();

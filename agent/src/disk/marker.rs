@@ -82,9 +82,13 @@ mod tests {
     use super::*;
 
     fn any_marker() -> impl Strategy<Value = DiskMarker> {
-        let state = prop_oneof![Just(MarkerState::Writing), Just(MarkerState::Installed), Just(MarkerState::Erased)];
-        ("[ -~]{0,40}", any::<u64>(), state)
-            .prop_map(|(machine_uid, attempt, state)| DiskMarker { machine_uid, attempt, state })
+        let state =
+            prop_oneof![Just(MarkerState::Writing), Just(MarkerState::Installed), Just(MarkerState::Erased)];
+        ("[ -~]{0,40}", any::<u64>(), state).prop_map(|(machine_uid, attempt, state)| DiskMarker {
+            machine_uid,
+            attempt,
+            state,
+        })
     }
 
     proptest! {

@@ -242,7 +242,10 @@ mod tests {
     #[test]
     fn an_all_zero_disk_has_no_data_and_no_marker() {
         let (_dir, disks) = lab(b"");
-        assert_eq!(disks.observe("vda").unwrap(), Observed { name: "vda".to_owned(), marker: None, has_data: false });
+        assert_eq!(
+            disks.observe("vda").unwrap(),
+            Observed { name: "vda".to_owned(), marker: None, has_data: false }
+        );
     }
 
     #[test]
@@ -264,7 +267,10 @@ mod tests {
         assert_eq!(observed.marker.as_ref().unwrap().state, MarkerState::Writing);
         assert!(!observed.has_data);
         disk.finish(MarkerState::Installed).unwrap();
-        assert_eq!(disks.markers()["vda"], DiskMarker { machine_uid: "m".to_owned(), attempt: 7, state: MarkerState::Installed });
+        assert_eq!(
+            disks.markers()["vda"],
+            DiskMarker { machine_uid: "m".to_owned(), attempt: 7, state: MarkerState::Installed }
+        );
     }
 
     #[test]
@@ -284,6 +290,9 @@ mod tests {
         let (_dir, mut disks) = lab(&vec![7; 8 << 20]);
         begin(&mut disks, 7).zero(2 * MIB, MIB).unwrap();
         let bytes = std::fs::read(disks.path("vda")).unwrap();
-        assert_eq!((bytes[(2 << 20) - 1], bytes[2 << 20], bytes[(3 << 20) - 1], bytes[3 << 20]), (7, 0, 0, 7));
+        assert_eq!(
+            (bytes[(2 << 20) - 1], bytes[2 << 20], bytes[(3 << 20) - 1], bytes[3 << 20]),
+            (7, 0, 0, 7)
+        );
     }
 }

@@ -118,7 +118,8 @@ mod tests {
     }
 
     fn disk(marker: Option<(&str, u64, MarkerState)>, has_data: bool) -> Observed {
-        let marker = marker.map(|(uid, attempt, state)| DiskMarker { machine_uid: uid.to_owned(), attempt, state });
+        let marker =
+            marker.map(|(uid, attempt, state)| DiskMarker { machine_uid: uid.to_owned(), attempt, state });
         Observed { name: "vda".to_owned(), marker, has_data }
     }
 

@@ -17,13 +17,19 @@ pub fn required_bytes(image: &BlobRef) -> u64 {
 ///
 /// # Errors
 /// [`FailureCode::NoDisk`], naming every disk and why it is not the one.
-pub fn select<'a>(devices: &'a [BlockDevice], selector: &DiskSelector, required: u64) -> Result<&'a BlockDevice, Failure> {
+pub fn select<'a>(
+    devices: &'a [BlockDevice],
+    selector: &DiskSelector,
+    required: u64,
+) -> Result<&'a BlockDevice, Failure> {
     let smallest = required.max(selector.min_bytes.unwrap_or(0));
     let matching = devices.iter().filter(|device| mismatch(device, selector, smallest).is_none());
     matching.min_by_key(|device| (device.disk.size_bytes, &device.disk.name)).ok_or_else(|| {
         let why: Vec<String> = devices
             .iter()
-            .filter_map(|device| Some(format!("{} {}", device.disk.name, mismatch(device, selector, smallest)?)))
+            .filter_map(|device| {
+                Some(format!("{} {}", device.disk.name, mismatch(device, selector, smallest)?))
+            })
             .collect();
         let why = if why.is_empty() { "the machine shows no disk at all".to_owned() } else { why.join("; ") };
         Failure::new(FailureCode::NoDisk, format!("no disk to install to: {why}"))
@@ -55,20 +61,30 @@ mod tests {
     fn devices() -> Vec<BlockDevice> {
         [("sda", 8, "A"), ("sdb", 4, "B"), ("sdc", 4, "C"), ("sdd", 1, "D")]
             .map(|(name, gib, serial)| BlockDevice {
-                disk: Disk { name: name.to_owned(), size_bytes: gib << 30, serial: serial.to_owned(), ..Disk::default() },
+                disk: Disk {
+                    name: name.to_owned(),
+                    size_bytes: gib << 30,
+                    serial: serial.to_owned(),
+                    ..Disk::default()
+                },
                 ids: vec![format!("ata-X_{serial}")],
             })
             .to_vec()
     }
 
     fn chosen(selector: DiskSelector) -> Result<String, String> {
-        select(&devices(), &selector, 2 << 30).map(|device| device.disk.name.clone()).map_err(|failure| failure.message)
+        select(&devices(), &selector, 2 << 30)
+            .map(|device| device.disk.name.clone())
+            .map_err(|failure| failure.message)
     }
 
     #[test]
     fn the_smallest_that_is_large_enough() {
         assert_eq!(chosen(DiskSelector::default()).as_deref(), Ok("sdb"));
-        assert_eq!(chosen(DiskSelector { min_bytes: Some(5 << 30), ..Default::default() }).as_deref(), Ok("sda"));
+        assert_eq!(
+            chosen(DiskSelector { min_bytes: Some(5 << 30), ..Default::default() }).as_deref(),
+            Ok("sda")
+        );
     }
 
     #[test]
@@ -77,12 +93,16 @@ mod tests {
             let selector = DiskSelector { name: Some(name.to_owned()), ..Default::default() };
             assert_eq!(chosen(selector).as_deref(), Ok("sdc"), "{name}");
         }
-        assert_eq!(chosen(DiskSelector { serial: Some("A".to_owned()), ..Default::default() }).as_deref(), Ok("sda"));
+        assert_eq!(
+            chosen(DiskSelector { serial: Some("A".to_owned()), ..Default::default() }).as_deref(),
+            Ok("sda")
+        );
     }
 
     #[test]
     fn says_of_every_disk_why_it_is_not_the_one() {
-        let message = chosen(DiskSelector { serial: Some("D".to_owned()), ..Default::default() }).unwrap_err();
+        let message =
+            chosen(DiskSelector { serial: Some("D".to_owned()), ..Default::default() }).unwrap_err();
         assert!(message.contains("sda has serial number 'A', not 'D'"), "{message}");
         assert!(message.contains("sdd has 1073741824 bytes, 2147483648 are needed"), "{message}");
     }

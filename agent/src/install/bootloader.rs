@@ -68,7 +68,8 @@ fn copy_to_fallback(name: &str) -> Result<(), Failure> {
 fn register(disk: &str, name: &str) {
     let vars = "/sys/firmware/efi/efivars";
     if fs::read_dir(vars).is_ok_and(|mut entries| entries.next().is_none())
-        && let Err(error) = rustix::mount::mount("efivarfs", vars, "efivarfs", rustix::mount::MountFlags::empty(), None)
+        && let Err(error) =
+            rustix::mount::mount("efivarfs", vars, "efivarfs", rustix::mount::MountFlags::empty(), None)
     {
         say!("the firmware's variables cannot be reached: {error}");
         return;
@@ -80,7 +81,8 @@ fn register(disk: &str, name: &str) {
         }
         let loader = format!("\\EFI\\{name}\\grubx64.efi");
         let part = ESP.to_string();
-        let args = ["--quiet", "--create", "--disk", disk, "--part", &part, "--label", name, "--loader", &loader];
+        let args =
+            ["--quiet", "--create", "--disk", disk, "--part", &part, "--label", name, "--loader", &loader];
         tool::run("efibootmgr", &args)
     });
     if let Err(error) = done {

@@ -24,7 +24,8 @@ struct NewFile {
 /// # Errors
 /// The file system cannot be written.
 pub(super) fn write(install: &Install, menu: &Menu, layout: &Layout) -> Result<(), Failure> {
-    write_below(Path::new(TARGET), &files(install, menu, layout)).map_err(Failure::disk("configuring the new system"))
+    write_below(Path::new(TARGET), &files(install, menu, layout))
+        .map_err(Failure::disk("configuring the new system"))
 }
 
 fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
@@ -68,7 +69,11 @@ fn files(install: &Install, menu: &Menu, layout: &Layout) -> Vec<NewFile> {
         file("etc/hosts", 0o644, &hosts),
         file("etc/fstab", 0o644, &fstab),
         file("etc/machine-id", 0o444, ""),
-        file("etc/cloud/cloud.cfg.d/90-basalt.cfg", 0o644, &format!("datasource_list: [NoCloud, None]\n{network}")),
+        file(
+            "etc/cloud/cloud.cfg.d/90-basalt.cfg",
+            0o644,
+            &format!("datasource_list: [NoCloud, None]\n{network}"),
+        ),
         file("etc/default/grub.d/50-basalt.cfg", 0o644, &menu.defaults()),
         file("var/lib/cloud/seed/nocloud/meta-data", 0o600, &seed.meta_data),
         file("var/lib/cloud/seed/nocloud/user-data", 0o600, &seed.user_data),
@@ -156,6 +161,8 @@ mod tests {
         write_below(&target, &files(&install(), &menu(), &Layout::new("vda").unwrap())).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("outside")).unwrap(), "untouched");
         assert_eq!(fs::read_to_string(target.join("etc/hostname")).unwrap(), "node-1\n");
-        assert!(!target.join("etc/ssh/ssh_host_rsa_key").exists() && target.join("etc/ssh/sshd_config").exists());
+        assert!(
+            !target.join("etc/ssh/ssh_host_rsa_key").exists() && target.join("etc/ssh/sshd_config").exists()
+        );
     }
 }

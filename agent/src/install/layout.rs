@@ -5,7 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use basalt_api::agent::FailureCode;
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, MountPropagationFlags, unmount};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+};
 
 use crate::deadlines;
 use crate::disk::WritableDisk;
@@ -73,9 +75,14 @@ impl Layout {
     pub fn write(&self, disk: &WritableDisk) -> Result<(), Failure> {
         write_table(disk)?;
         let root = self.partition(ROOT);
-        deadlines::poll_until(deadlines::DEVICES, || Path::new(&root).exists().then_some(())).ok_or_else(|| {
-            Failure::new(FailureCode::DiskError, format!("{root} did not appear after the partition table was written"))
-        })
+        deadlines::poll_until(deadlines::DEVICES, || Path::new(&root).exists().then_some(())).ok_or_else(
+            || {
+                Failure::new(
+                    FailureCode::DiskError,
+                    format!("{root} did not appear after the partition table was written"),
+                )
+            },
+        )
     }
 
     /// Makes the file systems.
@@ -90,7 +97,10 @@ impl Layout {
         let lazy = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
         let features = "^orphan_file,^metadata_csum_seed";
         let root = self.partition(ROOT);
-        tool::run("mkfs.ext4", &["-q", "-F", "-L", "root", "-U", &self.root_uuid, "-E", lazy, "-O", features, &root])?;
+        tool::run(
+            "mkfs.ext4",
+            &["-q", "-F", "-L", "root", "-U", &self.root_uuid, "-E", lazy, "-O", features, &root],
+        )?;
         Ok(())
     }
 
@@ -173,7 +183,8 @@ impl Inside {
             let failed = format!("mounting {target}");
             fs::create_dir_all(&target).map_err(Failure::disk(&failed))?;
             mount_bind_recursive(format!("/{directory}"), &target).map_err(Failure::disk(&failed))?;
-            mount_change(&target, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(Failure::disk(&failed))?;
+            mount_change(&target, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+                .map_err(Failure::disk(&failed))?;
             inside.0.push(target);
         }
         Ok(inside)
@@ -220,7 +231,9 @@ mod tests {
             then: Then::Reboot,
         };
         let observed = disks.observe("vda").unwrap();
-        let Ok(Verdict::Proceed(permit)) = rules::install(&task, Wipe::Always, &observed, &[]) else { panic!() };
+        let Ok(Verdict::Proceed(permit)) = rules::install(&task, Wipe::Always, &observed, &[]) else {
+            panic!()
+        };
         let disk = disks.begin("vda", &task, &permit).unwrap();
         write_table(&disk).unwrap();
 
@@ -231,7 +244,8 @@ mod tests {
         assert!(bytes[40 * 512..marker].iter().all(|byte| *byte == 0));
         assert!(bytes[marker + marker::LENGTH..4 << 20].iter().all(|byte| *byte == 0));
         let dump = tool::run("sfdisk", &["--dump", disks.path("vda").to_str().unwrap()]).unwrap();
-        let starts: Vec<&str> = dump.lines().filter_map(|line| line.split("start=").nth(1)?.split(',').next()).collect();
+        let starts: Vec<&str> =
+            dump.lines().filter_map(|line| line.split("start=").nth(1)?.split(',').next()).collect();
         assert_eq!(starts.iter().map(|s| s.trim()).collect::<Vec<_>>(), ["2048", "4096", "1052672"]);
     }
 }

@@ -65,7 +65,10 @@ impl Menu {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
         let text = self.render(&names, root_uuid).ok_or_else(|| {
-            Failure::new(FailureCode::BadImage, "the image has no kernel in /boot (package linux-image-amd64)")
+            Failure::new(
+                FailureCode::BadImage,
+                "the image has no kernel in /boot (package linux-image-amd64)",
+            )
         })?;
         fs::create_dir_all(boot.join("grub"))
             .and_then(|()| fs::write(boot.join("grub/grub.cfg"), text))
@@ -97,7 +100,9 @@ impl Menu {
 /// Orders versions as people do: numbers by value.
 fn natural(version: &str) -> Vec<(u64, String)> {
     let parts = version.split(|c: char| !c.is_ascii_alphanumeric());
-    parts.map(|part| part.parse().map_or_else(|_| (0, part.to_owned()), |number| (number, String::new()))).collect()
+    parts
+        .map(|part| part.parse().map_or_else(|_| (0, part.to_owned()), |number| (number, String::new())))
+        .collect()
 }
 
 /// One word for a shell, and for GRUB, which quotes alike.
@@ -119,7 +124,8 @@ mod tests {
 
     #[test]
     fn boots_the_newest_kernel_with_its_initrd() {
-        let boot = names(&["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64", "initrd.img-6.1.0-10-amd64", "grub"]);
+        let boot =
+            names(&["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64", "initrd.img-6.1.0-10-amd64", "grub"]);
         let text = Menu::new("quiet", &consoles()).render(&boot, "U").unwrap();
         insta::assert_snapshot!(text, @r"
         # Written at installation; update-grub replaces it.
@@ -144,7 +150,10 @@ mod tests {
     #[test]
     fn the_system_has_the_consoles_of_its_installer() {
         let defaults = Menu::new("quiet", &consoles()).defaults();
-        assert!(defaults.contains("GRUB_CMDLINE_LINUX='console=tty0 console=ttyS1,57600n8 quiet'"), "{defaults}");
+        assert!(
+            defaults.contains("GRUB_CMDLINE_LINUX='console=tty0 console=ttyS1,57600n8 quiet'"),
+            "{defaults}"
+        );
         assert!(defaults.contains("'serial --unit=1 --speed=57600'"), "{defaults}");
     }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use basalt_api::agent::{FailureCode, Install, MarkerState, Outcome};
 
+use crate::deadlines;
 use crate::disk::rules::{self, Verdict};
 use crate::disk::{Disks, select};
 use crate::failure::Failure;
@@ -20,7 +21,6 @@ use crate::inventory::{self, BlockDevice};
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::work::Context;
-use crate::deadlines;
 
 pub use layout::Layout;
 
@@ -28,7 +28,12 @@ pub use layout::Layout;
 ///
 /// # Errors
 /// The task has expired, no disk fits, the disk is not Basalt's to overwrite, or a step failed.
-pub fn run(context: &Context<'_>, install: &Install, disks: &mut Disks, reporter: &mut Reporter) -> Result<Outcome, Failure> {
+pub fn run(
+    context: &Context<'_>,
+    install: &Install,
+    disks: &mut Disks,
+    reporter: &mut Reporter,
+) -> Result<Outcome, Failure> {
     not_expired(context)?;
     reporter.stage("check", 2, "choosing the disk and reading the markers of all disks");
     let target = target(install, disks)?;

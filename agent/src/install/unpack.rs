@@ -29,16 +29,25 @@ const COMPRESSIONS: [(&[u8], &str); 4] = [
 ///
 /// # Errors
 /// The blob is unavailable or corrupt, or tar fails.
-pub(super) fn run(client: &Client, image: &BlobRef, target: &str, reporter: &mut Reporter) -> Result<(), Failure> {
+pub(super) fn run(
+    client: &Client,
+    image: &BlobRef,
+    target: &str,
+    reporter: &mut Reporter,
+) -> Result<(), Failure> {
     let hash = hex::decode(&image.sha256).ok().and_then(|bytes| bytes.try_into().ok());
     let hash: [u8; 32] = hash.ok_or_else(|| {
-        Failure::new(FailureCode::BadImage, format!("'{}' is not a SHA-256 in hexadecimal digits", image.sha256))
+        Failure::new(
+            FailureCode::BadImage,
+            format!("'{}' is not a SHA-256 in hexadecimal digits", image.sha256),
+        )
     })?;
     let mut blob = BlobReader::new(client, hash);
     let mut first = vec![0; 256 * 1024];
     let length = read(&mut blob, &mut first)?;
     let first = first.get(..length).unwrap_or_default();
-    let compression = COMPRESSIONS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, option)| *option);
+    let compression =
+        COMPRESSIONS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, option)| *option);
 
     let mut command = Command::new("tar");
     command.args(["--extract", "--directory", target, "--numeric-owner", "--same-permissions"]);
@@ -91,7 +100,13 @@ enum Feed {
     Pipe(std::io::Error),
 }
 
-fn feed(blob: &mut BlobReader<'_>, first: &[u8], input: &mut ChildStdin, size: u64, reporter: &mut Reporter) -> Result<(), Feed> {
+fn feed(
+    blob: &mut BlobReader<'_>,
+    first: &[u8],
+    input: &mut ChildStdin,
+    size: u64,
+    reporter: &mut Reporter,
+) -> Result<(), Feed> {
     input.write_all(first).map_err(Feed::Pipe)?;
     let mut buffer = vec![0; 256 * 1024];
     loop {
@@ -113,11 +128,15 @@ fn read(blob: &mut BlobReader<'_>, buffer: &mut [u8]) -> Result<usize, Failure> 
 }
 
 fn end(tar: &mut Child, errors: String) -> Result<(), Failure> {
-    let status = tar.wait().map_err(|error| Failure::new(FailureCode::ToolFailed, format!("tar: {error}")))?;
+    let status =
+        tar.wait().map_err(|error| Failure::new(FailureCode::ToolFailed, format!("tar: {error}")))?;
     if status.success() {
         return Ok(());
     }
-    let failed =
-        ToolError::Failed { command: "tar --extract".to_owned(), status: status.to_string(), output: tool::tail(&errors) };
+    let failed = ToolError::Failed {
+        command: "tar --extract".to_owned(),
+        status: status.to_string(),
+        output: tool::tail(&errors),
+    };
     Err(failed.into())
 }

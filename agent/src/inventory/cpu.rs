@@ -44,13 +44,14 @@ mod tests {
     use super::*;
 
     fn processor(number: u32, socket: u32, core: u32) -> String {
-        format!("processor\t: {number}\nmodel name\t: Invented CPU 3000\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n")
+        format!(
+            "processor\t: {number}\nmodel name\t: Invented CPU 3000\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n"
+        )
     }
 
     #[test]
     fn counts_sockets_cores_and_threads() {
-        let text: String =
-            (0..8).map(|n| processor(n, n / 4, (n % 4) / 2)).collect();
+        let text: String = (0..8).map(|n| processor(n, n / 4, (n % 4) / 2)).collect();
         assert_eq!(
             parse(&text),
             Cpu { model: "Invented CPU 3000".to_owned(), sockets: 2, cores: 4, threads: 8 }

@@ -23,7 +23,10 @@ pub fn block_devices(root: &Root) -> Vec<BlockDevice> {
     let mut names = root.names("sys/block");
     names.retain(|name| {
         let set = |file: &str| root.number::<u8>(format!("sys/block/{name}/{file}")).unwrap_or(0) != 0;
-        !NOT_DISKS.iter().any(|prefix| name.starts_with(prefix)) && !set("removable") && !set("ro") && !set("hidden")
+        !NOT_DISKS.iter().any(|prefix| name.starts_with(prefix))
+            && !set("removable")
+            && !set("ro")
+            && !set("hidden")
     });
     names.into_iter().filter_map(|name| device(root, name)).collect()
 }
@@ -34,7 +37,10 @@ fn device(root: &Root, name: String) -> Option<BlockDevice> {
     // Always in units of 512 bytes, whatever the block size.
     let size_bytes = root.number::<u64>(format!("{base}/size"))?.checked_mul(512).filter(|size| *size > 0)?;
     let transport = transport(&name, &root.link(&base).unwrap_or_default());
-    let serial = text("serial").or_else(|| text("device/serial")).or_else(|| unit_serial(root, &base)).unwrap_or_default();
+    let serial = text("serial")
+        .or_else(|| text("device/serial"))
+        .or_else(|| unit_serial(root, &base))
+        .unwrap_or_default();
     let model = text("device/model").unwrap_or_default();
     let disk = Disk {
         size_bytes,
@@ -59,7 +65,8 @@ fn transport(name: &str, path: &str) -> &'static str {
         ("/rport-", "fc"),
         ("/session", "iscsi"),
     ];
-    const BY_NAME: [(&str, &str); 4] = [("nvme", "nvme"), ("mmcblk", "mmc"), ("xvd", "xen"), ("pmem", "pmem")];
+    const BY_NAME: [(&str, &str); 4] =
+        [("nvme", "nvme"), ("mmcblk", "mmc"), ("xvd", "xen"), ("pmem", "pmem")];
     let by_name = BY_NAME.iter().find(|(prefix, _)| name.starts_with(prefix));
     let by_path = || BY_PATH.iter().find(|(part, _)| path.contains(part));
     by_name.or_else(by_path).map_or("scsi", |(_, transport)| transport)
@@ -68,7 +75,9 @@ fn transport(name: &str, path: &str) -> &'static str {
 /// SCSI's unit serial number page: four bytes of head, then text.
 fn unit_serial(root: &Root, base: &str) -> Option<String> {
     let page = root.bytes(format!("{base}/device/vpd_pg80"))?;
-    let serial = String::from_utf8_lossy(page.get(4..)?).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned();
+    let serial = String::from_utf8_lossy(page.get(4..)?)
+        .trim_matches(|c: char| c.is_whitespace() || c == '\0')
+        .to_owned();
     (!serial.is_empty()).then_some(serial)
 }
 
@@ -126,7 +135,12 @@ mod tests {
         let device = one(
             "vda",
             "pci0000:00/0000:00:04.0/virtio2",
-            &[("size", b"20971520\n"), ("serial", b"disk-1"), ("queue/rotational", b"1\n"), ("queue/logical_block_size", b"512\n")],
+            &[
+                ("size", b"20971520\n"),
+                ("serial", b"disk-1"),
+                ("queue/rotational", b"1\n"),
+                ("queue/logical_block_size", b"512\n"),
+            ],
         );
         let expected = Disk {
             name: "vda".to_owned(),
@@ -153,14 +167,30 @@ mod tests {
             ],
         );
         assert_eq!((device.disk.serial.as_str(), device.disk.transport.as_str()), ("QM00001", "sata"));
-        assert_eq!(device.ids, ["ata-QEMU_HARDDISK_QM00001", "wwn-0x5000c500a1b2c3d4", "scsi-35000c500a1b2c3d4"]);
+        assert_eq!(
+            device.ids,
+            ["ata-QEMU_HARDDISK_QM00001", "wwn-0x5000c500a1b2c3d4", "scsi-35000c500a1b2c3d4"]
+        );
     }
 
     #[test]
     fn an_nvme_disk_and_a_sas_disk() {
-        let nvme = one("nvme0n1", "pci0000:00/0000:00:05.0/nvme/nvme0", &[("size", b"8"), ("device/model", b"Fast 1"), ("device/serial", b"S1"), ("wwid", b"eui.0025385b71b00001")]);
+        let nvme = one(
+            "nvme0n1",
+            "pci0000:00/0000:00:05.0/nvme/nvme0",
+            &[
+                ("size", b"8"),
+                ("device/model", b"Fast 1"),
+                ("device/serial", b"S1"),
+                ("wwid", b"eui.0025385b71b00001"),
+            ],
+        );
         assert_eq!(nvme.ids, ["nvme-Fast_1_S1", "nvme-eui.0025385b71b00001"]);
-        let sas = one("sdb", "pci0000:00/0000:00:06.0/host6/port-6:0/end_device-6:0/target6:0:0/6:0:0:0", &[("size", b"8")]);
+        let sas = one(
+            "sdb",
+            "pci0000:00/0000:00:06.0/host6/port-6:0/end_device-6:0/target6:0:0/6:0:0:0",
+            &[("size", b"8")],
+        );
         assert_eq!(sas.disk.transport, "sas");
     }
 

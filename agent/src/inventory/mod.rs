@@ -48,7 +48,8 @@ mod tests {
     fn memory_is_what_the_kernel_has_where_dmi_is_absent() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("proc")).unwrap();
-        std::fs::write(dir.path().join("proc/meminfo"), "MemTotal:        2014340 kB\nMemFree: 1 kB\n").unwrap();
+        std::fs::write(dir.path().join("proc/meminfo"), "MemTotal:        2014340 kB\nMemFree: 1 kB\n")
+            .unwrap();
         let inventory = read(&Root::at(dir.path()), None);
         assert_eq!(inventory.memory_bytes, 2_014_340 * 1024);
     }

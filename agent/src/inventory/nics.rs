@@ -15,7 +15,10 @@ fn nic(root: &Root, name: String, boot_mac: Option<&str>) -> Nic {
     let link = network::has_carrier(root, &name);
     Nic {
         // -1 stands for unknown.
-        speed_mbps: root.number::<i64>(format!("{base}/speed")).and_then(|speed| u64::try_from(speed).ok()).filter(|_| link),
+        speed_mbps: root
+            .number::<i64>(format!("{base}/speed"))
+            .and_then(|speed| u64::try_from(speed).ok())
+            .filter(|_| link),
         link,
         boot: boot_mac == Some(mac.as_str()),
         driver: root.link_name(format!("{base}/device/driver")).unwrap_or_default(),

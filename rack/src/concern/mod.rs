@@ -57,7 +57,8 @@ impl Concern {
         Ok(match self {
             Self::Dhcp => {
                 let concern = DhcpConcern::decode(body)?;
-                crate::dhcp::config::config(&concern, 0).map_err(|error| BadBody::Content(error.to_string()))?;
+                crate::dhcp::config::config(&concern, 0)
+                    .map_err(|error| BadBody::Content(error.to_string()))?;
                 Content::Dhcp(concern)
             }
             Self::Boot => {
@@ -150,7 +151,11 @@ impl Decision {
 ///
 /// Before all of that: a body without its hash, or that cannot be read, fails.
 #[must_use]
-pub fn accept(current: Option<&ConcernVersion>, offered: &ConcernVersion, retired: &BTreeSet<String>) -> Decision {
+pub fn accept(
+    current: Option<&ConcernVersion>,
+    offered: &ConcernVersion,
+    retired: &BTreeSet<String>,
+) -> Decision {
     if let Err(reason) = verify(offered) {
         return Decision::Failed(reason);
     }
@@ -191,7 +196,12 @@ pub fn verify(version: &ConcernVersion) -> Result<(Concern, Content), String> {
 
 /// Wraps a body into a version, with its hash.
 #[must_use]
-pub fn version(concern: Concern, generation: u64, incarnation: &str, message: &impl Message) -> ConcernVersion {
+pub fn version(
+    concern: Concern,
+    generation: u64,
+    incarnation: &str,
+    message: &impl Message,
+) -> ConcernVersion {
     let body = message.encode_to_vec();
     ConcernVersion {
         concern: concern.name().to_owned(),
@@ -243,12 +253,19 @@ mod tests {
         garbage.body = vec![0xff; 9];
         garbage.sha256 = sha256(&garbage.body).to_vec();
         let mut nonsense = DhcpConcern::default();
-        nonsense.subnets.push(basalt_proto::rack_v1::DhcpSubnet { cidr: "10.0.0.0/33".into(), ..Default::default() });
+        nonsense
+            .subnets
+            .push(basalt_proto::rack_v1::DhcpSubnet { cidr: "10.0.0.0/33".into(), ..Default::default() });
         let nonsense = version(Concern::Dhcp, 1, "now", &nonsense);
-        for (offered, word) in
-            [(wrong_hash, "SHA-256"), (unknown, "\"dns\""), (garbage, "not the concern's message"), (nonsense, "10.0.0.0/33")]
-        {
-            let Decision::Failed(reason) = accept(None, &offered, &nothing) else { panic!("accepted {offered:?}") };
+        for (offered, word) in [
+            (wrong_hash, "SHA-256"),
+            (unknown, "\"dns\""),
+            (garbage, "not the concern's message"),
+            (nonsense, "10.0.0.0/33"),
+        ] {
+            let Decision::Failed(reason) = accept(None, &offered, &nothing) else {
+                panic!("accepted {offered:?}")
+            };
             assert!(reason.contains(word), "{reason}");
         }
     }

@@ -84,9 +84,13 @@ impl ConcernStore {
                     let previous = load(&durable::beside(&path, "old"), concern).ok().flatten();
                     let instead = match &previous {
                         Some((version, _)) => format!("generation {} is used instead", version.generation),
-                        None => "there is no earlier one: this concern is empty until a region sends it".to_owned(),
+                        None => "there is no earlier one: this concern is empty until a region sends it"
+                            .to_owned(),
                     };
-                    damaged.push(Damaged { concern, message: format!("{}: {reason}; {instead}", path.display()) });
+                    damaged.push(Damaged {
+                        concern,
+                        message: format!("{}: {reason}; {instead}", path.display()),
+                    });
                     previous
                 }
             };
@@ -105,7 +109,9 @@ impl ConcernStore {
         let decision = match accept(current, offered, &self.epochs.retired()) {
             Decision::Applied => match self.take(offered) {
                 Ok(()) => Decision::Applied,
-                Err(error) => Decision::Failed(format!("concern {:?} could not be kept: {error}", offered.concern)),
+                Err(error) => {
+                    Decision::Failed(format!("concern {:?} could not be kept: {error}", offered.concern))
+                }
             },
             other => other,
         };
@@ -127,7 +133,9 @@ impl ConcernStore {
                 tracing::info!(concern = %offered.concern, generation = offered.generation, "concern applied");
             }
             Decision::AlreadyThere => {}
-            _ => tracing::warn!(concern = %offered.concern, generation = offered.generation, %message, "concern refused"),
+            _ => {
+                tracing::warn!(concern = %offered.concern, generation = offered.generation, %message, "concern refused")
+            }
         }
         ConcernReply {
             concern: offered.concern.clone(),
@@ -165,7 +173,9 @@ impl ConcernStore {
                     self.views.publish(content);
                 }
                 Ok(None) => {}
-                Err(reason) => tracing::warn!(%concern, %reason, "file is damaged; what is held stays in force"),
+                Err(reason) => {
+                    tracing::warn!(%concern, %reason, "file is damaged; what is held stays in force")
+                }
             }
         }
     }
@@ -173,7 +183,8 @@ impl ConcernStore {
     /// When the files were last changed: compare two answers to know whether to [`ConcernStore::reread`].
     #[must_use]
     pub fn stamp(&self) -> Vec<Option<(std::time::SystemTime, u64)>> {
-        let of = |concern| fs::metadata(self.path(concern)).and_then(|it| Ok((it.modified()?, it.len()))).ok();
+        let of =
+            |concern| fs::metadata(self.path(concern)).and_then(|it| Ok((it.modified()?, it.len()))).ok();
         Concern::ALL.into_iter().map(of).collect()
     }
 
@@ -219,7 +230,8 @@ fn load(path: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let version = ConcernVersion::decode(bytes.as_slice()).map_err(|error| format!("not a concern file: {error}"))?;
+    let version =
+        ConcernVersion::decode(bytes.as_slice()).map_err(|error| format!("not a concern file: {error}"))?;
     let (named, content) = verify(&version)?;
     if named != concern {
         return Err(format!("holds concern {named}"));
@@ -259,7 +271,12 @@ mod tests {
     }
 
     fn dhcp(generation: u64, incarnation: &str) -> ConcernVersion {
-        version(Concern::Dhcp, generation, incarnation, &DhcpConcern { subnets: vec![], serve_unknown: generation.is_multiple_of(2) })
+        version(
+            Concern::Dhcp,
+            generation,
+            incarnation,
+            &DhcpConcern { subnets: vec![], serve_unknown: generation.is_multiple_of(2) },
+        )
     }
 
     #[test]

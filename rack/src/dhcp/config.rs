@@ -46,9 +46,15 @@ pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcer
 fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
     let cidr = from.cidr.parse().map_err(|_| BadConcern::Cidr(from.cidr.clone()))?;
     let address = |what, value: &str| -> Result<Ipv4Addr, BadConcern> {
-        value.parse().map_err(|_| BadConcern::Address { cidr: from.cidr.clone(), what, value: value.to_owned() })
+        value.parse().map_err(|_| BadConcern::Address {
+            cidr: from.cidr.clone(),
+            what,
+            value: value.to_owned(),
+        })
     };
-    let list = |what, values: &[String]| values.iter().map(|value| address(what, value)).collect::<Result<Vec<_>, _>>();
+    let list = |what, values: &[String]| {
+        values.iter().map(|value| address(what, value)).collect::<Result<Vec<_>, _>>()
+    };
     let mut subnet = Subnet::new(from.subnet_uid.clone(), cidr);
     if !from.gateway.is_empty() {
         subnet.gateway = Some(address("gateway", &from.gateway)?);

@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use basalt_dhcp::{Action, Arrival, BootClient, Destination, Event, Lease, LeaseState, Mac, Server, Time, ingress};
+use basalt_dhcp::{
+    Action, Arrival, BootClient, Destination, Event, Lease, LeaseState, Mac, Server, Time, ingress,
+};
 use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, fact::Body};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
@@ -90,7 +92,9 @@ impl Dhcp {
             tracing::error!(lines = found.skipped, "the lease file has damaged lines; they were skipped");
         }
         if ran_before && (!found.existed || found.skipped > 0) {
-            tracing::warn!("leases were lost: clients without a known lease or reservation get no address for 10 minutes");
+            tracing::warn!(
+                "leases were lost: clients without a known lease or reservation get no address for 10 minutes"
+            );
             server.withhold_dynamic_until(now + UNKNOWN_LEASES);
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
@@ -155,7 +159,9 @@ impl Dhcp {
             }
             let this = Arc::clone(self);
             let via = Arrival { unicast: is_unicast, ..via };
-            let replies = tokio::task::spawn_blocking(move || this.answer(via, &batch)).await.map_err(io::Error::other)?;
+            let replies = tokio::task::spawn_blocking(move || this.answer(via, &batch))
+                .await
+                .map_err(io::Error::other)?;
             for (to, bytes) in replies {
                 if let Err(error) = unicast.send_to(&bytes, SocketAddr::V4(to)).await {
                     tracing::warn!(%to, %error, "a DHCP reply could not be sent");
@@ -184,7 +190,10 @@ impl Dhcp {
     fn socket(&self, at: &Served, bind: Ipv4Addr) -> io::Result<UdpSocket> {
         let named = |what: &str, error: io::Error| {
             let port = self.ports.server;
-            io::Error::new(error.kind(), format!("{what} {bind}:{port} on interface {}: {error}", at.interface))
+            io::Error::new(
+                error.kind(),
+                format!("{what} {bind}:{port} on interface {}: {error}", at.interface),
+            )
         };
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_reuse_address(true)?;
@@ -192,7 +201,9 @@ impl Dhcp {
         socket.set_nonblocking(true)?;
         socket.bind_device(Some(at.interface.as_bytes())).map_err(|error| named("cannot use", error))?;
         socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        socket.bind(&SocketAddr::from((bind, self.ports.server)).into()).map_err(|error| named("cannot bind", error))?;
+        socket
+            .bind(&SocketAddr::from((bind, self.ports.server)).into())
+            .map_err(|error| named("cannot bind", error))?;
         UdpSocket::from_std(socket.into())
     }
 
@@ -212,7 +223,9 @@ impl Dhcp {
                         }));
                         handled.push(actions);
                     }
-                    Err(error) => tracing::debug!(%error, interface = via.interface, "malformed DHCP message"),
+                    Err(error) => {
+                        tracing::debug!(%error, interface = via.interface, "malformed DHCP message")
+                    }
                 }
             }
             core.keep(&leases)
@@ -221,7 +234,10 @@ impl Dhcp {
             tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
         }
         let mut replies = Vec::new();
-        for action in handled.into_iter().flat_map(|actions| actions.into_iter().map_while(|it| durable(it, kept.is_ok()))) {
+        for action in handled
+            .into_iter()
+            .flat_map(|actions| actions.into_iter().map_while(|it| durable(it, kept.is_ok())))
+        {
             match action {
                 Action::Persist(_) => {}
                 Action::Send { to, bytes, .. } => replies.push((self.target(to), bytes)),
@@ -270,12 +286,15 @@ impl Dhcp {
                 self.facts.tell(about.requested("dhcp", what, &file, &address.to_string()));
             }
             Event::Conflict(lease) => {
-                let message = format!("{} found its address {} in use by another host", lease.mac, lease.address);
+                let message =
+                    format!("{} found its address {} in use by another host", lease.mac, lease.address);
                 tracing::warn!(mac = %lease.mac, address = %lease.address, "address is in use by another host");
                 self.facts.tell(about(lease.mac).alarm("address_conflict", &message));
             }
             Event::Offered { mac, address } => tracing::debug!(%mac, %address, "address offered"),
-            Event::Refused { mac, address, reason } => tracing::info!(%mac, %address, reason, "address refused"),
+            Event::Refused { mac, address, reason } => {
+                tracing::info!(%mac, %address, reason, "address refused")
+            }
             Event::Ignored { mac, reason } => tracing::debug!(?mac, %reason, "DHCP message not answered"),
         }
     }

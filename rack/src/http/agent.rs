@@ -58,7 +58,8 @@ async fn tls_only(
     if ends.tls {
         return next.run(request).await;
     }
-    Problem::new(StatusCode::FORBIDDEN, "tls_required", "the agent API is served over TLS only").into_response()
+    Problem::new(StatusCode::FORBIDDEN, "tls_required", "the agent API is served over TLS only")
+        .into_response()
 }
 
 async fn claim(
@@ -71,7 +72,11 @@ async fn claim(
         Problem::new(StatusCode::BAD_REQUEST, "invalid", error.to_string())
     })?;
     if request.boot_id.is_empty() || request.boot_id.len() > MAX_BOOT_ID {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid", format!("boot_id must have 1 to {MAX_BOOT_ID} bytes")));
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid",
+            format!("boot_id must have 1 to {MAX_BOOT_ID} bytes"),
+        ));
     }
     let token = BootToken::peek(&request.token).map_err(|error| unauthorized(&error.to_string()))?;
     if token.mac != mac {
@@ -79,7 +84,8 @@ async fn claim(
     }
     let table = web.boot.borrow().clone().unwrap_or_default();
     let armed = table.ephemeral(mac).filter(|armed| armed.boot.attempt == token.attempt).ok_or_else(gone)?;
-    let token = BootToken::verify(&request.token, &armed.boot.attempt_key).map_err(|error| unauthorized(&error.to_string()))?;
+    let token = BootToken::verify(&request.token, &armed.boot.attempt_key)
+        .map_err(|error| unauthorized(&error.to_string()))?;
     let now = unix_ms();
     let claimant = Claimant {
         boot: token.boot,
@@ -98,9 +104,11 @@ async fn claim(
                 tracing::info!(machine = %about.machine_uid, attempt = about.attempt, %peer, "attempt claimed");
             }
             // Also for a repeat: the first time may have been cut off between the register and the spool.
-            let fact = about.saw(Body::Claim(AgentClaim { address: peer.to_string(), boot_id: request.boot_id }));
+            let fact =
+                about.saw(Body::Claim(AgentClaim { address: peer.to_string(), boot_id: request.boot_id }));
             web.facts.record(fact).await.map_err(|error| Problem::disk(&error))?;
-            let session = Session { attempt: token.attempt, mac, boot: token.boot, boot_id: claimant.boot_id };
+            let session =
+                Session { attempt: token.attempt, mac, boot: token.boot, boot_id: claimant.boot_id };
             let reply = ClaimReply {
                 session: session.key(&armed.boot.attempt_key),
                 attempt: token.attempt,
@@ -117,9 +125,13 @@ async fn claim(
             Err(refused(refusal))
         }
         ClaimDecision::Fence => {
-            let message = format!("claimed from two places, the second time from {peer}: the attempt is fenced");
+            let message =
+                format!("claimed from two places, the second time from {peer}: the attempt is fenced");
             tracing::error!(machine = %about.machine_uid, attempt = about.attempt, %peer, "attempt claimed from two places; fenced");
-            web.facts.record(about.alarm("claimed_twice", &message)).await.map_err(|error| Problem::disk(&error))?;
+            web.facts
+                .record(about.alarm("claimed_twice", &message))
+                .await
+                .map_err(|error| Problem::disk(&error))?;
             Err(refused(Refusal::Fenced))
         }
     }
@@ -148,7 +160,12 @@ async fn progress(
         let Progress { seq, stage, percent, message } = progress;
         let about = caller.about();
         tracing::info!(machine = %about.machine_uid, attempt = about.attempt, stage, percent, message, "agent progress");
-        web.facts.tell(about.saw(Body::Progress(AgentProgress { seq, stage, percent: percent.into(), message })));
+        web.facts.tell(about.saw(Body::Progress(AgentProgress {
+            seq,
+            stage,
+            percent: percent.into(),
+            message,
+        })));
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -180,7 +197,11 @@ async fn result(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     let result: TaskResult = serde_json::from_slice(&body).map_err(|error| invalid(error.to_string()))?;
     let caller = Caller::identify(&web, &headers).await?;
     if result.attempt != caller.id().attempt {
-        return Err(invalid(format!("the result is of attempt {}, the session of {}", result.attempt, caller.id().attempt)));
+        return Err(invalid(format!(
+            "the result is of attempt {}, the session of {}",
+            result.attempt,
+            caller.id().attempt
+        )));
     }
     let Caller::Live { table, mac, id, about, key } = &caller else { return Ok(StatusCode::NO_CONTENT) };
     if web.attempts.over(id) == Some(Over::Finished) {
@@ -188,7 +209,10 @@ async fn result(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     }
     let armed = table.ephemeral(*mac).ok_or_else(gone)?;
     let report = report::mint(&armed.boot.attempt_key, id.attempt, &about.machine_uid);
-    web.facts.record(about.saw(Body::Result(AgentResult { json: body.to_vec() }))).await.map_err(|error| Problem::disk(&error))?;
+    web.facts
+        .record(about.saw(Body::Result(AgentResult { json: body.to_vec() })))
+        .await
+        .map_err(|error| Problem::disk(&error))?;
     let (attempts, id, key) = (Arc::clone(&web.attempts), id.clone(), key.clone());
     blocking(move || attempts.finish(&id, &key, &report)).await?;
     tracing::info!(machine = %about.machine_uid, attempt = about.attempt, outcome = ?result.outcome, "task finished");
@@ -207,7 +231,9 @@ impl Caller {
     async fn identify(web: &Web, headers: &HeaderMap) -> Result<Self, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "bad_session", detail);
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let key = value.and_then(|value| value.strip_prefix("Bearer ")).ok_or_else(|| unauthorized("claim first"))?;
+        let key = value
+            .and_then(|value| value.strip_prefix("Bearer "))
+            .ok_or_else(|| unauthorized("claim first"))?;
         let session = Session::peek(key).map_err(|error| unauthorized(&error.to_string()))?;
         let table = web.boot.borrow().clone().unwrap_or_default();
         let mac = session.mac;
@@ -246,10 +272,16 @@ fn refused(refusal: Refusal) -> Problem {
 }
 
 fn gone() -> Problem {
-    Problem::new(StatusCode::GONE, "no_attempt", "this attempt is not, or no longer, what this machine is to do")
+    Problem::new(
+        StatusCode::GONE,
+        "no_attempt",
+        "this attempt is not, or no longer, what this machine is to do",
+    )
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Problem> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, Problem> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|error| Problem::disk(&error)),
         Err(error) => Err(Problem::disk(&error)),

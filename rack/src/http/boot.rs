@@ -34,10 +34,9 @@ pub async fn script(
     Extension(ends): Extension<Ends>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    let mac: Mac = asked
-        .mac
-        .parse()
-        .map_err(|error: basalt_dhcp::BadMac| Problem::new(StatusCode::BAD_REQUEST, "invalid", error.to_string()))?;
+    let mac: Mac = asked.mac.parse().map_err(|error: basalt_dhcp::BadMac| {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid", error.to_string())
+    })?;
     let table = web.boot.borrow().clone().unwrap_or_default();
     let named = table.machine(mac).map(|machine| machine.name.clone()).filter(|name| !name.is_empty());
     let name = named.unwrap_or_else(|| mac.to_string());
@@ -49,7 +48,11 @@ pub async fn script(
             match token(&web, &ends, mac, &armed) {
                 Ok(token) => {
                     fetch_ahead(&web, &armed);
-                    (about, "ephemeral", render(scene, &Script::Ephemeral { boot: armed.boot, token: &token }))
+                    (
+                        about,
+                        "ephemeral",
+                        render(scene, &Script::Ephemeral { boot: armed.boot, token: &token }),
+                    )
                 }
                 Err(reason) => {
                     tracing::warn!(machine = %about.machine_uid, %mac, %peer, reason, "boot script refused");
@@ -65,13 +68,17 @@ pub async fn script(
     };
     tracing::info!(machine = %about.machine_uid, %mac, %peer, answer, "boot script");
     web.facts.tell(about.requested("http", "script", answer, &peer));
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")], script).into_response())
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")], script)
+        .into_response())
 }
 
 /// A token, if this client may have one.
 fn token(web: &Web, ends: &Ends, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
     let now = unix_ms();
-    let exchange = web.presence.fresh(mac, now).ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
+    let exchange = web
+        .presence
+        .fresh(mac, now)
+        .ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
     if ends.peer.ip() != exchange.address {
         return Err("the request does not come from the address leased to this MAC");
     }

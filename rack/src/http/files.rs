@@ -48,7 +48,9 @@ pub async fn blob(
 ) -> Result<Response, Problem> {
     let (file, length) = web.blobs.get(&sha256).await.map_err(|error| {
         let (status, code) = match &error {
-            BlobError::Name(_) | BlobError::Origin(_, OriginError::NotFound) => (StatusCode::NOT_FOUND, "not_found"),
+            BlobError::Name(_) | BlobError::Origin(_, OriginError::NotFound) => {
+                (StatusCode::NOT_FOUND, "not_found")
+            }
             BlobError::Corrupt(..) => (StatusCode::BAD_GATEWAY, "corrupt"),
             _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         };
@@ -100,13 +102,17 @@ async fn send(
 /// Reads a Range header. Several ranges, and units that are not bytes, are answered with the whole, as RFC 9110 allows.
 fn part(range: Option<&str>, length: u64) -> Part {
     let Some(range) = range.and_then(|range| range.trim().strip_prefix("bytes=")) else { return Part::Whole };
-    let Some((from, to)) = range.split_once('-').filter(|(_, to)| !to.contains(',')) else { return Part::Whole };
+    let Some((from, to)) = range.split_once('-').filter(|(_, to)| !to.contains(',')) else {
+        return Part::Whole;
+    };
     match (from.trim().parse::<u64>(), to.trim().parse::<u64>()) {
         (Ok(from), _) if from >= length => Part::Unsatisfiable,
         (Ok(from), Ok(to)) if to >= from => Part::Range(from, to.min(length - 1) - from + 1),
         (Ok(from), Err(_)) if to.trim().is_empty() => Part::Range(from, length - from),
         (Err(_), Ok(0)) if from.trim().is_empty() => Part::Unsatisfiable,
-        (Err(_), Ok(last)) if from.trim().is_empty() && length > 0 => Part::Range(length - last.min(length), last.min(length)),
+        (Err(_), Ok(last)) if from.trim().is_empty() && length > 0 => {
+            Part::Range(length - last.min(length), last.min(length))
+        }
         _ => Part::Whole,
     }
 }

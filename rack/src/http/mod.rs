@@ -100,7 +100,9 @@ pub fn router(web: Arc<Web>) -> Router {
 async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     match tokio::time::timeout(ANSWER, next.run(request)).await {
         Ok(answer) => answer,
-        Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the request took too long").into_response(),
+        Err(_) => {
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the request took too long").into_response()
+        }
     }
 }
 
@@ -118,7 +120,10 @@ pub async fn serve(
 ) -> io::Result<()> {
     let bind = SocketAddr::from((address, port));
     let listener = TcpListener::bind(bind).await.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot bind HTTP on {bind}: {error}; another program may use the port, see `ss -ltnp`"))
+        io::Error::new(
+            error.kind(),
+            format!("cannot bind HTTP on {bind}: {error}; another program may use the port, see `ss -ltnp`"),
+        )
     })?;
     tracing::info!(address = %listener.local_addr()?, "HTTP is served");
     health.up();
@@ -221,13 +226,18 @@ impl Problem {
     /// The rack's disk, for the log; the client tries again.
     pub fn disk(error: &impl std::fmt::Display) -> Self {
         tracing::error!(%error, "the rack's disk refuses writes");
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the rack cannot write to its disk; try again")
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            "the rack cannot write to its disk; try again",
+        )
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = serde_json::json!({ "code": self.code, "detail": self.detail, "status": self.status.as_u16() });
+        let body =
+            serde_json::json!({ "code": self.code, "detail": self.detail, "status": self.status.as_u16() });
         (self.status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
     }
 }

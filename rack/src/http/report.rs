@@ -49,15 +49,26 @@ pub async fn report(
     body: Bytes,
 ) -> Result<StatusCode, Problem> {
     if !LEVELS.contains(&level.as_str()) {
-        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", "no such level; there are: booted, cloud_init"));
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "no such level; there are: booted, cloud_init",
+        ));
     }
-    let unknown = || Problem::new(StatusCode::FORBIDDEN, "forbidden", "this report token is of no attempt that this rack knows");
+    let unknown = || {
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "this report token is of no attempt that this rack knows",
+        )
+    };
     let attempt = report::peek(&token).map_err(|_| unknown())?;
     let machine_uid = owner(&web, attempt, &token).ok_or_else(unknown)?;
     if !web.reports.is_new(attempt, &level, unix_ms()) {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let text = String::from_utf8_lossy(body.get(..body.len().min(MAX_MESSAGE)).unwrap_or_default()).into_owned();
+    let text =
+        String::from_utf8_lossy(body.get(..body.len().min(MAX_MESSAGE)).unwrap_or_default()).into_owned();
     let address = ends.peer.ip().to_string();
     tracing::info!(machine = %machine_uid, attempt, level, %address, "installed system reports");
     let about = About { machine_uid, attempt, ..About::default() };

@@ -45,8 +45,11 @@ pub enum EnrolError {
 /// Why not.
 pub async fn enrol(identity: &Identity, name: &str, token: &JoinToken) -> Result<Membership, EnrolError> {
     let config = Arc::new(tls::pinned(&token.ca_sha256)?);
-    let request =
-        EnrolRequest { secret: token.secret.clone(), name: name.to_owned(), csr_der: identity.certificate_request(name)? };
+    let request = EnrolRequest {
+        secret: token.secret.clone(),
+        name: name.to_owned(),
+        csr_der: identity.certificate_request(name)?,
+    };
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut last = (String::new(), String::new());
     loop {
@@ -72,16 +75,22 @@ enum Ask {
     Unreachable(String),
 }
 
-async fn ask(address: &str, config: Arc<rustls::ClientConfig>, request: EnrolRequest) -> Result<EnrolReply, Ask> {
+async fn ask(
+    address: &str,
+    config: Arc<rustls::ClientConfig>,
+    request: EnrolRequest,
+) -> Result<EnrolReply, Ask> {
     let unreachable = |error: &dyn std::error::Error| Ask::Unreachable(causes(error));
     let channel = tls::connect(address, config).await.map_err(|error| unreachable(&error))?;
     let mut client = EnrolmentClient::new(channel);
     let answer = tokio::time::timeout(ANSWER, client.enrol(request)).await;
     let answer = answer.map_err(|_| Ask::Unreachable("no answer".to_owned()))?;
     answer.map(tonic::Response::into_inner).map_err(|status| match status.code() {
-        Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument | Code::AlreadyExists | Code::NotFound => {
-            Ask::Refused(status.message().to_owned())
-        }
+        Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::InvalidArgument
+        | Code::AlreadyExists
+        | Code::NotFound => Ask::Refused(status.message().to_owned()),
         _ => Ask::Unreachable(status.message().to_owned()),
     })
 }

@@ -17,7 +17,10 @@ pub struct JoinToken {
 
 impl std::fmt::Debug for JoinToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JoinToken").field("urls", &self.urls).field("ca_sha256", &self.ca_sha256).finish_non_exhaustive()
+        f.debug_struct("JoinToken")
+            .field("urls", &self.urls)
+            .field("ca_sha256", &self.ca_sha256)
+            .finish_non_exhaustive()
     }
 }
 
@@ -42,7 +45,10 @@ impl JoinToken {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, BadJoinToken> {
         let text = text.trim();
-        let json = URL_SAFE_NO_PAD.decode(text).or_else(|_| URL_SAFE.decode(text)).map_err(|_| BadJoinToken::Malformed)?;
+        let json = URL_SAFE_NO_PAD
+            .decode(text)
+            .or_else(|_| URL_SAFE.decode(text))
+            .map_err(|_| BadJoinToken::Malformed)?;
         let mut token: Self = serde_json::from_slice(&json).map_err(|_| BadJoinToken::Malformed)?;
         token.urls = token.urls.iter().map(|url| address(url)).collect::<Result<_, _>>()?;
         token.ca_sha256.make_ascii_lowercase();
@@ -97,7 +103,10 @@ mod tests {
         assert_eq!(JoinToken::parse("nonsense!"), Err(BadJoinToken::Malformed));
         assert_eq!(JoinToken::parse(&good.render()[..20]), Err(BadJoinToken::Malformed));
         let parse = |token: JoinToken| JoinToken::parse(&token.render()).unwrap_err();
-        assert_eq!(parse(JoinToken { urls: vec!["http//x".into()], ..good.clone() }), BadJoinToken::Url("http//x".into()));
+        assert_eq!(
+            parse(JoinToken { urls: vec!["http//x".into()], ..good.clone() }),
+            BadJoinToken::Url("http//x".into())
+        );
         assert_eq!(parse(JoinToken { ca_sha256: "zz".into(), ..good.clone() }), BadJoinToken::Fingerprint);
         assert_eq!(parse(JoinToken { secret: String::new(), ..good }), BadJoinToken::Malformed);
     }

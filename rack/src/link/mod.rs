@@ -56,7 +56,8 @@ pub struct Context {
 pub async fn run(context: Arc<Context>, membership: Membership, stop: CancellationToken) {
     let name = membership.name.clone();
     let rack_uid = membership.rack_uid.clone();
-    let (regions, mut changed) = watch::channel(membership.regions.iter().cloned().collect::<BTreeSet<String>>());
+    let (regions, mut changed) =
+        watch::channel(membership.regions.iter().cloned().collect::<BTreeSet<String>>());
     let regions = Arc::new(regions);
     let mut links: BTreeMap<String, CancellationToken> = BTreeMap::new();
     loop {
@@ -69,7 +70,11 @@ pub async fn run(context: Arc<Context>, membership: Membership, stop: Cancellati
             if !links.contains_key(address) {
                 let ended = stop.child_token();
                 links.insert(address.clone(), ended.clone());
-                let me = stream::Me { rack_uid: rack_uid.clone(), name: name.clone(), regions: Arc::clone(&regions) };
+                let me = stream::Me {
+                    rack_uid: rack_uid.clone(),
+                    name: name.clone(),
+                    regions: Arc::clone(&regions),
+                };
                 tokio::spawn(redial(Arc::clone(&context), address.clone(), me, ended));
             }
         }

@@ -44,7 +44,9 @@ impl RegionOrigin {
                     return Ok(Box::pin(chunks));
                 }
                 Err(status) if status.code() == Code::NotFound => error = OriginError::NotFound,
-                Err(status) => error = OriginError::Unavailable(format!("region {address}: {}", status.message())),
+                Err(status) => {
+                    error = OriginError::Unavailable(format!("region {address}: {}", status.message()))
+                }
             }
         }
         Err(error)

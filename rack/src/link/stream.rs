@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
-use basalt_proto::rack_v1::{Fact, FactAck, FactBatch, FromRack, Hello, Pong, Welcome, fact, from_rack, from_region};
+use basalt_proto::rack_v1::{
+    Fact, FactAck, FactBatch, FromRack, Hello, Pong, Welcome, fact, from_rack, from_region,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -52,7 +54,9 @@ pub enum LinkError {
     #[error("the region did not answer in time: {0}")]
     Silent(&'static str),
     /// The region's database was replaced by another.
-    #[error("the region runs on incarnation {0} of its database, which another one has replaced; restart that region process")]
+    #[error(
+        "the region runs on incarnation {0} of its database, which another one has replaced; restart that region process"
+    )]
     Retired(String),
     /// This rack's certificate.
     #[error(transparent)]
@@ -68,13 +72,16 @@ pub enum LinkError {
 /// Why it ended.
 pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infallible, LinkError> {
     let config = Arc::new(context.identity.region_tls()?);
-    let channel = tls::connect(address, config).await.map_err(|error| LinkError::Dial(enrol::causes(&error)))?;
+    let channel =
+        tls::connect(address, config).await.map_err(|error| LinkError::Dial(enrol::causes(&error)))?;
     let mut client = RackLinkClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE);
     let (outbox, messages) = mpsc::channel(OUTBOX);
     send(&outbox, from_rack::Message::Hello(hello(context, me))).await?;
     let opened = tokio::time::timeout(WELCOME, client.link(ReceiverStream::new(messages))).await;
     let mut inbox = opened.map_err(|_| LinkError::Silent("hello"))?.map_err(Box::new)?.into_inner();
-    let welcome = tokio::time::timeout(WELCOME, welcome(&mut inbox)).await.map_err(|_| LinkError::Silent("hello"))??;
+    let welcome = tokio::time::timeout(WELCOME, welcome(&mut inbox))
+        .await
+        .map_err(|_| LinkError::Silent("hello"))??;
     enter(context, address, me, &welcome)?;
     context.origin.insert(address, channel);
     tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
@@ -115,7 +122,8 @@ fn enter(context: &Context, address: &str, me: &Me, welcome: &Welcome) -> Result
         return Err(LinkError::Retired(welcome.incarnation.clone()));
     }
     context.epochs.enter(&welcome.incarnation)?;
-    let mut regions: BTreeSet<String> = welcome.regions.iter().filter_map(|url| join::address(url).ok()).collect();
+    let mut regions: BTreeSet<String> =
+        welcome.regions.iter().filter_map(|url| join::address(url).ok()).collect();
     regions.insert(address.to_owned());
     me.regions.send_if_modified(|known| {
         let changed = *known != regions && !regions.is_subset(known);
@@ -139,7 +147,9 @@ async fn listen(
         match message.message {
             Some(from_region::Message::Concern(version)) => {
                 let concerns = Arc::clone(&context.concerns);
-                let reply = tokio::task::spawn_blocking(move || concerns.apply(&version)).await.map_err(std::io::Error::other)?;
+                let reply = tokio::task::spawn_blocking(move || concerns.apply(&version))
+                    .await
+                    .map_err(std::io::Error::other)?;
                 send(outbox, from_rack::Message::ConcernReply(reply)).await?;
             }
             Some(from_region::Message::Power(command)) => {
@@ -203,7 +213,9 @@ async fn deliver(
 /// Leases that a region knows of may be renewed for their whole time.
 async fn stored(context: &Context, facts: Vec<Fact>) {
     let lease = |fact: Fact| match fact.body {
-        Some(fact::Body::Lease(lease)) if !lease.released => Some((lease.address.parse().ok()?, fact.mac.parse().ok()?)),
+        Some(fact::Body::Lease(lease)) if !lease.released => {
+            Some((lease.address.parse().ok()?, fact.mac.parse().ok()?))
+        }
         _ => None,
     };
     let leases: Vec<_> = facts.into_iter().filter_map(lease).collect();

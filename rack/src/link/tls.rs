@@ -80,7 +80,9 @@ impl ServerCertVerifier for Pinned {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let ca = intermediates.iter().find(|certificate| hex::encode(sha256(certificate)) == self.ca_sha256);
-        let ca = ca.ok_or_else(|| Error::General("the region's CA is not the one that the join token names".to_owned()))?;
+        let ca = ca.ok_or_else(|| {
+            Error::General("the region's CA is not the one that the join token names".to_owned())
+        })?;
         let mut roots = RootCertStore::empty();
         roots.add(ca.clone().into_owned())?;
         let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())

@@ -92,7 +92,8 @@ impl Spool {
             segments.push(recover(path)?);
         }
         let uid_path = dir.join("uid");
-        let known = fs::read_to_string(&uid_path).ok().map(|uid| uid.trim().to_owned()).filter(|uid| !uid.is_empty());
+        let known =
+            fs::read_to_string(&uid_path).ok().map(|uid| uid.trim().to_owned()).filter(|uid| !uid.is_empty());
         let uid = match known.filter(|_| !segments.is_empty()) {
             Some(uid) => uid,
             None => {
@@ -178,7 +179,9 @@ impl Spool {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(last) = self.segments.last_mut() else { return Err(io::Error::other("the spool has no segment")) };
+        let Some(last) = self.segments.last_mut() else {
+            return Err(io::Error::other("the spool has no segment"));
+        };
         if let Err(error) = self.active.write_all(bytes).and_then(|()| self.active.sync_data()) {
             self.active.set_len(last.bytes)?;
             return Err(error);
@@ -228,13 +231,20 @@ impl Spool {
     /// The file system's.
     pub fn acknowledge(&mut self, uid: &str, through: u64) -> io::Result<()> {
         if uid != self.uid || through >= self.durable {
-            tracing::warn!(uid, through, durable = self.durable, "acknowledgement of facts that were never sent: ignored");
+            tracing::warn!(
+                uid,
+                through,
+                durable = self.durable,
+                "acknowledgement of facts that were never sent: ignored"
+            );
             return Ok(());
         }
-        if self.segments.last().is_some_and(|last| last.next <= through + 1 && last.bytes >= WORTH_REPLACING) {
+        if self.segments.last().is_some_and(|last| last.next <= through + 1 && last.bytes >= WORTH_REPLACING)
+        {
             self.rotate()?;
         }
-        while self.segments.len() > 1 && self.segments.first().is_some_and(|first| first.next <= through + 1) {
+        while self.segments.len() > 1 && self.segments.first().is_some_and(|first| first.next <= through + 1)
+        {
             fs::remove_file(&self.segments.remove(0).path)?;
         }
         Ok(())
@@ -255,9 +265,15 @@ impl Spool {
 
     fn drop_oldest(&mut self) -> io::Result<()> {
         let oldest = self.segments.remove(0);
-        tracing::error!(first = oldest.first, last = oldest.next - 1, "the spool is full: its oldest facts are lost");
+        tracing::error!(
+            first = oldest.first,
+            last = oldest.next - 1,
+            "the spool is full: its oldest facts are lost"
+        );
         fs::remove_file(&oldest.path)?;
-        self.complain("the spool is full and its oldest facts are lost; bring a region back or give the rack more disk");
+        self.complain(
+            "the spool is full and its oldest facts are lost; bring a region back or give the rack more disk",
+        );
         Ok(())
     }
 
@@ -399,7 +415,11 @@ mod tests {
         spool.push(alarm("one"));
         spool.sync().unwrap();
         spool.acknowledge(&before, 1).unwrap();
-        assert_eq!(spool.read(0, 9, 9999).unwrap().len(), 1, "an acknowledgement of the old numbering means nothing");
+        assert_eq!(
+            spool.read(0, 9, 9999).unwrap().len(),
+            1,
+            "an acknowledgement of the old numbering means nothing"
+        );
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub fn start(data_dir: &Path, limits: Limits) -> io::Result<(Facts, SpoolThread)
     let (commands, queue) = mpsc::channel(QUEUE);
     let (publish, durable) = watch::channel(spool.durable());
     let uid = spool.uid().into();
-    let thread = std::thread::Builder::new().name("spool".to_owned()).spawn(move || run(spool, queue, &publish))?;
+    let thread =
+        std::thread::Builder::new().name("spool".to_owned()).spawn(move || run(spool, queue, &publish))?;
     Ok((Facts { commands: commands.clone(), durable, uid }, SpoolThread { commands, thread }))
 }
 

@@ -12,8 +12,8 @@ use basalt_proto::rack_v1::enrolment_server::{Enrolment, EnrolmentServer};
 use basalt_proto::rack_v1::fact::Body;
 use basalt_proto::rack_v1::rack_link_server::{RackLink, RackLinkServer};
 use basalt_proto::rack_v1::{
-    BlobChunk, EnrolReply, EnrolRequest, FactAck, FetchBlobRequest, FromRack, FromRegion, ImagesConcern, PowerCommand,
-    Welcome, from_rack, from_region,
+    BlobChunk, EnrolReply, EnrolRequest, FactAck, FetchBlobRequest, FromRack, FromRegion, ImagesConcern,
+    PowerCommand, Welcome, from_rack, from_region,
 };
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -53,7 +53,11 @@ impl Connected for Io {
 }
 
 impl AsyncRead for Io {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 }
@@ -118,7 +122,8 @@ struct Linked {
 
 impl Linked {
     async fn next(&mut self) -> from_rack::Message {
-        let message = tokio::time::timeout(DEADLINE, self.from_rack.message()).await.expect("the rack said nothing");
+        let message =
+            tokio::time::timeout(DEADLINE, self.from_rack.message()).await.expect("the rack said nothing");
         message.unwrap().expect("the rack closed the link").message.unwrap()
     }
 
@@ -128,7 +133,8 @@ impl Linked {
 
     async fn welcome(&mut self) -> basalt_proto::rack_v1::Hello {
         let from_rack::Message::Hello(hello) = self.next().await else { panic!("no hello") };
-        self.send(from_region::Message::Welcome(Welcome { incarnation: "inc-1".into(), regions: vec![] })).await;
+        self.send(from_region::Message::Welcome(Welcome { incarnation: "inc-1".into(), regions: vec![] }))
+            .await;
         hello
     }
 }
@@ -161,7 +167,10 @@ impl RackLink for Region {
     type LinkStream = ReceiverStream<Result<FromRegion, Status>>;
     type FetchBlobStream = ReceiverStream<Result<BlobChunk, Status>>;
 
-    async fn link(&self, request: Request<Streaming<FromRack>>) -> Result<Response<Self::LinkStream>, Status> {
+    async fn link(
+        &self,
+        request: Request<Streaming<FromRack>>,
+    ) -> Result<Response<Self::LinkStream>, Status> {
         let proven = request.extensions().get::<Proven>().is_some_and(|it| it.0);
         if !proven {
             return Err(Status::unauthenticated("no client certificate"));
@@ -172,7 +181,10 @@ impl RackLink for Region {
         Ok(Response::new(ReceiverStream::new(messages)))
     }
 
-    async fn fetch_blob(&self, request: Request<FetchBlobRequest>) -> Result<Response<Self::FetchBlobStream>, Status> {
+    async fn fetch_blob(
+        &self,
+        request: Request<FetchBlobRequest>,
+    ) -> Result<Response<Self::FetchBlobStream>, Status> {
         let request = request.into_inner();
         if request.sha256 != hex::encode(sha256(BLOB)) {
             return Err(Status::not_found("no such blob"));
@@ -209,7 +221,12 @@ async fn serve(region: Region, name: &str, stop: CancellationToken) -> SocketAdd
     let server = tonic::transport::Server::builder()
         .add_service(EnrolmentServer::new(region.clone()))
         .add_service(RackLinkServer::new(region));
-    tokio::spawn(server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), async move { stop.cancelled().await }));
+    tokio::spawn(
+        server.serve_with_incoming_shutdown(
+            ReceiverStream::new(incoming),
+            async move { stop.cancelled().await },
+        ),
+    );
     address
 }
 
@@ -253,7 +270,8 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
         };
         assert_eq!((reply.outcome(), reply.mine), (expected, 3));
     }
-    let command = PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };
+    let command =
+        PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };
     link.send(from_region::Message::Power(command)).await;
 
     // Facts come in order; what is not acknowledged before the link breaks comes again on the next.
@@ -276,7 +294,8 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
     }
     assert_eq!(power.unwrap().error_code, "no_bmc");
 
-    let client = Client { from: [127, 0, 0, 5].into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let client =
+        Client { from: [127, 0, 0, 5].into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
     assert_eq!(client.get(&format!("/blobs/{}", hex::encode(sha256(BLOB)))).await.body, BLOB);
     assert_eq!(client.get(&format!("/blobs/{}", "0".repeat(64))).await.status, 404);
     rack.stop().await;
@@ -314,7 +333,9 @@ async fn neither_another_ca_nor_a_certificate_that_is_not_a_regions_gets_the_sec
         let identity = basalt_rack::identity::Identity::open(dir.path()).unwrap();
         let token = JoinToken::parse(&token(ca, address, SECRET)).unwrap();
         let patience = std::time::Duration::from_secs(1);
-        let enrolled = tokio::time::timeout(patience, basalt_rack::link::enrol::enrol(&identity, "rack-1", &token)).await;
+        let enrolled =
+            tokio::time::timeout(patience, basalt_rack::link::enrol::enrol(&identity, "rack-1", &token))
+                .await;
         assert!(!matches!(enrolled, Ok(Ok(_))));
     }
     assert!(region.enrolments.lock().unwrap().is_empty());

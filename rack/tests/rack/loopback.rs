@@ -25,7 +25,11 @@ fn write_concerns(data_dir: &Path) {
     let subnet = DhcpSubnet {
         subnet_uid: "s1".into(),
         cidr: "127.0.0.0/24".into(),
-        reservations: vec![Reservation { mac: MAC.to_string(), address: MACHINE.to_string(), hostname: "m1".into() }],
+        reservations: vec![Reservation {
+            mac: MAC.to_string(),
+            address: MACHINE.to_string(),
+            hostname: "m1".into(),
+        }],
         ..DhcpSubnet::default()
     };
     let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false };
@@ -52,7 +56,8 @@ async fn boot_exchange(settings: &Settings) {
         let exchange = async {
             loop {
                 relay.send_to(&bytes, (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.ok();
-                let answer = tokio::time::timeout(Duration::from_millis(300), relay.recv_from(&mut buffer)).await;
+                let answer =
+                    tokio::time::timeout(Duration::from_millis(300), relay.recv_from(&mut buffer)).await;
                 if let Ok(Ok((length, _))) = answer {
                     return ingress::parse(&buffer[..length]).unwrap();
                 }
@@ -87,8 +92,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let settings = settings(dir.path());
     write_concerns(&settings.data_dir);
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    let plain =
-        Client { from: MACHINE, rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let plain = Client { from: MACHINE, rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
     let agent = Client { spki: Some(rack.spki_sha256.clone()), ..plain.clone() };
     let elsewhere = Client { from: Ipv4Addr::new(127, 0, 0, 66), ..plain.clone() };
     let script_path = format!("/ipxe?mac={MAC}");
@@ -97,11 +101,19 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert_eq!(plain.get(&script_path).await.status, 403);
     boot_exchange(&settings).await;
     assert_eq!(elsewhere.get(&script_path).await.status, 403);
-    fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.answer.starts_with("refused"))).await;
+    fact(
+        &rack.facts,
+        |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.answer.starts_with("refused")),
+    )
+    .await;
     let script = plain.get(&script_path).await;
     assert_eq!(script.status, 200);
     let token = token_of(script.text());
-    assert_eq!(token_of(plain.get(&script_path).await.text()), token, "a retry within one boot is the same boot");
+    assert_eq!(
+        token_of(plain.get(&script_path).await.text()),
+        token,
+        "a retry within one boot is the same boot"
+    );
 
     // Files.
     let kernel = format!("/blobs/{}", hex::encode(sha256(b"kernel")));
@@ -132,7 +144,8 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
 
     // The task, only with the session.
     let task = |bearer: String| {
-        let request = http::Request::get("/agent/v1/task").header("authorization", format!("Bearer {bearer}"));
+        let request =
+            http::Request::get("/agent/v1/task").header("authorization", format!("Bearer {bearer}"));
         agent.send(request.body(Default::default()).unwrap())
     };
     assert_eq!(task(reply.session.clone()).await.text(), r#"{"the":"task"}"#);
@@ -168,10 +181,17 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let report = report::mint(&KEY, 17, "uid-1");
     assert_eq!(elsewhere.post(&format!("/report/{report}/booted"), None, "up").await.status, 204);
     assert_eq!(plain.post(&format!("/report/{report}/on_fire"), None, "").await.status, 404);
-    assert_eq!(plain.post(&format!("/report/{}/booted", report::mint(&[1; 32], 17, "uid-1")), None, "").await.status, 403);
-    let ready = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Readiness(it)) if it.level == "booted")).await;
+    assert_eq!(
+        plain.post(&format!("/report/{}/booted", report::mint(&[1; 32], 17, "uid-1")), None, "").await.status,
+        403
+    );
+    let ready =
+        fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Readiness(it)) if it.level == "booted"))
+            .await;
     assert_eq!(ready.machine_uid, "uid-1");
-    let alarm = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.code == "wrong_address")).await;
+    let alarm =
+        fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.code == "wrong_address"))
+            .await;
     assert_eq!(alarm.attempt, 17);
     rack.stop().await;
 }
@@ -181,17 +201,18 @@ async fn a_rom_fetches_its_loader_by_tftp() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    let up = |fact: &basalt_proto::rack_v1::Fact| {
-        matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1")
-    };
+    let up = |fact: &basalt_proto::rack_v1::Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1");
     fact(&rack.facts, up).await;
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     client.send_to(b"\0\x01undionly.kpxe\0octet\0", ("127.0.0.1", settings.tftp_port)).await.unwrap();
     let mut buffer = [0; 600];
-    let (length, from) = tokio::time::timeout(DEADLINE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
+    let (length, from) =
+        tokio::time::timeout(DEADLINE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
     assert_eq!(&buffer[..length], b"\0\x03\0\x01a loader");
     client.send_to(b"\0\x04\0\x01", from).await.unwrap();
-    let told = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == "tftp")).await;
+    let told =
+        fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == "tftp"))
+            .await;
     assert!(matches!(told.body, Some(Body::BootRequest(it)) if it.what == "undionly.kpxe"));
     rack.stop().await;
 }

@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use basalt_rack::interfaces::{Link, links};
-use basalt_rack::router_advertisement::{ADVERTISEMENT_INTERVAL, ANSWER_DELAY, Message, NO_ROUTER, decode, open, run};
+use basalt_rack::router_advertisement::{
+    ADVERTISEMENT_INTERVAL, ANSWER_DELAY, Message, NO_ROUTER, decode, open, run,
+};
 use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +29,10 @@ struct Peer {
 impl Peer {
     async fn send(&self, message: &[u8], to: Ipv6Addr, hops: u32) {
         SockRef::from(&self.socket).set_multicast_hops_v6(hops).unwrap();
-        self.socket.send_to(message, SocketAddr::V6(SocketAddrV6::new(to, 0, 0, self.link.index))).await.unwrap();
+        self.socket
+            .send_to(message, SocketAddr::V6(SocketAddrV6::new(to, 0, 0, self.link.index)))
+            .await
+            .unwrap();
     }
 
     async fn advertise(&self, hops: u32) {
@@ -84,7 +89,13 @@ async fn make_link() -> (Link, Link) {
 async fn ipxe_is_told_that_no_router_is_there_unless_one_is() {
     if std::env::var_os(INSIDE).is_none() {
         let again = std::env::current_exe().unwrap();
-        let inside = Command::new("unshare").args(["-r", "-n"]).arg(again).args(["--exact", NAME]).env(INSIDE, "1").output().unwrap();
+        let inside = Command::new("unshare")
+            .args(["-r", "-n"])
+            .arg(again)
+            .args(["--exact", NAME])
+            .env(INSIDE, "1")
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&inside.stdout) + String::from_utf8_lossy(&inside.stderr);
         assert!(inside.status.success() && said.contains("1 passed"), "in a namespace of its own: {said}");
         return;

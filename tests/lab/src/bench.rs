@@ -35,7 +35,8 @@ pub async fn boot_to_ready(images: &Path) -> Result<Value, SiteError> {
     images::upload(&client, &image).await?;
     let path = image.join("image.json");
     let text = std::fs::read(&path).map_err(LabError::file(&path))?;
-    let manifest: Value = serde_json::from_slice(&text).map_err(|error| LabError::file(&path)(error.into()))?;
+    let manifest: Value =
+        serde_json::from_slice(&text).map_err(|error| LabError::file(&path)(error.into()))?;
     let files: serde_json::Map<String, Value> = manifest["files"]
         .as_object()
         .into_iter()
@@ -50,14 +51,26 @@ pub async fn boot_to_ready(images: &Path) -> Result<Value, SiteError> {
         ("Fabric", "lab", json!({})),
         ("Vlan", "lab.0", json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}})),
         ("Subnet", "lab", json!({"vlan": "lab.0", "cidr": "10.77.0.0/24", "gateway": "10.77.0.1"})),
-        ("IpRange", "lab", json!({"subnet": "lab", "start": "10.77.0.150", "end": "10.77.0.199", "purpose": "dynamic"})),
-        ("Image", "ephemeral", json!({
-            "os": manifest["os"], "release": manifest["release"], "architecture": manifest["architecture"],
-            "purpose": "ephemeral", "files": files,
-        })),
-        ("Machine", config.name.as_str(), json!({
-            "boot_macs": [config.mac.to_string()], "kernel_options": "console=ttyS0", "bmc": bmc,
-        })),
+        (
+            "IpRange",
+            "lab",
+            json!({"subnet": "lab", "start": "10.77.0.150", "end": "10.77.0.199", "purpose": "dynamic"}),
+        ),
+        (
+            "Image",
+            "ephemeral",
+            json!({
+                "os": manifest["os"], "release": manifest["release"], "architecture": manifest["architecture"],
+                "purpose": "ephemeral", "files": files,
+            }),
+        ),
+        (
+            "Machine",
+            config.name.as_str(),
+            json!({
+                "boot_macs": [config.mac.to_string()], "kernel_options": "console=ttyS0", "bmc": bmc,
+            }),
+        ),
     ];
     for (kind, name, spec) in objects {
         if let Some(kind) = Kind::find(kind) {
@@ -77,7 +90,9 @@ pub async fn boot_to_ready(images: &Path) -> Result<Value, SiteError> {
     };
     site.stop_rack().await?;
     site.stop_region().await?;
-    Ok(json!({"bench": "boot_to_ready", "basalt": seconds, "peer": null, "peer_value": null, "ratio": null, "unit": "s"}))
+    Ok(
+        json!({"bench": "boot_to_ready", "basalt": seconds, "peer": null, "peer_value": null, "ratio": null, "unit": "s"}),
+    )
 }
 
 /// Seconds from the step that powers the machine on to the fact that ends its task.

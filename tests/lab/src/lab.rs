@@ -112,7 +112,10 @@ impl Lab {
     }
 
     /// A future that can be spawned and runs another one inside the lab's network, on a thread and runtime of its own.
-    pub fn enter<T, F, Fut>(&self, make: F) -> impl Future<Output = Result<T, LabError>> + Send + use<T, F, Fut>
+    pub fn enter<T, F, Fut>(
+        &self,
+        make: F,
+    ) -> impl Future<Output = Result<T, LabError>> + Send + use<T, F, Fut>
     where
         T: Send + 'static,
         F: FnOnce() -> Fut + Send + 'static,

@@ -117,7 +117,9 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
             demo::run(DemoConfig { images: absolute(images), example: absolute(example), port }).await?;
         }
         What::DemoStop => say(if demo::stop()? { "the demo is gone" } else { "no demo runs" }),
-        What::BenchBootToReady { images } => say(&basalt_lab::bench::boot_to_ready(&images).await?.to_string()),
+        What::BenchBootToReady { images } => {
+            say(&basalt_lab::bench::boot_to_ready(&images).await?.to_string())
+        }
         What::KeepDemo { port } => {
             // Whoever closes the terminal does not mean the demo.
             let _a_leader_already = rustix::process::setsid();

@@ -132,7 +132,14 @@ impl Site {
     /// [`SiteError`]: no root, a program that is not built.
     pub fn create(label: &str) -> Result<Self, SiteError> {
         let programs = Programs::find()?;
-        Ok(Self { rack: None, region: None, machines: Vec::new(), lab: Lab::create(label)?, programs, region_variables: Vec::new() })
+        Ok(Self {
+            rack: None,
+            region: None,
+            machines: Vec::new(),
+            lab: Lab::create(label)?,
+            programs,
+            region_variables: Vec::new(),
+        })
     }
 
     /// Its lab.
@@ -197,7 +204,8 @@ impl Site {
 
     /// Environment variables of the region's next starts.
     pub fn set_region_variables(&mut self, variables: &[(&str, &str)]) {
-        self.region_variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.region_variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
     /// Waits until the region has ended by itself, and says how.
@@ -239,11 +247,15 @@ impl Site {
         let mut process = self.start(command, &log)?;
         let socket = self.socket();
         let answers = async {
-            while !request(&socket, "GET", "/readyz", "").await.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+            while !request(&socket, "GET", "/readyz", "")
+                .await
+                .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+            {
                 tokio::time::sleep(INTERVAL).await;
             }
         };
-        until(&mut process, "basalt-region", "the region's first answer", REGION_START, &log, answers).await?;
+        until(&mut process, "basalt-region", "the region's first answer", REGION_START, &log, answers)
+            .await?;
         self.region = Some(process);
         Ok(())
     }
@@ -272,7 +284,8 @@ impl Site {
                 tokio::time::sleep(INTERVAL).await;
             }
         };
-        until(&mut process, "basalt-rack", "the rack's connection to the region", RACK_START, &log, joined).await?;
+        until(&mut process, "basalt-rack", "the rack's connection to the region", RACK_START, &log, joined)
+            .await?;
         self.rack = Some(process);
         Ok(())
     }
@@ -310,12 +323,16 @@ impl Site {
     }
 
     fn start(&self, mut command: std::process::Command, log: &Path) -> Result<LabProcess, SiteError> {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(LabError::file(log))?;
+        let file =
+            std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(LabError::file(log))?;
         let errors = file.try_clone().map_err(LabError::file(log))?;
         command.stdout(Stdio::from(file)).stderr(Stdio::from(errors));
         for (name, _) in std::env::vars_os() {
             // The shell's settings are not this site's.
-            if name.to_string_lossy().starts_with("BASALT_") && name != OsStr::new("BASALT_LAB_BIN") && !is_set(&command, &name) {
+            if name.to_string_lossy().starts_with("BASALT_")
+                && name != OsStr::new("BASALT_LAB_BIN")
+                && !is_set(&command, &name)
+            {
                 command.env_remove(name);
             }
         }

@@ -53,7 +53,8 @@ impl Workspace {
                 std::fs::copy(&path, directory.join(entry.file_name())).map_err(LabError::file(&path))?;
             }
         }
-        let lines: Vec<String> = variables.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
+        let lines: Vec<String> =
+            variables.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
         write(&directory.join("terraform.tfvars"), &lines.concat())?;
 
         let mut all = vec![
@@ -61,8 +62,10 @@ impl Workspace {
             ("CHECKPOINT_DISABLE".to_owned(), "1".into()),
         ];
         all.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let exports: Vec<String> =
-            all.iter().map(|(name, value)| format!("export {name}='{}'\n", value.to_string_lossy())).collect();
+        let exports: Vec<String> = all
+            .iter()
+            .map(|(name, value)| format!("export {name}='{}'\n", value.to_string_lossy()))
+            .collect();
         write(&base.join("env"), &exports.concat())?;
         Ok(Self { directory, environment: all })
     }
@@ -82,7 +85,10 @@ impl Workspace {
         let mut command = supervised(line)?;
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if ["TF_", "BASALT_ENDPOINT", "BASALT_TOKEN", "BASALT_CA_"].iter().any(|own| text.starts_with(own)) {
+            if ["TF_", "BASALT_ENDPOINT", "BASALT_TOKEN", "BASALT_CA_"]
+                .iter()
+                .any(|own| text.starts_with(own))
+            {
                 command.env_remove(&name);
             }
         }

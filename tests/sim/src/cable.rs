@@ -73,7 +73,12 @@ impl Drop for Cable {
 }
 
 /// Gives the interface this address and no other.
-pub(crate) fn configure(namespace: &str, address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> io::Result<()> {
+pub(crate) fn configure(
+    namespace: &str,
+    address: Ipv4Addr,
+    prefix: u8,
+    gateway: Option<Ipv4Addr>,
+) -> io::Result<()> {
     let mut batch = format!(
         "address flush dev {INTERFACE}\naddress add {address}/{prefix} broadcast + dev {INTERFACE}\n"
     );

@@ -36,7 +36,8 @@ pub(crate) struct Power {
 }
 
 impl Power {
-    pub(crate) const OFF: Self = Self { on: false, cycle: 0, cable: None, button: false, boot: BootOverride::NONE };
+    pub(crate) const OFF: Self =
+        Self { on: false, cycle: 0, cable: None, button: false, boot: BootOverride::NONE };
 
     /// Cuts the power: the next thing that the machine wants to do does not happen, and nothing that is under way gets out.
     pub(crate) fn cut(&mut self, log: &Log) {
@@ -101,7 +102,9 @@ impl ChassisBackend for Backend {
     async fn control(&self, verb: PowerVerb) -> Result<(), CompletionCode> {
         match (verb, self.0.state()) {
             (PowerVerb::On, _) => self.0.power_on(),
-            (PowerVerb::Cycle | PowerVerb::Reset, PowerState::Off) => return Err(CompletionCode::NOT_IN_THIS_STATE),
+            (PowerVerb::Cycle | PowerVerb::Reset, PowerState::Off) => {
+                return Err(CompletionCode::NOT_IN_THIS_STATE);
+            }
             (PowerVerb::Cycle | PowerVerb::Reset, PowerState::On) => {
                 self.0.power_off();
                 self.0.power_on();
@@ -134,7 +137,8 @@ mod tests {
 
     #[test]
     fn an_override_for_once_is_used_up_by_the_boot_it_was_for() {
-        let mut power = Power { boot: BootOverride { device: BootDevice::Pxe, once: true, efi: false }, ..Power::OFF };
+        let mut power =
+            Power { boot: BootOverride { device: BootDevice::Pxe, once: true, efi: false }, ..Power::OFF };
         assert_eq!(power.boot_order(BootOrder::DiskFirst), BootOrder::NetworkFirst);
         assert_eq!(power.boot_order(BootOrder::DiskFirst), BootOrder::DiskFirst);
         power.boot = BootOverride { device: BootDevice::Disk, once: false, efi: true };

@@ -26,8 +26,12 @@ pub(crate) fn lease(life: &Life, who: Speaker) -> Result<Option<Binding>, Stop> 
     };
     let config = ClientConfig {
         boot: match who {
-            Speaker::Rom => Some(BootIdentity { uuid: Some(uuid(options.mac.0)), ..BootIdentity::rom(firmware) }),
-            Speaker::Ipxe => Some(BootIdentity { uuid: Some(uuid(options.mac.0)), ..BootIdentity::ipxe(firmware) }),
+            Speaker::Rom => {
+                Some(BootIdentity { uuid: Some(uuid(options.mac.0)), ..BootIdentity::rom(firmware) })
+            }
+            Speaker::Ipxe => {
+                Some(BootIdentity { uuid: Some(uuid(options.mac.0)), ..BootIdentity::ipxe(firmware) })
+            }
             Speaker::Agent | Speaker::System => None,
         },
         broadcast: true,
@@ -55,7 +59,8 @@ pub(crate) fn lease(life: &Life, who: Speaker) -> Result<Option<Binding>, Stop> 
                 ClientAction::Configured(binding) => {
                     let prefix = u32::from(binding.netmask).leading_ones();
                     let prefix = u8::try_from(prefix).unwrap_or(32);
-                    let configured = cable::configure(life.namespace(), binding.address, prefix, binding.gateway);
+                    let configured =
+                        cable::configure(life.namespace(), binding.address, prefix, binding.gateway);
                     if let Err(error) = configured {
                         return gone(life, who, &error);
                     }

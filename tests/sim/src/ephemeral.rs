@@ -62,7 +62,8 @@ fn environment(life: &Life, cmdline: &str) -> Result<Stop, Stop> {
         Ok(task) => task,
         Err(error) => return restart(life, error),
     };
-    let context = Context { task: &task, session: &session, boot: &boot, clock: Clock::set(reply.now_unix_ms) };
+    let context =
+        Context { task: &task, session: &session, boot: &boot, clock: Clock::set(reply.now_unix_ms) };
     let result = task::perform(life, &context)?;
     life.stage(attempt, Stage::Result)?;
     if let Err(why) = deliver(life, &session, &result)? {
@@ -124,7 +125,8 @@ pub(crate) fn blob(
             Ok(0) => return Ok(Ok(reader.position())),
             Ok(read) => show(buffer.get(..read).unwrap_or_default()),
             Err(error) => {
-                let unsaid = || BlobError::Unavailable { hash: hex::encode(sha256), reason: error.to_string() };
+                let unsaid =
+                    || BlobError::Unavailable { hash: hex::encode(sha256), reason: error.to_string() };
                 return Ok(Err(reader.take_error().unwrap_or_else(unsaid)));
             }
         }

@@ -163,7 +163,12 @@ impl Log {
     }
 
     /// The first entry from `mark` on that `wanted` accepts; none when `limit` has passed.
-    pub(crate) async fn first(&self, mark: usize, wanted: impl Fn(&Event) -> bool, limit: Duration) -> Option<Entry> {
+    pub(crate) async fn first(
+        &self,
+        mark: usize,
+        wanted: impl Fn(&Event) -> bool,
+        limit: Duration,
+    ) -> Option<Entry> {
         let mut length = self.length.subscribe();
         let search = async {
             let mut seen = mark;

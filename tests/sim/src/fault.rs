@@ -141,7 +141,8 @@ impl Faults {
     /// Fires the first active fault that `which` accepts.
     pub(crate) fn fire(&self, which: impl Fn(Fault) -> bool) -> Option<Fault> {
         let mut state = self.lock();
-        let (fault, left) = state.active.iter_mut().find(|(fault, left)| *left != Some(0) && which(*fault))?;
+        let (fault, left) =
+            state.active.iter_mut().find(|(fault, left)| *left != Some(0) && which(*fault))?;
         if let Some(left) = left {
             *left -= 1;
         }

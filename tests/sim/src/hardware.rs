@@ -103,7 +103,8 @@ impl Hardware {
     pub(crate) fn write_system(&self, system: &System) -> io::Result<()> {
         let json = serde_json::to_vec(system)?;
         let length = u32::try_from(json.len()).ok().filter(|_| json.len() <= MAX_SYSTEM);
-        let length = length.ok_or_else(|| io::Error::other(format!("a system of {} bytes does not fit", json.len())))?;
+        let length = length
+            .ok_or_else(|| io::Error::other(format!("a system of {} bytes does not fit", json.len())))?;
         self.open()?.write_all_at(&[&length.to_le_bytes(), json.as_slice()].concat(), SYSTEM_AT)
     }
 
@@ -155,7 +156,9 @@ fn tree(options: &MachineOptions) -> Vec<(String, String)> {
     let [a, b, c, d, e, f] = options.mac.0;
     let uuid = format!("62617361-6c74-2d73-696d-{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}{f:02x}");
     let processor = |core| {
-        format!("processor\t: {core}\nmodel name\t: Basalt Simulated CPU\nphysical id\t: 0\ncore id\t\t: {core}\n\n")
+        format!(
+            "processor\t: {core}\nmodel name\t: Basalt Simulated CPU\nphysical id\t: 0\ncore id\t\t: {core}\n\n"
+        )
     };
     let files = [
         (format!("{block}/serial"), options.serial.clone()),
@@ -182,7 +185,11 @@ fn memory_device(bytes: u64) -> Vec<u8> {
     let mut table = vec![0; 0x28];
     let mebibytes = u32::try_from(bytes >> 20).unwrap_or(0x7fff_ffff);
     let extended = 0x7fff_u16;
-    for (at, value) in [(0, vec![17, 0x28]), (0x0c, extended.to_le_bytes().to_vec()), (0x1c, mebibytes.to_le_bytes().to_vec())] {
+    for (at, value) in [
+        (0, vec![17, 0x28]),
+        (0x0c, extended.to_le_bytes().to_vec()),
+        (0x1c, mebibytes.to_le_bytes().to_vec()),
+    ] {
         table.splice(at..at + value.len(), value);
     }
     table.extend(b"DIMM 0\0\0");
@@ -210,9 +217,15 @@ mod tests {
         let mac = options.mac.to_string();
         let seen = inventory::read(&hardware.root(), Some(&mac));
         assert_eq!((seen.cpu.cores, seen.cpu.threads, seen.cpu.sockets), (4, 4, 1));
-        assert_eq!((seen.memory_bytes, seen.firmware, seen.bmc_present), (8 << 30, wire::Firmware::Uefi, true));
+        assert_eq!(
+            (seen.memory_bytes, seen.firmware, seen.bmc_present),
+            (8 << 30, wire::Firmware::Uefi, true)
+        );
         let [disk] = seen.disks.as_slice() else { panic!("{:?}", seen.disks) };
-        assert_eq!((disk.name.as_str(), disk.size_bytes, disk.serial.as_str()), ("vda", 16 << 30, "SIM-0007"));
+        assert_eq!(
+            (disk.name.as_str(), disk.size_bytes, disk.serial.as_str()),
+            ("vda", 16 << 30, "SIM-0007")
+        );
         assert_eq!(disk.transport, "virtio");
         let [nic] = seen.nics.as_slice() else { panic!("{:?}", seen.nics) };
         assert_eq!((&nic.mac, nic.speed_mbps, nic.link, nic.boot), (&mac, Some(10_000), true, true));

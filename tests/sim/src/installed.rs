@@ -85,9 +85,14 @@ fn urls(vendor_data: &str) -> Vec<String> {
 fn levels(vendor_data: &str) -> Vec<String> {
     let hook = boot_hook(vendor_data).unwrap_or_default();
     let calls = hook.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let words: Vec<&str> = calls.flat_map(|line| line.split([' ', '(', ')', ';', '&'])).filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> =
+        calls.flat_map(|line| line.split([' ', '(', ')', ';', '&'])).filter(|w| !w.is_empty()).collect();
     let after_report = words.windows(2).filter(|pair| pair.first() == Some(&"report"));
-    after_report.filter_map(|pair| pair.get(1)).filter(|word| **word != "{").map(|word| (*word).to_owned()).collect()
+    after_report
+        .filter_map(|pair| pair.get(1))
+        .filter(|word| **word != "{")
+        .map(|word| (*word).to_owned())
+        .collect()
 }
 
 #[cfg(test)]

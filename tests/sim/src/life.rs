@@ -40,10 +40,18 @@ impl Life {
             let refused = |why: String| chassis.log.push(Event::Refused { why });
             let cable = match cable::Cable::connect(&chassis.lab, chassis.options.mac) {
                 Ok(cable) => cable,
-                Err(error) => return refused(format!("the network of {} cannot be made: {error}", chassis.options.name)),
+                Err(error) => {
+                    return refused(format!(
+                        "the network of {} cannot be made: {error}",
+                        chassis.options.name
+                    ));
+                }
             };
             if let Err(error) = cable.enter() {
-                return refused(format!("the network of {} cannot be entered: {error}", chassis.options.name));
+                return refused(format!(
+                    "the network of {} cannot be entered: {error}",
+                    chassis.options.name
+                ));
             }
             let life = Self { chassis: Arc::clone(&chassis), cycle, namespace: cable.namespace().to_owned() };
             // Whoever cuts the power takes the cable; if that was before now, it goes with this thread.
@@ -73,8 +81,9 @@ impl Life {
 
     /// Does something that a power cut must not overtake: the cut waits for its end.
     pub(crate) fn act<T>(&self, work: impl FnOnce(&mut Power) -> T) -> Result<T, Stop> {
-        let mut power: MutexGuard<'_, Power> = self.chassis.power.lock().unwrap_or_else(PoisonError::into_inner);
-        if power.on && power.cycle == self.cycle { Ok(work(&mut power)) } else { Err(Stop::PowerLost) }
+        let mut power: MutexGuard<'_, Power> =
+            self.chassis.power.lock().unwrap_or_else(PoisonError::into_inner);
+        if power.cycle >= self.cycle { Ok(work(&mut power)) } else { Err(Stop::PowerLost) }
     }
 
     /// Whether there still is power.

@@ -78,7 +78,8 @@ impl SimMachine {
             .map_err(|source| SimError::Credentials { machine: machine.clone(), source })?;
         let directory = lab.directory().join(&options.name);
         let hardware = Hardware::build(&directory, &options).map_err(failed("build its hardware"))?;
-        cable::add_address(lab.namespace(), options.bmc_address).map_err(failed("give its BMC an address"))?;
+        cable::add_address(lab.namespace(), options.bmc_address)
+            .map_err(failed("give its BMC an address"))?;
         let address = options.bmc_socket();
         let mut guid = *b"basalt-sim\0\0\0\0\0\0";
         for (to, from) in guid.iter_mut().skip(10).zip(options.mac.0) {
@@ -166,7 +167,11 @@ impl SimMachine {
     ///
     /// # Errors
     /// [`SimError::TimedOut`], with its log.
-    pub async fn wait_for(&self, wanted: impl Fn(&Event) -> bool, limit: Duration) -> Result<Entry, SimError> {
+    pub async fn wait_for(
+        &self,
+        wanted: impl Fn(&Event) -> bool,
+        limit: Duration,
+    ) -> Result<Entry, SimError> {
         self.wait_for_after(0, wanted, limit).await
     }
 
@@ -181,7 +186,11 @@ impl SimMachine {
         limit: Duration,
     ) -> Result<Entry, SimError> {
         let found = self.chassis.log.first(mark, wanted, limit).await;
-        found.ok_or_else(|| SimError::TimedOut { machine: self.options().name.clone(), limit, log: self.log() })
+        found.ok_or_else(|| SimError::TimedOut {
+            machine: self.options().name.clone(),
+            limit,
+            log: self.log(),
+        })
     }
 
     /// Whether it has power, without asking the BMC.

@@ -80,7 +80,11 @@ const MAX_COMMANDS: usize = 1000;
 ///
 /// # Errors
 /// What would leave a real machine in iPXE's shell.
-pub fn run(text: &str, settings: &BTreeMap<&str, String>, host: &mut dyn Host) -> Result<Ending, ScriptError> {
+pub fn run(
+    text: &str,
+    settings: &BTreeMap<&str, String>,
+    host: &mut dyn Host,
+) -> Result<Ending, ScriptError> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     if lines.first() != Some(&"#!ipxe") {
         return Err(ScriptError::NoMagic);
@@ -99,7 +103,8 @@ pub fn run(text: &str, settings: &BTreeMap<&str, String>, host: &mut dyn Host) -
             Flow::Next => {}
             Flow::End(ending) => return Ok(ending),
             Flow::Goto(label) => {
-                let found = lines.iter().position(|l| l.strip_prefix(':').map(str::trim) == Some(label.as_str()));
+                let found =
+                    lines.iter().position(|l| l.strip_prefix(':').map(str::trim) == Some(label.as_str()));
                 at = found.ok_or(ScriptError::NoLabel { line: at, label })? + 1;
             }
         }
@@ -250,7 +255,10 @@ mod tests {
     #[test]
     fn what_would_end_in_the_shell_is_an_error() {
         let mut net = Net { broken: true, ..Net::default() };
-        assert!(matches!(on("efi", "#!ipxe\nkernel http://r/k\nboot\n", &mut net), Err(ScriptError::Fell { line: 2, .. })));
+        assert!(matches!(
+            on("efi", "#!ipxe\nkernel http://r/k\nboot\n", &mut net),
+            Err(ScriptError::Fell { line: 2, .. })
+        ));
         assert!(matches!(on("efi", "#!ipxe\ngoto nowhere\n", &mut net), Err(ScriptError::NoLabel { .. })));
         assert!(matches!(on("efi", "#!ipxe\nshell\n", &mut net), Err(ScriptError::UnknownCommand { .. })));
         assert_eq!(on("efi", "#!ipxe\n:a\ngoto a\n", &mut net), Err(ScriptError::Endless(MAX_COMMANDS)));

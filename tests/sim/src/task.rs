@@ -66,7 +66,8 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         return Err(Stop::Hang);
     }
     let disks = Disks::new(hardware.root());
-    let mut work = Work { life, context, disks, seq: 0, log: String::new(), stage: None, timings: BTreeMap::new() };
+    let mut work =
+        Work { life, context, disks, seq: 0, log: String::new(), stage: None, timings: BTreeMap::new() };
     work.stage(Stage::Inventory, 1, "reading the hardware")?;
     let inventory = inventory::read(&hardware.root(), context.boot.boot_mac.as_deref());
     let done = match &context.task.action {
@@ -77,7 +78,9 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
     let outcome = match done {
         Ok(outcome) => outcome,
         Err(Halt::Stop(stop)) => return Err(stop),
-        Err(Halt::Failed(Failure { code, message })) => Outcome::Failed { code, message, wrote: work.disks.wrote() },
+        Err(Halt::Failed(Failure { code, message })) => {
+            Outcome::Failed { code, message, wrote: work.disks.wrote() }
+        }
     };
     work.close_stage();
     // Neither progress nor log hold a task up.
@@ -184,7 +187,8 @@ impl Work<'_> {
     }
 
     fn unpack(&self, install: &Install) -> Result<(), Halt> {
-        let bad = |_| Failure::new(FailureCode::BadImage, format!("{:?} is no SHA-256", install.image.sha256));
+        let bad =
+            |_| Failure::new(FailureCode::BadImage, format!("{:?} is no SHA-256", install.image.sha256));
         let sha256: [u8; 32] = hex::decode(&install.image.sha256)
             .map_err(drop)
             .and_then(|bytes| bytes.try_into().map_err(drop))

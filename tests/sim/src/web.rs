@@ -18,13 +18,20 @@ pub(crate) fn discard(life: &Life, url: &str) -> Result<Result<u64, String>, Sto
 /// Gets a small text.
 pub(crate) fn text(life: &Life, url: &str) -> Result<Result<String, String>, Stop> {
     let mut bytes = Vec::new();
-    let got = exchange(life, url, |path| Request::get(path), |part| {
-        if bytes.len() as u64 <= MAX_SCRIPT {
-            bytes.extend_from_slice(part);
-        }
-    })?;
+    let got = exchange(
+        life,
+        url,
+        |path| Request::get(path),
+        |part| {
+            if bytes.len() as u64 <= MAX_SCRIPT {
+                bytes.extend_from_slice(part);
+            }
+        },
+    )?;
     Ok(match got {
-        Ok(length) if length > MAX_SCRIPT => Err(format!("{url} has {length} bytes; no script is longer than {MAX_SCRIPT}")),
+        Ok(length) if length > MAX_SCRIPT => {
+            Err(format!("{url} has {length} bytes; no script is longer than {MAX_SCRIPT}"))
+        }
         Ok(_) => String::from_utf8(bytes).map_err(|error| format!("{url}: {error}")),
         Err(why) => Err(why),
     })
@@ -48,7 +55,8 @@ fn exchange(
     // The client speaks to a rack, by its https address; in the clear it needs no key.
     let client = tls::pinned([0; 32]).map_err(|error| error.to_string());
     let client = client.and_then(|tls| Client::new(&authority, tls).map_err(|error| error.to_string()));
-    let response = client.and_then(|it| it.send(Security::Clear, request(&path)).map_err(|error| error.to_string()));
+    let response =
+        client.and_then(|it| it.send(Security::Clear, request(&path)).map_err(|error| error.to_string()));
     let mut response = match response {
         Ok(response) => response,
         Err(why) => {
@@ -88,7 +96,10 @@ mod tests {
     #[test]
     fn a_url_is_host_port_and_path() {
         let halves = |url| split(url).map(|(a, b)| format!("{a} {b}"));
-        assert_eq!(halves("http://10.0.0.1:5248/ipxe?mac=a").as_deref(), Some("https://10.0.0.1:5248 /ipxe?mac=a"));
+        assert_eq!(
+            halves("http://10.0.0.1:5248/ipxe?mac=a").as_deref(),
+            Some("https://10.0.0.1:5248 /ipxe?mac=a")
+        );
         assert_eq!(halves("http://rack").as_deref(), Some("https://rack:80 /"));
         assert_eq!(halves("http://[::1]/x").as_deref(), Some("https://[::1]:80 /x"));
         assert_eq!(halves("ftp://rack/x"), None);

@@ -69,7 +69,9 @@ impl Fleet {
     /// Simulated machines fetch images and look at nothing but their hashes.
     async fn images(&self) {
         let mut files = serde_json::Map::new();
-        for (role, length) in [("kernel", 3 << 20), ("initrd", 5 << 20), ("squashfs", 2 << 20), ("root_tarball", 9 << 20)] {
+        for (role, length) in
+            [("kernel", 3 << 20), ("initrd", 5 << 20), ("squashfs", 2 << 20), ("root_tarball", 9 << 20)]
+        {
             let bytes: Vec<u8> = role.bytes().cycle().take(length).collect();
             let path = self.site.directory().join(role);
             std::fs::write(&path, &bytes).expect("a blob is written");
@@ -77,7 +79,10 @@ impl Fleet {
                 use sha2::Digest;
                 hex::encode(sha2::Sha256::digest(&bytes))
             };
-            self.client.put_blob(&sha256.parse().expect("a hash"), &path, |_| {}).await.expect("a blob is uploaded");
+            self.client
+                .put_blob(&sha256.parse().expect("a hash"), &path, |_| {})
+                .await
+                .expect("a blob is uploaded");
             files.insert(role.to_owned(), json!({ "sha256": sha256, "size": length }));
         }
         let root = files.remove("root_tarball");
@@ -93,7 +98,12 @@ impl Fleet {
     }
 
     /// A machine with empty disks, powered off.
-    pub(crate) fn machine(&self, number: u8, firmware: Firmware, change: impl FnOnce(&mut MachineOptions)) -> SimMachine {
+    pub(crate) fn machine(
+        &self,
+        number: u8,
+        firmware: Firmware,
+        change: impl FnOnce(&mut MachineOptions),
+    ) -> SimMachine {
         let mut options = MachineOptions::numbered(number, firmware);
         change(&mut options);
         SimMachine::start(self.site.lab(), options).expect("a simulated machine")
@@ -108,7 +118,8 @@ impl Fleet {
 
     /// Deploys the image to a machine.
     pub(crate) async fn deploy(&self, name: &str, machine: &str) {
-        let spec = json!({ "machine": machine, "image": "debian-12", "readiness": { "check": "cloud_init" } });
+        let spec =
+            json!({ "machine": machine, "image": "debian-12", "readiness": { "check": "cloud_init" } });
         self.declare("deployments", name, spec).await;
     }
 

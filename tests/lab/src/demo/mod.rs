@@ -69,7 +69,9 @@ pub enum DemoError {
         port: u16,
     },
     /// No Terraform.
-    #[error("there is no terraform on PATH: install Terraform 1.11 or newer (https://developer.hashicorp.com/terraform/install)")]
+    #[error(
+        "there is no terraform on PATH: install Terraform 1.11 or newer (https://developer.hashicorp.com/terraform/install)"
+    )]
     NoTerraform,
     /// An image is not built.
     #[error("there is no {}; `make images` builds it", .0.display())]
@@ -165,7 +167,9 @@ pub fn stop() -> Result<bool, DemoError> {
     }
     for file in [link(), keeper_log()] {
         match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(LabError::file(file)(error).into()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(LabError::file(file)(error).into());
+            }
             _ => {}
         }
     }

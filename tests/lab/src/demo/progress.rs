@@ -56,12 +56,18 @@ async fn look(client: &Client, name: &str) -> Said {
     let phase = status["phase"].as_str().unwrap_or("New");
     let doing = status["progress"]["message"].as_str();
     let detail = match (doing, status["axes"]["operation_detail"].as_str()) {
-        (Some(doing), _) if status["progress"]["percent"].as_u64().is_some_and(|percent| percent < 100) => doing,
+        (Some(doing), _) if status["progress"]["percent"].as_u64().is_some_and(|percent| percent < 100) => {
+            doing
+        }
         (_, Some(detail)) => detail,
         (Some(doing), None) => doing,
         (None, None) => "",
     };
-    let stalled = status["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Stalled" && c["status"] == "true");
+    let stalled = status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|c| c["type"] == "Stalled" && c["status"] == "true");
     let trouble = stalled.and_then(|c| c["message"].as_str()).map(|message| format!(" — STALLED: {message}"));
     let text = format!("{phase:<14} {detail}{}", trouble.unwrap_or_default());
     Said { text: text.trim_end().to_owned(), percent: status["progress"]["percent"].as_u64() }

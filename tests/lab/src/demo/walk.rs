@@ -72,7 +72,18 @@ async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError>
     }
 
     let key = base.join("ssh_key");
-    process::run("ssh-keygen", &["-q".as_ref(), "-t".as_ref(), "ed25519".as_ref(), "-N".as_ref(), "".as_ref(), "-f".as_ref(), key.as_os_str()])?;
+    process::run(
+        "ssh-keygen",
+        &[
+            "-q".as_ref(),
+            "-t".as_ref(),
+            "ed25519".as_ref(),
+            "-N".as_ref(),
+            "".as_ref(),
+            "-f".as_ref(),
+            key.as_os_str(),
+        ],
+    )?;
     let public = base.join("ssh_key.pub");
     let public = std::fs::read_to_string(&public).map_err(LabError::file(&public))?;
     let workspace = Workspace::create(
@@ -83,11 +94,19 @@ async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError>
         &[
             ("image_dir", &config.images.to_string_lossy()),
             ("ssh_key", public.trim()),
-            ("bmc_password", &quickstart_machines().first().map(|m| m.bmc_password.clone()).unwrap_or_default()),
+            (
+                "bmc_password",
+                &quickstart_machines().first().map(|m| m.bmc_password.clone()).unwrap_or_default(),
+            ),
         ],
     )?;
     terraform(&workspace, &["init"], &base, INIT).await?;
-    say(&format!("{}  terraform apply in {} (its output: {})", progress::clock(began), workspace.directory().display(), base.join("terraform.log").display()));
+    say(&format!(
+        "{}  terraform apply in {} (its output: {})",
+        progress::clock(began),
+        workspace.directory().display(),
+        base.join("terraform.log").display()
+    ));
     let names: Vec<String> = quickstart_machines().into_iter().map(|machine| machine.name).collect();
     tokio::select! {
         applied = terraform(&workspace, &["apply", "-auto-approve"], &base, APPLY) => applied?,
@@ -98,7 +117,10 @@ async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError>
     for name in &names {
         lines.push(deployed(&client, name).await?);
     }
-    say(&format!("\nDone in {}. Both machines run Debian from their own disks:", progress::clock(began).trim_start()));
+    say(&format!(
+        "\nDone in {}. Both machines run Debian from their own disks:",
+        progress::clock(began).trim_start()
+    ));
     for (line, _) in &lines {
         say(line);
     }
@@ -106,7 +128,12 @@ async fn walk(config: &DemoConfig, programs: &Programs) -> Result<(), DemoError>
     next_commands(config, programs, &base, address)
 }
 
-fn next_commands(config: &DemoConfig, programs: &Programs, base: &Path, address: &str) -> Result<(), DemoError> {
+fn next_commands(
+    config: &DemoConfig,
+    programs: &Programs,
+    base: &Path,
+    address: &str,
+) -> Result<(), DemoError> {
     let namespace = lab::find(super::LABEL)?;
     let base = base.display();
     let directory = Path::new(example_name(&config.example)).display();
@@ -136,7 +163,11 @@ async fn deployed(client: &Client, name: &str) -> Result<(String, String), DemoE
     let status = &object.status;
     let text = |field: &str| status[field].as_str().unwrap_or("?").to_owned();
     if status["phase"] != "Deployed" || status["address"].is_null() {
-        let said = format!("deployment {name} is {} at {}, not Deployed at an address", text("phase"), text("address"));
+        let said = format!(
+            "deployment {name} is {} at {}, not Deployed at an address",
+            text("phase"),
+            text("address")
+        );
         return Err(DemoError::NotThere(said));
     }
     let (hostname, address, disk) = (text("hostname"), text("address"), text("disk"));
@@ -177,9 +208,15 @@ async fn start_keeper(port: u16, began: Instant) -> Result<(), DemoError> {
 }
 
 /// Runs Terraform with its output in a log.
-async fn terraform(workspace: &Workspace, arguments: &[&str], base: &Path, limit: Duration) -> Result<(), DemoError> {
+async fn terraform(
+    workspace: &Workspace,
+    arguments: &[&str],
+    base: &Path,
+    limit: Duration,
+) -> Result<(), DemoError> {
     let log: PathBuf = base.join("terraform.log");
-    let output = std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(LabError::file(&log))?;
+    let output =
+        std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(LabError::file(&log))?;
     let errors = output.try_clone().map_err(LabError::file(&log))?;
     let mut command = workspace.command(arguments)?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(errors));

@@ -17,8 +17,17 @@ struct Program(Child);
 impl Program {
     fn start(lab: &Lab, command: &str, arguments: &[&str], libraries: &Path) -> Self {
         let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", lab.namespace(), command]).args(arguments).env("LD_LIBRARY_PATH", libraries);
-        Self(inside.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("{command}: {error}")))
+        inside
+            .args(["netns", "exec", lab.namespace(), command])
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", libraries);
+        Self(
+            inside
+                .stdin(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap_or_else(|error| panic!("{command}: {error}")),
+        )
     }
 
     /// What it said, once it was killed.
@@ -74,7 +83,20 @@ async fn ipmitool_moves_the_machine_by_its_bmc() {
     let ipmitool = |password: &str, arguments: &str| {
         let address = machine.options().bmc_address.to_string();
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", lab.namespace(), "ipmitool", "-I", "lanplus", "-C", "3", "-N", "1", "-R", "2"]);
+        command.args([
+            "netns",
+            "exec",
+            lab.namespace(),
+            "ipmitool",
+            "-I",
+            "lanplus",
+            "-C",
+            "3",
+            "-N",
+            "1",
+            "-R",
+            "2",
+        ]);
         command.args(["-H", &address, "-U", "admin", "-P", password]).args(arguments.split(' '));
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].concat();
@@ -106,7 +128,9 @@ async fn ipmitool_moves_the_machine_by_its_bmc() {
 #[tokio::test]
 async fn dnsmasq_and_busybox_boot_the_machine() {
     let (dnsmasq, libraries) = dnsmasq();
-    for (firmware, loader, architecture) in [(Firmware::Bios, "undionly.kpxe", "0"), (Firmware::Uefi, "snponly.efi", "7")] {
+    for (firmware, loader, architecture) in
+        [(Firmware::Bios, "undionly.kpxe", "0"), (Firmware::Uefi, "snponly.efi", "7")]
+    {
         let lab = Lab::create("sim-dnsmasq").unwrap();
         let web = lab.directory().join("web");
         fs::create_dir(&web).unwrap();
@@ -114,7 +138,8 @@ async fn dnsmasq_and_busybox_boot_the_machine() {
         let script = "#!ipxe\nkernel http://10.77.0.1:8080/kernel || goto no\nkernel http://10.77.0.1:8080/missing || goto disk\n:no\nreboot\n:disk\nexit 1\n";
         fs::write(web.join("script"), script).unwrap();
         let web = web.display().to_string();
-        let _httpd = Program::start(&lab, "busybox", &["httpd", "-f", "-p", "10.77.0.1:8080", "-h", &web], &libraries);
+        let _httpd =
+            Program::start(&lab, "busybox", &["httpd", "-f", "-p", "10.77.0.1:8080", "-h", &web], &libraries);
         let leases = format!("--dhcp-leasefile={}", lab.directory().join("leases").display());
         let boot = format!("--dhcp-boot=tag:rom,{loader}");
         let rom = format!("--dhcp-match=set:rom,option:client-arch,{architecture}");
@@ -144,7 +169,8 @@ async fn dnsmasq_and_busybox_boot_the_machine() {
         let booted = machine.wait_for(|event| *event == Event::NothingBoots, LIMIT).await;
         let said = server.said();
         booted.unwrap_or_else(|error| panic!("{error}\n{said}"));
-        let size = usize::try_from(fs::metadata(Path::new("/usr/lib/ipxe").join(loader)).unwrap().len()).unwrap();
+        let size =
+            usize::try_from(fs::metadata(Path::new("/usr/lib/ipxe").join(loader)).unwrap().len()).unwrap();
         let events: Vec<Event> = machine.events().into_iter().map(|entry| entry.event).collect();
         let has = |event: &Event| assert!(events.contains(event), "{event:?}:\n{}\n{said}", machine.log());
         has(&Event::TftpFetched { file: loader.into(), bytes: size });

@@ -36,7 +36,12 @@ pub(crate) struct Rack {
     initrd: String,
     squashfs: String,
     image: BlobRef,
-    running: Option<(oneshot::Sender<()>, JoinHandle<Result<(), LabError>>)>,
+    running: Option<Running>,
+}
+
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), LabError>>,
 }
 
 impl Rack {
@@ -84,7 +89,8 @@ impl Rack {
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = std::sync::mpsc::channel();
         let thread = lab.inside(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let daemon = Daemon::start(settings).await.unwrap();
                 ready.send(()).unwrap();
@@ -102,12 +108,12 @@ impl Rack {
             }
         });
         served.join().unwrap().unwrap();
-        self.running = Some((stop, thread));
+        self.running = Some(Running { stop, thread });
     }
 
     /// Stops the daemon.
     pub(crate) fn stop(&mut self) {
-        if let Some((stop, thread)) = self.running.take() {
+        if let Some(Running { stop, thread }) = self.running.take() {
             drop(stop);
             thread.join().unwrap().unwrap();
         }
