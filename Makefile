@@ -72,7 +72,7 @@ images: binaries ## The ephemeral image and Debian 12, built once and cached
 
 .PHONY: end-to-end
 end-to-end: images ## Real Terraform, real firmware in QEMU, real wire
-	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='$(AS_ROOT)') cargo test -p basalt-tests -- --nocapture --test-threads=1
+	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 BENCHES := provider_handshake boot_to_ready
