@@ -83,7 +83,7 @@ impl Life {
     pub(crate) fn act<T>(&self, work: impl FnOnce(&mut Power) -> T) -> Result<T, Stop> {
         let mut power: MutexGuard<'_, Power> =
             self.chassis.power.lock().unwrap_or_else(PoisonError::into_inner);
-        if power.cycle >= self.cycle { Ok(work(&mut power)) } else { Err(Stop::PowerLost) }
+        if power.on && power.cycle == self.cycle { Ok(work(&mut power)) } else { Err(Stop::PowerLost) }
     }
 
     /// Whether there still is power.
