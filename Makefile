@@ -23,12 +23,16 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" BASALT_CACHE_
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: root
+root:
+	@[ "$$(id -u)" = 0 ] || command -v sudo >/dev/null || { echo "make: this needs root (network namespaces, images): run it as root, or install sudo" >&2; exit 1; }
+
 .PHONY: demo
-demo: setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
+demo: root setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
 	@$(AS_ROOT) $(BIN)/basalt-lab demo --images $(CACHE)/images --example examples/quickstart --port $(PORT)
 
 .PHONY: demo-stop
-demo-stop: ## Remove every trace of the demo
+demo-stop: root ## Remove every trace of the demo
 	@[ -x $(BIN)/basalt-lab ] || cargo build -q -p basalt-lab
 	@$(AS_ROOT) $(BIN)/basalt-lab demo-stop
 
@@ -66,12 +70,12 @@ binaries: agent
 	cargo build --workspace --bins
 
 .PHONY: images
-images: binaries ## The ephemeral image and Debian 12, built once and cached
+images: root binaries ## The ephemeral image and Debian 12, built once and cached
 	$(AS_ROOT) $(BIN)/basalt image build ephemeral --agent $(AGENT) --output $(CACHE)/images/ephemeral --cache-dir $(CACHE)/images/cache
 	$(AS_ROOT) $(BIN)/basalt image build debian --output $(CACHE)/images/debian --cache-dir $(CACHE)/images/cache
 
 .PHONY: end-to-end
-end-to-end: images ## Real Terraform, real firmware in QEMU, real wire
+end-to-end: root images ## Real Terraform, real firmware in QEMU, real wire
 	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
@@ -86,5 +90,5 @@ bench-provider_handshake:
 	cargo bench -q -p terraform-provider-basalt --bench provider_handshake | $(RECORD)
 
 .PHONY: bench-boot_to_ready
-bench-boot_to_ready: setup images
+bench-boot_to_ready: root setup images
 	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images | $(RECORD)
