@@ -93,7 +93,7 @@ impl World {
         let status = self.terraform(arguments, limit).await;
         let log = self.site.directory().join("terraform.log");
         assert!(status.success(), "terraform {arguments:?}:\n{}\n{}", tail(&log), self.situation().await);
-        println!("terraform {} took {:.0?}", arguments.join(" "), began.elapsed());
+        eprintln!("terraform {} took {:.0?}", arguments.join(" "), began.elapsed());
     }
 
     async fn get(&self, kind: &str, name: &str) -> Object {
@@ -235,21 +235,21 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         assert_inventory(&world.get("Machine", name).await.status["inventory"], machine);
 
         let history = world.history(name).await.join("\n");
-        println!("{history}");
+        eprintln!("{history}");
         assert!(history.contains("leased 10.77.0."), "DHCP was used:\n{history}");
         assert!(history.contains("asked http for script"), "HTTP was used:\n{history}");
-        let tftp = history.contains("asked tftp for");
-        assert_eq!(
-            tftp,
-            config.firmware == Firmware::Uefi,
-            "the BIOS machine's ROM is iPXE already:\n{history}"
-        );
+        let loader = history.contains("network boot ROM: snponly.efi");
+        assert_eq!(loader, config.firmware == Firmware::Uefi, "the BIOS machine's ROM is iPXE already:\n{history}");
 
         let deployment = world.get("Deployment", name).await;
         let address = deployment.status["address"].as_str().expect("an address").to_owned();
         assert_system(&world, name, &address).await;
         addresses.push((config.name, address));
     }
+
+    let rack = std::fs::read_to_string(world.site.directory().join("rack.log")).expect("a log");
+    let tftp = rack.lines().any(|line| line.contains("TFTP transfer ended") && line.contains("snponly.efi"));
+    assert!(tftp, "the UEFI machine's loader came by TFTP");
 
     world.site.stop_rack().await.expect("it drains");
     world.site.stop_region().await.expect("it drains");
