@@ -19,7 +19,7 @@ use crate::racks::sessions::Sessions;
 /// Objects handled at once by one process.
 const WORKERS: usize = 8;
 /// How long a lease lasts. Handling one takes milliseconds; nothing slow happens under a lease.
-const LEASE: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(10);
 /// How long the loop trusts that it is woken.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// Every object is looked at this often, whatever was missed.

@@ -1,7 +1,8 @@
 //! Where a region may be killed on purpose: before and after the effect of every step with one.
 //!
-//! Only debug builds have these points. `BASALT_KILL_AT=STEP/PLACE:FILE` kills the process, as `kill -9` does, the first
-//! time it gets there; FILE is made first, and while it is there nothing happens. Crash tests walk the step table.
+//! Only debug builds have these points. `BASALT_KILL_AT=STEP/PLACE,STEP/PLACE:DIR` kills the process, as `kill -9` does,
+//! the first time it gets to each of them: a file `DIR/STEP.PLACE` is made first, and while it is there nothing happens.
+//! Crash tests walk the step table.
 
 use basalt_engine::steps::StepId;
 
@@ -11,7 +12,8 @@ pub const PLACES: [&str; 2] = ["recorded", "effected"];
 /// Kills the process where a test wants it.
 #[derive(Clone, Debug, Default)]
 pub struct KillPoints {
-    at: Option<(String, std::path::PathBuf)>,
+    at: Vec<String>,
+    fired: std::path::PathBuf,
 }
 
 impl KillPoints {
@@ -21,20 +23,19 @@ impl KillPoints {
         if !cfg!(debug_assertions) {
             return Self::default();
         }
-        let set = std::env::var("BASALT_KILL_AT").ok();
-        let at =
-            set.as_deref().and_then(|set| set.split_once(':')).map(|(at, file)| (at.to_owned(), file.into()));
-        Self { at }
+        let set = std::env::var("BASALT_KILL_AT").unwrap_or_default();
+        let Some((points, fired)) = set.rsplit_once(':') else { return Self::default() };
+        Self { at: points.split(',').map(str::to_owned).collect(), fired: fired.into() }
     }
 
     /// Ends the process here, if this is the place.
     pub fn at(&self, step: StepId, place: &str) {
-        let Some((at, file)) = &self.at else { return };
-        if *at != format!("{}/{place}", step.name()) {
+        let point = format!("{}/{place}", step.name());
+        if !self.at.contains(&point) {
             return;
         }
         // Once: whoever makes the file dies.
-        if std::fs::File::create_new(file).is_ok() {
+        if std::fs::File::create_new(self.fired.join(point.replace('/', "."))).is_ok() {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
     }

@@ -27,9 +27,9 @@ pub mod tls;
 
 /// The pause before the first redial; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A link that lasted this long starts over with the shortest pause.
-const LASTED: Duration = Duration::from_secs(60);
+const LASTED: Duration = Duration::from_secs(5);
 
 /// What a link works with.
 #[derive(Debug)]

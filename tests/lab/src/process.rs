@@ -250,6 +250,15 @@ impl LabProcess {
         }
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = !matches!(self.child.try_wait(), Ok(None));
+        if ended {
+            self.pid = None;
+        }
+        ended
+    }
+
     /// Asks its process group to end (SIGTERM).
     pub fn terminate(&self) {
         self.signal(Signal::TERM);

@@ -208,16 +208,12 @@ impl Site {
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
-    /// Waits until the region has ended by itself, and says how.
-    ///
-    /// # Errors
-    /// It does not run, or goes on.
-    pub async fn region_ends(&mut self, limit: Duration) -> Result<std::process::ExitStatus, SiteError> {
-        let log = self.directory().join("region.log");
-        let Some(mut region) = self.region.take() else {
-            return Err(SiteError::Late { what: "the region's end", limit, tail: tail(&log), log });
-        };
-        Ok(region.wait(limit).await?)
+    /// Whether the region runs; one that has ended by itself does not.
+    pub fn region_runs(&mut self) -> bool {
+        if self.region.as_mut().is_some_and(LabProcess::has_ended) {
+            self.region = None;
+        }
+        self.region.is_some()
     }
 
     /// Kills the region, as a power cut would.

@@ -1,10 +1,9 @@
 //! A site whose machines are simulated, and what a person would do with it.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use basalt_api::Kind;
-use basalt_api::client::{Client, ClientError, DeleteOptions, Precondition};
+use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
 use basalt_api::wire::{PutMetadata, PutRequest};
 use basalt_lab::site::Site;
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
@@ -25,6 +24,11 @@ pub(crate) struct Fleet {
 
 fn kind(plural: &str) -> &'static Kind {
     Kind::find(plural).expect("a kind")
+}
+
+/// A deployment of the image on a machine.
+pub(crate) fn deployment_spec(machine: &str) -> Value {
+    json!({ "machine": machine, "image": "debian-12", "readiness": { "check": "cloud_init" } })
 }
 
 /// A machine as it is declared.
@@ -49,7 +53,11 @@ impl Fleet {
         site.set_region_variables(&with_divisor(variables));
         site.start_region().await.expect("the region starts");
         site.start_rack().await.expect("the rack joins");
-        let client = site.client().expect("a client");
+        // A region that was killed is started again by the test, not waited for.
+        let patience = Duration::from_millis(100);
+        let endpoints = vec![site.endpoint()];
+        let client =
+            Client::new(&ClientConfig { endpoints, patience, ..ClientConfig::default() }).expect("a client");
         let fleet = Self { site, client };
         fleet.network().await;
         fleet.images().await;
@@ -118,9 +126,13 @@ impl Fleet {
 
     /// Deploys the image to a machine.
     pub(crate) async fn deploy(&self, name: &str, machine: &str) {
-        let spec =
-            json!({ "machine": machine, "image": "debian-12", "readiness": { "check": "cloud_init" } });
-        self.declare("deployments", name, spec).await;
+        self.declare("deployments", name, deployment_spec(machine)).await;
+    }
+
+    /// Puts a spec, while the region may be killed.
+    pub(crate) async fn declare_through_kills(&mut self, plural: &str, name: &str, spec: Value) {
+        self.revive().await;
+        self.declare(plural, name, spec).await;
     }
 
     /// The object's status.
@@ -130,37 +142,43 @@ impl Fleet {
 
     /// Waits until the object is ready; a stall that mends itself is waited out.
     pub(crate) async fn ready(&mut self, plural: &str, name: &str) {
-        self.ready_through_a_kill(plural, name, Path::new("/nonexistent")).await;
+        self.ready_through_kills(plural, name).await;
     }
 
     /// The same, while the region may be killed; it is started again then.
-    pub(crate) async fn ready_through_a_kill(&mut self, plural: &str, name: &str, fired: &Path) {
-        let end = Instant::now() + LIMIT;
+    pub(crate) async fn ready_through_kills(&mut self, plural: &str, name: &str) {
+        let mut end = Instant::now() + LIMIT;
         loop {
-            self.revive(fired).await;
-            let object = self.client.get(kind(plural), name).await;
-            if let Ok(object) = &object
+            if self.revive().await {
+                end = Instant::now() + LIMIT;
+            }
+            if let Ok(object) = self.client.get(kind(plural), name).await
                 && is_ready(&object.status)
                 && object.status["observed_generation"] == json!(object.metadata.generation)
             {
                 return;
             }
-            let told = || self.story(plural, name);
-            assert!(Instant::now() < end, "{plural}/{name} is not ready:\n{}", told().await);
+            assert!(
+                Instant::now() < end,
+                "{plural}/{name} is not ready:\n{}",
+                self.story(plural, name).await
+            );
             tokio::time::sleep(LOOK).await;
         }
     }
 
     /// Deletes, and waits until the object is gone.
     pub(crate) async fn delete(&mut self, plural: &str, name: &str) {
-        self.delete_through_a_kill(plural, name, Path::new("/nonexistent")).await;
+        self.delete_through_kills(plural, name).await;
     }
 
     /// The same, while the region may be killed.
-    pub(crate) async fn delete_through_a_kill(&mut self, plural: &str, name: &str, fired: &Path) {
-        let end = Instant::now() + LIMIT;
+    pub(crate) async fn delete_through_kills(&mut self, plural: &str, name: &str) {
+        let mut end = Instant::now() + LIMIT;
         loop {
-            self.revive(fired).await;
+            if self.revive().await {
+                end = Instant::now() + LIMIT;
+            }
             match self.client.delete(kind(plural), name, DeleteOptions::default()).await {
                 Ok(None) => return,
                 Err(error) if error.is_not_found() => return,
@@ -171,12 +189,13 @@ impl Fleet {
         }
     }
 
-    /// Starts the region again where its kill point has fired.
-    async fn revive(&mut self, fired: &Path) {
-        if fired.exists() && self.client.version().await.is_err() {
-            let _ended = self.site.region_ends(Duration::from_secs(10)).await;
-            self.restart_region(&[]).await;
+    /// Starts the region again where it was killed; says whether it was.
+    async fn revive(&mut self) -> bool {
+        if self.site.region_runs() {
+            return false;
         }
+        self.site.start_region().await.expect("the region starts again");
+        true
     }
 
     /// Stops the region where it runs, and starts it with these variables.

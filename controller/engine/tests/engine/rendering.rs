@@ -104,7 +104,7 @@ fn deployed() -> World {
 
 fn context() -> Context {
     let report = ReportTo { racks: vec!["http://10.77.0.1:5248".to_owned()], token: "TOKEN".to_owned() };
-    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report), ..Context::default() }
+    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report) }
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn user_data_is_passed_on_byte_for_byte_and_its_absence_is_an_empty_config() {
     let composed = |world: &World| {
         let task = compose(&world.input, TaskKind::Install, &context()).unwrap();
         let TaskAction::Install(install) = task.action else { panic!() };
-        install.seed.user_data.clone()
+        install.seed.user_data
     };
     assert_eq!(composed(&world), "#cloud-config\npackages: [nginx]\n");
     world.respec(|spec| spec.user_data = None);
