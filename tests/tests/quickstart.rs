@@ -239,7 +239,11 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         assert!(history.contains("leased 10.77.0."), "DHCP was used:\n{history}");
         assert!(history.contains("asked http for script"), "HTTP was used:\n{history}");
         let loader = history.contains("network boot ROM: snponly.efi");
-        assert_eq!(loader, config.firmware == Firmware::Uefi, "the BIOS machine's ROM is iPXE already:\n{history}");
+        assert_eq!(
+            loader,
+            config.firmware == Firmware::Uefi,
+            "the BIOS machine's ROM is iPXE already:\n{history}"
+        );
 
         let deployment = world.get("Deployment", name).await;
         let address = deployment.status["address"].as_str().expect("an address").to_owned();
