@@ -237,9 +237,9 @@ mod tests {
         assert!(missing.contains("--data-dir, or BASALT_DATA_DIR"), "{missing}");
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("region.toml");
-        std::fs::write(&config, "listen = \"127.0.0.1:1\"\n").unwrap();
+        std::fs::write(&config, "listn = \"127.0.0.1:1\"\n").unwrap();
         let wrong =
             Settings::merge(Flags { config: Some(config), ..Flags::default() }).unwrap_err().to_string();
-        assert!(wrong.contains("listen") && wrong.contains("line 1"), "{wrong}");
+        assert!(wrong.contains("listn") && wrong.contains("line 1"), "{wrong}");
     }
 }
