@@ -174,32 +174,19 @@ pub struct Timeline {
 pub struct OperationRequest {
     /// What to do.
     pub verb: Verb,
-    /// A repeat with the same id is the same operation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
 }
 
 /// What can be asked of a machine at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Switch it on.
-    PowerOn,
-    /// Switch it off.
-    PowerOff,
-    /// Switch it off and on.
-    PowerCycle,
-    /// Read its hardware again.
+    /// Read its hardware again; what failed on it is tried again at once.
     Recommission,
-    /// Stop what is being done.
-    Abort,
 }
 
 /// Answer to `POST …/operations`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationAccepted {
-    /// Its id.
-    pub id: String,
     /// What will be done.
     pub verb: Verb,
     /// When it was accepted.

@@ -5,6 +5,7 @@ mod explain;
 mod get;
 mod image;
 mod rack;
+mod recommission;
 mod region;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Command {
     Get(get::Args),
     /// Say what an object is doing, what it waits for, and what happened
     Explain(explain::Args),
+    /// Read a machine's hardware again, and try again what failed on it
+    Recommission(recommission::Args),
     /// Enrol racks
     Rack(rack::Args),
     /// Images: what machines boot and what is installed on them
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
+        Command::Recommission(args) => ended(block_on(recommission::run(args, &connection))),
         Command::Rack(args) => ended(block_on(rack::run(args, &connection))),
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn components() -> [(&'static str, Value); 22] {
     let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
     let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
     let effects = ["none", "live", "reboot", "redeploy", "replace"];
-    let verbs = ["power_on", "power_off", "power_cycle", "recommission", "abort"];
+    let verbs = ["recommission"];
     [
         (
             "Metadata",
@@ -171,15 +171,12 @@ pub(super) fn components() -> [(&'static str, Value); 22] {
             ),
         ),
         ("RenameRequest", object(&["name"], json!({"name": text()}))),
-        (
-            "OperationRequest",
-            object(&["verb"], json!({"verb": {"type": "string", "enum": verbs}, "id": text()})),
-        ),
+        ("OperationRequest", object(&["verb"], json!({"verb": {"type": "string", "enum": verbs}}))),
         (
             "OperationAccepted",
             object(
-                &["id", "verb", "accepted_at"],
-                json!({"id": text(), "verb": {"type": "string", "enum": verbs}, "accepted_at": time()}),
+                &["verb", "accepted_at"],
+                json!({"verb": {"type": "string", "enum": verbs}, "accepted_at": time()}),
             ),
         ),
         (

@@ -239,6 +239,24 @@ impl Store {
         })
     }
 
+    /// Notes that another reading of a machine's hardware is asked for, and wakes whoever plans for it; since when.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn request_recommission(&self, machine: MachineId) -> Result<Timestamp, StoreError> {
+        let mut tx = self.begin().await?;
+        let upsert = sqlx::query!(
+            r#"insert into machine_mark (machine, recommission_requested_at) values ($1, now())
+               on conflict (machine) do update set recommission_requested_at = excluded.recommission_requested_at
+               returning (extract(epoch from recommission_requested_at) * 1000000)::bigint as "at!""#,
+            machine.get()
+        );
+        let at = upsert.fetch_one(&mut *tx).await?.at;
+        self.wake_around(&mut tx, machine.into()).await?;
+        tx.commit().await?;
+        timestamp(at)
+    }
+
     /// Notes whether a former deployment's data may still be on a machine's disks.
     ///
     /// # Errors

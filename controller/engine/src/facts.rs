@@ -262,6 +262,9 @@ pub struct Cause {
     pub deployment: Option<Generation>,
     /// Digest of the deployment's image, if it is for one.
     pub image: Option<Sha256>,
+    /// When a person last asked for the machine to be looked at again: what is mended by hand has no other trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Timestamp>,
 }
 
 /// A step that was begun. Written before its effect, in the transaction that allocates the attempt where there is one.

@@ -173,10 +173,10 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
 #[rustfmt::skip]
 pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
     (AttemptFailure::Task(FailureCode::NoDisk), rule("NoDisk", "no disk fits", &[], None,
-        "change the deployment's storage, give it another machine, or recommission the machine after adding a disk",
+        "change the deployment's storage, give it another machine, or add a disk and run `basalt recommission`",
         "disks do not grow by trying")),
     (AttemptFailure::Task(FailureCode::ForeignData), rule("ForeignData", "the disk holds data that is not Basalt's", &[], None,
-        "save that data, then set wipe = \"always\" on the deployment, or empty the disk and recommission the machine",
+        "save that data, then set wipe = \"always\" on the deployment, or empty the disk and run `basalt recommission`",
         "only a person can say that data is worthless")),
     (AttemptFailure::Task(FailureCode::Expired), rule("TaskExpired", "the task reached the machine too late", &[0, 10], LATER,
         "check the clocks of the racks",
@@ -207,7 +207,7 @@ pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
         "look at its console: the loader, kernel, initrd or squashfs did not load",
         "it was power-cycled several times already")),
     (AttemptFailure::Outranked, rule("Outranked", "a disk carries a later attempt than this region knows of", &[], None,
-        "the database was restored, or the disk comes from another region: run `basalt-region recover`, or empty the disk and recommission",
+        "the database was restored, or the disk comes from another region: run `basalt-region recover`, or empty the disk and run `basalt recommission`",
         "whoever wrote it may still own the data")),
     (AttemptFailure::Empty, rule("NoInventory", "the agent reported success without an inventory", &[10], LATER,
         "upload an ephemeral image whose agent fits this region",

@@ -2,7 +2,7 @@
 
 use super::guard::{self, Guard, Role};
 use super::problem::Refusal;
-use super::{App, blobs, explain, objects, racks, system};
+use super::{App, blobs, explain, objects, operations, racks, system};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -61,6 +61,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}/{name}/plan", VIEWER, || get(explain::plan)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/timeline", VIEWER, || get(explain::timeline)),
+    Endpoint::new("POST", "/api/v1/{plural}/{name}/operations", OPERATOR, || post(operations::request)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),
     Endpoint::new("GET", "/api/v1/blobs/{sha256}", VIEWER, || get(blobs::download)),

@@ -7,6 +7,7 @@
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
 //! | `wait` | answers that wait for a condition |
 //! | `explain` | plan, waits, timeline |
+//! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
 //! | `system` | health, version, OpenAPI, metrics |
 //! | `problem` | errors, all of them |
@@ -18,6 +19,7 @@ mod body;
 mod explain;
 mod guard;
 mod objects;
+mod operations;
 mod problem;
 mod query;
 mod racks;

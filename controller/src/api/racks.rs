@@ -4,6 +4,7 @@ use super::App;
 use super::problem::{Answer, Refusal};
 use crate::racks::join_token::LIFETIME;
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use basalt_api::ProblemCode;
@@ -29,8 +30,9 @@ pub(super) struct JoinAnswer {
 
 pub(super) async fn join_token(
     State(app): State<App>,
-    Json(request): Json<JoinRequest>,
+    sent: Bytes,
 ) -> Answer<(StatusCode, Json<JoinAnswer>)> {
+    let request: JoinRequest = super::body::json(&sent)?;
     let joiner = app.joiner().ok_or_else(|| Refusal::unavailable("this region does not serve racks yet"))?;
     if let Some(rack) = &request.rack {
         let kind = basalt_api::Kind::find("Rack").ok_or_else(|| {

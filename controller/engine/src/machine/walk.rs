@@ -61,6 +61,7 @@ impl<'a> Walk<'a> {
             machine: self.input.generation,
             deployment: claim.map(|c| c.generation),
             image: claim.and_then(|c| c.image.as_ref()).map(|image| image.digest),
+            asked: self.input.recommission_requested_at,
         }
     }
 
