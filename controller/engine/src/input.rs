@@ -114,6 +114,9 @@ impl Claim {
     }
 }
 
+/// How long a rack tries to move a BMC before it says that it cannot.
+const BMC_PATIENCE: Duration = Duration::from_secs(20);
+
 /// What applies to all machines.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -145,8 +148,10 @@ impl Policy {
     /// How long the wait may take.
     #[must_use]
     pub fn deadline(&self, id: DeadlineId) -> Duration {
-        let table = || self.scaled(deadlines::spec(id).map_or(Duration::from_secs(60), |row| row.duration));
-        self.overrides.get(&id).copied().unwrap_or_else(table)
+        let table = deadlines::spec(id).map_or(Duration::from_secs(60), |row| row.duration);
+        // A rack is as patient with a simulated BMC as with a real one, and has to be heard.
+        let least = if id == DeadlineId::PowerAnswer { BMC_PATIENCE.min(table) } else { Duration::ZERO };
+        self.overrides.get(&id).copied().unwrap_or_else(|| self.scaled(table).max(least))
     }
 
     /// A duration that a table or a spec gives.

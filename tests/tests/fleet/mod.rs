@@ -1,13 +1,15 @@
 //! A site whose machines are simulated, and what a person would do with it.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use basalt_api::Kind;
 use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
-use basalt_api::wire::{PutMetadata, PutRequest};
+use basalt_api::wire::{OperationRequest, PutMetadata, PutRequest, Verb};
 use basalt_lab::site::Site;
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
 use serde_json::{Value, json};
+use sha2::Digest;
 
 /// For everything that takes a few seconds when nothing else runs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -29,6 +31,24 @@ fn kind(plural: &str) -> &'static Kind {
 /// A deployment of the image on a machine.
 pub(crate) fn deployment_spec(machine: &str) -> Value {
     json!({ "machine": machine, "image": "debian-12", "readiness": { "check": "cloud_init" } })
+}
+
+/// A file of an image, before it is uploaded.
+pub(crate) struct ImageFile {
+    path: PathBuf,
+    sha256: String,
+    length: usize,
+}
+
+impl ImageFile {
+    /// As it stands in an image's spec.
+    fn declared(&self) -> Value {
+        json!({ "sha256": self.sha256, "size": self.length })
+    }
+}
+
+fn image(purpose: &str, files: Value) -> Value {
+    json!({ "os": "debian", "release": "bookworm", "architecture": "amd64", "purpose": purpose, "files": files })
 }
 
 /// A machine as it is declared.
@@ -77,32 +97,43 @@ impl Fleet {
     /// Simulated machines fetch images and look at nothing but their hashes.
     async fn images(&self) {
         let mut files = serde_json::Map::new();
-        for (role, length) in
-            [("kernel", 3 << 20), ("initrd", 5 << 20), ("squashfs", 2 << 20), ("root_tarball", 9 << 20)]
-        {
-            let bytes: Vec<u8> = role.bytes().cycle().take(length).collect();
-            let path = self.site.directory().join(role);
-            std::fs::write(&path, &bytes).expect("a blob is written");
-            let sha256: String = {
-                use sha2::Digest;
-                hex::encode(sha2::Sha256::digest(&bytes))
-            };
-            self.client
-                .put_blob(&sha256.parse().expect("a hash"), &path, |_| {})
-                .await
-                .expect("a blob is uploaded");
-            files.insert(role.to_owned(), json!({ "sha256": sha256, "size": length }));
+        for (role, length) in [("kernel", 3 << 20), ("initrd", 5 << 20), ("squashfs", 2 << 20)] {
+            let file = self.file(role, length);
+            self.upload(&file).await;
+            files.insert(role.to_owned(), file.declared());
         }
-        let root = files.remove("root_tarball");
-        let common = json!({ "os": "debian", "release": "bookworm", "architecture": "amd64" });
-        let image = |purpose: &str, files: Value| {
-            let mut spec = common.clone();
-            spec["purpose"] = json!(purpose);
-            spec["files"] = files;
-            spec
-        };
         self.declare("images", "ephemeral", image("ephemeral", json!(files))).await;
-        self.declare("images", "debian-12", image("deploy", json!({ "root_tarball": root }))).await;
+        let root = self.file("root_tarball", 9 << 20);
+        self.upload(&root).await;
+        self.declare("images", "debian-12", image("deploy", json!({ "root_tarball": root.declared() })))
+            .await;
+    }
+
+    /// Declares an image to deploy whose file is not there yet.
+    pub(crate) async fn image_without_its_file(&self, name: &str) -> ImageFile {
+        let root = self.file(name, 7 << 20);
+        self.declare("images", name, image("deploy", json!({ "root_tarball": root.declared() }))).await;
+        root
+    }
+
+    /// A file of an image, on this host only.
+    fn file(&self, name: &str, length: usize) -> ImageFile {
+        let bytes: Vec<u8> = name.bytes().cycle().take(length).collect();
+        let path = self.site.directory().join(name);
+        std::fs::write(&path, &bytes).expect("a file is written");
+        ImageFile { path, sha256: hex::encode(sha2::Sha256::digest(&bytes)), length }
+    }
+
+    /// Uploads a file of an image.
+    pub(crate) async fn upload(&self, file: &ImageFile) {
+        let sha256 = file.sha256.parse().expect("a hash");
+        self.client.put_blob(&sha256, &file.path, |_| {}).await.expect("a blob is uploaded");
+    }
+
+    /// What a person says who has mended a machine's hardware.
+    pub(crate) async fn recommission(&self, machine: &str) {
+        let request = OperationRequest { verb: Verb::Recommission };
+        self.client.operate(machine, &request).await.expect("it is accepted");
     }
 
     /// A machine with empty disks, powered off.
@@ -141,8 +172,24 @@ impl Fleet {
     }
 
     /// Waits until the object is ready; a stall that mends itself is waited out.
-    pub(crate) async fn ready(&mut self, plural: &str, name: &str) {
-        self.ready_through_kills(plural, name).await;
+    pub(crate) async fn ready(&self, plural: &str, name: &str) {
+        let end = Instant::now() + LIMIT;
+        while !self.is_ready(plural, name).await {
+            assert!(
+                Instant::now() < end,
+                "{plural}/{name} is not ready:\n{}",
+                self.story(plural, name).await
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn is_ready(&self, plural: &str, name: &str) -> bool {
+        let object = self.client.get(kind(plural), name).await;
+        object.is_ok_and(|object| {
+            let seen = &object.status["observed_generation"];
+            is_ready(&object.status) && *seen == json!(object.metadata.generation)
+        })
     }
 
     /// The same, while the region may be killed; it is started again then.
@@ -152,10 +199,7 @@ impl Fleet {
             if self.revive().await {
                 end = Instant::now() + LIMIT;
             }
-            if let Ok(object) = self.client.get(kind(plural), name).await
-                && is_ready(&object.status)
-                && object.status["observed_generation"] == json!(object.metadata.generation)
-            {
+            if self.is_ready(plural, name).await {
                 return;
             }
             assert!(
@@ -205,8 +249,8 @@ impl Fleet {
         self.site.start_region().await.expect("the region starts again");
     }
 
-    /// Waits until the deployment says these words among its waits; all it says then.
-    pub(crate) async fn waits_saying(&self, name: &str, words: &str) -> String {
+    /// Waits until the deployment says all of these words in one of its waits; all that is said there.
+    pub(crate) async fn waits_saying(&self, name: &str, words: &[&str]) -> String {
         let end = Instant::now() + LIMIT;
         loop {
             let waits = self.client.waits(kind("deployments"), name).await.expect("waits").waits;
@@ -218,19 +262,13 @@ impl Fleet {
                     format!("{}{until}; then: {}{to_do}", w.message, w.remedy.clone().unwrap_or_default())
                 })
                 .collect();
-            if let Some(found) = said.iter().find(|said| said.contains(words)) {
+            if let Some(found) = said.iter().find(|said| words.iter().all(|words| said.contains(words))) {
                 return found.clone();
             }
-            assert!(Instant::now() < end, "nothing of {words:?} in {said:?}");
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    /// Waits for something outside of the region.
-    pub(crate) async fn until(&self, what: &str, holds: impl Fn() -> bool) {
-        let end = Instant::now() + LIMIT;
-        while !holds() {
-            assert!(Instant::now() < end, "{what}: not within {} s", LIMIT.as_secs());
+            if Instant::now() >= end {
+                let story = self.story("deployments", name).await;
+                panic!("{name}: nothing of {words:?} in {said:#?}\n{story}");
+            }
             tokio::time::sleep(LOOK).await;
         }
     }

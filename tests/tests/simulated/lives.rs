@@ -1,11 +1,9 @@
-//! Region, rack and simulated machines together: every kill, every bad luck, in seconds each.
+//! A machine from its first boot to its removal, with and without kills.
 
-mod fleet;
-
+use crate::fleet::{Fleet, LIMIT, deployment_spec, machine_spec};
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 use basalt_region::driver::kill::PLACES;
-use basalt_sim::{Event, Fault, Firmware, MachineOptions, SimMachine, Stage};
-use fleet::{Fleet, LIMIT, machine_spec};
+use basalt_sim::{Event, Firmware};
 use serde_json::json;
 
 /// Steps that a machine's usual life does not take, and why they have no kill point here.
@@ -61,7 +59,7 @@ async fn killed_at(fleet: &mut Fleet, number: u8, points: &[String]) {
     let name = format!("sim{number}");
     fleet.declare("machines", &name, machine_spec(&machine)).await;
     fleet.ready_through_kills("machines", &name).await;
-    fleet.declare_through_kills("deployments", &name, fleet::deployment_spec(&name)).await;
+    fleet.declare_through_kills("deployments", &name, deployment_spec(&name)).await;
     fleet.ready_through_kills("deployments", &name).await;
     fleet.delete_through_kills("deployments", &name).await;
     fleet.ready_through_kills("machines", &name).await;
@@ -74,61 +72,6 @@ async fn killed_at(fleet: &mut Fleet, number: u8, points: &[String]) {
     let erases = machine.count(|event| matches!(event, Event::Erased { .. }));
     assert_eq!((writes, installs, erases), (2, 1, 1), "{}", machine.log());
     assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
-}
-
-/// What goes wrong, what the deployment has to say of it, and how it is mended.
-struct BadLuck {
-    name: &'static str,
-    says: &'static str,
-    breaks: fn(&SimMachine),
-    mends: fn(&SimMachine),
-    fired: fn(&SimMachine) -> u64,
-}
-
-const BAD_LUCK: &[BadLuck] = &[
-    BadLuck {
-        name: "never-pxe",
-        says: "ask for DHCP",
-        breaks: |m| m.faults().set(&[Fault::NeverPxeBoots]),
-        mends: |m| m.faults().set(&[]),
-        fired: |m| m.faults().fired(Fault::NeverPxeBoots),
-    },
-    BadLuck {
-        name: "bmc-unreachable",
-        says: "BMC",
-        breaks: |m| m.bmc_faults().set(&[basalt_bmc::Fault::Unreachable]),
-        mends: |m| m.bmc_faults().set(&[]),
-        fired: |m| m.bmc_faults().fired(basalt_bmc::Fault::Unreachable),
-    },
-    BadLuck {
-        name: "agent-hangs",
-        says: "sim",
-        breaks: |m| m.faults().times(Fault::HangsAt(Stage::Unpack), 1),
-        mends: |_| {},
-        fired: |m| m.faults().fired(Fault::HangsAt(Stage::Unpack)),
-    },
-];
-
-#[tokio::test(flavor = "multi_thread")]
-async fn bad_luck_is_named_and_mending_it_is_enough() {
-    let mut fleet = Fleet::start("luck", &[]).await;
-    for (number, luck) in (1..).zip(BAD_LUCK) {
-        let machine = fleet.machine(number, Firmware::Uefi, |_: &mut MachineOptions| {});
-        let name = format!("sim{number}");
-        (luck.breaks)(&machine);
-        fleet.declare("machines", &name, machine_spec(&machine)).await;
-        fleet.deploy(&name, &name).await;
-        let words = fleet.waits_saying(&name, luck.says).await;
-        assert!(
-            words.contains("then") || words.contains("until") || words.contains("To do"),
-            "{}: {words}",
-            luck.name
-        );
-        fleet.until("the fault fires", || (luck.fired)(&machine) > 0).await;
-        (luck.mends)(&machine);
-        fleet.ready("deployments", &name).await;
-        assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 1, "{}", luck.name);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
