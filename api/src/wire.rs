@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 /// The header in which a client says which tool it is; becomes `metadata.manager` of what it creates.
 pub const MANAGER_HEADER: &str = "X-Basalt-Manager";
 
+/// Header of the answer 202 to `HEAD /api/v1/blobs/{sha256}`, while an upload of the blob has not ended: how many bytes the
+/// region has, from the start. The upload goes on there.
+pub const RECEIVED_HEADER: &str = "X-Basalt-Received";
+
 /// Body of `PUT /api/v1/{plural}/{name}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

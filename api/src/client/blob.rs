@@ -4,15 +4,12 @@ use super::transport::{Call, decode};
 use super::{Client, ClientError};
 use crate::problem::ProblemCode;
 use crate::values::Sha256;
-use crate::wire::BlobState;
+use crate::wire::{BlobState, RECEIVED_HEADER};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use reqwest::{Body, Method, StatusCode};
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-
-/// Header of the answer 202 to `HEAD` of a blob that is not complete: how many bytes the region has, from the start.
-pub const RECEIVED_HEADER: &str = "X-Basalt-Received";
 
 /// One request carries at most this much, so that each has a deadline that fits it.
 const PART: u64 = 256 << 20;
@@ -71,6 +68,8 @@ impl Client {
         let mut furthest = 0;
         let mut last_error = None;
         loop {
+            // Before it is asked how far it is: the region may still be writing what came of a broken part.
+            tokio::time::sleep(PAUSE * without_progress).await;
             let state = self.blob_state(sha256).await?;
             observe(BlobProgress { received: state.received, total });
             if state.complete {
@@ -84,7 +83,6 @@ impl Client {
             {
                 return Err(error);
             }
-            tokio::time::sleep(PAUSE * without_progress).await;
             match self.put_part(sha256, file, state.received.min(total), total).await {
                 Ok(state) if state.complete => {
                     observe(BlobProgress { received: total, total });

@@ -31,7 +31,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-pub use blob::{BlobProgress, RECEIVED_HEADER};
+pub use blob::BlobProgress;
 pub use config::{ClientConfig, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;
 pub use wait::{Outcome, WaitFor};

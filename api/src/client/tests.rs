@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::values::{Sha256, Timestamp, Uid};
+use crate::wire::RECEIVED_HEADER;
 use crate::{Metadata, Problem, ProblemCode};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode as Status, header};

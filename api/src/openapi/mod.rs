@@ -149,7 +149,10 @@ const ENDPOINTS: &[Endpoint] = &[
         summary: "How much of a blob is there",
         parameters: &["sha256"],
         request: None,
-        answers: &[("200", "All of it; its length is in Content-Length", None)],
+        answers: &[
+            ("200", "All of it; its length is in Content-Length", None),
+            ("202", "The start of it; how many bytes that is, is in X-Basalt-Received", None),
+        ],
     },
     Endpoint {
         method: "put",

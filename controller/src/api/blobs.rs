@@ -1,7 +1,8 @@
 //! Uploads and downloads of blobs.
 //!
-//! An upload may come in parts: `Content-Range: bytes 0-99/1000`, each where the last one ended. `HEAD` says in
-//! `Upload-Offset` where to go on. Bytes that do not have the hash are thrown away.
+//! An upload may come in parts: `Content-Range: bytes 0-99/1000`, each where the last one ended. `HEAD` of an
+//! upload that has not ended is answered with 202, and in [`RECEIVED_HEADER`] with where to go on; 404 says that nothing is
+//! there. Bytes that do not have the hash are thrown away.
 
 use super::App;
 use super::problem::{Answer, Refusal};
@@ -11,13 +12,10 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::values::Sha256;
-use basalt_api::wire::BlobState;
+use basalt_api::wire::{BlobState, RECEIVED_HEADER};
 use basalt_api::{FieldCode, ProblemCode};
 use futures_util::TryStreamExt;
 use tokio_util::io::{ReaderStream, StreamReader};
-
-/// How many bytes of an unfinished upload are there.
-const UPLOAD_OFFSET: &str = "upload-offset";
 
 impl From<BlobError> for Refusal {
     fn from(error: BlobError) -> Self {
@@ -53,8 +51,11 @@ pub(super) async fn state(State(app): State<App>, Path(text): Path<String>) -> A
             Ok((StatusCode::OK, [(header::CONTENT_LENGTH, HeaderValue::from(blob.size))]).into_response())
         }
         None => {
-            let offset = HeaderValue::from(app.blobs().received(&sha256).await?);
-            Ok((StatusCode::NOT_FOUND, [(UPLOAD_OFFSET, offset)]).into_response())
+            let received = app.blobs().received(&sha256).await?;
+            Ok(match received {
+                0 => StatusCode::NOT_FOUND.into_response(),
+                _ => (StatusCode::ACCEPTED, [(RECEIVED_HEADER, HeaderValue::from(received))]).into_response(),
+            })
         }
     }
 }
