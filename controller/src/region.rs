@@ -3,7 +3,7 @@
 use crate::api::{self, App};
 use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
-use crate::driver::{Machinery, RECONCILED};
+use crate::driver::{Machinery, PLANNED, RECONCILED};
 use crate::racks::join_token::Joiner;
 use crate::settings::Settings;
 use basalt_api::values::Uid;
@@ -107,6 +107,7 @@ impl Region {
             url: url.clone(),
             connections: settings.connections,
             reconciled: RECONCILED.iter().map(|k| (*k).to_owned()).collect(),
+            planned: PLANNED.iter().map(|k| (*k).to_owned()).collect(),
             patience: PATIENCE,
         };
         let store = Store::open(options, seal).await.map_err(|source| match source {

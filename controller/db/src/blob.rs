@@ -35,6 +35,7 @@ impl Store {
         upsert.execute(&mut *tx).await?;
         self.commit(tx).await?;
         // Racks are told what there is, and whoever waits for this one goes on.
+        self.enqueue_kind("Image").await?;
         self.enqueue_kind("Rack").await?;
         self.enqueue_kind("Machine").await
     }

@@ -52,7 +52,7 @@ impl Store {
             self.wake_around(&mut tx, uid).await?;
         }
         let waits_for = object::referrers(&mut tx, uid).await?;
-        if waits_for.is_empty() && !self.is_reconciled(kind) {
+        if waits_for.is_empty() && !self.is_planned(kind) {
             self.remove(&mut tx, row).await?;
             self.end(tx, dry_run).await?;
             return Ok(Deletion::Gone);
@@ -111,7 +111,7 @@ impl Store {
             change::record(tx, &row, change::Op::Delete).await?;
             for waiter in waiting {
                 let free = object::referrers(tx, Uid::from(waiter.uid)).await?.is_empty();
-                if free && !self.is_reconciled(&waiter.kind) {
+                if free && !self.is_planned(&waiter.kind) {
                     leaving.push(waiter);
                 }
             }

@@ -35,6 +35,7 @@ struct Inner {
     seal: SealKey,
     incarnation: Incarnation,
     reconciled: Vec<String>,
+    planned: Vec<String>,
     /// Something of ours was committed: the notifier has to send.
     wrote: Notify,
     /// Something was committed by anyone.
@@ -50,6 +51,8 @@ pub struct Options {
     pub connections: u32,
     /// The kinds whose objects are reconciled; the others are ready as soon as they are stored.
     pub reconciled: Vec<String>,
+    /// Those of them that something is done for, their leaving included; the others leave as soon as nobody refers to them.
+    pub planned: Vec<String>,
     /// How long to wait for a free connection.
     pub patience: Duration,
 }
@@ -70,8 +73,15 @@ impl Store {
         MIGRATIONS.run(&pool).await.map_err(sqlx::Error::from)?;
         let incarnation = check_seal(&pool, &seal).await?;
         let (woken, _) = tokio::sync::watch::channel(0);
-        let inner =
-            Inner { pool, seal, incarnation, reconciled: options.reconciled, wrote: Notify::new(), woken };
+        let inner = Inner {
+            pool,
+            seal,
+            incarnation,
+            reconciled: options.reconciled,
+            planned: options.planned,
+            wrote: Notify::new(),
+            woken,
+        };
         let store = Self { inner: Arc::new(inner) };
         sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
         let (notifier, listener) = (store.clone(), store.clone());
@@ -130,6 +140,10 @@ impl Store {
 
     pub(crate) fn is_reconciled(&self, kind: &str) -> bool {
         self.inner.reconciled.iter().any(|k| k == kind)
+    }
+
+    pub(crate) fn is_planned(&self, kind: &str) -> bool {
+        self.inner.planned.iter().any(|k| k == kind)
     }
 
     pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {

@@ -2,7 +2,7 @@
 
 use super::problem::{Answer, Refusal};
 use super::{App, body};
-use crate::driver::{Machinery, RECONCILED};
+use crate::driver::{Machinery, PLANNED};
 use axum::Json;
 use axum::extract::{Path, State};
 use basalt_api::ProblemCode;
@@ -30,8 +30,8 @@ pub(super) async fn timeline(State(app): State<App>, path: At) -> Answer<Json<Ti
 
 async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machinery>, Object)> {
     let kind = body::kind(plural)?;
-    if !RECONCILED.contains(&kind.name) {
-        let detail = format!("nothing is done for a {}: it is ready as soon as it is stored", kind.name);
+    if !PLANNED.contains(&kind.name) {
+        let detail = format!("nothing is done for a {}: its status says all there is", kind.name);
         return Err(Refusal::new(ProblemCode::NotFound, detail));
     }
     let object = app.store().get(kind.name, body::key(kind, name)?).await?;

@@ -151,7 +151,7 @@ async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer
         None => basalt_api::diff(kind, &nothing, spec),
     };
     let mut plan = match app.machinery() {
-        Some(machinery) if crate::driver::RECONCILED.contains(&kind.name) => {
+        Some(machinery) if crate::driver::PLANNED.contains(&kind.name) => {
             machinery.plan(&stored.object, Some(spec)).await?
         }
         _ => PlanReport {

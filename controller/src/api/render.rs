@@ -1,7 +1,7 @@
 //! Objects as they go out. The spec is the very text that was declared.
 
 use super::problem::{Answer, Refusal};
-use crate::driver::RECONCILED;
+use crate::driver::{PLANNED, RECONCILED};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
@@ -43,7 +43,7 @@ pub(super) fn render(object: Object, waits_for: &[Referrer]) -> Answer<Rendered>
     })?;
     status.insert("observed_generation".to_owned(), json!(object.observed_generation));
     if let Some(since) = object.deletion_requested_at
-        && !RECONCILED.contains(&object.kind.as_str())
+        && !PLANNED.contains(&object.kind.as_str())
     {
         status.insert("conditions".to_owned(), json!(deleting(since, waits_for)));
     }

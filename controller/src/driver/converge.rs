@@ -13,7 +13,7 @@ use basalt_engine::Policy;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::kill::KillPoints;
-use super::{deployment, machine, rack};
+use super::{deployment, image, machine, rack};
 use crate::racks::sessions::Sessions;
 
 /// Objects handled at once by one process.
@@ -111,6 +111,7 @@ impl Driver {
                 "Machine" => machine::reconcile(&driver, &held).await,
                 "Deployment" => deployment::reconcile(&driver, &held).await,
                 "Rack" => rack::reconcile(&driver, &held).await,
+                "Image" => image::reconcile(&driver, &held).await,
                 _ => Ok(Then::Rest),
             }
         });

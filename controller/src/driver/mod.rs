@@ -6,7 +6,7 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`converge`] | the loop: claim what is due, handle it, finish only what was seen |
-//! | [`machine`], [`deployment`], [`rack`] | one reconciliation each |
+//! | [`machine`], [`deployment`], [`rack`], [`image`] | one reconciliation each |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`concerns`] | what racks are told |
 //! | [`answers`] | plans, waits and timelines for people |
@@ -18,6 +18,7 @@ pub mod converge;
 pub mod deployment;
 pub mod estate;
 pub mod fold;
+pub mod image;
 pub mod kill;
 pub mod load;
 pub mod machine;
@@ -37,9 +38,12 @@ use std::pin::Pin;
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The kinds whose objects are reconciled. The others are ready as soon as they are stored.
-pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack"];
+pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image"];
 
-/// What the driver answers about an object of a reconciled kind. Each of these reads, and changes nothing.
+/// Those of them that something is done for, their leaving included, so that there is a plan to ask for.
+pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
+
+/// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
     /// What will be done, were the object's spec `spec`; `None` for the one it has. The object of a spec that is not stored yet has
     /// a uid that nobody knows.

@@ -2,6 +2,7 @@
 
 mod access;
 mod blobs;
+mod images;
 mod objects;
 mod process;
 mod support;

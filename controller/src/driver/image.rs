@@ -1,0 +1,85 @@
+//! An image's reconciliation: its status says which of its files the region does not hold yet.
+//!
+//! Nothing is done here: people and programs upload blobs, and whatever needs the image looks at the blobs itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use basalt_api::kinds::{Condition, ConditionStatus, FileRole, ImageSpec, ImageStatus};
+use basalt_api::values::Timestamp;
+use basalt_db::{Lease, Object, StoreError, Then};
+
+use super::converge::Driver;
+use super::load::{digest, spec};
+use super::machine::to_json;
+
+/// Works on one image.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    if object.deletion_requested_at.is_some() {
+        // The store lets it leave with the last one that refers to it.
+        return Ok(Then::Rest);
+    }
+    let declared: ImageSpec = spec(&object)?;
+    let mut held = BTreeMap::new();
+    for (role, file) in &declared.files {
+        if let Some(blob) = driver.store.blob(file.sha256.bytes()).await? {
+            held.insert(*role, blob.size);
+        }
+    }
+    let status = status(&object, &declared, &held, driver.store.now().await?);
+    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(Then::Rest)
+}
+
+/// How an image is of whose files these are held, with these sizes.
+fn status(
+    object: &Object,
+    declared: &ImageSpec,
+    held: &BTreeMap<FileRole, u64>,
+    now: Timestamp,
+) -> ImageStatus {
+    let before: ImageStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = ImageStatus::default();
+    status.common.observed_generation = object.generation;
+    status.digest = Some(digest(declared));
+    status.missing = declared.files.keys().copied().filter(|role| !held.contains_key(role)).collect();
+    status.common.conditions = conditions(declared, &status.missing, held, now);
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    status
+}
+
+fn conditions(
+    declared: &ImageSpec,
+    missing: &BTreeSet<FileRole>,
+    held: &BTreeMap<FileRole, u64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let complete = missing.is_empty();
+    let (reason, message) = if complete {
+        let bytes: u64 = held.values().sum();
+        ("Complete", format!("all of its files are here: {} with {bytes} bytes", held.len()))
+    } else {
+        let files = missing.iter().filter_map(|role| Some((role, declared.files.get(role)?)));
+        let files: Vec<String> =
+            files.map(|(role, file)| format!("{role} (sha256 {})", file.sha256)).collect();
+        let message = format!(
+            "not uploaded yet: {}; upload the image with `basalt image push`, or declare the hashes of what is here",
+            files.join(", ")
+        );
+        ("FilesMissing", message)
+    };
+    // Nothing happens by itself: somebody must upload.
+    [(Condition::READY, complete), (Condition::PROGRESSING, false), (Condition::STALLED, !complete)]
+        .map(|(kind, holds)| Condition {
+            kind: kind.to_owned(),
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+            reason: reason.to_owned(),
+            message: message.clone(),
+            since: now,
+            deadline: None,
+        })
+        .into()
+}

@@ -1,0 +1,92 @@
+//! What an image's status says of its files.
+
+use crate::support::{self, Lab};
+use basalt_engine::Policy;
+use basalt_region::controller::Controller;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const IMAGE: &str = "/api/v1/images/debian";
+
+fn hash(bytes: &[u8]) -> String {
+    hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
+}
+
+/// A region whose driver works.
+async fn lab() -> Lab {
+    let lab = support::lab().await;
+    let address = "127.0.0.1:0".parse().unwrap();
+    Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.expect("it starts");
+    lab
+}
+
+/// Declares the image with these files.
+async fn declare(lab: &Lab, files: &Value) {
+    let spec = json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "files": files});
+    lab.api.declare(IMAGE, &spec.to_string()).await;
+}
+
+async fn upload(lab: &Lab, bytes: &'static [u8]) {
+    let path = format!("/api/v1/blobs/{}", hash(bytes));
+    assert_eq!(lab.api.send("PUT", &path, &[], bytes).await.status, 201);
+}
+
+/// The status, once these files are missing and it is about this generation.
+async fn once_missing(lab: &Lab, generation: u64, missing: &[&str]) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = lab.api.get(IMAGE).await.json()["status"].clone();
+        // An empty set is left out.
+        let are = status["missing"].as_array().cloned().unwrap_or_default();
+        if are == missing && status["observed_generation"] == generation {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "{missing:?} are to be missing: {status}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
+    let all = status["conditions"].as_array().expect("conditions");
+    all.iter().find(|c| c["type"] == kind).expect("the condition")
+}
+
+#[tokio::test]
+async fn an_image_says_which_of_its_files_have_not_been_uploaded() {
+    let lab = lab().await;
+    let files = json!({"root_tarball": {"sha256": hash(b"root")}, "kernel": {"sha256": hash(b"kernel")}});
+    declare(&lab, &files).await;
+    let status = once_missing(&lab, 1, &["kernel", "root_tarball"]).await;
+    for (kind, holds) in [("Ready", "false"), ("Progressing", "false"), ("Stalled", "true")] {
+        let condition = condition(&status, kind);
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!(holds), &json!("FilesMissing")));
+    }
+    let message = condition(&status, "Ready")["message"].as_str().expect("words");
+    assert!(message.contains(&format!("kernel (sha256 {})", hash(b"kernel"))), "{message}");
+    let digest = status["digest"].clone();
+    assert_eq!(digest.as_str().map(str::len), Some(64));
+
+    upload(&lab, b"root").await;
+    once_missing(&lab, 1, &["kernel"]).await;
+    upload(&lab, b"kernel").await;
+    let status = once_missing(&lab, 1, &[]).await;
+    let ready = condition(&status, "Ready");
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("true"), &json!("Complete")));
+    assert_eq!(condition(&status, "Stalled")["status"], "false");
+    assert_eq!(status["digest"], digest, "it is of what is declared, not of what is there");
+
+    declare(&lab, &json!({"root_tarball": {"sha256": hash(b"another")}})).await;
+    let status = once_missing(&lab, 2, &["root_tarball"]).await;
+    assert_eq!(condition(&status, "Ready")["status"], "false");
+    assert_ne!(status["digest"], digest);
+}
+
+#[tokio::test]
+async fn an_image_of_blobs_that_are_there_is_ready_and_leaves_at_once() {
+    let lab = lab().await;
+    upload(&lab, b"root").await;
+    declare(&lab, &json!({"root_tarball": {"sha256": hash(b"root")}})).await;
+    let ready = lab.api.get(&format!("{IMAGE}?wait=Ready&generation=1&timeout=20s")).await.json();
+    assert_eq!(condition(&ready["status"], "Ready")["status"], "true", "{ready}");
+    assert_eq!(lab.api.delete(IMAGE).await.status, 204, "nothing has to be done for its leaving");
+}
