@@ -70,11 +70,14 @@ impl Power {
 
     /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
     pub async fn execute(&self, command: PowerCommand) {
-        let bmc = self.bmc(&command.machine_uid).await;
+        let bmc = self.bmc(&command).await;
         let key = bmc.as_ref().map(|bmc| format!("{}:{}", bmc.address, port(bmc)));
         let (Some(bmc), Some(key)) = (bmc, key) else {
-            let ended =
-                Ended::error("no_bmc", format!("this rack has no BMC of machine {}", command.machine_uid));
+            let message = format!(
+                "this rack has no BMC of machine {} as generation {} of the machine declares it",
+                command.machine_uid, command.bmc_generation
+            );
+            let ended = Ended::error("no_bmc", message);
             return self.tell(&command, ended).await;
         };
         let arbiter = self.arbiter(&key);
@@ -157,11 +160,12 @@ impl Power {
         }
     }
 
-    /// The machine's BMC, if a concern names it in time.
-    async fn bmc(&self, machine_uid: &str) -> Option<Bmc> {
-        let find = |concern: &Option<Arc<PowerConcern>>| {
-            concern.as_ref()?.bmcs.iter().find(|bmc| bmc.machine_uid == machine_uid).cloned()
-        };
+    /// The machine's BMC, if a concern names it in time: as it was declared when the command was given, or later. A wrong
+    /// password that was mended a moment ago must not count against the account once more.
+    async fn bmc(&self, command: &PowerCommand) -> Option<Bmc> {
+        let meant =
+            |bmc: &&Bmc| bmc.machine_uid == command.machine_uid && bmc.generation >= command.bmc_generation;
+        let find = |concern: &Option<Arc<PowerConcern>>| concern.as_ref()?.bmcs.iter().find(meant).cloned();
         let mut concern = self.concern.clone();
         let named = tokio::time::timeout(AHEAD, concern.wait_for(|concern| find(concern).is_some())).await;
         find(&*named.ok()?.ok()?)
@@ -307,6 +311,7 @@ mod tests {
         _dir: tempfile::TempDir,
         _bmc: BmcServer,
         chassis: Arc<Chassis>,
+        concern: watch::Sender<Option<Arc<PowerConcern>>>,
         facts: Facts,
         power: Power,
         seen: u64,
@@ -329,13 +334,14 @@ mod tests {
                     username: "admin".into(),
                     password: password.into(),
                     cipher_suite: 3,
+                    generation: 1,
                 }],
             };
             let (facts, _) = writer::start(dir.path(), Limits::default()).unwrap();
             let epochs = Arc::new(Epochs::open(dir.path()).unwrap());
-            let (_, concern) = watch::channel(Some(Arc::new(concern)));
+            let (sender, concern) = watch::channel(Some(Arc::new(concern)));
             let power = Power::new(concern, epochs, facts.clone());
-            Self { _dir: dir, _bmc: bmc, chassis, facts, power, seen: 0 }
+            Self { _dir: dir, _bmc: bmc, chassis, concern: sender, facts, power, seen: 0 }
         }
 
         /// Runs a command and returns the results it led to.
@@ -407,6 +413,19 @@ mod tests {
             );
         }
         assert!(lab.chassis.0.lock().unwrap().1.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_command_waits_for_the_description_that_it_was_given_under() {
+        let mut lab = Lab::new("wrong").await;
+        let mended = PowerCommand { bmc_generation: 2, ..command(Verb::On, 1, "c1") };
+        let mut concern = PowerConcern::clone(lab.concern.borrow().as_ref().unwrap());
+        concern.bmcs[0].password = "secret".into();
+        concern.bmcs[0].generation = 2;
+        let sender = lab.concern.clone();
+        let (results, _) =
+            tokio::join!(lab.run(mended), async move { sender.send_replace(Some(Arc::new(concern))) });
+        assert!(results[0].1.ok, "{}", results[0].1.message);
     }
 
     #[tokio::test]

@@ -142,6 +142,7 @@ async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
             username: bmc.username.unwrap_or_default(),
             password: password.map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default(),
             cipher_suite: bmc.options.cipher_suite.map_or(0, u32::from),
+            generation: object.generation.get(),
         });
     }
     bmcs.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));

@@ -200,6 +200,7 @@ fn power_command(
         .into(),
         efi,
         not_after_unix_ms: step.not_after.as_millisecond(),
+        bmc_generation: loaded.input.generation.get(),
     }
 }
 

@@ -154,6 +154,9 @@ pub struct Bmc {
     pub password: ::prost::alloc::string::String,
     #[prost(uint32, tag = "7")]
     pub cipher_suite: u32,
+    /// of the machine's spec that says all this
+    #[prost(uint64, tag = "8")]
+    pub generation: u64,
 }
 /// A concern with the version that the region gave it: what is sent, and what a rack keeps on disk.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -549,6 +552,9 @@ pub struct PowerCommand {
     pub efi: bool,
     #[prost(int64, tag = "9")]
     pub not_after_unix_ms: i64,
+    /// racks with an older description of the BMC wait for the newer one
+    #[prost(uint64, tag = "10")]
+    pub bmc_generation: u64,
 }
 /// Nested message and enum types in `PowerCommand`.
 pub mod power_command {

@@ -15,6 +15,8 @@ use crate::process::{self, run};
 
 /// The bridge's address and prefix: the host side, where racks run.
 pub(crate) const BRIDGE_ADDRESS: &str = "10.77.0.1/24";
+/// The bridge's own address.
+const BRIDGE_MAC: &str = "52:54:00:77:00:01";
 /// How long the processes of a namespace may take to die.
 const DEATH: Duration = Duration::from_secs(10);
 
@@ -32,11 +34,14 @@ impl Namespace {
     pub(crate) fn create(&self) -> Result<(), LabError> {
         run("ip", &["netns", "add", &self.0])?;
         self.ip(&["link", "set", "lo", "up"])?;
-        // No spanning tree and no multicast snooping: a port forwards from its first packet on.
+        // No spanning tree and no multicast snooping: a port forwards from its first packet on. An address of its own:
+        // otherwise it takes the lowest of its ports', and changes it under everybody's feet when a cable is pulled.
         self.ip(&[
             "link",
             "add",
             "br0",
+            "address",
+            BRIDGE_MAC,
             "type",
             "bridge",
             "stp_state",
