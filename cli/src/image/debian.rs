@@ -20,7 +20,8 @@ ln -sf ../run/systemd/resolve/stub-resolv.conf "$1"/etc/resolv.conf
 : > "$1"/etc/machine-id
 mkdir -p "$1"/boot/efi "$1"/etc/default/grub.d
 printf 'datasource_list: [NoCloud, None]\n' > "$1"/etc/cloud/cloud.cfg.d/90-basalt.cfg
-# cloud-init would generate en_US at the first boot, a minute on a slow machine
+# cloud-init would generate en_US at the first boot, a minute on a slow machine; finding what it is told it does nothing
+printf 'LANG=C.UTF-8\n' > "$1"/etc/default/locale
 printf 'locale: C.UTF-8\n' > "$1"/etc/cloud/cloud.cfg.d/80-locale.cfg
 "#;
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use super::budgets::BUDGETS;
 use super::drivers::Modules;
 use super::host::{self, BuildError, io_error, step};
 use super::manifest::{self, EPOCH, Manifest};
@@ -37,6 +38,15 @@ const EARLY: &str = "early";
 /// Where the squashfs expects the agent, which the initrd brings: programs that are called through a link to it.
 const AGENT: &str = "/usr/bin/basalt-agent";
 
+/// Run with the new root as `$1` while the packages are at hand: which of them, of which version, and what firmware and
+/// microcode the release offers beyond them. It stays in the image, for whoever asks what a machine was booted with.
+const RECORD: &str = r#"set -e
+to="$1"/usr/share/basalt
+mkdir -p "$to"
+for deb in "$1"/var/cache/apt/archives/*.deb; do dpkg-deb --show "$deb"; done | LC_ALL=C sort > "$to"/packages
+APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-cache pkgnames | grep -E 'firmware|microcode' | LC_ALL=C sort > "$to"/firmware-offered
+"#;
+
 /// Builds the image, or finds that it is up to date.
 pub(super) fn build(site: &Site, agent: Option<PathBuf>) -> Result<(), BuildError> {
     let agent = find_agent(agent)?;
@@ -62,7 +72,7 @@ pub(super) fn build(site: &Site, agent: Option<PathBuf>) -> Result<(), BuildErro
     step("packing the initrd", || pack_initrd(&base, &agent, &site.output.join(INITRD)))?;
     let files = [("kernel", KERNEL), ("initrd", INITRD), ("squashfs", SQUASHFS)];
     let manifest = Manifest::of("ephemeral", &site.release, &site.output, &files, inputs)?;
-    for (what, budget) in [("initrd", packages::INITRD_BUDGET), ("squashfs", packages::SQUASHFS_BUDGET)] {
+    for (what, budget) in BUDGETS {
         let size = manifest.files.get(what).map_or(0, |file| file.size);
         if size > budget {
             return Err(BuildError::OverBudget { what, size, budget });
@@ -139,7 +149,11 @@ fn build_base(site: &Site, base: &Path) -> Result<(), BuildError> {
 
     step("unpacking Debian packages for the ephemeral root", || {
         let packages = [&packages::EPHEMERAL[..], &packages::FIRMWARE[..]].concat().join(",");
-        let options = ["--variant=extract".to_owned(), format!("--include={packages}")];
+        let options = [
+            "--variant=extract".to_owned(),
+            format!("--include={packages}"),
+            format!("--extract-hook={RECORD}"),
+        ];
         super::debian::mmdebstrap(site, work.path(), &options, &root)
     })?;
     let modules = step("choosing drivers", || {

@@ -3,6 +3,7 @@
 //! | file | does |
 //! | --- | --- |
 //! | [`packages`] | which packages, modules and firmware go where, as tables with reasons |
+//! | [`budgets`] | how large it may get |
 //! | [`drivers`] | picks kernel modules with all they need, and their firmware |
 //! | [`ephemeral`], [`debian`] | the two recipes |
 //! | [`apt`] | package sources, derived from the host's own |
@@ -11,6 +12,7 @@
 //! | [`manifest`] | `image.json`, and what makes a build up to date |
 
 mod apt;
+mod budgets;
 mod debian;
 mod drivers;
 mod ephemeral;

@@ -1,7 +1,8 @@
 //! What goes into the images, and why.
 
 /// Network adapters' and storage controllers' firmware: every such package of Debian 12. Wireless, Bluetooth, graphics
-/// and sound are not among them: no machine boots over them and no disk hangs on them.
+/// and sound are not among them: no machine boots over them and no disk hangs on them. `tests/tests/images.rs` compares
+/// this with all firmware that the release offers.
 pub(super) const FIRMWARE: [&str; 10] = [
     "firmware-bnx2",         // Broadcom NetXtreme II, 1 Gbit/s
     "firmware-bnx2x",        // Broadcom NetXtreme II, 10 Gbit/s
@@ -60,7 +61,7 @@ pub(super) const UNREAD: [&str; 12] = [
 ];
 
 /// Directories of kernel modules left out of the ephemeral root, a third of all bytes.
-pub(super) const UNUSED_MODULES: [&str; 14] = [
+pub(super) const UNUSED_MODULES: [&str; 20] = [
     "sound",
     "net/bluetooth",
     "net/mac80211",
@@ -74,7 +75,13 @@ pub(super) const UNUSED_MODULES: [&str; 14] = [
     "drivers/media",
     "drivers/net/wireless",
     "drivers/nfc",
-    "drivers/staging",
+    "drivers/staging/r8188eu", // wireless, but for a card reader; qlge stays, a server's adapter
+    "drivers/staging/rtl8192e",
+    "drivers/staging/rtl8192u",
+    "drivers/staging/rtl8723bs",
+    "drivers/staging/rts5208",
+    "drivers/staging/vt6656",
+    "drivers/staging/wlan-ng",
 ];
 
 /// Firmware of those, in packages that are needed for something else.
@@ -84,9 +91,10 @@ pub(super) const UNUSED_FIRMWARE: [&str; 12] = [
 ];
 
 /// Modules of the initrd, as paths below `kernel/`: every wired adapter, what it hangs on, and the file systems to go on.
-pub(super) const INITRD_MODULES: [&str; 16] = [
+pub(super) const INITRD_MODULES: [&str; 17] = [
     "drivers/net/ethernet",
-    "drivers/net/phy", // found by their adapters at run time
+    "drivers/staging/qlge", // QLogic 8000 series
+    "drivers/net/phy",      // found by their adapters at run time
     "drivers/net/mdio",
     "drivers/net/pcs",
     "drivers/net/usb", // adapters of small machines and of BMCs
@@ -106,14 +114,6 @@ pub(super) const INITRD_MODULES: [&str; 16] = [
 /// Modules that lie outside the initrd's compressed file system, since they make it readable. The agent inserts them
 /// from `/early`.
 pub(super) const EARLY_MODULES: [&str; 2] = ["drivers/block/loop.ko", "fs/squashfs/squashfs.ko"];
-
-/// Largest initrd. The loader fetches it, by far the slowest part of the way: iPXE reaches about 10 MB/s on real
-/// firmware, so this is 3 s. All wired drivers and their firmware take 20 MiB, agent and busybox 3 MiB.
-pub(super) const INITRD_BUDGET: u64 = 32 << 20;
-
-/// Largest squashfs. The agent fetches it, 1.4 s at 1 Gbit/s, and it stays in memory: a machine of 2 GiB keeps nine
-/// tenths of it. Modules take 60 MiB, firmware 40 MiB, programs the rest.
-pub(super) const SQUASHFS_BUDGET: u64 = 160 << 20;
 
 /// The Debian system that is installed.
 pub(super) const SYSTEM: [&str; 31] = [
@@ -177,4 +177,5 @@ pub(super) const SYSTEM_EXCLUDED: [&str; 21] = [
 ];
 
 /// Kept nevertheless.
-pub(super) const SYSTEM_INCLUDED: [&str; 1] = ["/usr/share/doc/*/copyright"];
+pub(super) const SYSTEM_INCLUDED: [&str; 2] =
+    ["/usr/share/doc/*/copyright", "/lib/modules/*/kernel/drivers/staging/qlge/*"];
