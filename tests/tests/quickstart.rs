@@ -45,7 +45,7 @@ impl World {
         let mut site = Site::create("quickstart").expect("root, and the programs");
         site.add_machines(quickstart_machines()).await.expect("machines");
         site.start_region().await.expect("a region");
-        site.start_rack().await.expect("a rack");
+        site.start_rack(1).await.expect("a rack");
         let client = site.client().expect("a client");
         let images = images_directory();
         for image in ["ephemeral", "debian"] {
@@ -113,7 +113,7 @@ impl World {
 
     /// Keeps the rack's boot concern as it was when it last told this machine to boot into a task, until it is dropped.
     async fn keep_instruction(&self, name: &str, copy: &Path) {
-        let rack = self.site.directory().join("rack");
+        let rack = self.site.directory().join("rack-1");
         loop {
             let mut show = Command::new(self.site.programs().path("basalt-rack"));
             let shown = show
@@ -132,7 +132,7 @@ impl World {
 
     /// A rack that heard nothing since it was told to install, with no way to a region; it serves until it is dropped.
     async fn cut_off_rack(&self, instruction: &Path) -> LabProcess {
-        let (rack, stale) = (self.site.directory().join("rack"), self.site.directory().join("stale-rack"));
+        let (rack, stale) = (self.site.directory().join("rack-1"), self.site.directory().join("stale-rack"));
         std::fs::create_dir(&stale).expect("a directory");
         // Neither its identity nor what it knows of attempts.
         for part in ["concerns", "blobs", "leases"] {
@@ -251,11 +251,11 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         addresses.push((config.name, address));
     }
 
-    let rack = std::fs::read_to_string(world.site.directory().join("rack.log")).expect("a log");
+    let rack = std::fs::read_to_string(world.site.directory().join("rack-1.log")).expect("a log");
     let tftp = rack.lines().any(|line| line.contains("TFTP transfer ended") && line.contains("snponly.efi"));
     assert!(tftp, "the UEFI machine's loader came by TFTP");
 
-    world.site.stop_rack().await.expect("it drains");
+    world.site.stop_rack(1).await.expect("it drains");
     world.site.stop_region().await.expect("it drains");
     for (name, _) in &addresses {
         world.site.machine(name).expect("a machine").power(PowerVerb::Cycle).await.expect("a BMC");
@@ -285,7 +285,7 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
     stale.wait(QUICK).await.expect("it drains");
 
     world.site.start_region().await.expect("a region");
-    world.site.start_rack().await.expect("a rack");
+    world.site.start_rack(1).await.expect("a rack");
     let plan = world.terraform(&["plan", "-detailed-exitcode"], QUICK).await;
     let log = world.site.directory().join("terraform.log");
     assert_eq!(plan.code(), Some(0), "nothing is left to do:\n{}", tail(&log));
@@ -297,6 +297,6 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
         let kind = Kind::find("Machine").expect("a kind");
         assert!(world.client.find(kind, &config.name).await.expect("an answer").is_none());
     }
-    world.site.stop_rack().await.expect("it drains");
+    world.site.stop_rack(1).await.expect("it drains");
     world.site.stop_region().await.expect("it drains");
 }

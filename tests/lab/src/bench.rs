@@ -29,7 +29,7 @@ pub async fn boot_to_ready(images: &Path) -> Result<Value, SiteError> {
     let Some(config) = machines.first().cloned() else { return Err(late(&site)) };
     site.add_machines(machines).await?;
     site.start_region().await?;
-    site.start_rack().await?;
+    site.start_rack(1).await?;
     let client = site.client()?;
     let image = images.join("ephemeral");
     images::upload(&client, &image).await?;
@@ -88,7 +88,7 @@ pub async fn boot_to_ready(images: &Path) -> Result<Value, SiteError> {
         }
         tokio::time::sleep(INTERVAL).await;
     };
-    site.stop_rack().await?;
+    site.stop_rack(1).await?;
     site.stop_region().await?;
     Ok(
         json!({"bench": "boot_to_ready", "basalt": seconds, "peer": null, "peer_value": null, "ratio": null, "unit": "s"}),
@@ -106,6 +106,6 @@ async fn measured(client: &Client, name: &str) -> Result<Option<f64>, SiteError>
 }
 
 fn late(site: &Site) -> SiteError {
-    let log = site.directory().join("rack.log");
+    let log = site.directory().join("rack-1.log");
     SiteError::Late { what: "the machine's inventory", limit: LIMIT, tail: crate::site::tail(&log), log }
 }

@@ -61,6 +61,10 @@ impl Lab {
         Ok(lab)
     }
 
+    pub(crate) fn name(&self) -> &LabName {
+        &self.name
+    }
+
     /// Its namespace's name, for `ip netns exec`.
     #[must_use]
     pub fn namespace(&self) -> &str {

@@ -28,6 +28,7 @@
 //! | `name`, `process` | who owns a lab; starting and ending processes |
 //! | `network` | namespace, bridge, taps, by `ip` |
 //! | [`lab`], [`machine`] | the library's front |
+//! | [`host`] | other hosts on a lab's wire |
 //! | `qemu`, `qmp`, `vars` | a machine's command line, its monitor, its UEFI variables |
 //! | [`chassis`], [`program`] | the BMC program |
 //! | [`site`], [`images`], [`terraform`] | a region, a rack and Terraform on top of the machines |
@@ -37,6 +38,7 @@ pub mod bench;
 pub mod chassis;
 pub mod demo;
 pub mod error;
+pub mod host;
 pub mod images;
 pub mod lab;
 pub mod machine;
@@ -51,6 +53,7 @@ pub mod terraform;
 mod vars;
 
 pub use error::LabError;
+pub use host::Host;
 pub use lab::{Lab, list, sweep, take_down};
 pub use machine::{BootOrder, Firmware, Mac, Machine, MachineConfig};
 pub use process::LabProcess;

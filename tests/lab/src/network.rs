@@ -55,6 +55,25 @@ impl Namespace {
         self.ip(&["link", "set", "br0", "up"])
     }
 
+    /// As a host with one interface, whose cable ends in a lab's bridge.
+    pub(crate) fn create_host(
+        &self,
+        lab: &str,
+        cable: &str,
+        interface: &str,
+        address: Ipv4Addr,
+    ) -> Result<(), LabError> {
+        run("ip", &["netns", "add", &self.0])?;
+        run(
+            "ip",
+            &["-n", lab, "link", "add", cable, "type", "veth", "peer", "name", interface, "netns", &self.0],
+        )?;
+        run("ip", &["-n", lab, "link", "set", cable, "master", "br0", "up"])?;
+        self.ip(&["link", "set", "lo", "up"])?;
+        self.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
+        self.ip(&["link", "set", interface, "up"])
+    }
+
     pub(crate) fn add_tap(&self, tap: &str) -> Result<(), LabError> {
         self.ip(&["tuntap", "add", tap, "mode", "tap"])?;
         self.ip(&["link", "set", tap, "master", "br0", "up"])

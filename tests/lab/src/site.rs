@@ -1,9 +1,12 @@
-//! A site: a region, a rack and machines in one lab, run as their programs, as a user would run them.
+//! A site: a region, racks and machines in one lab, run as their programs, as a user would run them.
 //!
 //! Everything is in the lab's directory and in its namespace. The region's API answers at `DIR/region/api.sock`, which is
 //! in the file system and therefore reached from everywhere on the host, and at 127.0.0.1:5240 inside the lab.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::error::LabError;
+use crate::host::{self, Host};
 use crate::lab::Lab;
 use crate::machine::{Firmware, Mac, Machine, MachineConfig};
 use crate::process::{LabProcess, read_from};
@@ -113,13 +117,14 @@ pub fn quickstart_machines() -> Vec<MachineConfig> {
     vec![named(1, Firmware::Bios, "bios"), named(2, Firmware::Uefi, "uefi")]
 }
 
-/// A region, a rack and machines. All end when it is dropped.
+/// A region, racks and machines. All end when it is dropped.
 #[derive(Debug)]
 pub struct Site {
     // Dropped in this order.
-    rack: Option<LabProcess>,
+    racks: BTreeMap<u8, LabProcess>,
     region: Option<LabProcess>,
     machines: Vec<Machine>,
+    hosts: BTreeMap<u8, Host>,
     lab: Lab,
     programs: Programs,
     region_variables: Vec<(String, String)>,
@@ -133,9 +138,10 @@ impl Site {
     pub fn create(label: &str) -> Result<Self, SiteError> {
         let programs = Programs::find()?;
         Ok(Self {
-            rack: None,
+            racks: BTreeMap::new(),
             region: None,
             machines: Vec::new(),
+            hosts: BTreeMap::new(),
             lab: Lab::create(label)?,
             programs,
             region_variables: Vec::new(),
@@ -223,9 +229,9 @@ impl Site {
         }
     }
 
-    /// Kills the rack, as a power cut would.
-    pub fn kill_rack(&mut self) {
-        if let Some(rack) = self.rack.take() {
+    /// Kills a rack, as a power cut would.
+    pub fn kill_rack(&mut self, number: u8) {
+        if let Some(rack) = self.racks.remove(&number) {
             rack.kill();
         }
     }
@@ -256,24 +262,31 @@ impl Site {
         Ok(())
     }
 
-    /// Starts the rack, which joins the region when it has not yet, and waits until it serves.
+    /// Starts a rack, which joins the region when it has not yet, and waits until it serves. Rack 1 runs beside the region,
+    /// any other, `rack-N`, on a host of its own with address 10.77.0.N.
     ///
     /// # Errors
     /// It ended, with the end of its log; or the region gave no token.
-    pub async fn start_rack(&mut self) -> Result<(), SiteError> {
-        let mut command = self.program("basalt-rack")?;
-        let directory = self.directory().join("rack");
-        command.arg("--data-dir").arg(&directory).args(["--name", "rack-1", "--interface", "br0"]);
+    pub async fn start_rack(&mut self, number: u8) -> Result<(), SiteError> {
+        let name = format!("rack-{number}");
+        let program = self.programs.path("basalt-rack");
+        let (mut command, interface) = if number == 1 {
+            (self.lab.command(program)?, "br0")
+        } else {
+            (self.host(number)?.command(program)?, host::INTERFACE)
+        };
+        let directory = self.directory().join(&name);
+        command.arg("--data-dir").arg(&directory).args(["--name", &name, "--interface", interface]);
         if !directory.join("identity").exists() {
             command.env("BASALT_RACK_JOIN", self.join_token().await?);
         }
-        let log = self.directory().join("rack.log");
+        let log = self.directory().join(format!("{name}.log"));
         let mut process = self.start(command, &log)?;
         let client = self.client()?;
         let kind = basalt_api::Kind::find("Rack");
         let joined = async {
             while let Some(kind) = kind {
-                let rack = client.find(kind, "rack-1").await;
+                let rack = client.find(kind, &name).await;
                 if rack.is_ok_and(|rack| rack.is_some_and(|rack| rack.status["connected"] == true)) {
                     return;
                 }
@@ -282,16 +295,27 @@ impl Site {
         };
         until(&mut process, "basalt-rack", "the rack's connection to the region", RACK_START, &log, joined)
             .await?;
-        self.rack = Some(process);
+        self.racks.insert(number, process);
         Ok(())
     }
 
-    /// Stops the rack as a service manager would; fine if it does not run.
+    /// The host of a rack that does not run beside the region.
+    fn host(&mut self, number: u8) -> Result<&Host, SiteError> {
+        Ok(match self.hosts.entry(number) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(free) => {
+                let address = Ipv4Addr::new(10, 77, 0, number);
+                free.insert(Host::connect(&self.lab, &format!("rack-{number}"), address)?)
+            }
+        })
+    }
+
+    /// Stops a rack as a service manager would; fine if it does not run.
     ///
     /// # Errors
     /// It does not drain.
-    pub async fn stop_rack(&mut self) -> Result<(), SiteError> {
-        stop(self.rack.take()).await
+    pub async fn stop_rack(&mut self, number: u8) -> Result<(), SiteError> {
+        stop(self.racks.remove(&number)).await
     }
 
     /// Stops the region as a service manager would; fine if it does not run.

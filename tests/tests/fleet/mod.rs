@@ -72,7 +72,7 @@ impl Fleet {
         let mut site = Site::create(label).expect("a lab; the tests run as root");
         site.set_region_variables(&with_divisor(variables));
         site.start_region().await.expect("the region starts");
-        site.start_rack().await.expect("the rack joins");
+        site.start_rack(1).await.expect("the rack joins");
         // A region that was killed is started again by the test, not waited for.
         let patience = Duration::from_millis(100);
         let endpoints = vec![site.endpoint()];

@@ -84,7 +84,7 @@ async fn a_killed_rack_comes_back_and_the_install_ends() {
         .wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT)
         .await
         .expect("the install begins");
-    fleet.site.kill_rack();
-    fleet.site.start_rack().await.expect("the rack starts again");
+    fleet.site.kill_rack(1);
+    fleet.site.start_rack(1).await.expect("the rack starts again");
     fleet.ready("deployments", "web").await;
 }

@@ -5,3 +5,4 @@ mod bad_luck;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod lives;
+mod racks;

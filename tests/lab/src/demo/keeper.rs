@@ -41,7 +41,7 @@ pub async fn keep(port: u16) -> Result<(), DemoError> {
             () = taken_down => {}
         }
     }
-    let (rack, region) = (site.stop_rack().await, site.stop_region().await);
+    let (rack, region) = (site.stop_rack(1).await, site.stop_region().await);
     let _gone = std::fs::remove_file(link());
     drop(site);
     started?;
@@ -63,7 +63,7 @@ async fn start(site: &mut Site, port: u16) -> Result<(), DemoError> {
     site.start_region().await?;
     forward(site, listener);
     say(&format!("region: API at http://127.0.0.1:{port}, its own PostgreSQL"));
-    site.start_rack().await?;
+    site.start_rack(1).await?;
     say("rack rack-1: DHCP, TFTP and HTTP on br0, joined the region");
     say(READY);
     Ok(())

@@ -146,7 +146,7 @@ The API is at http://127.0.0.1:{port}; its token is in {base}/region/admin-token
   {basalt} get machines
   ip netns exec {namespace} ssh -i {base}/ssh_key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null debian@{address}
   terraform destroy                             # gives both machines back: erased and powered off
-Logs: {base}/region.log, rack.log, terraform.log, bios/serial.log, uefi/serial.log
+Logs: {base}/region.log, rack-1.log, terraform.log, bios/serial.log, uefi/serial.log
 `make demo-stop` removes everything.",
         port = config.port,
         basalt = basalt.display(),

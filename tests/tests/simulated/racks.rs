@@ -1,0 +1,69 @@
+//! Two racks on one network: either is enough, and they do not get into each other's way.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use basalt_dhcp::Mac;
+use basalt_sim::{Event, Fault, Firmware, SimMachine};
+
+use crate::fleet::{Fleet, LIMIT, machine_spec};
+
+/// The address that each machine had last.
+fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {
+    let last = |machine: &SimMachine| {
+        machine.events().iter().rev().find_map(|entry| match entry.event {
+            Event::DhcpAck { address, .. } => Some(address),
+            _ => None,
+        })
+    };
+    machines.iter().filter_map(|machine| Some((last(machine)?, machine.options().mac))).collect()
+}
+
+async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
+    for machine in machines {
+        let name = &machine.options().name;
+        fleet.declare("machines", name, machine_spec(machine)).await;
+        fleet.deploy(name, name).await;
+    }
+    for machine in machines {
+        fleet.ready("deployments", &machine.options().name).await;
+        assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 1, "{}", machine.log());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn either_of_two_racks_is_enough() {
+    let mut fleet = Fleet::start("racks", &[]).await;
+    fleet.site.start_rack(2).await.expect("the second rack joins");
+
+    let machines: Vec<_> = (1..=4).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
+    deployed(&fleet, &machines).await;
+    assert_eq!(addresses(&machines).len(), machines.len(), "no two machines share an address");
+
+    fleet.site.kill_rack(1);
+    let machine = fleet.machine(5, Firmware::Bios, |_| {});
+    deployed(&fleet, std::slice::from_ref(&machine)).await;
+
+    fleet.site.start_rack(1).await.expect("the first rack comes back");
+    fleet.site.kill_rack(2);
+    let machine = fleet.machine(6, Firmware::Uefi, |_| {});
+    deployed(&fleet, std::slice::from_ref(&machine)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rack_that_dies_in_the_middle_of_an_install_is_replaced_by_the_other() {
+    let mut fleet = Fleet::start("spare", &[]).await;
+    let machine = fleet.machine(1, Firmware::Bios, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.ready("machines", "sim1").await;
+    machine.faults().set(&[Fault::Slow(Duration::from_secs(3))]);
+    fleet.deploy("web", "sim1").await;
+    let begins = machine.wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT).await;
+    begins.expect("the install begins");
+    fleet.site.start_rack(2).await.expect("the second rack joins");
+    fleet.site.kill_rack(1);
+    assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 0, "in the middle");
+    machine.faults().set(&[]);
+    fleet.ready("deployments", "web").await;
+}
