@@ -31,7 +31,7 @@ pub(super) async fn timeline(State(app): State<App>, path: At) -> Answer<Json<Ti
 async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machinery>, Object)> {
     let kind = body::kind(plural)?;
     if !PLANNED.contains(&kind.name) {
-        let detail = format!("nothing is done for a {}: its status says all there is", kind.name);
+        let detail = format!("no plan is made for {}: their status says all there is", kind.plural);
         return Err(Refusal::new(ProblemCode::NotFound, detail));
     }
     let object = app.store().get(kind.name, body::key(kind, name)?).await?;
