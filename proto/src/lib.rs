@@ -9,6 +9,8 @@ pub mod rack_v1 {
     include!("gen/basalt.rack.v1.rs");
 }
 
+pub mod kill;
+
 /// The DNS name in every region's RPC certificate (a SAN), which racks check instead of an address: regions are
 /// interchangeable, and a rack's certificate, of the same CA, does not have it. A region presents its certificate and the
 /// CA's, so that a rack which enrols finds the CA whose fingerprint its join token names.

@@ -20,6 +20,7 @@ pub mod http;
 pub mod identity;
 pub mod interfaces;
 pub mod journal;
+pub mod kill;
 pub mod link;
 pub mod loaders;
 pub mod power;

@@ -70,6 +70,7 @@ impl Power {
 
     /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
     pub async fn execute(&self, command: PowerCommand) {
+        crate::kill::commanded(&command.step_key);
         let bmc = self.bmc(&command).await;
         let key = bmc.as_ref().map(|bmc| format!("{}:{}", bmc.address, port(bmc)));
         let (Some(bmc), Some(key)) = (bmc, key) else {

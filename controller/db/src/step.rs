@@ -59,10 +59,7 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn start_step(&self, id: i64) -> Result<(), StoreError> {
-        let update = sqlx::query!(
-            "update step_record set started_at = coalesce(started_at, clock_timestamp()) where id = $1",
-            id
-        );
+        let update = sqlx::query!("update step_record set started_at = clock_timestamp() where id = $1", id);
         update.execute(self.pool()).await?;
         Ok(())
     }

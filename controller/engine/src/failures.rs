@@ -31,6 +31,8 @@ pub enum PowerFailure {
     Expired,
     /// The rack does not know the BMC (yet).
     NoBmc,
+    /// The rack was stopped in the middle of a power cycle.
+    Interrupted,
     /// No answer came at all.
     NoAnswer,
     /// The BMC said yes, and the power reads as before.
@@ -53,6 +55,7 @@ impl PowerFailure {
             "stale_epoch" => Self::StaleEpoch,
             "expired" => Self::Expired,
             "no_bmc" => Self::NoBmc,
+            "interrupted" => Self::Interrupted,
             _ => Self::Unknown,
         }
     }
@@ -160,6 +163,9 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::NoBmc, rule("BmcUnknownToRack", "the rack does not know this BMC", &[2, 5, 15, 30, 60], LATER,
         "check the rack's log for why it did not apply its power instruction",
         "the BMC's description is on its way to the rack")),
+    (PowerFailure::Interrupted, rule("PowerInterrupted", "the rack was stopped while it cycled the power", &[0, 10], LATER,
+        "check the rack's log for why it stops",
+        "a cycle does not begin while a disk is written, so that another one harms nobody")),
     (PowerFailure::NoAnswer, rule("PowerNoAnswer", "no answer came from the rack", &[0, 10, 60], LATER,
         "check the rack's log",
         "the rack died with the command, or the link did; the command has expired by now")),

@@ -1,42 +1,6 @@
 //! Where a region may be killed on purpose: before and after the effect of every step with one.
-//!
-//! Only debug builds have these points. `BASALT_KILL_AT=STEP/PLACE,STEP/PLACE:DIR` kills the process, as `kill -9` does,
-//! the first time it gets to each of them: a file `DIR/STEP.PLACE` is made first, and while it is there nothing happens.
-//! Crash tests walk the step table.
 
-use basalt_engine::steps::StepId;
+pub use basalt_proto::kill::KillPoints;
 
 /// The places of each step.
 pub const PLACES: [&str; 2] = ["recorded", "effected"];
-
-/// Kills the process where a test wants it.
-#[derive(Clone, Debug, Default)]
-pub struct KillPoints {
-    at: Vec<String>,
-    fired: std::path::PathBuf,
-}
-
-impl KillPoints {
-    /// From `BASALT_KILL_AT`.
-    #[must_use]
-    pub fn from_env() -> Self {
-        if !cfg!(debug_assertions) {
-            return Self::default();
-        }
-        let set = std::env::var("BASALT_KILL_AT").unwrap_or_default();
-        let Some((points, fired)) = set.rsplit_once(':') else { return Self::default() };
-        Self { at: points.split(',').map(str::to_owned).collect(), fired: fired.into() }
-    }
-
-    /// Ends the process here, if this is the place.
-    pub fn at(&self, step: StepId, place: &str) {
-        let point = format!("{}/{place}", step.name());
-        if !self.at.contains(&point) {
-            return;
-        }
-        // Once: whoever makes the file dies.
-        if std::fs::File::create_new(self.fired.join(point.replace('/', "."))).is_ok() {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        }
-    }
-}

@@ -309,7 +309,7 @@ async fn records(store: &Store, object: &Object) -> Result<Records, StoreError> 
         }
         match records.iter_mut().find(|known| known.key == record.key) {
             Some(known) => {
-                known.delivered_at = known.delivered_at.or(record.delivered_at);
+                known.delivered_at = known.delivered_at.max(record.delivered_at);
                 known.epoch = known.epoch.max(record.epoch);
             }
             None => records.push(record),

@@ -131,13 +131,13 @@ async fn perform(
         Effect::Power { verb, device } => {
             let detail = json!({ "record": to_json(&step.record(None, epoch, now))? });
             let id = driver.store.announce_step(machine.into(), key, epoch, step.attempt, &detail).await?;
-            driver.kill.at(step.step, "recorded");
+            driver.kill.at(step.step.name(), "recorded");
             let Some(rack) = estate.power_rack(&loaded.input.spec) else { return Ok(Did::Later) };
             let command = power_command(driver, lease, loaded, step, *verb, *device);
             if !driver.sessions.send(rack.uid, Message::Power(command)) {
                 return Ok(Did::Later);
             }
-            driver.kill.at(step.step, "effected");
+            driver.kill.at(step.step.name(), "effected");
             driver.store.start_step(id).await?;
             Ok(Did::Begun)
         }
@@ -145,20 +145,20 @@ async fn perform(
             let detail = json!({ "record": to_json(&step.record(None, epoch, now))? });
             let id = driver.store.announce_step(machine.into(), key, epoch, None, &detail).await?;
             driver.store.start_step(id).await?;
-            driver.kill.at(step.step, "recorded");
+            driver.kill.at(step.step.name(), "recorded");
             if *unwiped {
                 driver.store.mark_unwiped(machine, true).await?;
             }
             driver.store.release_machine(*deployment).await?;
-            driver.kill.at(step.step, "effected");
+            driver.kill.at(step.step.name(), "effected");
             driver.store.release_addresses((*deployment).into(), &[]).await?;
             driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;
             Ok(Did::Begun)
         }
         Effect::Forget => {
-            driver.kill.at(step.step, "recorded");
+            driver.kill.at(step.step.name(), "recorded");
             driver.store.finalise(machine.into()).await?;
-            driver.kill.at(step.step, "effected");
+            driver.kill.at(step.step.name(), "effected");
             driver.store.enqueue_kind("Rack").await?;
             Ok(Did::Gone)
         }
@@ -240,9 +240,9 @@ async fn arm(
         "kernel_options": options.join(" "),
     });
     let armed = (attempt, attempt_key.as_slice());
-    driver.kill.at(step.step, "recorded");
+    driver.kill.at(step.step.name(), "recorded");
     driver.store.announce_attempt(machine, step.key.as_str(), lease.epoch, armed, &detail).await?;
-    driver.kill.at(step.step, "effected");
+    driver.kill.at(step.step.name(), "effected");
     Ok(Did::Begun)
 }
 

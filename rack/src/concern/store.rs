@@ -201,6 +201,7 @@ impl ConcernStore {
     }
 
     fn take(&self, offered: &ConcernVersion) -> Result<(), String> {
+        crate::kill::instructed(offered);
         let (concern, content) = verify(offered)?;
         let path = self.path(concern);
         // First the incarnation: a crash in between must not leave the old one welcome.

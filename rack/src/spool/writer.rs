@@ -8,6 +8,7 @@ use basalt_proto::rack_v1::Fact;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Limits, Spool, Taken};
+use crate::kill;
 
 /// Facts waiting for the disk.
 const QUEUE: usize = 16_384;
@@ -129,12 +130,14 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
     while !stop {
         let Some(first) = queue.blocking_recv() else { return };
         let mut waiting = Vec::new();
+        let mut answered = Vec::new();
         let mut rest = Vec::new();
         let mut next = Some(first);
         let mut count = 0;
         while let Some(command) = next.take() {
             match command {
                 Command::Push(fact, reply) => {
+                    answered.extend(kill::seen(&fact));
                     let taken = spool.push(*fact);
                     waiting.extend(reply.map(|reply| (reply, taken)));
                 }
@@ -147,6 +150,7 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
             }
         }
         let synced = spool.sync().map_err(|error| error.to_string());
+        kill::kept(&answered);
         if let Err(error) = &synced {
             tracing::error!(%error, "the spool cannot be written; facts are lost until it can");
         }

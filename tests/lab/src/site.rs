@@ -128,6 +128,7 @@ pub struct Site {
     lab: Lab,
     programs: Programs,
     region_variables: Vec<(String, String)>,
+    rack_variables: Vec<(String, String)>,
 }
 
 impl Site {
@@ -145,6 +146,7 @@ impl Site {
             lab: Lab::create(label)?,
             programs,
             region_variables: Vec::new(),
+            rack_variables: Vec::new(),
         })
     }
 
@@ -210,8 +212,20 @@ impl Site {
 
     /// Environment variables of the region's next starts.
     pub fn set_region_variables(&mut self, variables: &[(&str, &str)]) {
-        self.region_variables =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.region_variables = owned(variables);
+    }
+
+    /// Environment variables of the racks' next starts.
+    pub fn set_rack_variables(&mut self, variables: &[(&str, &str)]) {
+        self.rack_variables = owned(variables);
+    }
+
+    /// Whether a rack runs; one that has ended by itself does not.
+    pub fn rack_runs(&mut self, number: u8) -> bool {
+        if self.racks.get_mut(&number).is_some_and(LabProcess::has_ended) {
+            self.racks.remove(&number);
+        }
+        self.racks.contains_key(&number)
     }
 
     /// Whether the region runs; one that has ended by itself does not.
@@ -280,6 +294,7 @@ impl Site {
         if !directory.join("identity").exists() {
             command.env("BASALT_RACK_JOIN", self.join_token().await?);
         }
+        command.envs(self.rack_variables.iter().map(|(name, value)| (name, value)));
         let log = self.directory().join(format!("{name}.log"));
         let mut process = self.start(command, &log)?;
         let client = self.client()?;
@@ -358,6 +373,10 @@ impl Site {
         }
         Ok(self.lab.spawn(command)?)
     }
+}
+
+fn owned(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 fn is_set(command: &std::process::Command, name: &OsStr) -> bool {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use basalt_api::Kind;
 use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
 use basalt_api::wire::{OperationRequest, PutMetadata, PutRequest, Verb};
-use basalt_lab::site::Site;
+use basalt_lab::site::{Site, SiteError};
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
 use serde_json::{Value, json};
 use sha2::Digest;
@@ -22,6 +22,7 @@ const DIVISOR: &str = "30";
 pub(crate) struct Fleet {
     pub(crate) site: Site,
     client: Client,
+    revivals: u32,
 }
 
 fn kind(plural: &str) -> &'static Kind {
@@ -78,7 +79,7 @@ impl Fleet {
         let endpoints = vec![site.endpoint()];
         let client =
             Client::new(&ClientConfig { endpoints, patience, ..ClientConfig::default() }).expect("a client");
-        let fleet = Self { site, client };
+        let fleet = Self { site, client, revivals: 0 };
         fleet.network().await;
         fleet.images().await;
         fleet
@@ -233,13 +234,29 @@ impl Fleet {
         }
     }
 
-    /// Starts the region again where it was killed; says whether it was.
+    /// Starts the region and the rack again where they were killed; says whether one was.
     async fn revive(&mut self) -> bool {
-        if self.site.region_runs() {
+        if !self.site.region_runs() {
+            self.site.start_region().await.expect("the region starts again");
+        } else if !self.site.rack_runs(1) {
+            match self.site.start_rack(1).await {
+                // It may be killed again before it is connected.
+                Ok(()) | Err(SiteError::Ended { .. }) => {}
+                Err(error) => panic!("the rack does not start again: {error}"),
+            }
+        } else {
             return false;
         }
-        self.site.start_region().await.expect("the region starts again");
+        self.revivals += 1;
+        assert!(self.revivals < 200, "something ends again and again");
         true
+    }
+
+    /// Stops the rack, and starts it with these variables.
+    pub(crate) async fn restart_rack(&mut self, variables: &[(&str, &str)]) {
+        self.site.stop_rack(1).await.expect("the rack drains");
+        self.site.set_rack_variables(variables);
+        self.site.start_rack(1).await.expect("the rack starts again");
     }
 
     /// Stops the region where it runs, and starts it with these variables.

@@ -4,5 +4,6 @@
 mod bad_luck;
 #[path = "../fleet/mod.rs"]
 mod fleet;
+mod kills;
 mod lives;
 mod racks;

@@ -55,7 +55,9 @@ impl<'a> Walk<'a> {
                 record.not_after.max(later(self.now, std::time::Duration::from_secs(1)))
             }
         };
-        match (self.now < until, record.delivered_at) {
+        // A rack that came back since may have died with the command. The same command again does nothing twice.
+        let lost = |delivered: &Timestamp| matches!(&self.input.facts.power_rack, Link::Connected { since } if delivered < since);
+        match (self.now < until, record.delivered_at.filter(|delivered| !lost(delivered))) {
             (true, Some(_)) => Answer::Due(until),
             (true, None) if self.now < record.not_after => Answer::Undelivered,
             _ => Answer::Bad(PowerFailure::NoAnswer, String::new(), record.not_after),

@@ -1,0 +1,106 @@
+//! Region and rack, killed at every step of the step table: it goes on, and nothing is done twice that must not be.
+//!
+//! A step without a kill point fails these tests. All points of one process and place are passed in one life of a machine.
+
+use basalt_engine::steps::{EffectKind, STEPS, StepId, StepSpec};
+use basalt_rack::kill::{KEPT, SEEN, TOLD};
+use basalt_region::driver::kill::PLACES;
+use basalt_sim::{Event, Firmware};
+
+use crate::fleet::{Fleet, deployment_spec, machine_spec};
+
+/// Steps that a machine's usual life does not take, and why they have no kill point here.
+const ELSEWHERE: &[(StepId, &str)] = &[
+    (
+        StepId::RestartInstall,
+        "the remedy of a system that does not report; killed at in the planner's own tests",
+    ),
+    (StepId::HoldOn, "a button pressed by hand is unseen until power is polled"),
+    (StepId::HoldOff, "a button pressed by hand is unseen until power is polled"),
+];
+
+/// Steps in which a rack has no part.
+const REGION_ONLY: &[(StepId, &str)] = &[
+    (StepId::LetGo, "a claim is a row of the database"),
+    (StepId::Forget, "so is a machine"),
+    (StepId::BootLocal, "what a rack is told then has no step of its own: it is what remains"),
+];
+
+fn usual() -> impl Iterator<Item = &'static StepSpec> {
+    STEPS.iter().filter(|step| ELSEWHERE.iter().all(|(elsewhere, _)| *elsewhere != step.id))
+}
+
+/// Where a rack can be killed in a step.
+fn places(step: &StepSpec) -> &'static [&'static str] {
+    if REGION_ONLY.iter().any(|(only, _)| *only == step.id) {
+        return &[];
+    }
+    match step.effect {
+        EffectKind::Power => &[TOLD, SEEN, KEPT],
+        EffectKind::Arm => &[TOLD],
+        EffectKind::Observe => &[SEEN, KEPT],
+        EffectKind::LetGo | EffectKind::Forget => &[],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_region_killed_at_every_step_goes_on_and_does_nothing_twice() {
+    let mut fleet = Fleet::start("kill", &[]).await;
+    for (number, place) in (1..).zip(PLACES) {
+        let effects = usual().filter(|step| step.effect != EffectKind::Observe);
+        let points: Vec<String> = effects.map(|step| format!("{}/{place}", step.name)).collect();
+        let kill = Kill::new(&fleet, number, points);
+        fleet.restart_region(&[("BASALT_KILL_AT", &kill.variable)]).await;
+        kill.lived_through(&mut fleet, number).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rack_killed_at_every_step_goes_on_and_does_nothing_twice() {
+    let mut fleet = Fleet::start("killrack", &[]).await;
+    for (number, place) in (1..).zip([TOLD, SEEN, KEPT]) {
+        let with_place = usual().filter(|step| places(step).contains(&place));
+        let points: Vec<String> = with_place.map(|step| format!("{}/{place}", step.name)).collect();
+        let kill = Kill::new(&fleet, number, points);
+        fleet.restart_rack(&[("BASALT_KILL_AT", &kill.variable)]).await;
+        kill.lived_through(&mut fleet, number).await;
+    }
+}
+
+/// Points at which a process is to die, once each.
+struct Kill {
+    points: Vec<String>,
+    fired: std::path::PathBuf,
+    variable: String,
+}
+
+impl Kill {
+    fn new(fleet: &Fleet, number: u8, points: Vec<String>) -> Self {
+        let fired = fleet.site.directory().join(format!("killed-{number}"));
+        std::fs::create_dir(&fired).expect("a directory for what fired");
+        let variable = format!("{}:{}", points.join(","), fired.display());
+        Self { points, fired, variable }
+    }
+
+    /// One machine's whole life, during which the process dies at each of the points.
+    async fn lived_through(self, fleet: &mut Fleet, number: u8) {
+        let machine = fleet.machine(number, Firmware::Bios, |_| {});
+        let name = format!("sim{number}");
+        fleet.declare("machines", &name, machine_spec(&machine)).await;
+        fleet.ready_through_kills("machines", &name).await;
+        fleet.declare_through_kills("deployments", &name, deployment_spec(&name)).await;
+        fleet.ready_through_kills("deployments", &name).await;
+        fleet.delete_through_kills("deployments", &name).await;
+        fleet.ready_through_kills("machines", &name).await;
+        fleet.delete_through_kills("machines", &name).await;
+        let reached = |point: &&String| self.fired.join(point.replace('/', ".")).exists();
+        let (killed, missed): (Vec<_>, Vec<_>) = self.points.iter().partition(reached);
+        assert!(missed.is_empty(), "never killed at {missed:?}\n{}", machine.log());
+        println!("killed {} times: {killed:?}", killed.len());
+        let writes = machine.count(|event| matches!(event, Event::WroteDisk { .. }));
+        let installs = machine.count(|event| matches!(event, Event::Installed { .. }));
+        let erases = machine.count(|event| matches!(event, Event::Erased { .. }));
+        assert_eq!((writes, installs, erases), (2, 1, 1), "{}", machine.log());
+        assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
+    }
+}
