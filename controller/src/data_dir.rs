@@ -6,9 +6,11 @@
 //! | `seal-key` | the key that seals secrets (0600), unless `--seal-key-file` names another one |
 //! | `admin-token` | a bearer token with the role admin (0600), made at the first start |
 //! | `api.sock` | the API, for root and this account (0600) |
+//! | `process` | which process ran here last |
 //! | `blobs/` | the bytes of images |
 //! | `postgres/`, `run/`, `postgres.log` | PostgreSQL, see [`basalt_db::cluster`] |
 
+use basalt_api::values::Uid;
 use basalt_db::SealKey;
 use std::fs::File;
 use std::io::Write;
@@ -108,6 +110,17 @@ impl DataDir {
         }
         let token = std::fs::read_to_string(&path).map_err(file_error(&path))?;
         Ok((token.trim().to_owned(), path))
+    }
+
+    /// Notes that this process runs here; which one did before. That one is gone: the lock says so.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn succeed(&self, process: Uid) -> Result<Option<Uid>, DataDirError> {
+        let path = self.path.join("process");
+        let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        write_secret(&path, &process.to_string())?;
+        Ok(before)
     }
 
     /// The API's socket. A stale one of a region that was killed is removed: the lock says that nobody has it.

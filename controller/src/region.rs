@@ -135,6 +135,11 @@ impl Region {
         });
         let unix = data_dir.listen()?;
         let id = Uid::generate();
+        if let Some(before) = data_dir.succeed(id)? {
+            // It was killed: what it held need not wait for the end of its leases.
+            let gone = async { store.release_all(before).await.and(store.farewell(before).await) };
+            gone.await.map_err(|source| RegionError::Store { at: at(), source })?;
+        }
         let process = RegionProcess {
             id,
             rpc_address: settings

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientConfig, ClientError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -346,8 +346,16 @@ impl Site {
     /// # Errors
     /// The region refuses or does not answer.
     async fn join_token(&self) -> Result<String, SiteError> {
-        let answer = request(&self.socket(), "POST", "/api/v1/join_tokens", "{}").await;
-        let answer = answer.map_err(|error| SiteError::NoToken(error.to_string()))?;
+        let began = Instant::now();
+        let answer = loop {
+            let answer = request(&self.socket(), "POST", "/api/v1/join_tokens", "{}").await;
+            let answer = answer.map_err(|error| SiteError::NoToken(error.to_string()))?;
+            // It answers its clients a moment before it serves racks.
+            if !answer.starts_with("HTTP/1.1 503") || began.elapsed() > REQUEST {
+                break answer;
+            }
+            tokio::time::sleep(INTERVAL).await;
+        };
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
         body["token"].as_str().map(str::to_owned).ok_or(SiteError::NoToken(answer))
