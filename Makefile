@@ -91,4 +91,5 @@ bench-provider_handshake:
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images
-	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images | $(RECORD)
+	$(AS_ROOT) tests/lab/stock-live $(CACHE)/images/stock-live
+	$(AS_ROOT) $(BIN)/basalt-lab bench-boot-to-ready --images $(CACHE)/images --stock $(CACHE)/images/stock-live | $(RECORD)

@@ -66,6 +66,9 @@ enum What {
         /// A folder with ephemeral/image.json
         #[arg(long)]
         images: PathBuf,
+        /// What `stock-live` built
+        #[arg(long)]
+        stock: PathBuf,
     },
     /// Own the demo's processes (started by `demo`)
     #[command(hide = true)]
@@ -117,8 +120,8 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
             demo::run(DemoConfig { images: absolute(images), example: absolute(example), port }).await?;
         }
         What::DemoStop => say(if demo::stop()? { "the demo is gone" } else { "no demo runs" }),
-        What::BenchBootToReady { images } => {
-            say(&basalt_lab::bench::boot_to_ready(&images).await?.to_string())
+        What::BenchBootToReady { images, stock } => {
+            say(&basalt_lab::bench::boot_to_ready(&images, &stock).await?.to_string())
         }
         What::KeepDemo { port } => {
             // Whoever closes the terminal does not mean the demo.
