@@ -77,6 +77,7 @@ const ENDPOINTS: &[Endpoint] = &[
         parameters: &["name", "dry_run", "force", "if_match"],
         request: None,
         answers: &[
+            ("200", "With `dry_run`: what would happen", Some("DryRun")),
             ("202", "The object, which is on its way out", Some("{Kind}")),
             ("204", "It is gone", None),
         ],

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::plan::{Advisory, PlanReport};
 use basalt_api::wire::RenameRequest;
 use basalt_api::{Effect, FieldCode, FieldError, Kind, ProblemCode};
-use basalt_db::{Deletion, Key, ListQuery, Object, Put, Stored};
+use basalt_db::{Deletion, Key, ListQuery, Object, Precondition, Put, Stored};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -188,12 +188,40 @@ pub(super) async fn remove(
     let key = body::key(kind, &name)?;
     let flags: Flags = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
-    match app.store().request_deletion(kind.name, key, precondition, flags.dry_run).await? {
+    if flags.dry_run {
+        return dry_removal(&app, kind, key, precondition).await;
+    }
+    match app.store().request_deletion(kind.name, key, precondition, false).await? {
         Deletion::Gone => Ok(StatusCode::NO_CONTENT.into_response()),
         Deletion::Waits { object, waits_for } => {
             Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
         }
     }
+}
+
+async fn dry_removal(app: &App, kind: &Kind, key: Key<'_>, precondition: Precondition) -> Answer<Response> {
+    let before = app.store().get(kind.name, key).await?;
+    let (object, plan) = match app.store().request_deletion(kind.name, key, precondition, true).await? {
+        Deletion::Gone => {
+            let summary = format!("{} {:?} will be gone.", kind.name, before.name);
+            (render::render(before, &[])?, PlanReport { summary, ..PlanReport::default() })
+        }
+        Deletion::Waits { object, waits_for } => {
+            let mut plan = match app.machinery() {
+                Some(machinery) if crate::driver::PLANNED.contains(&kind.name) => {
+                    machinery.plan(&object, None).await?
+                }
+                _ => PlanReport::default(),
+            };
+            let names: Vec<String> =
+                waits_for.iter().map(|other| format!("{} {:?}", other.kind, other.name)).collect();
+            if !names.is_empty() {
+                plan.summary = format!("{} {:?} goes after {}.", kind.name, object.name, names.join(", "));
+            }
+            (render::render(*object, &waits_for)?, plan)
+        }
+    };
+    Ok(axum::Json(DryRun { object, plan, advisories: Vec::new() }).into_response())
 }
 
 pub(super) async fn rename(

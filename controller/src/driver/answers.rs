@@ -7,6 +7,7 @@ use basalt_api::plan::{PlanReport, Step, StepState, TimelineEntry, TimelineKind,
 use basalt_api::values::Timestamp;
 use basalt_api::wire::{Timeline, Waits};
 use basalt_db::{Fact, Object, StepRecord, StoreError};
+use basalt_engine::deployment::DeploymentAction;
 use basalt_engine::steps::EffectKind;
 use basalt_engine::{Plan, plan, plan::Wait as Waited};
 use serde_json::{Map, Value};
@@ -58,20 +59,24 @@ impl Driver {
             }
             "Deployment" => {
                 let declared: DeploymentSpec = declared(object, instead)?;
-                let seen = deployment::look(self, object, declared, now).await?;
-                let mut report = match &seen.machine {
-                    Some((machine, _, planned)) => {
-                        let mut report = of_plan(&object.name, planned);
-                        report.machine = machine.name.parse().ok();
-                        report
+                let seen = deployment::look(self, object, declared.clone(), now).await?;
+                let claimed = match (&seen.machine, &seen.planned.action) {
+                    (Some((machine, _, planned)), _) => Some((machine.clone(), planned.clone())),
+                    (None, DeploymentAction::Claim(machine)) => {
+                        deployment::if_claimed(self, object, &declared, *machine, now).await?
                     }
-                    None => PlanReport::default(),
+                    (None, _) => None,
                 };
+                let mut report = PlanReport::default();
+                if let Some((machine, planned)) = &claimed {
+                    report = of_plan(&object.name, planned);
+                    report.machine = machine.name.parse().ok();
+                }
                 report.waits = seen.planned.waits.iter().map(wait).collect();
                 if let Some(wait) = report.waits.first() {
                     report.summary = format!("{}: {}", object.name, wait.message);
-                } else if seen.machine.is_none() {
-                    report.summary = format!("{}: a machine is claimed, then installed", object.name);
+                } else if let (None, Some((machine, _))) = (&seen.machine, &claimed) {
+                    report.summary = format!("{}: claim {}, then install it", object.name, machine.name);
                 }
                 Ok(report)
             }

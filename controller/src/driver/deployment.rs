@@ -75,13 +75,12 @@ pub(super) async fn look(
         None => None,
     };
     let machine = match machine {
-        Some(object) => {
-            let mut loaded = estate.machine(&driver.store, &object).await?;
-            if let Some(claim) = &mut loaded.input.claim {
-                claim.spec = declared.clone();
-            }
+        Some(machine) => {
+            let mut loaded = estate.machine(&driver.store, &machine).await?;
+            let claim = loaded.input.claim.take();
+            loaded.input.claim = Some(estate.as_if(object, &declared, now, claim));
             let planned = plan(&loaded.input, &driver.policy, now);
-            Some((object, loaded, planned))
+            Some((machine, loaded, planned))
         }
         None => None,
     };
@@ -106,6 +105,22 @@ pub(super) async fn look(
     };
     let planned = plan_deployment(&input, now);
     Ok(Seen { machine, planned })
+}
+
+/// What a machine would do, were it claimed by a deployment.
+pub(super) async fn if_claimed(
+    driver: &Driver,
+    object: &Object,
+    declared: &DeploymentSpec,
+    machine: MachineId,
+    now: Timestamp,
+) -> Result<Option<(Object, Plan)>, StoreError> {
+    let Some(machine) = driver.store.get_by_uid(machine.into()).await? else { return Ok(None) };
+    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let mut loaded = estate.machine(&driver.store, &machine).await?;
+    loaded.input.claim = Some(estate.as_if(object, declared, now, None));
+    let planned = plan(&loaded.input, &driver.policy, now);
+    Ok(Some((machine, planned)))
 }
 
 async fn candidates(driver: &Driver, _estate: &Estate) -> Result<Vec<Candidate>, StoreError> {

@@ -39,6 +39,8 @@ pub struct Estate {
 pub struct Image {
     /// Which.
     pub uid: ImageId,
+    /// What it is called.
+    pub name: String,
     /// What is declared.
     pub spec: ImageSpec,
     /// Sizes of the blobs that are held.
@@ -101,7 +103,10 @@ impl Estate {
             let size = |sha256: &Sha256| blobs.get(sha256.bytes()).copied();
             let held =
                 spec.files.iter().filter_map(|(role, file)| Some((*role, size(&file.sha256)?))).collect();
-            images.push((object.created_at, Image { uid: ImageId::from(object.uid), spec, held }));
+            images.push((
+                object.created_at,
+                Image { uid: ImageId::from(object.uid), name: object.name.clone(), spec, held },
+            ));
         }
         // The newest first.
         images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
@@ -124,6 +129,28 @@ impl Estate {
                 kernel_options: image.spec.kernel_options.clone().unwrap_or_default(),
             })
         })
+    }
+
+    /// What a deployment would be to its machine, were it as `object` and `declared` say. Addresses are those it has.
+    #[must_use]
+    pub fn as_if(
+        &self,
+        object: &Object,
+        declared: &DeploymentSpec,
+        now: Timestamp,
+        claim: Option<Claim>,
+    ) -> Claim {
+        let image = self.images.iter().find(|image| image.name == declared.image.as_str());
+        Claim {
+            uid: DeploymentId::from(object.uid),
+            name: object.name.clone(),
+            generation: object.generation,
+            spec: declared.clone(),
+            claimed_at: claim.as_ref().map_or(now, |claim| claim.claimed_at),
+            deletion_requested_at: object.deletion_requested_at,
+            assigned: claim.map(|claim| claim.assigned).unwrap_or_default(),
+            image: image.and_then(|image| self.resolved(image.uid)),
+        }
     }
 
     fn resolved(&self, uid: ImageId) -> Option<ResolvedImage> {

@@ -125,7 +125,8 @@ async fn a_dry_run_stores_nothing_and_says_what_is_missing_as_an_advisory() {
     let tried = lab.api.put("/api/v1/zones/a?dry_run=true", r#"{"spec":{"description":"x"}}"#).await.json();
     assert_eq!(tried["plan"]["changes"][0]["pointer"], "/description");
     let tried = lab.api.send("DELETE", "/api/v1/zones/a?dry_run=true", &[], "").await;
-    assert_eq!(tried.status, 204);
+    assert_eq!((tried.status.as_u16(), &tried.json()["object"]["metadata"]["name"]), (200, &json!("a")));
+    assert_eq!(tried.json()["plan"]["summary"], "Zone \"a\" will be gone.");
     assert_eq!(lab.api.get("/api/v1/zones/a").await.json()["metadata"]["generation"], 1);
     assert_eq!(
         lab.api.put("/api/v1/zones/b?dryrun=true", r#"{"spec":{}}"#).await.problem().0,

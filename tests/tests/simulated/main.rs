@@ -1,8 +1,8 @@
 //! Region, rack and simulated machines together: whole lives, every kill, every bad luck, in seconds each.
 #![expect(clippy::print_stdout, reason = "what was said is read by people")]
 
+mod announced;
 mod bad_luck;
-#[path = "../fleet/mod.rs"]
 mod fleet;
 mod kills;
 mod lives;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::Kind;
 use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
+use basalt_api::plan::TimelineKind;
 use basalt_api::wire::{OperationRequest, PutMetadata, PutRequest, Verb};
 use basalt_lab::site::{Site, SiteError};
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
@@ -172,6 +173,57 @@ impl Fleet {
         self.client.get(kind(plural), name).await.expect("the object").status
     }
 
+    /// The steps that putting this spec, or deleting the object, would lead to: their names.
+    pub(crate) async fn dry_run(&self, plural: &str, name: &str, spec: Option<&Value>) -> Vec<String> {
+        let answer = match spec {
+            Some(spec) => {
+                let request = PutRequest {
+                    kind: None,
+                    metadata: PutMetadata::default(),
+                    spec: spec.clone(),
+                    status: None,
+                };
+                self.client.put_dry_run(kind(plural), name, &request, Precondition::None).await
+            }
+            None => self.client.delete_dry_run(kind(plural), name, DeleteOptions::default()).await,
+        };
+        let plan = answer.unwrap_or_else(|error| panic!("a dry run of {plural}/{name} fails: {error}")).plan;
+        plan.steps.iter().filter_map(|step| step_name(&step.key)).collect()
+    }
+
+    /// The steps that were begun for a machine so far: their names.
+    pub(crate) async fn recorded(&self, machine: &str) -> Vec<String> {
+        let timeline = self.client.timeline(kind("machines"), machine).await.expect("a timeline");
+        let steps = timeline.entries.iter().filter(|entry| entry.kind == TimelineKind::Step);
+        steps.filter_map(|step| step_name(&step.reason)).collect()
+    }
+
+    /// Waits until nothing is planned for the machine, and nothing awaited.
+    pub(crate) async fn settled(&self, machine: &str) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let plan = self.client.plan(kind("machines"), machine).await.expect("a plan");
+            if plan.steps.is_empty() && plan.waits.is_empty() {
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "{machine} does not come to rest:\n{}",
+                self.story("machines", machine).await
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Deletes, and waits until the object is gone; nothing is killed meanwhile.
+    pub(crate) async fn gone(&self, plural: &str, name: &str) {
+        let end = Instant::now() + LIMIT;
+        while let Ok(Some(_)) = self.client.delete(kind(plural), name, DeleteOptions::default()).await {
+            assert!(Instant::now() < end, "{plural}/{name} does not go:\n{}", self.story(plural, name).await);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Waits until the object is ready; a stall that mends itself is waited out.
     pub(crate) async fn ready(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
@@ -301,6 +353,11 @@ impl Fleet {
             .map(|t| t.entries.iter().map(|e| format!("{} {}", e.at, e.message)).collect());
         format!("{status:?}\n{plan:?}\n{}", timeline.map_or_else(|e| e.to_string(), |lines| lines.join("\n")))
     }
+}
+
+/// Of `MACHINE/SCOPE/GENERATION/STEP/TRY`.
+fn step_name(key: &str) -> Option<String> {
+    key.rsplit('/').nth(1).map(str::to_owned)
 }
 
 fn is_ready(status: &Value) -> bool {
