@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use basalt_api::Kind;
 use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
 use basalt_api::plan::TimelineKind;
 use basalt_api::wire::{OperationRequest, PutMetadata, PutRequest, Verb};
+use basalt_api::{Kind, ProblemCode};
 use basalt_lab::site::{Site, SiteError};
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
 use serde_json::{Value, json};
@@ -162,10 +162,40 @@ impl Fleet {
         self.declare("deployments", name, deployment_spec(machine)).await;
     }
 
-    /// Puts a spec, while the region may be killed.
+    /// Puts a spec, while region and rack may be killed: a put that got no answer is repeated.
     pub(crate) async fn declare_through_kills(&mut self, plural: &str, name: &str, spec: Value) {
-        self.revive().await;
-        self.declare(plural, name, spec).await;
+        let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
+        let end = Instant::now() + LIMIT;
+        loop {
+            self.revive().await;
+            match self.client.put(kind(plural), name, &request, Precondition::None).await {
+                Ok(_) => return,
+                Err(error) => assert!(
+                    matches!(error.code(), None | Some(ProblemCode::Unavailable)) && Instant::now() < end,
+                    "{plural}/{name} is refused: {error}"
+                ),
+            }
+        }
+    }
+
+    /// Waits until nothing is planned for the machine, and nothing awaited, while region and rack may be killed.
+    pub(crate) async fn settled_through_kills(&mut self, machine: &str) {
+        let mut end = Instant::now() + LIMIT;
+        loop {
+            if self.revive().await {
+                end = Instant::now() + LIMIT;
+            }
+            let plan = self.client.plan(kind("machines"), machine).await;
+            if plan.is_ok_and(|plan| plan.steps.is_empty() && plan.waits.is_empty()) {
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "{machine} does not come to rest:\n{}",
+                self.story("machines", machine).await
+            );
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// The object's status.

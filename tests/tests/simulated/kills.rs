@@ -5,19 +5,10 @@
 use basalt_engine::steps::{EffectKind, STEPS, StepId, StepSpec};
 use basalt_rack::kill::{KEPT, SEEN, TOLD};
 use basalt_region::driver::kill::PLACES;
-use basalt_sim::{Event, Firmware};
+use basalt_sim::{Event, Fault, Firmware, Stage};
+use serde_json::json;
 
 use crate::fleet::{Fleet, deployment_spec, machine_spec};
-
-/// Steps that a machine's usual life does not take, and why they have no kill point here.
-const ELSEWHERE: &[(StepId, &str)] = &[
-    (
-        StepId::RestartInstall,
-        "the remedy of a system that does not report; killed at in the planner's own tests",
-    ),
-    (StepId::HoldOn, "a button pressed by hand is unseen until power is polled"),
-    (StepId::HoldOff, "a button pressed by hand is unseen until power is polled"),
-];
 
 /// Steps in which a rack has no part.
 const REGION_ONLY: &[(StepId, &str)] = &[
@@ -25,10 +16,6 @@ const REGION_ONLY: &[(StepId, &str)] = &[
     (StepId::Forget, "so is a machine"),
     (StepId::BootLocal, "what a rack is told then has no step of its own: it is what remains"),
 ];
-
-fn usual() -> impl Iterator<Item = &'static StepSpec> {
-    STEPS.iter().filter(|step| ELSEWHERE.iter().all(|(elsewhere, _)| *elsewhere != step.id))
-}
 
 /// Where a rack can be killed in a step.
 fn places(step: &StepSpec) -> &'static [&'static str] {
@@ -47,7 +34,7 @@ fn places(step: &StepSpec) -> &'static [&'static str] {
 async fn a_region_killed_at_every_step_goes_on_and_does_nothing_twice() {
     let mut fleet = Fleet::start("kill", &[]).await;
     for (number, place) in (1..).zip(PLACES) {
-        let effects = usual().filter(|step| step.effect != EffectKind::Observe);
+        let effects = STEPS.iter().filter(|step| step.effect != EffectKind::Observe);
         let points: Vec<String> = effects.map(|step| format!("{}/{place}", step.name)).collect();
         let kill = Kill::new(&fleet, number, points);
         fleet.restart_region(&[("BASALT_KILL_AT", &kill.variable)]).await;
@@ -59,7 +46,7 @@ async fn a_region_killed_at_every_step_goes_on_and_does_nothing_twice() {
 async fn a_rack_killed_at_every_step_goes_on_and_does_nothing_twice() {
     let mut fleet = Fleet::start("killrack", &[]).await;
     for (number, place) in (1..).zip([TOLD, SEEN, KEPT]) {
-        let with_place = usual().filter(|step| places(step).contains(&place));
+        let with_place = STEPS.iter().filter(|step| places(step).contains(&place));
         let points: Vec<String> = with_place.map(|step| format!("{}/{place}", step.name)).collect();
         let kill = Kill::new(&fleet, number, points);
         fleet.restart_rack(&[("BASALT_KILL_AT", &kill.variable)]).await;
@@ -86,9 +73,19 @@ impl Kill {
     async fn lived_through(self, fleet: &mut Fleet, number: u8) {
         let machine = fleet.machine(number, Firmware::Bios, |_| {});
         let name = format!("sim{number}");
-        fleet.declare("machines", &name, machine_spec(&machine)).await;
+        fleet.declare_through_kills("machines", &name, machine_spec(&machine)).await;
         fleet.ready_through_kills("machines", &name).await;
-        fleet.declare_through_kills("deployments", &name, deployment_spec(&name)).await;
+        for power in ["on", "off", "auto"] {
+            let mut spec = machine_spec(&machine);
+            spec["power"] = json!(power);
+            fleet.declare_through_kills("machines", &name, spec).await;
+            fleet.settled_through_kills(&name).await;
+        }
+        // The installed system does not come up by itself, so that it is power-cycled.
+        machine.faults().times(Fault::HangsAt(Stage::Leave), 1);
+        let mut deployment = deployment_spec(&name);
+        deployment["readiness"]["timeout"] = json!("5m");
+        fleet.declare_through_kills("deployments", &name, deployment).await;
         fleet.ready_through_kills("deployments", &name).await;
         fleet.delete_through_kills("deployments", &name).await;
         fleet.ready_through_kills("machines", &name).await;
