@@ -27,8 +27,12 @@ help: ## Say what can be made
 root:
 	@[ "$$(id -u)" = 0 ] || command -v sudo >/dev/null || { echo "make: this needs root (network namespaces, images): run it as root, or install sudo" >&2; exit 1; }
 
+.PHONY: port-free
+port-free:
+	@! (exec 3<>/dev/tcp/127.0.0.1/$(PORT)) 2>/dev/null || { echo "make: 127.0.0.1:$(PORT) is taken: by a demo that runs (\`make demo-stop\` ends it), or by another program (make demo PORT=5241)" >&2; exit 1; }
+
 .PHONY: demo
-demo: root setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
+demo: root port-free setup images ## Two emulated machines, installed by Terraform, left running (PORT=5240)
 	@$(AS_ROOT) $(BIN)/basalt-lab demo --images $(CACHE)/images --example examples/quickstart --port $(PORT)
 
 .PHONY: demo-stop

@@ -3,6 +3,7 @@
 use basalt_api::plan::{StepState, TimelineEntry, Wait};
 use basalt_api::values::Timestamp;
 
+use crate::output::show;
 use crate::region::{Connection, Failed, kind};
 
 /// Arguments of `basalt explain`.
@@ -27,17 +28,17 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let timeline = client.timeline(kind, &args.name).await?;
     if args.output == "json" {
         let whole = serde_json::json!({ "plan": plan, "timeline": timeline });
-        println!("{}", serde_json::to_string_pretty(&whole).unwrap_or_default());
+        show(&format!("{}\n", serde_json::to_string_pretty(&whole).unwrap_or_default()));
         return Ok(());
     }
-    println!("{}", plan.summary);
+    let mut text = format!("{}\n", plan.summary);
     let now = Timestamp::now();
     for wait in &plan.waits {
-        print!("{}", waits(wait, now));
+        text.push_str(&waits(wait, now));
     }
     let to_come: Vec<_> = plan.steps.iter().filter(|step| step.state != StepState::Done).collect();
     if !to_come.is_empty() {
-        println!("\nsteps:");
+        text.push_str("\nsteps:\n");
         for step in to_come {
             let mark = match step.state {
                 StepState::Running => "runs",
@@ -46,16 +47,17 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
                 StepState::Failed => "FAILED",
             };
             let destroys = if step.destructive { "  (destroys data)" } else { "" };
-            println!("  {mark:6} {}{destroys}", step.message);
+            text.push_str(&format!("  {mark:6} {}{destroys}\n", step.message));
         }
     }
     let entries = &timeline.entries;
     if !entries.is_empty() {
-        println!("\nwhat happened:");
+        text.push_str("\nwhat happened:\n");
         for entry in entries.iter().skip(entries.len().saturating_sub(args.history)) {
-            println!("  {}", line(entry));
+            text.push_str(&format!("  {}\n", line(entry)));
         }
     }
+    show(&text);
     Ok(())
 }
 

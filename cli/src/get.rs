@@ -4,6 +4,7 @@ use basalt_api::Object;
 use basalt_api::kinds::{Condition, ConditionStatus};
 use serde_json::Value;
 
+use crate::output::show;
 use crate::region::{Connection, Failed, kind};
 
 /// Arguments of `basalt get`.
@@ -30,12 +31,12 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             (Some(_), [one]) => serde_json::to_string_pretty(one),
             _ => serde_json::to_string_pretty(&objects),
         };
-        println!("{}", whole.unwrap_or_default());
+        show(&format!("{}\n", whole.unwrap_or_default()));
         return Ok(());
     }
     let mut rows = vec![["NAME", "PHASE", "READY", "WHAT IT DOES OR WAITS FOR"].map(str::to_owned)];
     rows.extend(objects.iter().map(row));
-    print!("{}", table(&rows));
+    show(&table(&rows));
     Ok(())
 }
 

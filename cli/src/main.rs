@@ -1,9 +1,9 @@
 //! basalt: the operator's command. One module a command.
-#![expect(clippy::print_stdout, reason = "standard output is what this program is for")]
 
 mod explain;
 mod get;
 mod image;
+mod output;
 mod rack;
 mod recommission;
 mod region;

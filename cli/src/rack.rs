@@ -1,5 +1,6 @@
 //! `basalt rack`: enrolling racks.
 
+use crate::output::show;
 use crate::region::{Connection, Failed};
 
 /// Arguments of `basalt rack`.
@@ -21,6 +22,6 @@ enum Command {
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let Command::JoinToken { name } = args.command;
-    println!("{}", connection.client()?.join_token(name.as_deref()).await?);
+    show(&format!("{}\n", connection.client()?.join_token(name.as_deref()).await?));
     Ok(())
 }

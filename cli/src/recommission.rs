@@ -2,6 +2,7 @@
 
 use basalt_api::wire::{OperationRequest, Verb};
 
+use crate::output::show;
 use crate::region::{Connection, Failed};
 
 /// Arguments of `basalt recommission`.
@@ -15,6 +16,6 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let request = OperationRequest { verb: Verb::Recommission };
     connection.client()?.operate(&args.machine, &request).await?;
-    println!("accepted; `basalt explain machine {}` says what follows", args.machine);
+    show(&format!("accepted; `basalt explain machine {}` says what follows\n", args.machine));
     Ok(())
 }

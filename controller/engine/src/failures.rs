@@ -213,7 +213,7 @@ pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
         "look at its console: the loader, kernel, initrd or squashfs did not load",
         "it was power-cycled several times already")),
     (AttemptFailure::Outranked, rule("Outranked", "a disk carries a later attempt than this region knows of", &[], None,
-        "the database was restored, or the disk comes from another region: run `basalt-region recover`, or empty the disk and run `basalt recommission`",
+        "the database was restored, or the disk comes from another region: when nobody needs its data, empty the disk and run `basalt recommission`",
         "whoever wrote it may still own the data")),
     (AttemptFailure::Empty, rule("NoInventory", "the agent reported success without an inventory", &[10], LATER,
         "upload an ephemeral image whose agent fits this region",

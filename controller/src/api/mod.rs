@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`endpoints`] | the table of endpoints, and which role each needs |
 //! | `guard` | who asks, and whether they may |
+//! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
 //! | `wait` | answers that wait for a condition |
 //! | `explain` | plan, waits, timeline |
@@ -18,6 +19,7 @@ mod blobs;
 mod body;
 mod explain;
 mod guard;
+mod guards;
 mod objects;
 mod operations;
 mod problem;

@@ -2,6 +2,7 @@
 
 use super::App;
 use super::body::{self, Written};
+use super::guards;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
@@ -109,6 +110,7 @@ pub(super) async fn write(
     if !kind.declarable {
         enrolled(&app, kind, key).await?;
     }
+    guards::change(&app, kind, key, &value).await?;
     let now = app.store().now().await?;
     let put = Put {
         kind,
@@ -188,6 +190,7 @@ pub(super) async fn remove(
     let key = body::key(kind, &name)?;
     let flags: Flags = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
+    guards::removal(&app, kind, key).await?;
     if flags.dry_run {
         return dry_removal(&app, kind, key, precondition).await;
     }

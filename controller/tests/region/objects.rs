@@ -111,6 +111,20 @@ async fn an_overlap_names_both_and_a_missing_reference_its_pointer() {
 }
 
 #[tokio::test]
+async fn what_is_protected_is_not_deleted() {
+    let lab = lab().await;
+    let machine = r#"{"boot_macs":["52:54:00:00:00:09"],"locked":LOCKED}"#;
+    lab.api.declare("/api/v1/machines/m", &machine.replace("LOCKED", "true")).await;
+    for path in ["/api/v1/machines/m", "/api/v1/machines/m?dry_run=true"] {
+        let refused = lab.api.send("DELETE", path, &[], "").await;
+        assert_eq!(refused.status, 409, "{}", refused.text());
+        assert!(refused.text().contains("locked = true; set it to false first"), "{}", refused.text());
+    }
+    lab.api.declare("/api/v1/machines/m", &machine.replace("LOCKED", "false")).await;
+    assert!(lab.api.send("DELETE", "/api/v1/machines/m", &[], "").await.status.is_success());
+}
+
+#[tokio::test]
 async fn a_dry_run_stores_nothing_and_says_what_is_missing_as_an_advisory() {
     let lab = lab().await;
     let body = r#"{"spec":{"vlan":"default.0","cidr":"10.77.0.0/24"}}"#;

@@ -157,6 +157,15 @@ impl Fleet {
         put.unwrap_or_else(|error| panic!("{plural}/{name} is refused: {error}"));
     }
 
+    /// Puts a spec that is refused; which fields are named.
+    pub(crate) async fn refused(&self, plural: &str, name: &str, spec: Value) -> Vec<String> {
+        let request = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
+        let put = self.client.put(kind(plural), name, &request, Precondition::None).await;
+        let problem = put.expect_err("it is refused");
+        let errors = problem.problem().map(|problem| problem.errors.clone()).unwrap_or_default();
+        errors.into_iter().map(|error| error.pointer).collect()
+    }
+
     /// Deploys the image to a machine.
     pub(crate) async fn deploy(&self, name: &str, machine: &str) {
         self.declare("deployments", name, deployment_spec(machine)).await;

@@ -1,6 +1,6 @@
 //! A machine from its first boot to its removal.
 
-use crate::fleet::{Fleet, machine_spec};
+use crate::fleet::{Fleet, deployment_spec, machine_spec};
 use basalt_sim::{Event, Firmware};
 use serde_json::json;
 
@@ -20,6 +20,14 @@ async fn a_machine_is_taken_in_deployed_and_given_back() {
     let status = fleet.status("deployments", "web").await;
     assert_eq!((&status["phase"], &status["machine"]), (&json!("Deployed"), &json!("sim1")));
     assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 1);
+
+    let mut renamed = deployment_spec("sim1");
+    renamed["hostname"] = json!("other");
+    assert_eq!(fleet.refused("deployments", "web", renamed.clone()).await, ["/spec/hostname"], "not unasked");
+    renamed["redeploy"] = json!("in_place");
+    fleet.declare("deployments", "web", renamed).await;
+    fleet.ready("deployments", "web").await;
+    assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 2);
 
     fleet.delete("deployments", "web").await;
     fleet.ready("machines", "sim1").await;

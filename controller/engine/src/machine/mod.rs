@@ -365,7 +365,7 @@ impl Walk<'_> {
             MachineMode::Managed if self.input.unwiped && !forgets && self.input.claim.is_none() => Some((
                 "Unwiped",
                 "it was let go by force, and may hold a former deployment's data".to_owned(),
-                "wipe its disks, then mark it clean",
+                "wipe its disks, then delete the machine and declare it again",
             )),
             MachineMode::Managed => None,
             MachineMode::Rescue | MachineMode::Broken | MachineMode::Retired if forgets => None,
