@@ -440,6 +440,13 @@ fn a_field_of_every_sort_goes_there_and_back() {
     });
 }
 
+/// A machine in a zone.
+fn machine(zone: &str) -> String {
+    format!(
+        "resource \"basalt_machine\" \"m\" {{\n name = \"wrong\"\n zone = \"{zone}\"\n boot_macs = [\"52:54:00:00:00:07\"]\n}}\n"
+    )
+}
+
 #[test]
 fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
     within(async |world| {
@@ -450,6 +457,7 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             ("cidr", with("").replace("10.77.0.0/24", "10.77.0.0/99"), "10.77.0.0/99"),
             ("name", with("").replace("\"row-1\"", "\"Row_1\""), "Row_1"),
             ("colour", with("").replace("  description = \"the", "  colour = \"the"), "colour"),
+            ("boot_macs", with(&machine("row-1").replace("00:07", "00:zz")), "52:54:00:00:00:zz"),
         ] {
             let said = flat(&world.config(&text).fails(&["plan"]).await);
             assert!(said.contains(want) && said.contains(what), "{what}: {said}");
@@ -473,12 +481,34 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             let said = flat(&world.config(&text).ok(&["plan"]).await);
             assert!(said.contains("Warning") && said.contains(want), "{said}");
         }
-        let unknown = with(
-            "resource \"basalt_subnet\" \"b\" {\n name = \"b\"\n vlan = \"core.8\"\n cidr = \"10.80.0.0/24\"\n}\n",
-        );
-        let said = flat(&world.config(&unknown).fails(&["apply", "-auto-approve"]).await);
-        assert!(said.contains("core.8") && said.contains("vlan"), "{said}");
-        assert!(world.client("test").find(described("Subnet"), "b").await.expect("an answer").is_none());
+        // All at once: an overlap is tried again for a while.
+        let range = |name: &str, start: &str, end: &str| {
+            format!(
+                "resource \"basalt_ip_range\" \"{name}\" {{\n name = \"{name}\"\n subnet = \"lab\"\n start = \"{start}\"\n end = \"{end}\"\n}}\n"
+            )
+        };
+        let text = [
+            range("overlapping", "10.77.0.140", "10.77.0.160"),
+            range("outside", "10.78.0.1", "10.78.0.9"),
+            machine("nowhere"),
+            "resource \"basalt_subnet\" \"b\" {\n name = \"b\"\n vlan = \"core.8\"\n cidr = \"10.80.0.0/24\"\n}\n"
+                .to_owned(),
+        ];
+        let said = flat(&world.config(&with(&text.concat())).fails(&["apply", "-auto-approve"]).await);
+        for want in [
+            "overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"",
+            "10.78.0.1 is outside 10.77.0.0/24",
+            "nowhere",
+            "core.8",
+        ] {
+            assert!(said.contains(want), "{want}: {said}");
+        }
+        for (kind, name) in
+            [("IpRange", "overlapping"), ("IpRange", "outside"), ("Machine", "wrong"), ("Subnet", "b")]
+        {
+            let stored = world.client("test").find(described(kind), name).await.expect("an answer");
+            assert!(stored.is_none(), "{kind} {name} is stored");
+        }
         world.end().await;
     });
 }

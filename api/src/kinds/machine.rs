@@ -32,7 +32,7 @@ pub struct MachineSpec {
     pub boot_macs: BTreeSet<Mac>,
     /// Its management controller. Absent: a person presses its buttons, as with driver `manual`.
     pub bmc: Option<Bmc>,
-    /// What its firmware tries first. `disk_first` needs a BMC that can order one network boot.
+    /// What its firmware tries first. Not acted on yet: its BMC is asked for one network boot whenever one is needed.
     #[field(reboot, server_chosen)]
     pub boot_order: Option<BootOrder>,
     /// Kernel parameters for every system that boots on it.
@@ -95,7 +95,7 @@ pub enum PowerDriver {
 /// What a BMC needs that others do not.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcOptions {
-    /// RMCP+ cipher suite (IPMI 2.0 table 22-20). Absent: 17, then 3.
+    /// RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 3.
     pub cipher_suite: Option<u8>,
     /// Privilege level to ask for.
     #[field(default = "administrator")]
@@ -117,7 +117,7 @@ pub struct Commissioning {
     /// Declare the machine ready without booting it; nothing is known of its hardware then.
     #[field(default = false)]
     pub skip: bool,
-    /// Leave the BMC's accounts and network settings alone.
+    /// Leave the BMC's accounts and network settings alone. Not acted on yet: they always are.
     #[field(default = false)]
     pub skip_bmc_config: bool,
     /// Whether the machine stays on when it is done.
@@ -141,7 +141,7 @@ pub enum PowerPolicy {
 pub enum MachineMode {
     /// Commission it, deploy it, release it.
     Managed,
-    /// Keep it in the rescue environment, disks untouched.
+    /// Do nothing with it, and leave its disks untouched. The rescue environment is not there yet.
     Rescue,
     /// Nothing: it is set aside until it is mended.
     Broken,

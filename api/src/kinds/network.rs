@@ -101,9 +101,9 @@ pub struct SubnetSpec {
     pub description: Option<String>,
     /// The router's address: in the network, or link-local for IPv6. Absent: the network has no way out.
     pub gateway: Option<IpAddr>,
-    /// DNS servers for machines here, in order. Absent: the racks that serve the VLAN. Empty: none.
+    /// DNS servers for machines here, in order. Empty: none. Absent: none yet; the racks once they answer DNS.
     pub dns_servers: Option<Vec<IpAddr>>,
-    /// NTP servers for machines here, in order. Absent: the racks that serve the VLAN. Empty: none.
+    /// NTP servers for machines here, in order. Empty: none. Absent: none yet; the racks once they serve time.
     pub ntp_servers: Option<Vec<Host>>,
     /// Whether Basalt gives out every address that no range reserves. False: only those of `dynamic` ranges.
     #[field(default = true)]
@@ -126,7 +126,8 @@ pub struct SubnetBoot {
 pub enum BootMode {
     /// The rack's own DHCP answers.
     Dhcp,
-    /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2).
+    /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2). Not there yet: machines
+    /// on such a subnet are not booted.
     Proxy,
     /// Nobody.
     None,
