@@ -1,10 +1,8 @@
 //! API tokens, join secrets, enrolled racks and living region processes.
 
-use crate::blob::digest;
-use crate::object::{Key, timestamp};
+use crate::object::timestamp;
 use crate::{Store, StoreError};
-use basalt_api::values::Timestamp;
-use basalt_api::values::{RackId, Uid};
+use basalt_api::values::{RackId, Timestamp, Uid};
 use std::time::Duration;
 
 /// Who a bearer token stands for.
@@ -215,17 +213,6 @@ impl Store {
         update.execute(self.pool()).await?;
         self.touched();
         Ok(())
-    }
-
-    /// The key of the rack with this name.
-    ///
-    /// # Errors
-    /// `NotFound`, or the database.
-    pub async fn rack_key(&self, name: &str) -> Result<Option<[u8; 32]>, StoreError> {
-        let rack = self.get("Rack", Key::Name(name)).await?;
-        let row =
-            sqlx::query_scalar!("select spki_sha256 from rack_enrolment where rack = $1", rack.uid.get());
-        row.fetch_optional(self.pool()).await?.map(|key| digest(&key)).transpose()
     }
 
     /// Says that this process lives.

@@ -64,20 +64,6 @@ impl Store {
         Ok(())
     }
 
-    /// Notes a step's outcome; the first one stays.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn finish_step(&self, id: i64, outcome: &Value) -> Result<(), StoreError> {
-        let update = sqlx::query!(
-            "update step_record set finished_at = clock_timestamp(), outcome = $2 where id = $1 and finished_at is null",
-            id,
-            outcome
-        );
-        update.execute(self.pool()).await?;
-        Ok(())
-    }
-
     /// An object's last `limit` steps, oldest first.
     ///
     /// # Errors

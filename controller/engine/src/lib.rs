@@ -6,7 +6,7 @@
 //! | [`facts`], [`input`] | what the planner is given |
 //! | [`mod@machine`] | [`plan`]: what happens to a machine next; the only source of effects |
 //! | [`deployment`], [`select`] | which machine a deployment gets, and how it fares |
-//! | [`mod@plan`], [`mod@explain`], [`answer`] | the answer, in words, and as the API shows it |
+//! | [`mod@plan`], [`mod@explain`] | the answer, and in words |
 //! | [`render`] | netplan, NoCloud, and the agent's tasks |
 //!
 //! To add a step: add a row to [`steps::STEPS`], place it in the walk of [`mod@machine`], and give the crash tests its
@@ -16,7 +16,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-pub mod answer;
 pub mod deadlines;
 pub mod deployment;
 pub mod explain;

@@ -108,12 +108,20 @@ impl Driver {
 fn of_plan(name: &str, planned: &Plan) -> PlanReport {
     let mut steps: Vec<Step> = Vec::new();
     for next in &planned.next {
-        steps.push(step(next.key.as_str(), next.step, StepState::Next));
+        let attempts = next.try_no.saturating_sub(1);
+        steps.push(Step { attempts, ..step(next.key.as_str(), next.step, StepState::Next) });
     }
-    if let Some(id) = planned.waits.first().and_then(|wait| wait.step)
-        && planned.next.is_empty()
+    if let (Some(wait), []) = (planned.waits.first(), planned.next.as_slice())
+        && let Some(id) = wait.step
     {
-        steps.push(step(id.name(), id, StepState::Running));
+        let state = if wait.stalled { StepState::Failed } else { StepState::Running };
+        steps.push(Step {
+            started_at: Some(wait.since),
+            deadline: wait.deadline,
+            attempts: wait.tries.map_or(1, |(n, _)| n),
+            error: wait.stalled.then(|| wait.message.clone()),
+            ..step(id.name(), id, state)
+        });
     }
     steps.extend(planned.later.iter().map(|later| step(later.key.as_str(), later.step, StepState::Later)));
     let summary = match (planned.next.first(), planned.waits.first()) {

@@ -66,10 +66,12 @@ fn environment(life: &Life, cmdline: &str) -> Result<Stop, Stop> {
         Context { task: &task, session: &session, boot: &boot, clock: Clock::set(reply.now_unix_ms) };
     let result = task::perform(life, &context)?;
     life.stage(attempt, Stage::Result)?;
-    if let Err(why) = deliver(life, &session, &result)? {
+    let delivered = deliver(life, &session, &result)?;
+    // Whatever the rack answered: one that was killed in between may not know this boot any more.
+    life.stage(attempt, Stage::Leave)?;
+    if let Err(why) = delivered {
         return restart(life, why);
     }
-    life.stage(attempt, Stage::Leave)?;
     Ok(match task.then {
         Then::PowerOff => Stop::PowerOff,
         Then::Reboot => Stop::Reset,
