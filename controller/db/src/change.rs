@@ -63,13 +63,24 @@ pub struct Change {
 
 /// Appends to the log; the object's row has to be written before.
 pub(crate) async fn record(tx: &mut Tx, row: &Row, op: Op) -> Result<(), StoreError> {
+    record_all(tx, std::slice::from_ref(row), op).await
+}
+
+/// The same for several objects, in their order.
+pub(crate) async fn record_all(tx: &mut Tx, rows: &[Row], op: Op) -> Result<(), StoreError> {
+    let uids: Vec<uuid::Uuid> = rows.iter().map(|row| row.uid).collect();
+    let kinds: Vec<String> = rows.iter().map(|row| row.kind.clone()).collect();
+    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let generations: Vec<i64> = rows.iter().map(|row| row.generation).collect();
     let insert = sqlx::query!(
-        "insert into change_log (object, kind, name, op, generation) values ($1, $2, $3, $4, $5)",
-        row.uid,
-        row.kind,
-        row.name,
+        "insert into change_log (object, kind, name, op, generation)
+         select o, k, n, $4, g from unnest($1::uuid[], $2::text[], $3::text[], $5::bigint[])
+           with ordinality u(o, k, n, g, at) order by at",
+        &uids,
+        &kinds,
+        &names,
         op.as_str(),
-        row.generation
+        &generations
     );
     insert.execute(&mut **tx).await?;
     Ok(())

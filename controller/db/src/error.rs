@@ -45,9 +45,12 @@ pub enum StoreError {
     /// The spec does not fit the other objects, or the object as it was.
     #[error("the spec is refused: {}", list(errors))]
     Refused {
-        /// Everything that is wrong, not only the first; pointers are into the spec.
+        /// Everything that is wrong, not only the first; pointers begin with the `at` of their put.
         errors: Vec<FieldError>,
     },
+    /// What would be stored is not what was approved.
+    #[error("the plan is no longer the one that was approved: something changed in between")]
+    StalePlan,
     /// The caller's lease on the object is over: someone else handles it, or nobody has to.
     #[error("epoch {epoch} no longer holds the lease on {uid}")]
     Fenced {

@@ -6,7 +6,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`Store`] | pool, seal key, wake-ups |
-//! | `object`, `put`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
+//! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
 //! | `invariant` | what only one object can have |
 //! | [`change`] | the change log and its follower |
 //! | `queue` | the reconcile queue and status writes |
@@ -32,13 +32,13 @@ mod error;
 mod fact;
 mod invariant;
 mod object;
-mod put;
 mod queue;
 mod remove;
 mod rename;
 mod seal;
 mod step;
 mod store;
+mod write;
 
 pub use access::{Enrolment, Joined, RegionProcess, TokenHolder};
 pub use blob::Blob;
@@ -48,9 +48,9 @@ pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
-pub use put::{Precondition, Put, Stored};
 pub use queue::{Lease, Then};
 pub use remove::Deletion;
 pub use seal::{BadSealKey, SealKey};
 pub use step::StepRecord;
 pub use store::{Options, Store};
+pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};

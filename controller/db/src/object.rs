@@ -94,7 +94,7 @@ pub struct ListQuery<'a> {
 
 pub(crate) type Layers = BTreeMap<String, BTreeMap<String, String>>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) uid: Uuid,
     pub(crate) kind: String,

@@ -1,9 +1,8 @@
 //! Deletion: asked for by clients, finished when nothing stands against it.
 
-use crate::object::{self, Key, Object, Referrer, Row, select_objects};
-use crate::put::{Precondition, generation_number};
+use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
-use crate::{Store, StoreError, change};
+use crate::{Precondition, Store, StoreError, change};
 use basalt_api::values::Uid;
 
 /// What a request to delete came to.
@@ -37,7 +36,7 @@ impl Store {
             return Err(object::not_found(kind, key));
         };
         if let Precondition::Generation(wanted) = precondition
-            && generation_number(wanted) != row.generation
+            && signed(wanted.get()) != row.generation
         {
             let current = Some(basalt_api::values::Generation::new(object::unsigned(row.generation)));
             return Err(StoreError::Conflict { kind: row.kind, name: row.name, current });
@@ -93,7 +92,7 @@ impl Store {
     }
 
     /// Removes a row that nobody refers to, and everything deleted that only waited for it.
-    async fn remove(&self, tx: &mut Tx, row: Row) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, tx: &mut Tx, row: Row) -> Result<(), StoreError> {
         let mut leaving = vec![row];
         while let Some(row) = leaving.pop() {
             let waiting = select_objects!(

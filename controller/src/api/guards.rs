@@ -4,55 +4,78 @@
 use super::App;
 use super::problem::{Answer, Refusal};
 use basalt_api::{Effect, FieldCode, FieldError, Kind, ProblemCode};
-use basalt_db::{Key, Object, StoreError};
+use basalt_db::{Judge, Key, Object, Put, Written};
 use serde_json::Value;
 
 /// Fields that keep an object from being deleted while they are true.
 const PROTECTIONS: &[(&str, &str)] = &[("Deployment", "deletion_protection"), ("Machine", "locked")];
 
-fn spec_of(object: &Object) -> Value {
-    serde_json::from_str(object.spec.get()).unwrap_or_default()
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The protection that an object has against being deleted.
+fn protection(object: &Object) -> Option<String> {
+    let (_, field) = PROTECTIONS.iter().find(|(protected, _)| *protected == object.kind)?;
+    // What is on its way out already is not stopped any more.
+    let holds = parsed(object.spec.get()).get(*field) == Some(&Value::Bool(true))
+        && object.deletion_requested_at.is_none();
+    holds.then(|| format!("{} {:?} has {field} = true", object.kind, object.name))
 }
 
 /// Whether a protected object is asked to go.
 pub(super) async fn removal(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
-    let Some((_, field)) = PROTECTIONS.iter().find(|(protected, _)| *protected == kind.name) else {
-        return Ok(());
-    };
-    let object = app.store().get(kind.name, key).await?;
-    // What is on its way out already is not stopped any more.
-    if spec_of(&object).get(*field) != Some(&Value::Bool(true)) || object.deletion_requested_at.is_some() {
+    if !PROTECTIONS.iter().any(|(protected, _)| *protected == kind.name) {
         return Ok(());
     }
-    let detail = format!("{} {:?} has {field} = true; set it to false first", kind.name, object.name);
-    Err(Refusal::new(ProblemCode::Locked, detail))
+    match protection(&app.store().get(kind.name, key).await?) {
+        None => Ok(()),
+        Some(holds) => Err(Refusal::new(ProblemCode::Locked, format!("{holds}; set it to false first"))),
+    }
 }
 
-/// Whether an installed system would have to be installed again, and may not be.
-pub(super) async fn change(app: &App, kind: &Kind, key: Key<'_>, wanted: &Value) -> Answer<()> {
-    if kind.name != "Deployment" {
-        return Ok(());
+/// What stands against a write, judged inside its transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guards;
+
+impl Judge for Guards {
+    fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError> {
+        match put.kind.name {
+            "Deployment" => reinstallation(put.kind, before, &parsed(put.spec.as_str())),
+            _ => Vec::new(),
+        }
     }
-    let before = match app.store().get(kind.name, key).await {
-        Err(StoreError::NotFound { .. }) => return Ok(()),
-        object => object?,
-    };
-    let status: Value = serde_json::from_str(before.status.get()).unwrap_or_default();
+
+    fn removal(&self, object: &Object) -> Vec<FieldError> {
+        let hint = "set it to false first";
+        protection(object)
+            .map(|message| FieldError::new("", FieldCode::Rule, message, hint))
+            .into_iter()
+            .collect()
+    }
+
+    fn approves(&self, _: &Written) -> bool {
+        true
+    }
+}
+
+/// The changes for which an installed system would have to be installed again, where nobody asked for that.
+fn reinstallation(kind: &Kind, before: &Object, wanted: &Value) -> Vec<FieldError> {
+    let status = parsed(before.status.get());
     let installed = status.pointer("/timings/installed_at").is_some_and(|at| !at.is_null());
     let protected = wanted.get("deletion_protection") == Some(&Value::Bool(true));
     if !installed || (wanted.get("redeploy").is_some_and(|redeploy| redeploy == "in_place") && !protected) {
-        return Ok(());
+        return Vec::new();
     }
     let hint = if protected {
         "leave it as it is, or set deletion_protection to false"
     } else {
         "leave it as it is, or set redeploy = \"in_place\": the machine is installed again then, and its disk erased"
     };
-    let changes = basalt_api::diff(kind, &spec_of(&before), wanted);
+    let changes = basalt_api::diff(kind, &parsed(before.spec.get()), wanted);
     let refused = changes.into_iter().filter(|change| change.effect == Effect::Redeploy).map(|change| {
         let message = "the system is installed, and only a new installation could change this";
-        FieldError::new(change.pointer, FieldCode::Rule, message, hint).below("/spec")
+        FieldError::new(change.pointer, FieldCode::Rule, message, hint)
     });
-    let refused: Vec<_> = refused.collect();
-    if refused.is_empty() { Ok(()) } else { Err(Refusal::invalid(refused)) }
+    refused.collect()
 }

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::body::{self, Written};
-use super::guards;
+use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
@@ -13,8 +13,8 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use basalt_api::plan::{Advisory, PlanReport};
 use basalt_api::wire::RenameRequest;
-use basalt_api::{Effect, FieldCode, FieldError, Kind, ProblemCode};
-use basalt_db::{Deletion, Key, ListQuery, Object, Precondition, Put, Stored};
+use basalt_api::{Effect, FieldCode, Kind, ProblemCode};
+use basalt_db::{Batch, Deletion, Key, ListQuery, Object, Precondition, Put, Stored};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -110,19 +110,22 @@ pub(super) async fn write(
     if !kind.declarable {
         enrolled(&app, kind, key).await?;
     }
-    guards::change(&app, kind, key, &value).await?;
     let now = app.store().now().await?;
     let put = Put {
         kind,
         key,
         spec: &text,
+        at: "/spec",
         labels: metadata.labels.as_ref(),
         manager: manager.as_deref(),
         precondition,
-        dry_run: flags.dry_run,
         first_status: &render::first_status(kind.name, now),
     };
-    let stored = app.store().put(&put).await?;
+    let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &Guards };
+    let mut written = app.store().write(&batch).await?;
+    let stored = written.stored.pop().ok_or_else(|| {
+        Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
+    })?;
     if flags.dry_run {
         return dry_run(&app, kind, stored, &value).await;
     }
@@ -170,14 +173,9 @@ async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer
         false => changes.iter().map(|c| c.effect).max().unwrap_or(Effect::None),
     };
     plan.changes = changes;
-    let advisories = stored.advisories.into_iter().map(advisory).collect();
+    let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
     let object = render::render(stored.object, &[])?;
     Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
-}
-
-fn advisory(error: FieldError) -> Advisory {
-    let FieldError { pointer, code, message, hint } = error.below("/spec");
-    Advisory { pointer, code, message, hint }
 }
 
 pub(super) async fn remove(

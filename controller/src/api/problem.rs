@@ -65,6 +65,7 @@ impl From<StoreError> for Refusal {
                 return Self::new(ProblemCode::Exists, detail);
             }
             StoreError::Conflict { .. } => ProblemCode::Conflict,
+            StoreError::StalePlan => ProblemCode::StalePlan,
             StoreError::Deleting { .. } => ProblemCode::Deleting,
             StoreError::Refused { errors } => return refused(errors).into(),
             StoreError::Fenced { .. }
@@ -90,7 +91,7 @@ fn refused(errors: Vec<FieldError>) -> Problem {
         Some(FieldCode::Overlap) => ProblemCode::Overlap,
         _ => ProblemCode::Invalid,
     };
-    let problem = Problem::invalid(errors.into_iter().map(|e| e.below("/spec")).collect());
+    let problem = Problem::invalid(errors);
     Problem { errors: problem.errors, ..Problem::new(code, problem.detail) }
 }
 

@@ -127,10 +127,10 @@ impl Racks {
             kind,
             key: Key::Name(name),
             spec: &spec,
+            at: "",
             labels: None,
             manager: Some("region"),
             precondition: Precondition::Absent,
-            dry_run: false,
             first_status: &serde_json::json!({}),
         };
         match self.store.put(&put).await {

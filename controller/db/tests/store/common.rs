@@ -44,10 +44,10 @@ pub(crate) async fn put_if(
         kind: kind(kind_name),
         key: Key::Name(name),
         spec: &text,
+        at: "",
         labels: None,
         manager: Some("test"),
         precondition,
-        dry_run: false,
         first_status: &json!({"conditions": []}),
     };
     store.put(&put).await

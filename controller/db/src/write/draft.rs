@@ -1,0 +1,293 @@
+//! One object to be written: whether it may be, its secrets, and what changes.
+
+use super::rows::SecretRow;
+use crate::invariant::Subject;
+use crate::object::{self, Key, Layers, Object, Row, unsigned};
+use crate::seal::Place;
+use crate::splice::Text;
+use crate::{Store, StoreError};
+use basalt_api::values::{Generation, Uid};
+use basalt_api::{Effect, FieldChange, FieldCode, FieldError, Kind, SecretWrite};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A spec to store.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// Whose spec; a uid has to exist.
+    pub key: Key<'a>,
+    /// Valid by itself: [`basalt_api::validate()`] has nothing against it.
+    pub spec: &'a Text,
+    /// Where the spec stands in the request, as a JSON pointer: begins the pointers of errors.
+    pub at: &'a str,
+    /// Replaces the labels of `manager`, where given.
+    pub labels: Option<&'a BTreeMap<String, String>>,
+    /// Who declares it.
+    pub manager: Option<&'a str>,
+    /// What has to hold before.
+    pub precondition: Precondition,
+    /// The status of a new object; its `observed_generation` is filled in.
+    pub first_status: &'a Value,
+}
+
+/// `If-Match`, `If-None-Match`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Whatever is there.
+    None,
+    /// `If-None-Match: *`: nothing is there.
+    Absent,
+    /// `If-Match: *`: something is there.
+    Present,
+    /// `If-Match: "3"`.
+    Generation(Generation),
+}
+
+/// What became of a [`Put`].
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The object as it is now, or, in a dry run, as it would be.
+    pub object: Object,
+    /// It did not exist before.
+    pub created: bool,
+    /// Its generation rose.
+    pub changed: bool,
+    /// Its spec, labels or manager were written.
+    pub touched: bool,
+    /// A secret has another plaintext, or went.
+    pub secrets_changed: bool,
+    /// In a dry run: what would be refused as things are. Pointers are into the request.
+    pub advisories: Vec<FieldError>,
+    /// The spec before, where there was one.
+    pub before: Option<Value>,
+    /// The generation before, where there was one.
+    pub generation_before: Option<Generation>,
+}
+
+/// A put on its way to the table.
+pub(super) struct Draft<'a> {
+    pub(super) put: &'a Put<'a>,
+    pub(super) uid: Uid,
+    pub(super) old: Option<Row>,
+    before: Option<Value>,
+    pub(super) sealed: Sealed,
+    pub(super) layers: Layers,
+    /// Its generation rises.
+    pub(super) changed: bool,
+    /// Its row is written.
+    pub(super) touched: bool,
+    /// References by pointer, once they are resolved.
+    pub(super) references: BTreeMap<String, Uid>,
+    /// What does not fit; pointers are into the spec.
+    pub(super) errors: Vec<FieldError>,
+    /// As it was written.
+    pub(super) row: Option<Row>,
+}
+
+/// A spec with its secrets taken out.
+pub(super) struct Sealed {
+    pub(super) text: Text,
+    pub(super) value: Value,
+    /// Pointer, revision, sealed bytes of plaintexts that are new.
+    pub(super) fresh: Vec<(String, i64, Vec<u8>)>,
+    /// Pointers whose secrets stay as they are.
+    pub(super) kept: Vec<String>,
+    /// Whether a stored secret goes, or another plaintext comes.
+    changed: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// The inner error is about this spec, the outer one about the object.
+    pub(super) fn new(
+        store: &Store,
+        put: &'a Put<'a>,
+        old: Option<Row>,
+        secrets: &mut BTreeMap<uuid::Uuid, Vec<SecretRow>>,
+    ) -> Result<Result<Self, Vec<FieldError>>, StoreError> {
+        precondition(put, old.as_ref())?;
+        let uid = old.as_ref().map_or_else(Uid::generate, |o| Uid::from(o.uid));
+        let before = old.as_ref().map(|o| parse(&o.spec)).transpose()?;
+        let stored = secrets.remove(&uid.get()).unwrap_or_default();
+        let sealed = match take_secrets(store, put, uid, &stored)? {
+            Ok(sealed) => sealed,
+            Err(errors) => return Ok(Err(errors)),
+        };
+        let changes = before.as_ref().map(|old| basalt_api::diff(put.kind, old, &sealed.value));
+        let changed = changes.as_ref().is_none_or(|c| !c.is_empty()) || sealed.changed;
+        let layers_before = old.as_ref().map(Row::layers).transpose()?.unwrap_or_default();
+        let mut layers = layers_before.clone();
+        if let Some(labels) = put.labels {
+            set_layer(&mut layers, put.manager.unwrap_or_default(), labels);
+        }
+        let touched = old.as_ref().is_none_or(|old| {
+            changed
+                || old.spec != sealed.text.as_str()
+                || layers != layers_before
+                || put.manager.is_some_and(|manager| old.manager.as_deref() != Some(manager))
+        });
+        let errors = immutable(changes.unwrap_or_default());
+        let references = BTreeMap::new();
+        Ok(Ok(Self {
+            put,
+            uid,
+            old,
+            before,
+            sealed,
+            layers,
+            changed,
+            touched,
+            references,
+            errors,
+            row: None,
+        }))
+    }
+
+    /// The generation that its status speaks of. Kinds without machinery are ready as soon as they are stored.
+    pub(super) fn observed(&self, store_reconciles: bool) -> i64 {
+        match &self.old {
+            Some(old) if store_reconciles => old.observed_generation,
+            Some(old) => old.generation.saturating_add(i64::from(self.changed)),
+            None => i64::from(!store_reconciles),
+        }
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject {
+            kind: self.put.kind.name,
+            uid: self.uid,
+            spec: &self.sealed.value,
+            references: &self.references,
+        }
+    }
+
+    pub(super) fn stored(self) -> Result<Stored, StoreError> {
+        let generation_before = self.old.as_ref().map(|old| Generation::new(unsigned(old.generation)));
+        let row =
+            self.row.or(self.old).ok_or_else(|| StoreError::Corrupt("a draft was not written".to_owned()))?;
+        let at = self.put.at;
+        Ok(Stored {
+            object: row.object()?,
+            created: generation_before.is_none(),
+            changed: self.changed,
+            touched: self.touched,
+            secrets_changed: self.sealed.changed,
+            advisories: self.errors.into_iter().map(|error| error.below(at)).collect(),
+            before: self.before,
+            generation_before,
+        })
+    }
+}
+
+/// Replaces each secret by its read form; an omitted or re-sent read form keeps what is stored, null clears it.
+fn take_secrets(
+    store: &Store,
+    put: &Put<'_>,
+    uid: Uid,
+    stored: &[SecretRow],
+) -> Result<Result<Sealed, Vec<FieldError>>, StoreError> {
+    let mut text = put.spec.clone();
+    let value = parse(text.as_str())?;
+    let named = basalt_api::secrets(put.kind, &value);
+    let (mut fresh, mut kept, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let mut read_forms = Vec::new();
+    for secret in &named {
+        let pointer = &secret.pointer;
+        let before = stored.iter().find(|s| s.pointer == *pointer);
+        match (&secret.write, before) {
+            (SecretWrite::Clear, _) => {}
+            (SecretWrite::Set(plain), before) => {
+                let place = Place { object: uid, pointer };
+                let opened = before.map(|b| store.seal().open(&place, &b.sealed)).transpose()?;
+                match before {
+                    Some(before) if opened.is_some_and(|o| *o == plain.as_bytes()) => {
+                        kept.push(pointer.clone());
+                        read_forms.push((pointer.clone(), before.revision));
+                    }
+                    _ => {
+                        let revision = before.map_or(1, |b| b.revision.saturating_add(1));
+                        fresh.push((pointer.clone(), revision, store.seal().seal(&place, plain.as_bytes())?));
+                        read_forms.push((pointer.clone(), revision));
+                    }
+                }
+            }
+            (SecretWrite::Keep, Some(before)) => {
+                kept.push(pointer.clone());
+                read_forms.push((pointer.clone(), before.revision));
+            }
+            (SecretWrite::Keep, None) => errors.push(FieldError::new(
+                pointer,
+                FieldCode::Rule,
+                "there is no stored secret that this could keep",
+                "write the secret itself",
+            )),
+        }
+    }
+    for before in stored {
+        let omitted = !named.iter().any(|s| s.pointer == before.pointer);
+        if omitted && has_parent(&text, &before.pointer) {
+            kept.push(before.pointer.clone());
+            read_forms.push((before.pointer.clone(), before.revision));
+        }
+    }
+    if !errors.is_empty() {
+        return Ok(Err(errors));
+    }
+    let has_secrets = !read_forms.is_empty();
+    for (pointer, revision) in read_forms {
+        let read_form = format!(r#"{{"set":true,"revision":{revision}}}"#);
+        text = text.set(&pointer, &read_form).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    }
+    let value = if has_secrets { parse(text.as_str())? } else { value };
+    let changed = !fresh.is_empty() || kept.len() < stored.len();
+    Ok(Ok(Sealed { text, value, fresh, kept, changed }))
+}
+
+fn precondition(put: &Put<'_>, old: Option<&Row>) -> Result<(), StoreError> {
+    let current = old.map(|o| Generation::new(unsigned(o.generation)));
+    let (kind, name) =
+        (put.kind.name.to_owned(), old.map_or_else(|| put.key.to_string(), |o| o.name.clone()));
+    match (put.precondition, old) {
+        (_, None) if matches!(put.key, Key::Uid(_)) => Err(object::not_found(put.kind.name, put.key)),
+        (_, Some(old)) if old.deletion_us.is_some() => Err(StoreError::Deleting { kind, name }),
+        (Precondition::Absent, Some(old)) => {
+            Err(StoreError::Exists { kind, name, manager: old.manager.clone() })
+        }
+        (Precondition::Present, None) => Err(StoreError::Conflict { kind, name, current }),
+        (Precondition::Generation(wanted), _) if current != Some(wanted) => {
+            Err(StoreError::Conflict { kind, name, current })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn has_parent(text: &Text, pointer: &str) -> bool {
+    pointer
+        .rsplit_once('/')
+        .and_then(|(parent, _)| text.get(parent))
+        .is_some_and(|parent| parent.starts_with('{'))
+}
+
+pub(super) fn parse(text: &str) -> Result<Value, StoreError> {
+    serde_json::from_str(text).map_err(|e| StoreError::Corrupt(format!("JSON: {e}")))
+}
+
+fn set_layer(layers: &mut Layers, manager: &str, labels: &BTreeMap<String, String>) {
+    if labels.is_empty() {
+        layers.remove(manager);
+    } else {
+        layers.insert(manager.to_owned(), labels.clone());
+    }
+}
+
+/// Fields that are set at creation and differ.
+fn immutable(changes: Vec<FieldChange>) -> Vec<FieldError> {
+    let fixed = changes.into_iter().filter(|change| change.effect == Effect::Replace);
+    let error = |change: FieldChange| {
+        let message = format!("{} cannot change after creation", change.pointer.trim_start_matches('/'));
+        let hint = "delete the object and create it anew";
+        FieldError::new(change.pointer, FieldCode::Immutable, message, hint)
+    };
+    fixed.map(error).collect()
+}

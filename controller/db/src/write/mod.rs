@@ -1,0 +1,192 @@
+//! Writing specs: any number of objects in one transaction, all or none.
+//!
+//! A single PUT is a batch of one. Every step is one statement for the whole batch, so that ten thousand objects cost about as
+//! many round trips as one.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | `draft` | one object to be written: preconditions, secrets, what changes |
+//! | `references` | names to uids, those of the same batch included |
+//! | `rows` | the statements |
+//! | `prune` | what leaves, because nobody declares it any more |
+
+mod draft;
+mod prune;
+mod references;
+mod rows;
+
+pub use draft::{Precondition, Put, Stored};
+pub use prune::{Prune, Pruned};
+
+use crate::invariant::{self, Subject};
+use crate::object::Object;
+use crate::{Store, StoreError, change};
+use basalt_api::FieldError;
+use draft::Draft;
+
+/// Transactions may meet; each of them may lose this often.
+const TRIES: usize = 8;
+
+/// Specs to store together.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// The specs, in any order; none of them twice.
+    pub puts: &'a [Put<'a>],
+    /// What else leaves.
+    pub prune: Option<Prune<'a>>,
+    /// Do everything, then roll back; what does not fit becomes an advisory.
+    pub dry_run: bool,
+    /// What may stand against it beside the store's own rules.
+    pub judge: &'a dyn Judge,
+}
+
+impl std::fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Batch");
+        shown.field("puts", &self.puts).field("prune", &self.prune).field("dry_run", &self.dry_run);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Rules that need the object as it is, asked inside the transaction that changes it.
+pub trait Judge: Send + Sync {
+    /// What stands against a change; pointers are into the spec. These are errors in a dry run too.
+    fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError>;
+
+    /// What stands against an object's leaving.
+    fn removal(&self, object: &Object) -> Vec<FieldError>;
+
+    /// Whether what is about to be committed is what was meant; nothing is stored when it is not.
+    fn approves(&self, written: &Written) -> bool;
+}
+
+/// Lets everything pass.
+#[derive(Clone, Copy, Debug)]
+pub struct NoJudge;
+
+impl Judge for NoJudge {
+    fn change(&self, _: &Put<'_>, _: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    fn removal(&self, _: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    fn approves(&self, _: &Written) -> bool {
+        true
+    }
+}
+
+/// What became of a [`Batch`], or in a dry run what would.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// Of each put, in their order.
+    pub stored: Vec<Stored>,
+    /// What left or was asked to leave, by kind and name.
+    pub pruned: Vec<Pruned>,
+}
+
+impl Store {
+    /// Creates one object or replaces its spec; the same spec again changes nothing.
+    ///
+    /// # Errors
+    /// As of [`Store::write`].
+    pub async fn put(&self, put: &Put<'_>) -> Result<Stored, StoreError> {
+        let batch = Batch { puts: std::slice::from_ref(put), prune: None, dry_run: false, judge: &NoJudge };
+        let none = || StoreError::Corrupt("a batch of one has no result".to_owned());
+        self.write(&batch).await?.stored.pop().ok_or_else(none)
+    }
+
+    /// Creates objects or replaces their specs, and lets others leave: all in one transaction, or nothing.
+    ///
+    /// # Errors
+    /// `Exists`, `Conflict`, `Deleting`, `NotFound` (a uid), `Refused`, `StalePlan`, or the database. Nothing is stored then.
+    pub async fn write(&self, batch: &Batch<'_>) -> Result<Written, StoreError> {
+        let mut tries = 1;
+        loop {
+            match Box::pin(self.write_once(batch)).await {
+                Err(error) if error.is_race() && tries < TRIES => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    async fn write_once(&self, batch: &Batch<'_>) -> Result<Written, StoreError> {
+        let mut tx = self.begin().await?;
+        let olds = rows::lock(&mut tx, batch.puts).await?;
+        let leaving = match &batch.prune {
+            Some(prune) => prune::mark(&mut tx, prune, batch.puts).await?,
+            None => Vec::new(),
+        };
+        let mut sealed = rows::secrets(&mut tx, &olds).await?;
+        let mut drafts = Vec::with_capacity(batch.puts.len());
+        let mut errors = Vec::new();
+        for (put, old) in batch.puts.iter().zip(olds) {
+            match Draft::new(self, put, old, &mut sealed)? {
+                Ok(draft) => drafts.push(draft),
+                Err(refused) => errors.extend(below(put, refused)),
+            }
+        }
+        // A draft is missing: nothing more can be said of the batch.
+        if !errors.is_empty() {
+            return Err(StoreError::Refused { errors });
+        }
+        let mut refused = Vec::new();
+        for draft in &drafts {
+            if let (Some(old), true) = (&draft.old, draft.changed) {
+                refused.extend(below(draft.put, batch.judge.change(draft.put, &old.clone().object()?)));
+            }
+        }
+        for row in &leaving {
+            refused.extend(batch.judge.removal(&row.clone().object()?));
+        }
+        if !refused.is_empty() {
+            return Err(StoreError::Refused { errors: refused });
+        }
+        references::resolve(&mut tx, &mut drafts).await?;
+        stop_at_errors(batch, &drafts)?;
+
+        rows::write(self, &mut tx, &mut drafts).await?;
+        rows::write_references(&mut tx, &drafts).await?;
+        rows::write_secrets(&mut tx, &drafts).await?;
+        let pruned = self.let_go(&mut tx, leaving).await?;
+        let subjects: Vec<Subject<'_>> = drafts.iter().filter(|d| d.touched).map(Draft::subject).collect();
+        for (uid, error) in invariant::write(&mut tx, &subjects).await? {
+            if let Some(draft) = drafts.iter_mut().find(|draft| draft.uid == uid) {
+                draft.errors.push(error);
+            }
+        }
+        stop_at_errors(batch, &drafts)?;
+
+        let touched: Vec<_> = drafts.iter().filter(|d| d.touched).filter_map(|d| d.row.clone()).collect();
+        let written =
+            Written { stored: drafts.into_iter().map(Draft::stored).collect::<Result<_, _>>()?, pruned };
+        if !batch.judge.approves(&written) {
+            return Err(StoreError::StalePlan);
+        }
+        if batch.dry_run {
+            tx.rollback().await?;
+            return Ok(written);
+        }
+        change::record_all(&mut tx, &touched, change::Op::Put).await?;
+        let uids: Vec<uuid::Uuid> = touched.iter().map(|row| row.uid).collect();
+        self.wake_around_all(&mut tx, &uids).await?;
+        self.commit(tx).await?;
+        Ok(written)
+    }
+}
+
+/// Errors of a draft are advisories of a dry run.
+fn stop_at_errors(batch: &Batch<'_>, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
+    if batch.dry_run || drafts.iter().all(|draft| draft.errors.is_empty()) {
+        return Ok(());
+    }
+    let errors = drafts.iter().flat_map(|draft| below(draft.put, draft.errors.iter().cloned())).collect();
+    Err(StoreError::Refused { errors })
+}
+
+/// Where errors of a spec stand in the request.
+fn below(put: &Put<'_>, errors: impl IntoIterator<Item = FieldError>) -> Vec<FieldError> {
+    errors.into_iter().map(|error| error.below(put.at)).collect()
+}

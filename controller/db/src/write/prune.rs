@@ -1,0 +1,88 @@
+//! What leaves because nobody declares it any more.
+
+use super::draft::Put;
+use crate::object::{self, Key, Object, Referrer, Row, select_objects};
+use crate::store::Tx;
+use crate::{Store, StoreError, change};
+use basalt_api::values::Uid;
+
+/// Which objects leave that are not among the puts.
+#[derive(Clone, Copy, Debug)]
+pub struct Prune<'a> {
+    /// Those of this manager,
+    pub manager: &'a str,
+    /// which it gave this label
+    pub label: &'a str,
+    /// with this value.
+    pub value: &'a str,
+}
+
+/// An object that left, or was asked to.
+#[derive(Clone, Debug)]
+pub struct Pruned {
+    /// As it was.
+    pub object: Object,
+    /// Who still refers to it, so that it stays for now.
+    pub waits_for: Vec<Referrer>,
+    /// It is gone; otherwise its deletion is under way.
+    pub gone: bool,
+}
+
+/// Locks what is to leave, and marks it, so that no reference to it is made.
+pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, puts: &[Put<'_>]) -> Result<Vec<Row>, StoreError> {
+    let (kinds, names): (Vec<String>, Vec<String>) = puts
+        .iter()
+        .filter_map(|put| match put.key {
+            Key::Name(name) => Some((put.kind.name.to_owned(), name.to_owned())),
+            Key::Uid(_) => None,
+        })
+        .unzip();
+    let rows = select_objects!(
+        "where manager = $1 and labels -> $1 ->> $2 = $3 and deletion_requested_at is null
+           and not exists (select from unnest($4::text[], $5::text[]) u(k, n) where u.k = kind and u.n = name)
+         order by uid for update",
+        prune.manager,
+        prune.label,
+        prune.value,
+        &kinds,
+        &names
+    );
+    let rows = rows.fetch_all(&mut **tx).await?;
+    let uids: Vec<uuid::Uuid> = rows.iter().map(|row| row.uid).collect();
+    let update = sqlx::query!("update object set deletion_requested_at = now() where uid = any($1)", &uids);
+    update.execute(&mut **tx).await?;
+    Ok(rows)
+}
+
+impl Store {
+    /// Removes what nobody refers to and nothing has to be done for; the rest is being deleted from now on.
+    pub(super) async fn let_go(&self, tx: &mut Tx, leaving: Vec<Row>) -> Result<Vec<Pruned>, StoreError> {
+        if leaving.is_empty() {
+            return Ok(Vec::new());
+        }
+        change::record_all(tx, &leaving, change::Op::Put).await?;
+        let uids: Vec<uuid::Uuid> = leaving.iter().map(|row| row.uid).collect();
+        self.wake_around_all(tx, &uids).await?;
+        for row in &leaving {
+            if self.is_planned(&row.kind) || !object::referrers(tx, Uid::from(row.uid)).await?.is_empty() {
+                continue;
+            }
+            // What only waited for one that left before has left with it.
+            let here = select_objects!("where uid = $1", row.uid).fetch_optional(&mut **tx).await?;
+            if let Some(here) = here {
+                self.remove(tx, here).await?;
+            }
+        }
+        let mut pruned = Vec::with_capacity(leaving.len());
+        for row in leaving {
+            let here = select_objects!("where uid = $1", row.uid).fetch_optional(&mut **tx).await?;
+            let waits_for = match here {
+                Some(_) => object::referrers(tx, Uid::from(row.uid)).await?,
+                None => Vec::new(),
+            };
+            pruned.push(Pruned { gone: here.is_none(), waits_for, object: row.object()? });
+        }
+        pruned.sort_by(|a, b| (&a.object.kind, &a.object.name).cmp(&(&b.object.kind, &b.object.name)));
+        Ok(pruned)
+    }
+}

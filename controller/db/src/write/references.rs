@@ -1,0 +1,104 @@
+//! Names to uids. What is referred to is locked, so that nobody deletes or renames it before we commit.
+
+use super::draft::Draft;
+use crate::StoreError;
+use crate::store::Tx;
+use basalt_api::values::Uid;
+use basalt_api::{FieldCode, FieldError, Reference};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A kind and a name.
+type Named = (&'static str, String);
+
+struct Target {
+    uid: Uid,
+    deleting: bool,
+}
+
+/// Resolves the references of every draft that is written; what is missing becomes its error.
+pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(), StoreError> {
+    let wanted: Vec<Vec<Reference>> = drafts
+        .iter()
+        .map(|draft| match draft.touched {
+            true => basalt_api::references(draft.put.kind, &draft.sealed.value),
+            false => Vec::new(),
+        })
+        .collect();
+    let ours: BTreeMap<Named, Uid> = drafts
+        .iter()
+        .map(|draft| {
+            let name = draft.old.as_ref().map_or_else(|| draft.put.key.to_string(), |old| old.name.clone());
+            ((draft.put.kind.name, name), draft.uid)
+        })
+        .collect();
+    let others: BTreeSet<Named> = wanted
+        .iter()
+        .flatten()
+        .map(|r| (r.kind, r.name.clone()))
+        .filter(|named| !ours.contains_key(named))
+        .collect();
+    let theirs = lock(tx, &others).await?;
+    let held = held(tx, drafts, &theirs).await?;
+    for (draft, references) in drafts.iter_mut().zip(wanted) {
+        for Reference { pointer, kind, name } in references {
+            let mut missing = |message: String| {
+                let hint = format!("create the {kind} first, or name another one");
+                draft.errors.push(FieldError::new(&pointer, FieldCode::ReferenceNotFound, message, hint));
+            };
+            let named = (kind, name);
+            if let Some(uid) = ours.get(&named) {
+                draft.references.insert(pointer, *uid);
+                continue;
+            }
+            match theirs.get(&named) {
+                None => missing(format!("there is no {kind} {:?}", named.1)),
+                Some(target) if target.deleting && !held.contains(&(draft.uid.get(), target.uid.get())) => {
+                    missing(format!("{kind} {:?} is being deleted", named.1));
+                }
+                Some(target) => drop(draft.references.insert(pointer, target.uid)),
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn lock(tx: &mut Tx, names: &BTreeSet<Named>) -> Result<BTreeMap<Named, Target>, StoreError> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let (kinds, texts): (Vec<String>, Vec<String>) =
+        names.iter().map(|(kind, name)| ((*kind).to_owned(), name.clone())).unzip();
+    let rows = sqlx::query!(
+        r#"select o.uid, o.kind, o.name, o.deletion_requested_at is not null as "deleting!" from object o
+           where o.uid in (select i.uid from unnest($1::text[], $2::text[]) u(kind, name)
+                           join object i on i.kind = u.kind and i.name = u.name)
+           order by o.uid for key share"#,
+        &kinds,
+        &texts
+    );
+    let rows = rows.fetch_all(&mut **tx).await?;
+    let found = rows.into_iter().filter_map(|row| {
+        let (kind, _) = names.iter().find(|(kind, _)| *kind == row.kind)?;
+        Some(((*kind, row.name), Target { uid: Uid::from(row.uid), deleting: row.deleting }))
+    });
+    Ok(found.collect())
+}
+
+/// Who of us refers already to what is being deleted, and may go on doing so.
+async fn held(
+    tx: &mut Tx,
+    drafts: &[Draft<'_>],
+    targets: &BTreeMap<Named, Target>,
+) -> Result<BTreeSet<(uuid::Uuid, uuid::Uuid)>, StoreError> {
+    let deleting: Vec<uuid::Uuid> = targets.values().filter(|t| t.deleting).map(|t| t.uid.get()).collect();
+    if deleting.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let from: Vec<uuid::Uuid> = drafts.iter().map(|draft| draft.uid.get()).collect();
+    let rows = sqlx::query!(
+        "select from_uid, to_uid from object_ref where from_uid = any($1) and to_uid = any($2)",
+        &from,
+        &deleting
+    );
+    Ok(rows.fetch_all(&mut **tx).await?.into_iter().map(|r| (r.from_uid, r.to_uid)).collect())
+}
