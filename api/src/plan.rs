@@ -43,6 +43,9 @@ pub struct Step {
     /// Whether it destroys data.
     #[serde(default)]
     pub destructive: bool,
+    /// Whether it switches the machine's power.
+    #[serde(default)]
+    pub power: bool,
     /// How often it was tried.
     #[serde(default)]
     pub attempts: u32,

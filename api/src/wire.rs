@@ -2,10 +2,10 @@
 
 use crate::object::Object;
 use crate::plan::{Advisory, PlanReport, TimelineEntry, Wait};
-use crate::values::{Incarnation, Name, Sha256, Timestamp};
+use crate::values::{Generation, Incarnation, Name, Sha256, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The header in which a client says which tool it is; becomes `metadata.manager` of what it creates.
 pub const MANAGER_HEADER: &str = "X-Basalt-Manager";
@@ -108,7 +108,7 @@ pub struct DocumentMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyRequest {
-    /// The objects, in any order; all or none are written.
+    /// The objects, in any order; all or none are written. At most [`MAX_DOCUMENTS`].
     pub documents: Vec<Document>,
     /// Delete objects of this manager with this `label=value` that are not among the documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,18 +116,48 @@ pub struct ApplyRequest {
     /// Apply exactly the plan of this digest, or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,
+    /// Take over objects that another manager declared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopt: bool,
 }
+
+/// Documents of one apply, at most.
+pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Answer to `POST /api/v1/apply`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApplyResponse {
+    /// In one sentence.
+    pub summary: String,
+    /// Over everything that this does; sent back, it applies exactly this or nothing.
+    pub digest: Sha256,
+    /// What becomes of machines. Only a dry run says it.
+    #[serde(default, skip_serializing_if = "BlastRadius::is_empty")]
+    pub blast_radius: BlastRadius,
     /// What became, or would become, of each document, in their order; then what was pruned.
     pub results: Vec<ApplyResult>,
-    /// What will happen.
-    pub plan: PlanReport,
     /// What the apply would run into because of other objects.
     #[serde(default)]
     pub advisories: Vec<Advisory>,
+}
+
+/// The machines that a change touches, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlastRadius {
+    /// Their power is switched.
+    #[serde(default)]
+    pub power: BTreeSet<Name>,
+    /// Their disks are written or erased.
+    #[serde(default)]
+    pub disks: BTreeSet<Name>,
+}
+
+impl BlastRadius {
+    /// Whether no machine is touched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What became of one document.
@@ -139,9 +169,15 @@ pub struct ApplyResult {
     pub name: Name,
     /// What was done.
     pub action: ApplyAction,
-    /// The object as it is; absent when it was deleted.
+    /// Which object it is; absent while it is not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<Object>,
+    pub uid: Option<Uid>,
+    /// The generation it is, or would be, at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// What changes, and in a dry run which steps follow. Absent where nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanReport>,
 }
 
 /// What was done with a document.

@@ -4,6 +4,7 @@
 use super::{form, reference};
 use crate::problem::{FieldCode, ProblemCode};
 use crate::schema::{MAX_INT, Semantic};
+use crate::wire::MAX_DOCUMENTS;
 use serde_json::{Value, json};
 
 /// Their components, by name.
@@ -13,6 +14,7 @@ pub(super) fn components() -> [(&'static str, Value); 22] {
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
     let list = |name: &str| json!({"type": "array", "items": reference(name)});
     let object = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties});
+    let texts = || json!({"type": "array", "items": {"type": "string"}});
     let labels = || json!({"type": "object", "additionalProperties": {"type": "string"}});
     let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
     let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
@@ -90,7 +92,7 @@ pub(super) fn components() -> [(&'static str, Value); 22] {
                 json!({
                     "key": text(), "message": text(),
                     "state": {"type": "string", "enum": ["later", "next", "running", "done", "failed"]},
-                    "destructive": {"type": "boolean"}, "attempts": number(), "started_at": time(),
+                    "destructive": {"type": "boolean"}, "power": {"type": "boolean"}, "attempts": number(), "started_at": time(),
                     "deadline": time(), "error": text(),
                 }),
             ),
@@ -150,23 +152,28 @@ pub(super) fn components() -> [(&'static str, Value); 22] {
             "ApplyRequest",
             object(
                 &["documents"],
-                json!({"documents": list("Document"), "prune": text(), "digest": form(Semantic::Sha256)}),
+                json!({
+                    "documents": {"type": "array", "items": reference("Document"), "maxItems": MAX_DOCUMENTS},
+                    "prune": text(), "digest": form(Semantic::Sha256), "adopt": {"type": "boolean"},
+                }),
             ),
         ),
         (
             "ApplyResponse",
             object(
-                &["results", "plan", "advisories"],
+                &["summary", "digest", "results", "advisories"],
                 json!({
+                    "summary": text(), "digest": form(Semantic::Sha256),
+                    "blast_radius": object(&["power", "disks"], json!({"power": texts(), "disks": texts()})),
                     "results": {"type": "array", "items": object(
                         &["kind", "name", "action"],
                         json!({
                             "kind": text(), "name": text(),
                             "action": {"type": "string", "enum": ["created", "updated", "unchanged", "deleted"]},
-                            "object": reference("Object"),
+                            "uid": form(Semantic::Uid), "generation": number(), "plan": reference("PlanReport"),
                         }),
                     )},
-                    "plan": reference("PlanReport"), "advisories": list("Advisory"),
+                    "advisories": list("Advisory"),
                 }),
             ),
         ),

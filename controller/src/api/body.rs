@@ -132,7 +132,21 @@ pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> 
         let hint = format!("POST /api/v1/{}/{name}/rename renames", kind.plural);
         errors.push(FieldError::new("/metadata/name", FieldCode::Rule, message, hint));
     }
-    let text = Text::parse(body.spec.get()).map_err(|error| {
+    let spec = spec(kind, name, &body.spec);
+    errors.extend(spec.as_ref().err().into_iter().flatten().cloned());
+    match spec {
+        Ok((text, value)) if errors.is_empty() => Ok(Written { text, value, metadata: body.metadata }),
+        _ => Err(Refusal::invalid(errors)),
+    }
+}
+
+/// A spec that is valid by itself; pointers of errors are into the request around it: `/spec/…`.
+pub(super) fn spec(
+    kind: &'static Kind,
+    name: Option<&str>,
+    raw: &RawValue,
+) -> Result<(Text, Value), Vec<FieldError>> {
+    let text = Text::parse(raw.get()).map_err(|error| {
         let pointer = match &error {
             SpliceError::Duplicate(pointer) | SpliceError::TooDeep(pointer) => format!("/spec{pointer}"),
             SpliceError::Syntax(_) => "/spec".to_owned(),
@@ -141,17 +155,18 @@ pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> 
             SpliceError::TooDeep(_) => FieldCode::TooLarge,
             _ => FieldCode::Duplicate,
         };
-        Refusal::field(&pointer, code, format!("in the spec, {error}"), "say each thing once")
+        vec![FieldError::new(pointer, code, format!("in the spec, {error}"), "say each thing once")]
     })?;
-    let value: Value = json(&Bytes::copy_from_slice(text.as_str().as_bytes()))?;
-    errors.extend(basalt_api::validate(kind, &value).into_iter().map(|e| e.below("/spec")));
+    let value: Value = serde_json::from_str(text.as_str()).map_err(|error| {
+        let message = format!("the spec is not what it should be: {error}");
+        vec![FieldError::new("/spec", FieldCode::Type, message, "see /openapi.json")]
+    })?;
+    let mut errors: Vec<_> =
+        basalt_api::validate(kind, &value).into_iter().map(|error| error.below("/spec")).collect();
     if let Some(name) = name.filter(|_| errors.is_empty()) {
         errors.extend(vlan_name(kind, name, &value));
     }
-    if !errors.is_empty() {
-        return Err(Refusal::invalid(errors));
-    }
-    Ok(Written { text, value, metadata: body.metadata })
+    if errors.is_empty() { Ok((text, value)) } else { Err(errors) }
 }
 
 /// A VLAN is called after its fabric and number.

@@ -2,7 +2,7 @@
 
 use super::guard::{self, Guard, Role};
 use super::problem::Refusal;
-use super::{App, blobs, explain, objects, operations, racks, system};
+use super::{App, apply, blobs, explain, objects, operations, racks, system};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -62,6 +62,10 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/timeline", VIEWER, || get(explain::timeline)),
     Endpoint::new("POST", "/api/v1/{plural}/{name}/operations", OPERATOR, || post(operations::request)),
+    Endpoint::new("POST", "/api/v1/apply", OPERATOR, || {
+        post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
+    })
+    .dry_run(Role::Viewer),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),
     Endpoint::new("GET", "/api/v1/blobs/{sha256}", VIEWER, || get(blobs::download)),
@@ -72,6 +76,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
 
 /// Room for metadata and spaces around a spec.
 const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
+
+/// Room for ten thousand documents of a few kilobytes.
+const APPLY_BYTES: usize = 64 << 20;
 
 pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();

@@ -89,8 +89,11 @@ pub(super) async fn arrive(
         counter.fetch_add(1, Ordering::Relaxed);
     }
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_problem(&response) {
-        return Refusal::new(ProblemCode::TooLarge, "the request is larger than the region takes: 2 MiB")
-            .into_response();
+        return Refusal::new(
+            ProblemCode::TooLarge,
+            "the request is larger than the region takes: 2 MiB, 64 MiB for an apply",
+        )
+        .into_response();
     }
     response
 }

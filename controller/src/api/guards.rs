@@ -2,7 +2,9 @@
 //! be installed again without anybody having asked for it.
 
 use super::App;
+use super::announce::{self, Chosen};
 use super::problem::{Answer, Refusal};
+use basalt_api::values::Sha256;
 use basalt_api::{Effect, FieldCode, FieldError, Kind, ProblemCode};
 use basalt_db::{Judge, Key, Object, Put, Written};
 use serde_json::Value;
@@ -49,13 +51,45 @@ impl Judge for Guards {
     fn removal(&self, object: &Object) -> Vec<FieldError> {
         let hint = "set it to false first";
         protection(object)
-            .map(|message| FieldError::new("", FieldCode::Rule, message, hint))
+            .map(|message| FieldError::new("/prune", FieldCode::Rule, message, hint))
             .into_iter()
             .collect()
     }
 
     fn approves(&self, _: &Written) -> bool {
         true
+    }
+}
+
+/// The same for an apply, which takes nothing from another manager, and may be held to a plan.
+pub(super) struct ApplyGuards<'a> {
+    /// Who applies.
+    pub(super) manager: Option<&'a str>,
+    /// Takes over what others declared.
+    pub(super) adopt: bool,
+    /// The digest of what was approved, but for the machines that selectors choose.
+    pub(super) expected: Option<Sha256>,
+}
+
+impl Judge for ApplyGuards<'_> {
+    fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError> {
+        let mut errors = Guards.change(put, before);
+        if let Some(other) =
+            before.manager.as_deref().filter(|other| self.manager != Some(*other) && !self.adopt)
+        {
+            let message = format!("{} {:?} is managed by {other:?}", before.kind, before.name);
+            let hint = format!("change it with {other}, or apply with adopt, which takes it over");
+            errors.push(FieldError::new("", FieldCode::Rule, message, hint));
+        }
+        errors
+    }
+
+    fn removal(&self, object: &Object) -> Vec<FieldError> {
+        Guards.removal(object)
+    }
+
+    fn approves(&self, written: &Written) -> bool {
+        self.expected.is_none_or(|expected| announce::digest(written, &Chosen::new()) == expected)
     }
 }
 

@@ -6,6 +6,8 @@
 //! | `guard` | who asks, and whether they may |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
+//! | `apply` | many objects in one transaction |
+//! | `announce` | what a write would do |
 //! | `wait` | answers that wait for a condition |
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
@@ -15,6 +17,8 @@
 
 pub mod endpoints;
 
+mod announce;
+mod apply;
 mod blobs;
 mod body;
 mod explain;

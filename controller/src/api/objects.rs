@@ -1,6 +1,7 @@
 //! Objects of all kinds: list, read, write, delete, rename.
 
 use super::App;
+use super::announce;
 use super::body::{self, Written};
 use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
@@ -13,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use basalt_api::plan::{Advisory, PlanReport};
 use basalt_api::wire::RenameRequest;
-use basalt_api::{Effect, FieldCode, Kind, ProblemCode};
+use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::{Batch, Deletion, Key, ListQuery, Object, Precondition, Put, Stored};
 use serde::Serialize;
 use serde_json::Value;
@@ -118,6 +119,7 @@ pub(super) async fn write(
         at: "/spec",
         labels: metadata.labels.as_ref(),
         manager: manager.as_deref(),
+        adopt: true,
         precondition,
         first_status: &render::first_status(kind.name, now),
     };
@@ -134,7 +136,7 @@ pub(super) async fn write(
 }
 
 /// Objects of kinds that enrol themselves can be changed, and not made.
-async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
+pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
     match app.store().get(kind.name, key).await {
         Err(basalt_db::StoreError::NotFound { .. }) => {
             let detail = format!(
@@ -150,29 +152,7 @@ async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
 }
 
 async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
-    let nothing = Value::Object(serde_json::Map::new());
-    let changes = match &stored.before {
-        Some(before) => basalt_api::diff(kind, before, spec),
-        None => basalt_api::diff(kind, &nothing, spec),
-    };
-    let mut plan = match app.machinery() {
-        Some(machinery) if crate::driver::PLANNED.contains(&kind.name) => {
-            machinery.plan(&stored.object, Some(spec)).await?
-        }
-        _ => PlanReport {
-            summary: match (stored.created, stored.changed) {
-                (true, _) => format!("{} {:?} will be created.", kind.name, stored.object.name),
-                (false, true) => format!("{} {:?} will be changed.", kind.name, stored.object.name),
-                (false, false) => "Nothing will change.".to_owned(),
-            },
-            ..PlanReport::default()
-        },
-    };
-    plan.effect = match stored.created {
-        true => Effect::None,
-        false => changes.iter().map(|c| c.effect).max().unwrap_or(Effect::None),
-    };
-    plan.changes = changes;
+    let plan = announce::of_write(app, kind, &stored, spec).await?;
     let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
     let object = render::render(stored.object, &[])?;
     Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
@@ -204,21 +184,11 @@ async fn dry_removal(app: &App, kind: &Kind, key: Key<'_>, precondition: Precond
     let before = app.store().get(kind.name, key).await?;
     let (object, plan) = match app.store().request_deletion(kind.name, key, precondition, true).await? {
         Deletion::Gone => {
-            let summary = format!("{} {:?} will be gone.", kind.name, before.name);
-            (render::render(before, &[])?, PlanReport { summary, ..PlanReport::default() })
+            let plan = announce::of_deletion(app, &before, true, &[]).await?;
+            (render::render(before, &[])?, plan)
         }
         Deletion::Waits { object, waits_for } => {
-            let mut plan = match app.machinery() {
-                Some(machinery) if crate::driver::PLANNED.contains(&kind.name) => {
-                    machinery.plan(&object, None).await?
-                }
-                _ => PlanReport::default(),
-            };
-            let names: Vec<String> =
-                waits_for.iter().map(|other| format!("{} {:?}", other.kind, other.name)).collect();
-            if !names.is_empty() {
-                plan.summary = format!("{} {:?} goes after {}.", kind.name, object.name, names.join(", "));
-            }
+            let plan = announce::of_deletion(app, &object, false, &waits_for).await?;
             (render::render(*object, &waits_for)?, plan)
         }
     };

@@ -111,19 +111,24 @@ fn of_plan(name: &str, planned: &Plan) -> PlanReport {
         let attempts = next.try_no.saturating_sub(1);
         steps.push(Step { attempts, ..step(next.key.as_str(), next.step, StepState::Next) });
     }
+    steps.extend(planned.later.iter().map(|later| step(later.key.as_str(), later.step, StepState::Later)));
     if let (Some(wait), []) = (planned.waits.first(), planned.next.as_slice())
         && let Some(id) = wait.step
     {
-        let state = if wait.stalled { StepState::Failed } else { StepState::Running };
-        steps.push(Step {
-            started_at: Some(wait.since),
-            deadline: wait.deadline,
-            attempts: wait.tries.map_or(1, |(n, _)| n),
-            error: wait.stalled.then(|| wait.message.clone()),
-            ..step(id.name(), id, state)
-        });
+        // What has not been ordered yet is among what comes later; what was ordered is not.
+        let known = planned.later.iter().position(|later| later.step == id);
+        let (at, waiting) = known.map_or((0, StepState::Running), |at| (at, StepState::Next));
+        if known.is_none() {
+            steps.insert(0, step(id.name(), id, waiting));
+        }
+        if let Some(step) = steps.get_mut(at) {
+            step.state = if wait.stalled { StepState::Failed } else { waiting };
+            step.started_at = (waiting == StepState::Running).then_some(wait.since);
+            step.deadline = wait.deadline;
+            step.attempts = wait.tries.map_or(u32::from(waiting == StepState::Running), |(n, _)| n);
+            step.error = wait.stalled.then(|| wait.message.clone());
+        }
     }
-    steps.extend(planned.later.iter().map(|later| step(later.key.as_str(), later.step, StepState::Later)));
     let summary = match (planned.next.first(), planned.waits.first()) {
         (Some(next), _) => next.step.spec().says.to_owned(),
         (None, Some(wait)) => wait.message.clone(),
@@ -148,6 +153,7 @@ fn step(key: &str, id: basalt_engine::steps::StepId, state: StepState) -> Step {
             id,
             StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase
         ),
+        power: id.spec().effect == EffectKind::Power && id != StepId::ReadPower,
         attempts: 0,
         started_at: None,
         deadline: None,

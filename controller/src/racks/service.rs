@@ -130,6 +130,7 @@ impl Racks {
             at: "",
             labels: None,
             manager: Some("region"),
+            adopt: true,
             precondition: Precondition::Absent,
             first_status: &serde_json::json!({}),
         };

@@ -1,8 +1,6 @@
 //! What an image's status says of its files.
 
-use crate::support::{self, Lab};
-use basalt_engine::Policy;
-use basalt_region::controller::Controller;
+use crate::support::{Lab, driven_lab};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -10,14 +8,6 @@ const IMAGE: &str = "/api/v1/images/debian";
 
 fn hash(bytes: &[u8]) -> String {
     hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
-}
-
-/// A region whose driver works.
-async fn lab() -> Lab {
-    let lab = support::lab().await;
-    let address = "127.0.0.1:0".parse().unwrap();
-    Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.expect("it starts");
-    lab
 }
 
 /// Declares the image with these files.
@@ -53,7 +43,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
 
 #[tokio::test]
 async fn an_image_says_which_of_its_files_have_not_been_uploaded() {
-    let lab = lab().await;
+    let lab = driven_lab().await;
     let files = json!({"root_tarball": {"sha256": hash(b"root")}, "kernel": {"sha256": hash(b"kernel")}});
     declare(&lab, &files).await;
     let status = once_missing(&lab, 1, &["kernel", "root_tarball"]).await;
@@ -83,7 +73,7 @@ async fn an_image_says_which_of_its_files_have_not_been_uploaded() {
 
 #[tokio::test]
 async fn an_image_of_blobs_that_are_there_is_ready_and_leaves_at_once() {
-    let lab = lab().await;
+    let lab = driven_lab().await;
     upload(&lab, b"root").await;
     declare(&lab, &json!({"root_tarball": {"sha256": hash(b"root")}})).await;
     let ready = lab.api.get(&format!("{IMAGE}?wait=Ready&generation=1&timeout=20s")).await.json();

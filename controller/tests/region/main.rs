@@ -1,6 +1,7 @@
 //! The region's API over real HTTP, on a real PostgreSQL; each test has a database of its own.
 
 mod access;
+mod apply;
 mod blobs;
 mod images;
 mod objects;

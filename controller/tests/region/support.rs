@@ -1,5 +1,7 @@
 //! A region, and a client that sends exactly what it is told.
 
+use basalt_engine::Policy;
+use basalt_region::controller::Controller;
 use basalt_region::region::Region;
 use basalt_region::settings::Settings;
 use http_body_util::{BodyExt, Full};
@@ -48,6 +50,14 @@ pub(crate) async fn lab() -> Lab {
     let region = Box::pin(Region::start(settings)).await.expect("it starts");
     let api = Client { address: region.address(), token: Some(admin_token(dir.path())) };
     Lab { region, url, dir, api }
+}
+
+/// A region whose driver works.
+pub(crate) async fn driven_lab() -> Lab {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.expect("it starts");
+    lab
 }
 
 pub(crate) fn admin_token(dir: &Path) -> String {

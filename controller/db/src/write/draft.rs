@@ -8,7 +8,7 @@ use crate::splice::Text;
 use crate::{Store, StoreError};
 use basalt_api::values::{Generation, Uid};
 use basalt_api::{Effect, FieldChange, FieldCode, FieldError, Kind, SecretWrite};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// A spec to store.
@@ -26,6 +26,8 @@ pub struct Put<'a> {
     pub labels: Option<&'a BTreeMap<String, String>>,
     /// Who declares it.
     pub manager: Option<&'a str>,
+    /// Becomes the manager of what another one declared.
+    pub adopt: bool,
     /// What has to hold before.
     pub precondition: Precondition,
     /// The status of a new object; its `observed_generation` is filled in.
@@ -54,14 +56,14 @@ pub struct Stored {
     pub created: bool,
     /// Its generation rose.
     pub changed: bool,
-    /// Its spec, labels or manager were written.
-    pub touched: bool,
+    /// Its labels or its manager changed.
+    pub relabelled: bool,
+    /// What changed in the spec; masked. Of a new object: all that it says.
+    pub changes: Vec<FieldChange>,
     /// A secret has another plaintext, or went.
     pub secrets_changed: bool,
     /// In a dry run: what would be refused as things are. Pointers are into the request.
     pub advisories: Vec<FieldError>,
-    /// The spec before, where there was one.
-    pub before: Option<Value>,
     /// The generation before, where there was one.
     pub generation_before: Option<Generation>,
 }
@@ -71,9 +73,11 @@ pub(super) struct Draft<'a> {
     pub(super) put: &'a Put<'a>,
     pub(super) uid: Uid,
     pub(super) old: Option<Row>,
-    before: Option<Value>,
+    changes: Vec<FieldChange>,
     pub(super) sealed: Sealed,
     pub(super) layers: Layers,
+    pub(super) manager: Option<String>,
+    relabelled: bool,
     /// Its generation rises.
     pub(super) changed: bool,
     /// Its row is written.
@@ -90,6 +94,8 @@ pub(super) struct Draft<'a> {
 pub(super) struct Sealed {
     pub(super) text: Text,
     pub(super) value: Value,
+    /// With plaintexts.
+    declared: Value,
     /// Pointer, revision, sealed bytes of plaintexts that are new.
     pub(super) fresh: Vec<(String, i64, Vec<u8>)>,
     /// Pointers whose secrets stay as they are.
@@ -108,34 +114,39 @@ impl<'a> Draft<'a> {
     ) -> Result<Result<Self, Vec<FieldError>>, StoreError> {
         precondition(put, old.as_ref())?;
         let uid = old.as_ref().map_or_else(Uid::generate, |o| Uid::from(o.uid));
-        let before = old.as_ref().map(|o| parse(&o.spec)).transpose()?;
+        let before = old.as_ref().map_or_else(|| Ok(Value::Object(Map::new())), |o| parse(&o.spec))?;
         let stored = secrets.remove(&uid.get()).unwrap_or_default();
         let sealed = match take_secrets(store, put, uid, &stored)? {
             Ok(sealed) => sealed,
             Err(errors) => return Ok(Err(errors)),
         };
-        let changes = before.as_ref().map(|old| basalt_api::diff(put.kind, old, &sealed.value));
-        let changed = changes.as_ref().is_none_or(|c| !c.is_empty()) || sealed.changed;
+        let mut changes = basalt_api::diff(put.kind, &before, &sealed.declared);
+        changes.retain(|change| !sealed.kept.contains(&change.pointer));
+        let changed = old.is_none() || !changes.is_empty() || sealed.changed;
         let layers_before = old.as_ref().map(Row::layers).transpose()?.unwrap_or_default();
         let mut layers = layers_before.clone();
         if let Some(labels) = put.labels {
             set_layer(&mut layers, put.manager.unwrap_or_default(), labels);
         }
-        let touched = old.as_ref().is_none_or(|old| {
-            changed
-                || old.spec != sealed.text.as_str()
-                || layers != layers_before
-                || put.manager.is_some_and(|manager| old.manager.as_deref() != Some(manager))
-        });
-        let errors = immutable(changes.unwrap_or_default());
+        let manager_before = old.as_ref().and_then(|old| old.manager.clone());
+        let manager = match &manager_before {
+            Some(other) if !put.adopt => Some(other.clone()),
+            _ => put.manager.map(str::to_owned).or(manager_before.clone()),
+        };
+        let relabelled = layers != layers_before || manager != manager_before;
+        let rewritten = old.as_ref().is_none_or(|old| old.spec != sealed.text.as_str());
+        let touched = changed || relabelled || rewritten;
+        let errors = if old.is_some() { immutable(&changes) } else { Vec::new() };
         let references = BTreeMap::new();
         Ok(Ok(Self {
             put,
             uid,
             old,
-            before,
+            changes,
             sealed,
             layers,
+            manager,
+            relabelled,
             changed,
             touched,
             references,
@@ -171,10 +182,10 @@ impl<'a> Draft<'a> {
             object: row.object()?,
             created: generation_before.is_none(),
             changed: self.changed,
-            touched: self.touched,
+            relabelled: self.relabelled,
+            changes: self.changes,
             secrets_changed: self.sealed.changed,
             advisories: self.errors.into_iter().map(|error| error.below(at)).collect(),
-            before: self.before,
             generation_before,
         })
     }
@@ -188,8 +199,8 @@ fn take_secrets(
     stored: &[SecretRow],
 ) -> Result<Result<Sealed, Vec<FieldError>>, StoreError> {
     let mut text = put.spec.clone();
-    let value = parse(text.as_str())?;
-    let named = basalt_api::secrets(put.kind, &value);
+    let declared = parse(text.as_str())?;
+    let named = basalt_api::secrets(put.kind, &declared);
     let (mut fresh, mut kept, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut read_forms = Vec::new();
     for secret in &named {
@@ -239,9 +250,9 @@ fn take_secrets(
         let read_form = format!(r#"{{"set":true,"revision":{revision}}}"#);
         text = text.set(&pointer, &read_form).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     }
-    let value = if has_secrets { parse(text.as_str())? } else { value };
+    let value = if has_secrets { parse(text.as_str())? } else { declared.clone() };
     let changed = !fresh.is_empty() || kept.len() < stored.len();
-    Ok(Ok(Sealed { text, value, fresh, kept, changed }))
+    Ok(Ok(Sealed { text, value, declared, fresh, kept, changed }))
 }
 
 fn precondition(put: &Put<'_>, old: Option<&Row>) -> Result<(), StoreError> {
@@ -282,12 +293,12 @@ fn set_layer(layers: &mut Layers, manager: &str, labels: &BTreeMap<String, Strin
 }
 
 /// Fields that are set at creation and differ.
-fn immutable(changes: Vec<FieldChange>) -> Vec<FieldError> {
-    let fixed = changes.into_iter().filter(|change| change.effect == Effect::Replace);
-    let error = |change: FieldChange| {
+fn immutable(changes: &[FieldChange]) -> Vec<FieldError> {
+    let fixed = changes.iter().filter(|change| change.effect == Effect::Replace);
+    let error = |change: &FieldChange| {
         let message = format!("{} cannot change after creation", change.pointer.trim_start_matches('/'));
         let hint = "delete the object and create it anew";
-        FieldError::new(change.pointer, FieldCode::Immutable, message, hint)
+        FieldError::new(&change.pointer, FieldCode::Immutable, message, hint)
     };
     fixed.map(error).collect()
 }

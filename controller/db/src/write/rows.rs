@@ -85,7 +85,7 @@ impl Columns {
         self.uids.push(draft.uid.get());
         self.kinds.push(draft.put.kind.name.to_owned());
         self.names.push(draft.put.key.to_string());
-        self.managers.push(draft.put.manager.map(str::to_owned));
+        self.managers.push(draft.manager.clone());
         self.layers.push(layers);
         self.specs.push(draft.sealed.text.as_str().to_owned());
         self.statuses.push(observing(status, observed).to_string());
@@ -145,7 +145,7 @@ async fn insert(tx: &mut Tx, new: &Columns) -> Result<Vec<Row>, StoreError> {
 async fn update(tx: &mut Tx, old: &Columns) -> Result<Vec<Row>, StoreError> {
     let update = sqlx::query_as!(
         Row,
-        r#"update object o set spec = u.spec::json, labels = u.labels::jsonb, manager = coalesce(u.manager, o.manager),
+        r#"update object o set spec = u.spec::json, labels = u.labels::jsonb, manager = u.manager,
              generation = o.generation + u.bump, observed_generation = u.observed, status = u.status::json,
              updated_at = case when u.bump = 0 then o.updated_at else now() end
            from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])

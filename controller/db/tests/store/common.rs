@@ -47,6 +47,7 @@ pub(crate) async fn put_if(
         at: "",
         labels: None,
         manager: Some("test"),
+        adopt: true,
         precondition,
         first_status: &json!({"conditions": []}),
     };

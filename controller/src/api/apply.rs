@@ -1,0 +1,315 @@
+//! Many objects in one transaction.
+
+use super::announce::{self, Chosen};
+use super::body;
+use super::guards::ApplyGuards;
+use super::problem::{Answer, Refusal};
+use super::query::{Flags, parameters};
+use super::{App, objects, render};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use basalt_api::plan::{Advisory, PlanReport};
+use basalt_api::values::Sha256;
+use basalt_api::wire::{
+    ApplyAction, ApplyResponse, ApplyResult, BlastRadius, MANAGER_HEADER, MAX_DOCUMENTS, PutMetadata,
+};
+use basalt_api::{FieldCode, FieldError, Kind, ProblemCode};
+use basalt_db::splice::Text;
+use basalt_db::{Batch, Key, Object, Precondition, Prune, Put, Stored, Written};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, HashMap};
+
+/// [`basalt_api::wire::ApplyRequest`], with documents as text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    documents: Vec<Box<RawValue>>,
+    #[serde(default)]
+    prune: Option<String>,
+    #[serde(default)]
+    digest: Option<Sha256>,
+    #[serde(default)]
+    adopt: bool,
+}
+
+/// One document: what was read can be applied again.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    kind: String,
+    metadata: PutMetadata,
+    spec: Box<RawValue>,
+    #[serde(default, rename = "status")]
+    _status: IgnoredAny,
+}
+
+/// A document that is valid by itself.
+struct Document {
+    kind: &'static Kind,
+    name: String,
+    labels: Option<BTreeMap<String, String>>,
+    text: Text,
+    value: Value,
+    /// Where its spec stands.
+    at: String,
+    first_status: Value,
+}
+
+pub(super) async fn apply(
+    State(app): State<App>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer<axum::Json<ApplyResponse>> {
+    let flags: Flags = parameters(&uri)?;
+    let manager = body::manager(&headers)?;
+    let request: Request = body::json(&body)?;
+    if request.documents.len() > MAX_DOCUMENTS {
+        let detail = format!("{} documents; at most {MAX_DOCUMENTS} in one apply", request.documents.len());
+        return Err(Refusal::new(ProblemCode::TooLarge, detail));
+    }
+    let now = app.store().now().await?;
+    let documents = documents(&request.documents, |kind| render::first_status(kind, now))?;
+    for document in documents.iter().filter(|document| !document.kind.declarable) {
+        objects::enrolled(&app, document.kind, Key::Name(&document.name)).await?;
+    }
+    let prune = prune(request.prune.as_deref(), manager.as_deref(), &documents)?;
+    let puts: Vec<Put<'_>> = documents.iter().map(|it| it.put(manager.as_deref(), request.adopt)).collect();
+    let wanted: Vec<(&Kind, &Value)> = documents.iter().map(|it| (it.kind, &it.value)).collect();
+    let tried = |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected };
+    let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None) };
+    if flags.dry_run {
+        let written = app.store().write(&dry).await?;
+        return Ok(axum::Json(announced(&app, &written, &wanted).await?));
+    }
+    let mut expected = None;
+    if let Some(approved) = request.digest {
+        let written = app.store().write(&dry).await?;
+        let now = announced(&app, &written, &wanted).await?;
+        if now.digest != approved {
+            let detail = format!(
+                "the plan that was approved is {approved}; now it would be {}: {} Look at it again, and send its digest",
+                now.digest, now.summary
+            );
+            return Err(Refusal::new(ProblemCode::StalePlan, detail));
+        }
+        expected = Some(announce::digest(&written, &Chosen::new()));
+    }
+    let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected) };
+    let written = app.store().write(&batch).await?;
+    let plans = changed(&written);
+    Ok(axum::Json(response(&written, plans, BlastRadius::default(), &Chosen::new())?))
+}
+
+/// Reads every document; what is wrong with any of them is said of all.
+fn documents(raw: &[Box<RawValue>], first_status: impl Fn(&str) -> Value) -> Answer<Vec<Document>> {
+    let mut errors = Vec::new();
+    let mut documents = Vec::with_capacity(raw.len());
+    let mut seen: HashMap<(&str, String), usize> = HashMap::with_capacity(raw.len());
+    for (index, raw) in raw.iter().enumerate() {
+        let here = format!("/documents/{index}");
+        match document(raw, &here, &first_status) {
+            Err(found) => errors.extend(found.into_iter().map(|error| error.below(&here))),
+            Ok(document) => {
+                if let Some(first) = seen.insert((document.kind.name, document.name.clone()), index) {
+                    let message = format!(
+                        "{} {:?} stands in /documents/{first} already",
+                        document.kind.name, document.name
+                    );
+                    errors.push(FieldError::new(
+                        here,
+                        FieldCode::Duplicate,
+                        message,
+                        "declare each object once",
+                    ));
+                }
+                documents.push(document);
+            }
+        }
+    }
+    if errors.is_empty() { Ok(documents) } else { Err(Refusal::invalid(errors)) }
+}
+
+fn document(
+    raw: &RawValue,
+    here: &str,
+    first_status: &impl Fn(&str) -> Value,
+) -> Result<Document, Vec<FieldError>> {
+    let Raw { kind, metadata, spec, .. } = serde_json::from_str(raw.get()).map_err(|error| {
+        let message = format!("the document is not what it should be: {error}");
+        vec![FieldError::new("", FieldCode::Type, message, "kind, metadata {name, labels}, spec")]
+    })?;
+    let Some(kind) = Kind::find(&kind) else {
+        let kinds: Vec<&str> = basalt_api::KINDS.iter().map(|k| k.name).collect();
+        let message = format!("there is no kind {kind:?}");
+        let hint = format!("one of {}", kinds.join(", "));
+        return Err(vec![FieldError::new("/kind", FieldCode::Format, message, hint)]);
+    };
+    let Some(name) = metadata.name else {
+        let message = "the document has no name".to_owned();
+        return Err(vec![FieldError::new("/metadata/name", FieldCode::Required, message, "a DNS label")]);
+    };
+    kind.naming.check(name.as_str()).map_err(|bad| vec![FieldError::format("/metadata/name", bad)])?;
+    let (text, value) = body::spec(kind, Some(name.as_str()), &spec)?;
+    Ok(Document {
+        kind,
+        name: name.to_string(),
+        labels: metadata.labels,
+        text,
+        value,
+        at: format!("{here}/spec"),
+        first_status: first_status(kind.name),
+    })
+}
+
+impl Document {
+    fn put<'a>(&'a self, manager: Option<&'a str>, adopt: bool) -> Put<'a> {
+        Put {
+            kind: self.kind,
+            key: Key::Name(&self.name),
+            spec: &self.text,
+            at: &self.at,
+            labels: self.labels.as_ref(),
+            manager,
+            adopt,
+            precondition: Precondition::None,
+            first_status: &self.first_status,
+        }
+    }
+}
+
+/// What leaves is found again by the label that the documents carry.
+fn prune<'a>(
+    label: Option<&'a str>,
+    manager: Option<&'a str>,
+    documents: &[Document],
+) -> Answer<Option<Prune<'a>>> {
+    let Some(text) = label else { return Ok(None) };
+    let Some((label, value)) = text.split_once('=') else {
+        let message = format!("{text:?} is no label with a value");
+        return Err(Refusal::field("/prune", FieldCode::Format, message, "label=value"));
+    };
+    let Some(manager) = manager else {
+        let message = "only what a manager declared itself is pruned, and the request does not say who asks";
+        let hint = format!("send the header {MANAGER_HEADER}");
+        return Err(Refusal::field("/prune", FieldCode::Rule, message, hint));
+    };
+    let unlabelled = documents.iter().enumerate().filter(|(_, document)| {
+        document.labels.as_ref().and_then(|labels| labels.get(label)).map(String::as_str) != Some(value)
+    });
+    let errors: Vec<FieldError> = unlabelled
+        .map(|(index, document)| {
+            let pointer = format!("/documents/{index}/metadata/labels");
+            let message = format!(
+                "{} {:?} does not have the label {text}, by which it would be pruned one day",
+                document.kind.name, document.name
+            );
+            FieldError::new(pointer, FieldCode::Rule, message, format!("{label:?}: {value:?}"))
+        })
+        .collect();
+    if errors.is_empty() { Ok(Some(Prune { manager, label, value })) } else { Err(Refusal::invalid(errors)) }
+}
+
+/// What a batch that was only tried would do.
+async fn announced(app: &App, written: &Written, wanted: &[(&Kind, &Value)]) -> Answer<ApplyResponse> {
+    let (mut plans, mut radius, mut chosen) = (Vec::new(), BlastRadius::default(), Chosen::new());
+    for (stored, (kind, wanted)) in written.stored.iter().zip(wanted) {
+        if announce::action(stored) == ApplyAction::Unchanged {
+            plans.push(None);
+            continue;
+        }
+        let plan = announce::of_write(app, kind, stored, wanted).await?;
+        announce::reach(&mut radius, kind.name, &stored.object.name, &plan);
+        if let (Some(machine), "Deployment") = (&plan.machine, kind.name) {
+            chosen.insert(stored.object.name.clone(), machine.clone());
+        }
+        plans.push(Some(plan));
+    }
+    for pruned in &written.pruned {
+        let plan = announce::of_deletion(app, &pruned.object, pruned.gone, &pruned.waits_for).await?;
+        announce::reach(&mut radius, &pruned.object.kind, &pruned.object.name, &plan);
+        plans.push(Some(plan));
+    }
+    response(written, plans, radius, &chosen)
+}
+
+/// What a batch changed.
+fn changed(written: &Written) -> Vec<Option<PlanReport>> {
+    let of = |stored: &Stored| {
+        let (changes, effect) = (stored.changes.clone(), announce::effect(stored));
+        let changed = announce::action(stored) != ApplyAction::Unchanged;
+        changed.then(|| PlanReport { changes, effect, ..PlanReport::default() })
+    };
+    let pruned = written.pruned.iter().map(|_| None);
+    written.stored.iter().map(of).chain(pruned).collect()
+}
+
+fn response(
+    written: &Written,
+    plans: Vec<Option<PlanReport>>,
+    blast_radius: BlastRadius,
+    chosen: &Chosen,
+) -> Answer<ApplyResponse> {
+    let name = |object: &Object| {
+        let bad =
+            |bad| Refusal::new(ProblemCode::Internal, format!("{} {:?}: {bad}", object.kind, object.name));
+        object.name.parse().map_err(bad)
+    };
+    let mut results = Vec::with_capacity(plans.len());
+    let mut plans = plans.into_iter();
+    for stored in &written.stored {
+        results.push(ApplyResult {
+            kind: stored.object.kind.clone(),
+            name: name(&stored.object)?,
+            action: announce::action(stored),
+            uid: Some(stored.object.uid),
+            generation: Some(stored.object.generation),
+            plan: plans.next().flatten(),
+        });
+    }
+    for pruned in &written.pruned {
+        results.push(ApplyResult {
+            kind: pruned.object.kind.clone(),
+            name: name(&pruned.object)?,
+            action: ApplyAction::Deleted,
+            uid: Some(pruned.object.uid),
+            generation: None,
+            plan: plans.next().flatten(),
+        });
+    }
+    let advisories = written
+        .stored
+        .iter()
+        .flat_map(|stored| stored.advisories.iter().cloned().map(Advisory::from))
+        .collect();
+    Ok(ApplyResponse {
+        summary: summary(&results, &blast_radius),
+        digest: announce::digest(written, chosen),
+        blast_radius,
+        results,
+        advisories,
+    })
+}
+
+fn summary(results: &[ApplyResult], radius: &BlastRadius) -> String {
+    let count = |action| results.iter().filter(|result| result.action == action).count();
+    let mut text = format!(
+        "{} created, {} changed, {} deleted, {} unchanged",
+        count(ApplyAction::Created),
+        count(ApplyAction::Updated),
+        count(ApplyAction::Deleted),
+        count(ApplyAction::Unchanged)
+    );
+    if !radius.power.is_empty() {
+        text.push_str(&format!("; the power of {} machines is switched", radius.power.len()));
+    }
+    if !radius.disks.is_empty() {
+        text.push_str(&format!("; the disks of {} machines are written", radius.disks.len()));
+    }
+    text.push('.');
+    text
+}
