@@ -1,5 +1,6 @@
 //! basalt: the operator's command. One module a command.
 
+mod audit;
 mod explain;
 mod get;
 mod image;
@@ -30,6 +31,8 @@ enum Command {
     Get(get::Args),
     /// Say what an object is doing, what it waits for, and what happened
     Explain(explain::Args),
+    /// Say who changed what
+    Audit(audit::Args),
     /// Read a machine's hardware again, and try again what failed on it
     Recommission(recommission::Args),
     /// Enrol racks
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
+        Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Recommission(args) => ended(block_on(recommission::run(args, &connection))),
         Command::Rack(args) => ended(block_on(rack::run(args, &connection))),
     }

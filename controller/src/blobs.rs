@@ -9,7 +9,7 @@
 use crate::data_dir::DataDirError;
 use aws_lc_rs::digest::{Context, SHA256};
 use basalt_api::wire::BlobState;
-use basalt_db::{Blob, Store, StoreError};
+use basalt_db::{Actor, Blob, Store, StoreError};
 use std::collections::BTreeSet;
 use std::io::{Read, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -107,6 +107,12 @@ impl Blobs {
         let parts = dir.join("part");
         std::fs::create_dir_all(&parts).map_err(|source| DataDirError::File { path: parts, source })?;
         Ok(Self { dir, store, busy: Arc::default() })
+    }
+
+    /// The same blobs, for somebody: who ends an upload is in the audit log.
+    #[must_use]
+    pub fn acting(&self, actor: Arc<Actor>) -> Self {
+        Self { store: self.store.acting(actor), ..self.clone() }
     }
 
     /// The blob, where it is whole, here, and known to the store.

@@ -34,6 +34,9 @@ const MAINTENANCE: Duration = Duration::from_secs(3600);
 /// Facts are kept this long.
 const HISTORY_DAYS: i32 = 30;
 
+/// The audit log is kept this long: a year, and the time to look at it.
+const AUDIT_DAYS: i32 = 400;
+
 /// Why a region does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
@@ -252,7 +255,7 @@ async fn keep_house(store: Store, process: RegionProcess, mut stop: watch::Recei
         let done = tokio::select! {
             _ = stop.changed() => return,
             _ = beat.tick() => store.heartbeat(&process).await,
-            _ = prune.tick() => store.maintain(HISTORY_DAYS).await,
+            _ = prune.tick() => store.maintain(HISTORY_DAYS).await.and(store.forget_audit(AUDIT_DAYS).await),
         };
         if let Err(error) = done {
             tracing::warn!(%error, "the database does not answer");

@@ -22,6 +22,7 @@
 //! it cannot be reached, or says that it is not available, to the next, and when none is, again after a pause, until
 //! `patience` is over.
 
+mod access;
 mod blob;
 mod config;
 mod error;
@@ -31,6 +32,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use access::AuditOptions;
 pub use blob::BlobProgress;
 pub use config::{ClientConfig, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;

@@ -143,6 +143,16 @@ const ENDPOINTS: &[Endpoint] = &[
         answers: &[("200", "What became of each", Some("ApplyResponse"))],
     },
     Endpoint {
+        method: "get",
+        path: "/api/v1/audit",
+        exists_for: For::Itself,
+        id: "audit",
+        summary: "Who wrote what, the newest first",
+        parameters: &["since", "object", "actor", "limit", "continue"],
+        request: None,
+        answers: &[("200", "A page of the log", Some("AuditPage"))],
+    },
+    Endpoint {
         method: "head",
         path: "/api/v1/blobs/{sha256}",
         exists_for: For::Itself,
@@ -298,6 +308,9 @@ fn parameters() -> Value {
         ),
         ("continue", "continue", "query", text(), "`continue` of the page before"),
         ("labels", "labels", "query", text(), "Only objects with these labels: `a=b,c=d`"),
+        ("since", "since", "query", form(Semantic::Timestamp), "Only what is not older than this"),
+        ("object", "object", "query", text(), "Only of this object: `uid:UUID`, `KIND/NAME` or `KIND`"),
+        ("actor", "actor", "query", text(), "Only by this actor: `token NAME`, `user NAME`, `peer uid 0`"),
         ("wait", "wait", "query", text(), "Answer when this condition is true, or Stalled is"),
         (
             "generation",

@@ -8,7 +8,7 @@ use crate::wire::MAX_DOCUMENTS;
 use serde_json::{Value, json};
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 22] {
+pub(super) fn components() -> [(&'static str, Value); 24] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -51,6 +51,17 @@ pub(super) fn components() -> [(&'static str, Value); 22] {
                     "type": text(), "code": {"type": "string", "enum": problem_codes},
                     "status": {"type": "integer"}, "title": text(), "detail": text(), "errors": list("FieldError"),
                     "request_id": text(), "retry_after": number(),
+                }),
+            ),
+        ),
+        ("AuditPage", object(&["items"], json!({"items": list("AuditEntry"), "continue": text()}))),
+        (
+            "AuditEntry",
+            object(
+                &["at", "actor", "address", "request", "kind", "name"],
+                json!({
+                    "at": time(), "actor": text(), "address": text(), "request": text(), "kind": text(),
+                    "uid": form(Semantic::Uid), "name": text(), "generation": number(), "before": {}, "after": {},
                 }),
             ),
         ),

@@ -1,7 +1,7 @@
 //! API tokens, join secrets, enrolled racks and living region processes.
 
 use crate::object::timestamp;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, audit};
 use basalt_api::values::{RackId, Timestamp, Uid};
 use std::time::Duration;
 
@@ -121,8 +121,12 @@ impl Store {
             rack_name,
             lifetime.as_secs_f64()
         );
-        insert.execute(self.pool()).await?;
-        Ok(())
+        let mut tx = self.begin().await?;
+        insert.execute(&mut *tx).await?;
+        let asked = serde_json::json!({ "rack": rack_name, "lifetime_seconds": lifetime.as_secs() });
+        let name = rack_name.unwrap_or("any");
+        self.audit(&mut tx, &[audit::Written::thing("JoinToken", name, &asked)]).await?;
+        self.commit(tx).await
     }
 
     /// Uses a join secret for one key. The same key may ask again while the secret's time lasts.

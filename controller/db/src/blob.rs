@@ -1,7 +1,7 @@
 //! Which blobs the region holds. Their bytes are elsewhere.
 
 use crate::object::{signed, unsigned};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, audit};
 
 /// A blob that is complete and was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ impl Store {
             blob.location
         );
         upsert.execute(&mut *tx).await?;
+        let size = serde_json::json!({ "size": blob.size });
+        self.audit(&mut tx, &[audit::Written::thing("Blob", &hex::encode(blob.sha256), &size)]).await?;
         self.commit(tx).await?;
         // Racks are told what there is, and whoever waits for this one goes on.
         self.enqueue_kind("Image").await?;

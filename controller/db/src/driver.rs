@@ -1,9 +1,9 @@
 //! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
 
 use crate::fact::{Fact, FactRow};
-use crate::object::{signed, timestamp};
+use crate::object::{select_objects, signed, timestamp};
 use crate::seal::Place;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, audit};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
 use serde_json::Value;
 use uuid::Uuid;
@@ -253,6 +253,9 @@ impl Store {
         );
         let at = upsert.fetch_one(&mut *tx).await?.at;
         self.wake_around(&mut tx, machine.into()).await?;
+        let row = select_objects!("where uid = $1", machine.get()).fetch_one(&mut *tx).await?;
+        let asked = serde_json::json!({ "verb": "recommission" });
+        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
         tx.commit().await?;
         timestamp(at)
     }

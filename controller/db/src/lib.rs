@@ -12,6 +12,7 @@
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
+//! | `audit` | who wrote what |
 //! | [`cluster`] | a PostgreSQL of our own, supervised |
 //!
 //! Queries are checked against the schema when `controller/db/prepare` is run; its result, `.sqlx`, is in git, so that
@@ -24,6 +25,7 @@ pub mod splice;
 pub mod testing;
 
 mod access;
+mod audit;
 mod blob;
 mod claim;
 mod concern;
@@ -41,6 +43,7 @@ mod store;
 mod write;
 
 pub use access::{Enrolment, Joined, RegionProcess, TokenHolder};
+pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
 pub use claim::{Address, AddressWish, Addressed, Claimed};
 pub use concern::{Concern, ConcernAck, ConcernWrite};

@@ -2,7 +2,7 @@
 
 use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
-use crate::{Precondition, Store, StoreError, change};
+use crate::{Precondition, Store, StoreError, audit, change};
 use basalt_api::values::Uid;
 
 /// What a request to delete came to.
@@ -50,6 +50,7 @@ impl Store {
             change::record(&mut tx, &row, change::Op::Put).await?;
             self.wake_around(&mut tx, uid).await?;
         }
+        self.audit(&mut tx, &[audit::Written::removal(&row)]).await?;
         let waits_for = object::referrers(&mut tx, uid).await?;
         if waits_for.is_empty() && !self.is_planned(kind) {
             self.remove(&mut tx, row).await?;

@@ -3,7 +3,7 @@
 use crate::object::{self, Key, Object, Row, select_objects};
 use crate::splice::Text;
 use crate::store::Tx;
-use crate::{Store, StoreError, change};
+use crate::{Store, StoreError, audit, change};
 use basalt_api::values::Uid;
 
 impl Store {
@@ -20,7 +20,7 @@ impl Store {
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }
-        let uid = row.uid;
+        let (uid, asked) = (row.uid, audit::Written::asked(&row, &serde_json::json!({ "name": to })));
         let mut renames = vec![(row, to.to_owned())];
         while let Some((row, to)) = renames.pop() {
             if row.name == to {
@@ -29,6 +29,7 @@ impl Store {
             renames.extend(self.rename_one(&mut tx, row, &to).await?);
         }
         let row = select_objects!("where uid = $1", uid).fetch_one(&mut *tx).await?;
+        self.audit(&mut tx, &[asked]).await?;
         self.commit(tx).await?;
         row.object()
     }

@@ -1,7 +1,7 @@
 //! The connection pool, the seal key, and what wakes followers and drivers after a commit.
 
-use crate::StoreError;
 use crate::seal::{Place, SealKey};
+use crate::{Actor, StoreError};
 use basalt_api::values::{Incarnation, Uid};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
@@ -27,6 +27,8 @@ pub(crate) type Tx = Transaction<'static, Postgres>;
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
+    /// Whose writes these are; nobody's are the region's own.
+    actor: Option<Arc<Actor>>,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ impl Store {
             wrote: Notify::new(),
             woken,
         };
-        let store = Self { inner: Arc::new(inner) };
+        let store = Self { inner: Arc::new(inner), actor: None };
         sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
         let (notifier, listener) = (store.clone(), store.clone());
         tokio::spawn(async move { notifier.notify_others().await });
@@ -94,6 +96,16 @@ impl Store {
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.inner.incarnation
+    }
+
+    /// The same store, acting for somebody: its writes are in the audit log.
+    #[must_use]
+    pub fn acting(&self, actor: Arc<Actor>) -> Self {
+        Self { inner: self.inner.clone(), actor: Some(actor) }
+    }
+
+    pub(crate) fn actor(&self) -> Option<&Actor> {
+        self.actor.as_deref()
     }
 
     /// Whether PostgreSQL answers.

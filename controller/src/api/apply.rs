@@ -2,6 +2,7 @@
 
 use super::announce::{self, Chosen};
 use super::body;
+use super::caller::Caller;
 use super::guards::ApplyGuards;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, parameters};
@@ -61,6 +62,7 @@ struct Document {
 
 pub(super) async fn apply(
     State(app): State<App>,
+    caller: Caller,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -100,7 +102,7 @@ pub(super) async fn apply(
         expected = Some(announce::digest(&written, &Chosen::new()));
     }
     let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected) };
-    let written = app.store().write(&batch).await?;
+    let written = caller.store(&app).write(&batch).await?;
     let plans = changed(&written);
     Ok(axum::Json(response(&written, plans, BlastRadius::default(), &Chosen::new())?))
 }

@@ -5,6 +5,7 @@
 //! there. Bytes that do not have the hash are thrown away.
 
 use super::App;
+use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use crate::blobs::{BlobError, Part};
 use axum::body::Body;
@@ -62,6 +63,7 @@ pub(super) async fn state(State(app): State<App>, Path(text): Path<String>) -> A
 
 pub(super) async fn upload(
     State(app): State<App>,
+    caller: Caller,
     Path(text): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -75,7 +77,7 @@ pub(super) async fn upload(
         Some(range) => content_range(range)?,
     };
     let reader = StreamReader::new(body.into_data_stream().map_err(std::io::Error::other));
-    let state = app.blobs().receive(&sha256, part, reader).await?;
+    let state = caller.blobs(&app).receive(&sha256, part, reader).await?;
     let status = if state.complete { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok((status, axum::Json(state)).into_response())
 }

@@ -1,8 +1,9 @@
 //! Every endpoint, and which role it needs: the one table from which the router is made.
 
-use super::guard::{self, Guard, Role};
+use super::guard::{self, Guard};
 use super::problem::Refusal;
-use super::{App, apply, blobs, explain, objects, operations, racks, system};
+use super::rights::Role;
+use super::{App, apply, audit, blobs, explain, objects, operations, racks, system};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -66,6 +67,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
     })
     .dry_run(Role::Viewer),
+    Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),
     Endpoint::new("GET", "/api/v1/blobs/{sha256}", VIEWER, || get(blobs::download)),

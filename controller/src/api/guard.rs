@@ -1,46 +1,20 @@
 //! Who asks, and whether they may.
 
 use super::App;
+use super::caller::Caller;
 use super::endpoints::Endpoint;
 use super::problem::Refusal;
 use super::query::Flags;
+use super::rights::{Rights, Role};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use basalt_api::{Problem, ProblemCode};
+use basalt_db::Actor;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// What somebody may do; each may do what those before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Look, and try out.
-    Viewer,
-    /// Change.
-    Operator,
-    /// Change who may change.
-    Admin,
-}
-
-impl Role {
-    /// Every role, the weakest first.
-    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
-
-    /// As the database has it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|r| r.as_str() == text)
-    }
-}
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +24,15 @@ pub(super) enum Peer {
         /// `None` when the kernel does not tell.
         uid: Option<u32>,
     },
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{}", address.ip().to_canonical()),
+            Self::Unix { .. } => f.write_str("api.sock"),
+        }
+    }
 }
 
 /// An endpoint and its API, for the middleware.
@@ -102,11 +85,11 @@ fn is_problem(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == basalt_api::problem::PROBLEM_JSON)
 }
 
-/// Before a handler: whether the caller's role is enough for the endpoint.
+/// Before a handler: who the caller is, and whether its role is enough for the endpoint.
 pub(super) async fn authorise(
     State(Guard { app, endpoint }): State<Guard>,
     peer: ConnectInfo<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let dry_run = Flags::of(request.uri()).dry_run;
@@ -115,28 +98,36 @@ pub(super) async fn authorise(
         _ => endpoint.role,
     };
     if let Some(needed) = needed {
-        match role(&app, peer.0, request.headers()).await {
-            Ok(role) if role >= needed => {}
-            Ok(role) => {
-                let (method, path) = (endpoint.method, endpoint.path);
-                let detail = format!(
-                    "{method} {path} needs the role {}, and this token has {}",
-                    needed.as_str(),
-                    role.as_str()
-                );
-                return Refusal::new(ProblemCode::Forbidden, detail).into_response();
-            }
+        let caller = match caller(&app, peer.0, endpoint, request.headers()).await {
+            Ok(caller) => caller,
             Err(refusal) => return refusal.into_response(),
+        };
+        if caller.rights.unlimited() < Some(needed) {
+            return too_weak(endpoint, needed, caller.rights.unlimited()).into_response();
         }
+        request.extensions_mut().insert(caller);
     }
     next.run(request).await
 }
 
-async fn role(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Role, Refusal> {
+fn too_weak(endpoint: &Endpoint, needed: Role, has: Option<Role>) -> Refusal {
+    let (method, path) = (endpoint.method, endpoint.path);
+    let has = has.map_or("none", Role::as_str);
+    let detail = format!("{method} {path} needs the role {}, and this token has {has}", needed.as_str());
+    Refusal::new(ProblemCode::Forbidden, detail)
+}
+
+async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let found = |name: String, rights: Rights| {
+        let request = format!("{} {}", endpoint.method, endpoint.path);
+        Caller { actor: Arc::new(Actor { name, address: peer.to_string(), request }), rights }
+    };
     let unknown = |detail: &str| Refusal::new(ProblemCode::Unauthenticated, detail);
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return match peer {
-            Peer::Unix { uid: Some(0) } => Ok(Role::Admin),
+            Peer::Unix { uid: Some(0) } => {
+                Ok(found("peer uid 0".to_owned(), Rights::everywhere(Role::Admin)))
+            }
             _ => Err(unknown("no token: send Authorization: Bearer TOKEN")),
         };
     };
@@ -150,6 +141,6 @@ async fn role(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Role, Refusa
     };
     let holder = app.store().token_holder(token.trim()).await?;
     holder
-        .and_then(|h| Role::parse(&h.role))
+        .and_then(|h| Some(found(format!("token {}", h.name), Rights::everywhere(Role::parse(&h.role)?))))
         .ok_or_else(|| unknown("this token is not known, or its time is over"))
 }

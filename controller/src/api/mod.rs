@@ -3,7 +3,9 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`endpoints`] | the table of endpoints, and which role each needs |
-//! | `guard` | who asks, and whether they may |
+//! | `guard`, `caller` | who asks, and whether they may |
+//! | [`rights`] | roles and pools: what somebody may do and see |
+//! | `audit` | who wrote what |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
 //! | `apply` | many objects in one transaction |
@@ -16,11 +18,14 @@
 //! | `problem` | errors, all of them |
 
 pub mod endpoints;
+pub mod rights;
 
 mod announce;
 mod apply;
+mod audit;
 mod blobs;
 mod body;
+mod caller;
 mod explain;
 mod guard;
 mod guards;
@@ -34,7 +39,7 @@ mod serve;
 mod system;
 mod wait;
 
-pub use guard::Role;
+pub use rights::Role;
 pub use serve::{serve_tcp, serve_unix};
 
 use crate::blobs::Blobs;

@@ -3,6 +3,7 @@
 use super::App;
 use super::announce;
 use super::body::{self, Written};
+use super::caller::Caller;
 use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, ListParameters, ReadParameters, parameters};
@@ -93,6 +94,7 @@ pub(super) async fn read(
 
 pub(super) async fn write(
     State(app): State<App>,
+    caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
@@ -124,7 +126,7 @@ pub(super) async fn write(
         first_status: &render::first_status(kind.name, now),
     };
     let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &Guards };
-    let mut written = app.store().write(&batch).await?;
+    let mut written = caller.store(&app).write(&batch).await?;
     let stored = written.stored.pop().ok_or_else(|| {
         Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
     })?;
@@ -160,6 +162,7 @@ async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer
 
 pub(super) async fn remove(
     State(app): State<App>,
+    caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
@@ -172,7 +175,7 @@ pub(super) async fn remove(
     if flags.dry_run {
         return dry_removal(&app, kind, key, precondition).await;
     }
-    match app.store().request_deletion(kind.name, key, precondition, false).await? {
+    match caller.store(&app).request_deletion(kind.name, key, precondition, false).await? {
         Deletion::Gone => Ok(StatusCode::NO_CONTENT.into_response()),
         Deletion::Waits { object, waits_for } => {
             Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
@@ -197,6 +200,7 @@ async fn dry_removal(app: &App, kind: &Kind, key: Key<'_>, precondition: Precond
 
 pub(super) async fn rename(
     State(app): State<App>,
+    caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     body: Bytes,
 ) -> Answer<Response> {
@@ -208,7 +212,7 @@ pub(super) async fn rename(
         let message = "a VLAN is called after its fabric and number, which cannot be changed by a rename";
         return Err(Refusal::field("/name", FieldCode::Rule, message, "rename the fabric: its VLANs follow"));
     }
-    let object = app.store().rename(kind.name, key, to.as_str()).await?;
+    let object = caller.store(&app).rename(kind.name, key, to.as_str()).await?;
     Ok(rendered(&app, object).await?.answer(StatusCode::OK))
 }
 

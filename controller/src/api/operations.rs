@@ -1,5 +1,6 @@
 //! What is asked of a machine once, because no spec can say it.
 
+use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::{App, body};
 use axum::Json;
@@ -11,6 +12,7 @@ use basalt_api::wire::{OperationAccepted, OperationRequest, Verb};
 
 pub(super) async fn request(
     State(app): State<App>,
+    caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     sent: Bytes,
 ) -> Answer<(StatusCode, Json<OperationAccepted>)> {
@@ -22,7 +24,7 @@ pub(super) async fn request(
     let request: OperationRequest = body::json(&sent)?;
     let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
     let accepted_at = match request.verb {
-        Verb::Recommission => app.store().request_recommission(machine.uid.into()).await?,
+        Verb::Recommission => caller.store(&app).request_recommission(machine.uid.into()).await?,
     };
     Ok((StatusCode::ACCEPTED, Json(OperationAccepted { verb: request.verb, accepted_at })))
 }

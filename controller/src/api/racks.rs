@@ -1,6 +1,7 @@
 //! Join tokens: what a person carries to a new rack.
 
 use super::App;
+use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use crate::racks::join_token::LIFETIME;
 use axum::Json;
@@ -30,6 +31,7 @@ pub(super) struct JoinAnswer {
 
 pub(super) async fn join_token(
     State(app): State<App>,
+    caller: Caller,
     sent: Bytes,
 ) -> Answer<(StatusCode, Json<JoinAnswer>)> {
     let request: JoinRequest = super::body::json(&sent)?;
@@ -41,6 +43,6 @@ pub(super) async fn join_token(
         super::body::check_name(kind, rack)?;
     }
     let lifetime = request.lifetime.map_or(LIFETIME, |l| l.get());
-    let token = joiner.make(request.rack.as_deref(), lifetime).await?;
+    let token = joiner.acting(caller.actor).make(request.rack.as_deref(), lifetime).await?;
     Ok((StatusCode::CREATED, Json(JoinAnswer { token: token.encode() })))
 }

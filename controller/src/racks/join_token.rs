@@ -1,9 +1,10 @@
 //! The join token: what a person carries to a new rack. It names the regions, pins their authority, and is good once.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_db::{Store, StoreError};
+use basalt_db::{Actor, Store, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls::pki_types::CertificateDer;
@@ -46,6 +47,12 @@ impl Joiner {
         let ca_sha256 = hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ca));
         let urls = if urls.is_empty() { vec![format!("https://{listening}")] } else { urls };
         Self { store, ca_sha256, urls }
+    }
+
+    /// The same, for somebody: who makes a token is in the audit log.
+    #[must_use]
+    pub fn acting(&self, actor: Arc<Actor>) -> Self {
+        Self { store: self.store.acting(actor), ..self.clone() }
     }
 
     /// A new token, for a rack of this name or of any.

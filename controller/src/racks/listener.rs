@@ -58,6 +58,8 @@ pub enum ListenError {
 pub struct Peer {
     /// SHA-256 of its public key, where it showed a certificate of this region's authority.
     pub spki_sha256: Option<[u8; 32]>,
+    /// Where it is.
+    pub address: Option<SocketAddr>,
 }
 
 /// Binds the address; a port of 0 means the first free one of 5250 to 5270.
@@ -151,13 +153,13 @@ impl Connected for Stream {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        let (_, session) = self.0.get_ref();
+        let (tcp, session) = self.0.get_ref();
         let spki_sha256 = session.peer_certificates().and_then(|chain| chain.first()).and_then(|der| {
             let (_, certificate) = x509_parser::certificate::X509Certificate::from_der(der).ok()?;
             let spki = certificate.public_key().raw;
             ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, spki).as_ref().try_into().ok()
         });
-        Peer { spki_sha256 }
+        Peer { spki_sha256, address: tcp.peer_addr().ok() }
     }
 }
 

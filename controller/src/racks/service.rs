@@ -1,12 +1,15 @@
 //! The gRPC services that racks use: enrolment, the link, and blobs.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use basalt_api::Kind;
 use basalt_api::values::{Generation, RackId, Timestamp, Uid};
-use basalt_db::{ConcernAck, Enrolment, Joined, Key, NewFact, Precondition, Put, Store, StoreError, splice};
+use basalt_db::{
+    Actor, ConcernAck, Enrolment, Joined, Key, NewFact, Precondition, Put, Store, StoreError, splice,
+};
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::enrolment_server::Enrolment as EnrolmentService;
 use basalt_proto::rack_v1::from_rack::Message as Said;
@@ -73,6 +76,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 #[tonic::async_trait]
 impl EnrolmentService for Racks {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
+        let address = request.extensions().get::<Peer>().and_then(|peer| peer.address);
         let EnrolRequest { secret, name, csr_der } = request.into_inner();
         let (_, csr) = x509_parser::certification_request::X509CertificationRequest::from_der(&csr_der)
             .map_err(|_| Status::invalid_argument("the certificate request is not PKCS#10 in DER"))?;
@@ -95,7 +99,7 @@ impl EnrolmentService for Racks {
                 )));
             }
         }
-        let rack = self.rack_object(&name).await?;
+        let rack = self.rack_object(&name, address).await?;
         let (certificate, not_after) = self
             .authority
             .sign_rack(&csr_der, &rack.to_string(), SystemTime::now())
@@ -117,7 +121,7 @@ impl EnrolmentService for Racks {
 
 impl Racks {
     /// The rack's object, made where there is none.
-    async fn rack_object(&self, name: &str) -> Result<RackId, Status> {
+    async fn rack_object(&self, name: &str, from: Option<SocketAddr>) -> Result<RackId, Status> {
         let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
         kind.naming.check(name).map_err(|error| {
             Status::invalid_argument(format!("a rack cannot be called {name:?}: {error}"))
@@ -134,7 +138,12 @@ impl Racks {
             precondition: Precondition::Absent,
             first_status: &serde_json::json!({}),
         };
-        match self.store.put(&put).await {
+        let actor = Actor {
+            name: format!("rack {name}"),
+            address: from.map_or_else(|| "unknown".to_owned(), |from| from.ip().to_string()),
+            request: "Enrol".to_owned(),
+        };
+        match self.store.acting(Arc::new(actor)).put(&put).await {
             Ok(stored) => Ok(RackId::from(stored.object.uid)),
             Err(StoreError::Exists { .. }) => {
                 let rack = self.store.get("Rack", Key::Name(name)).await.map_err(|e| unavailable(&e))?;
@@ -401,7 +410,7 @@ impl Session {
 
 /// `0.0.0.0:5250` says where a region listens, not where it is.
 fn can_be_dialled(address: &str) -> bool {
-    let listening: Result<std::net::SocketAddr, _> = address.parse();
+    let listening: Result<SocketAddr, _> = address.parse();
     listening.map_or(true, |address| !address.ip().is_unspecified())
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod apply;
+mod audit;
 mod blobs;
 mod images;
 mod objects;

@@ -1,6 +1,7 @@
 //! One object to be written: whether it may be, its secrets, and what changes.
 
 use super::rows::SecretRow;
+use crate::audit;
 use crate::invariant::Subject;
 use crate::object::{self, Key, Layers, Object, Row, unsigned};
 use crate::seal::Place;
@@ -171,6 +172,12 @@ impl<'a> Draft<'a> {
             spec: &self.sealed.value,
             references: &self.references,
         }
+    }
+
+    /// For the audit log, where it was written.
+    pub(super) fn logged(&self) -> Option<audit::Written> {
+        let row = self.row.as_ref()?;
+        Some(audit::Written::object(row, self.old.as_ref().map(|old| old.spec.clone())))
     }
 
     pub(super) fn stored(self) -> Result<Stored, StoreError> {

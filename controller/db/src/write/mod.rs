@@ -20,7 +20,7 @@ pub use prune::{Prune, Pruned};
 
 use crate::invariant::{self, Subject};
 use crate::object::Object;
-use crate::{Store, StoreError, change};
+use crate::{Store, StoreError, audit, change};
 use basalt_api::FieldError;
 use draft::Draft;
 
@@ -150,6 +150,7 @@ impl Store {
         rows::write(self, &mut tx, &mut drafts).await?;
         rows::write_references(&mut tx, &drafts).await?;
         rows::write_secrets(&mut tx, &drafts).await?;
+        let mut log: Vec<_> = leaving.iter().map(audit::Written::removal).collect();
         let pruned = self.let_go(&mut tx, leaving).await?;
         let subjects: Vec<Subject<'_>> = drafts.iter().filter(|d| d.touched).map(Draft::subject).collect();
         for (uid, error) in invariant::write(&mut tx, &subjects).await? {
@@ -159,6 +160,7 @@ impl Store {
         }
         stop_at_errors(batch, &drafts)?;
 
+        log.extend(drafts.iter().filter_map(Draft::logged));
         let touched: Vec<_> = drafts.iter().filter(|d| d.touched).filter_map(|d| d.row.clone()).collect();
         let written =
             Written { stored: drafts.into_iter().map(Draft::stored).collect::<Result<_, _>>()?, pruned };
@@ -172,6 +174,7 @@ impl Store {
         change::record_all(&mut tx, &touched, change::Op::Put).await?;
         let uids: Vec<uuid::Uuid> = touched.iter().map(|row| row.uid).collect();
         self.wake_around_all(&mut tx, &uids).await?;
+        self.audit(&mut tx, &log).await?;
         self.commit(tx).await?;
         Ok(written)
     }

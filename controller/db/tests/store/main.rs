@@ -1,5 +1,6 @@
 //! The store on a real PostgreSQL.
 
+mod audit;
 mod common;
 mod follower;
 mod objects;

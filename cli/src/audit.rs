@@ -1,0 +1,125 @@
+//! `basalt audit`: who changed what, from where.
+
+use basalt_api::client::AuditOptions;
+use basalt_api::values::Timestamp;
+use basalt_api::wire::AuditEntry;
+
+use crate::get::table;
+use crate::output::show;
+use crate::region::{Connection, Failed};
+
+/// Arguments of `basalt audit`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Of one object, KIND/NAME or uid:UUID, or of a kind; of all without it
+    object: Option<String>,
+    /// Since then: 2026-01-31T12:00:00Z, or 30m, 12h, 7d ago
+    #[arg(long)]
+    since: Option<String>,
+    /// By one actor: \"token NAME\", \"user NAME\", \"peer uid 0\"
+    #[arg(long)]
+    actor: Option<String>,
+    /// The last so many
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// table for people, json for programs
+    #[arg(long, short, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
+    let client = connection.client()?;
+    let since = args.since.as_deref().map(|text| moment(text, Timestamp::now())).transpose()?;
+    let mut options =
+        AuditOptions { since, object: args.object, actor: args.actor, ..AuditOptions::default() };
+    let mut entries = Vec::new();
+    let mut left = args.limit;
+    while left > 0 {
+        options.limit = Some(left.min(500));
+        let page = client.audit(&options).await?;
+        left = left.saturating_sub(u32::try_from(page.items.len()).unwrap_or(u32::MAX));
+        entries.extend(page.items);
+        match page.next {
+            Some(next) => options.next = Some(next),
+            None => break,
+        }
+    }
+    // As one reads a log: the newest at the end.
+    entries.reverse();
+    if args.output == "json" {
+        show(&format!("{}\n", serde_json::to_string_pretty(&entries).unwrap_or_default()));
+        return Ok(());
+    }
+    let mut rows = vec![["WHEN", "WHO", "FROM", "WHAT", "OBJECT", "CHANGES"].map(str::to_owned)];
+    rows.extend(entries.iter().map(row));
+    show(&table(&rows));
+    Ok(())
+}
+
+/// A point in time, or how long ago it was.
+fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Failed> {
+    let ago = |ago: basalt_api::values::Duration| now.checked_sub(ago.get()).ok();
+    text.parse().ok().or_else(|| text.parse().ok().and_then(ago)).ok_or_else(|| {
+        Failed::Words(format!("{text:?} is no time: write 2026-01-31T12:00:00Z, or 30m, 12h, 7d"))
+    })
+}
+
+fn row(entry: &AuditEntry) -> [String; 6] {
+    [
+        entry.at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        entry.actor.clone(),
+        entry.address.clone(),
+        entry.request.clone(),
+        format!("{}/{}", entry.kind, entry.name),
+        changes(entry),
+    ]
+}
+
+/// The fields that differ, by name; of a new object and of one that is no kind of ours, what was said.
+fn changes(entry: &AuditEntry) -> String {
+    let kind = basalt_api::Kind::find(&entry.kind);
+    match (kind, &entry.before, &entry.after) {
+        (Some(kind), Some(before), Some(after)) => {
+            let changed = basalt_api::diff(kind, before, after);
+            let fields: Vec<_> = changed.iter().map(|c| c.pointer.trim_start_matches('/')).collect();
+            if fields.is_empty() { "nothing".to_owned() } else { fields.join(", ") }
+        }
+        (Some(_), Some(_), None) => "asked to go".to_owned(),
+        (_, _, Some(after)) if entry.uid.is_none() || entry.request.starts_with("POST") => after.to_string(),
+        (_, None, Some(_)) => "created".to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(before: serde_json::Value, after: serde_json::Value) -> AuditEntry {
+        serde_json::from_value(json!({
+            "at": "2026-01-31T12:00:00Z", "actor": "token ci", "address": "127.0.0.1",
+            "request": "PUT /api/v1/{plural}/{name}", "kind": "Zone", "name": "a",
+            "uid": "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "before": before, "after": after,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_row_names_the_fields_that_changed() {
+        assert_eq!(changes(&entry(json!({}), json!({"description": "x"}))), "description");
+        assert_eq!(changes(&entry(json!({}), json!({}))), "nothing");
+        assert_eq!(changes(&entry(json!(null), json!({}))), "created");
+        assert_eq!(changes(&entry(json!({}), json!(null))), "asked to go");
+        assert_eq!(row(&entry(json!({}), json!({})))[4], "Zone/a");
+    }
+
+    #[test]
+    fn since_is_a_time_or_how_long_ago() {
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        assert_eq!(moment("2h", now).unwrap().to_string(), "2026-01-31T10:00:00Z");
+        assert_eq!(moment("2026-01-01T00:00:00Z", now).unwrap().to_string(), "2026-01-01T00:00:00Z");
+        assert!(moment("yesterday", now).is_err());
+    }
+}

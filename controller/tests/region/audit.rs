@@ -1,0 +1,155 @@
+//! The audit log: a row for every write, none for anything else.
+
+use crate::support::{Client, Lab, lab};
+use serde_json::{Value, json};
+
+async fn entries(lab: &Lab, query: &str) -> Vec<Value> {
+    let answer = lab.api.get(&format!("/api/v1/audit{query}")).await;
+    assert_eq!(answer.status.as_u16(), 200, "{answer:?}");
+    answer.json()["items"].as_array().unwrap().clone()
+}
+
+fn brief(entry: &Value) -> (String, String, String) {
+    let word = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+    (word("request"), word("kind"), word("name"))
+}
+
+fn owned(request: &str, kind: &str, name: &str) -> (String, String, String) {
+    (request.to_owned(), kind.to_owned(), name.to_owned())
+}
+
+#[tokio::test]
+async fn every_write_leaves_one_entry_that_says_who_what_and_how_it_was() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/a", r#"{"description":"one"}"#).await;
+    lab.api.declare("/api/v1/zones/a", r#"{"description":"two"}"#).await;
+    lab.api.declare("/api/v1/zones/a", r#"{"description":"two"}"#).await; // it is there already
+    lab.api.send("POST", "/api/v1/zones/a/rename", &[], r#"{"name":"b"}"#).await;
+    lab.api.delete("/api/v1/zones/b").await;
+    let bytes = "twelve bytes";
+    let sha = hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes.as_bytes()));
+    let half = [("content-range", "bytes 0-5/12")];
+    lab.api.send("PUT", &format!("/api/v1/blobs/{sha}"), &half, "twelve").await;
+    let rest = [("content-range", "bytes 6-11/12")];
+    assert_eq!(
+        lab.api.send("PUT", &format!("/api/v1/blobs/{sha}"), &rest, " bytes").await.status.as_u16(),
+        201
+    );
+    let log = entries(&lab, "").await;
+    let put = "PUT /api/v1/{plural}/{name}";
+    let wanted = [
+        owned("PUT /api/v1/blobs/{sha256}", "Blob", &sha),
+        owned("DELETE /api/v1/{plural}/{name}", "Zone", "b"),
+        owned("POST /api/v1/{plural}/{name}/rename", "Zone", "a"),
+        owned(put, "Zone", "a"),
+        owned(put, "Zone", "a"),
+    ];
+    assert_eq!(log.iter().map(brief).collect::<Vec<_>>(), wanted, "the newest first, and one each");
+    for entry in &log {
+        assert_eq!((&entry["actor"], &entry["address"]), (&json!("token admin"), &json!("127.0.0.1")));
+    }
+    let [blob, deleted, renamed, changed, created] = log.as_slice() else { unreachable!() };
+    assert_eq!(blob["after"], json!({"size": 12}));
+    assert_eq!((&deleted["before"], &deleted["after"]), (&json!({"description": "two"}), &Value::Null));
+    assert_eq!(renamed["after"], json!({"name": "b"}));
+    assert_eq!((&changed["before"], &changed["generation"]), (&json!({"description": "one"}), &json!(2)));
+    assert_eq!(changed["after"], json!({"description": "two"}));
+    assert_eq!((&created["before"], &created["generation"]), (&Value::Null, &json!(1)));
+    assert_eq!(created["uid"], deleted["uid"]);
+}
+
+#[tokio::test]
+async fn what_writes_nothing_leaves_no_entry() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    let refused = [
+        ("PUT", "/api/v1/zones/c?dry_run=true", "{\"spec\":{}}", 200),
+        ("DELETE", "/api/v1/zones/a?dry_run=true", "", 200),
+        ("PUT", "/api/v1/zones/a", "{\"spec\":{\"colour\":1}}", 422),
+        ("PUT", "/api/v1/vlans/none.0", "{\"spec\":{\"fabric\":\"none\",\"vid\":0}}", 422),
+        ("DELETE", "/api/v1/zones/z", "", 404),
+        ("POST", "/api/v1/zones/z/rename", "{\"name\":\"y\"}", 404),
+        ("POST", "/api/v1/machines/m/operations", "{\"verb\":\"recommission\"}", 404),
+        ("GET", "/api/v1/zones/a", "", 200),
+        ("GET", "/api/v1/zones", "", 200),
+        ("GET", "/api/v1/audit", "", 200),
+    ];
+    for (method, path, body, status) in refused {
+        let answer = lab.api.send(method, path, &[], body).await;
+        assert_eq!(answer.status.as_u16(), status, "{method} {path}: {answer:?}");
+    }
+    let stale = lab.api.send("PUT", "/api/v1/zones/a", &[("if-match", "\"9\"")], "{\"spec\":{}}").await;
+    assert_eq!(stale.status.as_u16(), 409);
+    lab.region.store().put_token("v", "viewer-token", "viewer", None).await.unwrap();
+    let viewer = Client::new(lab.region.address(), Some("viewer-token".to_owned()));
+    assert_eq!(viewer.put("/api/v1/zones/a", "{\"spec\":{}}").await.status.as_u16(), 403);
+    assert_eq!(viewer.get("/api/v1/audit").await.status.as_u16(), 403);
+    assert_eq!(entries(&lab, "").await.len(), 1, "the zone's creation alone");
+}
+
+#[tokio::test]
+async fn secrets_are_logged_in_read_form() {
+    let lab = lab().await;
+    let spec = |password: &str| {
+        json!({"boot_macs": ["52:54:00:00:00:01"],
+               "bmc": {"driver": "ipmi", "address": "10.0.0.1", "password": password}})
+        .to_string()
+    };
+    lab.api.declare("/api/v1/machines/m", &spec("open-sesame-1")).await;
+    lab.api.declare("/api/v1/machines/m", &spec("open-sesame-2")).await;
+    let text = lab.api.get("/api/v1/audit").await.text().to_owned();
+    assert!(!text.contains("open-sesame"), "{text}");
+    let log = entries(&lab, "?object=machines/m").await;
+    let revision = |side: &str| log[0][side]["bmc"]["password"]["revision"].clone();
+    assert_eq!((revision("before"), revision("after")), (json!(1), json!(2)));
+}
+
+#[tokio::test]
+async fn the_log_is_read_by_object_actor_and_time_in_pages() {
+    let lab = lab().await;
+    for name in ["a", "b", "c"] {
+        lab.api.declare(&format!("/api/v1/zones/{name}"), "{}").await;
+    }
+    lab.region.store().put_token("ci", "ci-token", "operator", None).await.unwrap();
+    let ci = Client::new(lab.region.address(), Some("ci-token".to_owned()));
+    ci.declare("/api/v1/pools/a", "{}").await;
+    let names = |log: Vec<Value>| log.iter().map(|e| brief(e).2).collect::<Vec<_>>();
+    assert_eq!(names(entries(&lab, "?object=Zone").await), ["c", "b", "a"]);
+    assert_eq!(entries(&lab, "?object=zones/a").await.len(), 1);
+    let log = entries(&lab, "?actor=token%20ci").await;
+    assert_eq!(brief(&log[0]).1, "Pool");
+    let uid = log[0]["uid"].as_str().unwrap();
+    assert_eq!(entries(&lab, &format!("?object=uid:{uid}")).await.len(), 1);
+    assert_eq!(entries(&lab, "?since=2999-01-01T00:00:00Z").await.len(), 0);
+    let first = lab.api.get("/api/v1/audit?limit=3").await.json();
+    let next = first["continue"].as_str().unwrap().to_owned();
+    let second = lab.api.get(&format!("/api/v1/audit?limit=3&continue={next}")).await.json();
+    let all = [&first, &second].map(|p| p["items"].as_array().unwrap().clone()).concat();
+    assert_eq!(names(all), ["a", "c", "b", "a"]);
+    assert!(second["continue"].is_null());
+    for bad in ["?limit=0", "?limit=1001", "?continue=x", "?object=uid:x", "?since=x", "?who=me"] {
+        assert_eq!(lab.api.get(&format!("/api/v1/audit{bad}")).await.status.as_u16(), 422, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn an_apply_leaves_an_entry_for_each_object_that_it_writes_or_prunes() {
+    let lab = lab().await;
+    let apply = async |query: &str, documents: Value, prune: &str| {
+        let body = json!({"documents": documents, "prune": prune}).to_string();
+        let manager = [("x-basalt-manager", "gitops")];
+        lab.api.send("POST", &format!("/api/v1/apply{query}"), &manager, body).await
+    };
+    let zone = |name: &str, words: &str| json!({"kind": "Zone", "metadata": {"name": name, "labels": {"set": "x"}}, "spec": {"description": words}});
+    let all = json!([zone("a", "one"), zone("b", "one"), zone("c", "one")]);
+    assert_eq!(apply("?dry_run=true", all.clone(), "set=x").await.status.as_u16(), 200);
+    assert_eq!(entries(&lab, "").await.len(), 0);
+    assert_eq!(apply("", all, "set=x").await.status.as_u16(), 200);
+    assert_eq!(apply("", json!([zone("a", "one"), zone("b", "two")]), "set=x").await.status.as_u16(), 200);
+    let mut log: Vec<_> =
+        entries(&lab, "").await.iter().map(|e| (brief(e).2, e["after"].is_null())).collect();
+    assert!(log.len() == 5, "three created, one changed, one pruned: {log:?}");
+    log.truncate(2);
+    log.sort();
+    assert_eq!(log, [("b".to_owned(), false), ("c".to_owned(), true)]);
+}
