@@ -215,6 +215,12 @@ pub mod private {
         }
     }
 
+    impl FromDefault for crate::values::Schedule {
+        fn from_default(text: &'static str) -> Self {
+            text.parse().unwrap_or_else(|_| Self::every(Duration::from_secs(3600)))
+        }
+    }
+
     impl FromDefault for ByteSize {
         fn from_default(text: &'static str) -> Self {
             text.parse().unwrap_or_default()

@@ -174,8 +174,12 @@ pub enum Semantic {
     Sha256,
     /// [`crate::values::ByteSize`].
     Bytes,
-    /// [`crate::values::SshKey`].
-    SshKey,
+    /// [`crate::values::SshPublicKey`].
+    SshPublicKey,
+    /// [`crate::values::Url`].
+    Url,
+    /// [`crate::values::Schedule`].
+    Schedule,
     /// A UUID: see [`crate::values::Uid`].
     Uid,
     /// RFC 3339.
@@ -220,7 +224,9 @@ impl Semantic {
                 Err(_) => text.to_ascii_lowercase(),
             }),
             Self::Tag => crate::values::check_tag(text).map(|()| text.to_owned()),
-            Self::SshKey => crate::values::check_ssh_key(text).map(|()| text.to_owned()),
+            Self::SshPublicKey => crate::values::check_ssh_key(text).map(|()| text.to_owned()),
+            Self::Url => crate::values::canonical_url(text),
+            Self::Schedule => crate::values::canonical_schedule(text),
         }
     }
 
@@ -238,7 +244,9 @@ impl Semantic {
             Self::Duration => "duration",
             Self::Sha256 => "sha256",
             Self::Bytes => "bytes",
-            Self::SshKey => "ssh-key",
+            Self::SshPublicKey => "ssh-key",
+            Self::Url => "uri",
+            Self::Schedule => "schedule",
             Self::Uid => "uuid",
             Self::Timestamp => "date-time",
         }
@@ -258,9 +266,11 @@ impl Semantic {
             Self::Duration => "10m",
             Self::Sha256 => "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
             Self::Bytes => "16GiB",
-            Self::SshKey => {
-                "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2FsdCBleGFtcGxlIGtleSwgbm90IHJlYWwh me@example.com"
+            Self::SshPublicKey => {
+                "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2FsdCBleGFtcGxlIGtleSwgbm90IGEgcmVhbCAx me@example.com"
             }
+            Self::Url => "https://images.example.com/debian",
+            Self::Schedule => "6h",
             Self::Uid => "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e",
             Self::Timestamp => "2026-01-31T12:00:00Z",
         }

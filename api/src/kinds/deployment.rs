@@ -3,7 +3,7 @@
 use super::{Architecture, Axes, CommonStatus, Image, Machine, Pool, Subnet, Zone, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{ByteSize, Duration, Host, Hostname, Mac, Sha256, SshKey, Tag, Timestamp};
+use crate::values::{ByteSize, Duration, Host, Hostname, Mac, Sha256, SshPublicKey, Tag, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ pub struct DeploymentSpec {
     pub user_data: Option<String>,
     /// SSH public keys of the image's default account.
     #[field(redeploy)]
-    pub ssh_keys: BTreeSet<SshKey>,
+    pub ssh_keys: BTreeSet<SshPublicKey>,
     /// Host name of the installed system. Absent: the machine's name.
     #[field(redeploy, server_chosen)]
     pub hostname: Option<Hostname>,

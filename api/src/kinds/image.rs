@@ -1,6 +1,6 @@
 //! Image: an operating system to install, or the environment that machines run while they are worked on.
 
-use super::{Architecture, CommonStatus, Rack, kind};
+use super::{Architecture, CommonStatus, ImageSource, Rack, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
 use crate::values::Sha256;
@@ -33,6 +33,9 @@ pub struct ImageSpec {
     pub files: BTreeMap<FileRole, ImageFile>,
     /// Kernel parameters it needs wherever it boots.
     pub kernel_options: Option<String>,
+    /// Where it came from. Not acted on yet: no source is fetched from.
+    #[field(none)]
+    pub source: Option<Ref<ImageSource>>,
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,

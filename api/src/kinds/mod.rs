@@ -10,9 +10,15 @@ mod place;
 mod rack;
 #[cfg(any(test, feature = "sample-kind"))]
 mod sample;
+mod script;
+mod source;
+mod space;
+mod ssh_key;
 mod status;
+mod tag;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 pub use deployment::Deployment;
 pub use deployment::{
@@ -36,10 +42,21 @@ pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
 pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};
 #[cfg(any(test, feature = "sample-kind"))]
 pub use sample::{Sample, SampleColour, SampleDetail, SamplePart, SampleSpec, SampleStatus};
+pub use script::{
+    Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec, ScriptStatus, ScriptType,
+};
+pub use source::{
+    ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,
+    PackageRepositorySpec, PackageRepositoryStatus,
+};
+pub use space::{Space, SpaceSpec, SpaceStatus};
+pub use ssh_key::{SshKey, SshKeySpec, SshKeyStatus};
 pub use status::{
     Axes, CommonStatus, Condition, ConditionStatus, Health, Lifecycle, Operation, Ownership, OwnershipMode,
     Sync, phase,
 };
+pub use tag::{Tag, TagSpec, TagStatus};
+pub use webhook::{Webhook, WebhookEvent, WebhookSpec, WebhookStatus};
 
 use crate::schema::Kind;
 
@@ -78,14 +95,21 @@ pub(crate) use kind;
 pub const KINDS: &[&Kind] = &[
     <Zone as crate::KindOf>::KIND,
     <Pool as crate::KindOf>::KIND,
+    <Space as crate::KindOf>::KIND,
     <Fabric as crate::KindOf>::KIND,
     <Vlan as crate::KindOf>::KIND,
     <Subnet as crate::KindOf>::KIND,
     <IpRange as crate::KindOf>::KIND,
+    <ImageSource as crate::KindOf>::KIND,
     <Image as crate::KindOf>::KIND,
+    <Tag as crate::KindOf>::KIND,
+    <Script as crate::KindOf>::KIND,
+    <PackageRepository as crate::KindOf>::KIND,
+    <SshKey as crate::KindOf>::KIND,
     <Machine as crate::KindOf>::KIND,
     <Deployment as crate::KindOf>::KIND,
     <Rack as crate::KindOf>::KIND,
+    <Webhook as crate::KindOf>::KIND,
     #[cfg(any(test, feature = "sample-kind"))]
     <Sample as crate::KindOf>::KIND,
 ];

@@ -1,6 +1,6 @@
 //! Fabric, Vlan, Subnet and IpRange: the network as it is cabled and addressed.
 
-use super::{CommonStatus, Rack, kind};
+use super::{CommonStatus, Rack, Space, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
 use crate::values::{Cidr, Duration, Host};
@@ -53,7 +53,7 @@ pub struct VlanSpec {
     #[field(default = 1500, min = 552, max = 65535)]
     pub mtu: u32,
     /// The routing world it belongs to: addresses of one space reach each other.
-    pub space: Option<String>,
+    pub space: Option<Ref<Space>>,
     /// Whether and how racks answer DHCP here.
     #[field(default)]
     pub dhcp: VlanDhcp,

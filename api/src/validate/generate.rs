@@ -95,10 +95,22 @@ fn text(semantic: Semantic) -> BoxedStrategy<String> {
             .boxed(),
         Semantic::Sha256 => "[0-9a-fA-F]{64}".boxed(),
         Semantic::Bytes => "[1-9][0-9]{0,2}(B|kB|KiB|MiB|GB|GiB|TiB)".boxed(),
-        Semantic::SshKey => "ssh-ed25519 AAAA[A-Za-z0-9+/]{20,40}( [a-z]{1,8})?".boxed(),
+        Semantic::SshPublicKey => (any::<[u8; 32]>(), "( [a-z]{1,8})?").prop_map(ed25519).boxed(),
+        Semantic::Schedule => {
+            prop_oneof![Just("6h"), Just("90m"), Just("*/5 3 1,15 * 1-5")].prop_map(str::to_owned).boxed()
+        }
+        Semantic::Url => {
+            "(http|HTTPS)://[a-z]{1,8}(\\.[a-z]{2,5}){0,2}(:8[0-9]{3})?(/[a-z0-9]{0,8}){0,3}".boxed()
+        }
         Semantic::Uid => any::<u128>().prop_map(|n| uuid::Uuid::from_u128(n).to_string()).boxed(),
         Semantic::Timestamp => Just("2026-01-31T12:00:00Z".to_owned()).boxed(),
     }
+}
+
+fn ed25519((key, comment): ([u8; 32], String)) -> String {
+    use base64::Engine;
+    let wire = [&b"\0\0\0\x0bssh-ed25519\0\0\0\x20"[..], &key].concat();
+    format!("ssh-ed25519 {}{comment}", base64::engine::general_purpose::STANDARD.encode(wire))
 }
 
 /// Every place of a spec that is there, with its type.

@@ -3,7 +3,7 @@
 use super::generate::{hostile, places, spec};
 use super::*;
 use crate::kinds::*;
-use crate::{KINDS, Kind, KindOf, diff, equal, references, secrets};
+use crate::{KINDS, Kind, KindOf, Semantic, diff, equal, references, secrets};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;
@@ -72,6 +72,13 @@ fn a_minimal_spec_of_every_kind_is_valid() {
         ("Machine", json!({"boot_macs": ["525400000001"]})),
         ("Deployment", json!({"image": "debian", "selector": {}})),
         ("Rack", json!({})),
+        ("Space", json!({})),
+        ("ImageSource", json!({"url": "https://images.example.com"})),
+        ("Tag", json!({})),
+        ("Script", json!({"type": "testing", "content": "#!/bin/sh\n"})),
+        ("PackageRepository", json!({"url": "http://deb.example.com/debian"})),
+        ("SshKey", json!({"public_key": Semantic::SshPublicKey.example()})),
+        ("Webhook", json!({"url": "https://example.com/hook"})),
         ("Sample", json!({"serial": "1"})),
     ];
     assert_eq!(minimal.len(), KINDS.len());
@@ -220,7 +227,26 @@ fn round_trip_of(kind: &Kind) -> fn(&Value) -> Value {
     macro_rules! table {
         ($($kind:ty),*) => { [$((<$kind as KindOf>::NAME, round_trip::<$kind> as fn(&Value) -> Value)),*] };
     }
-    let table = table![Zone, Pool, Fabric, Vlan, Subnet, IpRange, Image, Machine, Deployment, Rack, Sample];
+    let table = table![
+        Zone,
+        Pool,
+        Fabric,
+        Vlan,
+        Subnet,
+        IpRange,
+        Image,
+        Machine,
+        Deployment,
+        Rack,
+        Space,
+        ImageSource,
+        Tag,
+        Script,
+        PackageRepository,
+        SshKey,
+        Webhook,
+        Sample
+    ];
     assert_eq!(table.len(), KINDS.len());
     table.iter().find(|(name, _)| *name == kind.name).expect("every kind is in the table").1
 }

@@ -9,10 +9,13 @@ mod duration;
 mod id;
 mod mac;
 mod name;
+mod schedule;
 mod secret;
 mod sha256;
 mod size;
+mod ssh;
 mod text;
+mod url;
 
 pub use cidr::Cidr;
 pub use duration::Duration;
@@ -22,13 +25,17 @@ pub use id::{
 };
 pub use mac::Mac;
 pub use name::{Name, Naming};
+pub use schedule::Schedule;
+pub(crate) use schedule::canonical as canonical_schedule;
 pub use secret::Secret;
 pub use sha256::Sha256;
 pub use size::ByteSize;
-pub use text::{Host, Hostname, SshKey, Tag};
-pub(crate) use text::{
-    host as check_host, hostname as check_hostname, ssh_key as check_ssh_key, tag as check_tag,
-};
+pub use ssh::SshPublicKey;
+pub(crate) use ssh::check as check_ssh_key;
+pub use text::{Host, Hostname, Tag};
+pub(crate) use text::{host as check_host, hostname as check_hostname, tag as check_tag};
+pub use url::Url;
+pub(crate) use url::canonical as canonical_url;
 
 /// A point in time; RFC 3339 on the wire.
 pub use jiff::Timestamp;

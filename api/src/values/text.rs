@@ -1,11 +1,10 @@
 //! Texts with a form: they keep their spelling, and are checked when they are made.
 
 use super::name::label;
-use super::{BadValue, quoted, text_value};
-use std::fmt;
+use super::{BadValue, quoted};
 use std::net::IpAddr;
-use std::str::FromStr;
 
+/// Declares texts that `$check` has nothing against.
 macro_rules! checked_text {
     ($(#[doc = $doc:literal] $name:ident: $semantic:ident, $check:path),* $(,)?) => {$(
         #[doc = $doc]
@@ -19,26 +18,27 @@ macro_rules! checked_text {
                 &self.0
             }
         }
-        impl FromStr for $name {
-            type Err = BadValue;
-            fn from_str(text: &str) -> Result<Self, BadValue> {
+        impl std::str::FromStr for $name {
+            type Err = $crate::BadValue;
+            fn from_str(text: &str) -> Result<Self, $crate::BadValue> {
                 $check(text)?;
                 Ok(Self(text.to_owned()))
             }
         }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(&self.0)
             }
         }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&self.0, f)
             }
         }
-        text_value!($name, $semantic);
+        $crate::values::text_value!($name, $semantic);
     )*};
 }
+pub(super) use checked_text;
 
 checked_text! {
     /// A host name, with or without a domain (RFC 1123 §2.1).
@@ -47,8 +47,6 @@ checked_text! {
     Host: Host, host,
     /// A word that machines are grouped by: `a-z`, `A-Z`, `0-9`, `-`, `_`, `.`, up to 63 bytes.
     Tag: Tag, tag,
-    /// An OpenSSH public key, one line, as in `authorized_keys` without options.
-    SshKey: SshKey, ssh_key,
 }
 
 impl Host {
@@ -97,30 +95,6 @@ pub(crate) fn tag(text: &str) -> Result<(), BadValue> {
     Err(BadValue::new(format!("{} is not a tag", quoted(text)), "1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.'"))
 }
 
-pub(crate) fn ssh_key(text: &str) -> Result<(), BadValue> {
-    let hint = "one line of a .pub file, like \"ssh-ed25519 AAAA… me@example.com\"";
-    let bad =
-        |why: &str| Err(BadValue::new(format!("{} is not an SSH public key: {why}", quoted(text)), hint));
-    if text.contains("PRIVATE KEY") {
-        return Err(BadValue::new("this is a private key; it must not leave your machine", hint));
-    }
-    if text.contains(['\n', '\r']) {
-        return bad("it has several lines");
-    }
-    let mut words = text.split(' ');
-    let algorithm = words.next().unwrap_or_default();
-    let known = ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-sha2-"];
-    if !known.iter().any(|prefix| algorithm.starts_with(prefix)) {
-        return bad("it does not begin with an algorithm such as ssh-ed25519");
-    }
-    let body = words.next().unwrap_or_default();
-    let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
-    if body.len() < 16 || !body.starts_with("AAAA") || !body.chars().all(is_base64) {
-        return bad("the key itself is missing or cut");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,17 +106,6 @@ mod tests {
         }
         for bad in ["", "10.0.0.256", "10.0.0", "bmc:623", "bmc 1", "http://bmc", "bmc..example"] {
             assert!(host(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn ssh_keys_are_public_and_whole() {
-        assert_eq!(ssh_key("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA me@example.com"), Ok(()));
-        assert!(ssh_key("-----BEGIN OPENSSH PRIVATE KEY-----").unwrap_err().message.contains("private key"));
-        for bad in
-            ["", "ssh-ed25519", "ssh-ed25519 xyz", "AAAAC3NzaC1lZDI1NTE5AAAAIA", "ssh-rsa AAAA\nssh-rsa AAAA"]
-        {
-            assert!(ssh_key(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Objects as they go out. The spec is the very text that was declared.
 
 use super::problem::{Answer, Refusal};
-use crate::driver::{PLANNED, RECONCILED};
+use crate::driver::{PLANNED, RECONCILED, STORED_ONLY};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
@@ -79,21 +79,15 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
         since: now,
         deadline: None,
     };
-    let is_reconciled = RECONCILED.contains(&kind);
-    let (ready, progressing, reason, message) = match is_reconciled {
-        true => (
-            ConditionStatus::False,
-            ConditionStatus::True,
-            "Stored",
-            "Stored; nothing has been done about it yet.",
-        ),
-        false => (
-            ConditionStatus::True,
-            ConditionStatus::False,
-            "Stored",
-            "Stored; there is nothing to do for it.",
-        ),
+    let done = (ConditionStatus::True, ConditionStatus::False);
+    let ((ready, progressing), message) = if RECONCILED.contains(&kind) {
+        ((ConditionStatus::False, ConditionStatus::True), "Stored; nothing has been done about it yet.")
+    } else if STORED_ONLY.contains(&kind) {
+        (done, "Nothing acts on this yet: Basalt stores and serves it.")
+    } else {
+        (done, "Stored; there is nothing to do for it.")
     };
+    let reason = "Stored";
     json!({"conditions": [
         condition(Condition::READY, ready, reason, message),
         condition(Condition::PROGRESSING, progressing, reason, message),
@@ -160,6 +154,21 @@ fn copy(from: &Value, to: &mut Value, path: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nothing_acts_on_says_so() {
+        for kind in STORED_ONLY {
+            assert!(basalt_api::Kind::find(kind).is_some() && !RECONCILED.contains(kind), "{kind}");
+            let status = first_status(kind, Timestamp::UNIX_EPOCH);
+            let ready = &status["conditions"][0];
+            assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("true")), "{kind}");
+            assert_eq!(ready["message"], "Nothing acts on this yet: Basalt stores and serves it.");
+        }
+        let zone = first_status("Zone", Timestamp::UNIX_EPOCH);
+        assert_eq!(zone["conditions"][0]["message"], "Stored; there is nothing to do for it.");
+        let machine = first_status("Machine", Timestamp::UNIX_EPOCH);
+        assert_eq!(machine["conditions"][0]["status"], "false");
+    }
 
     #[test]
     fn sparse_objects_have_only_what_was_asked_for() {

@@ -43,6 +43,10 @@ pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image"];
 /// Those of them that something is done for, their leaving included, so that there is a plan to ask for.
 pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
 
+/// The kinds that are stored and served, and on which nothing acts yet: their conditions say so. Whatever comes to act on one
+/// takes its line away. (The rest of the kinds either are read by what acts on machines, or only group others.)
+pub const STORED_ONLY: &[&str] = &["ImageSource", "Tag", "Script", "PackageRepository", "SshKey", "Webhook"];
+
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
     /// What will be done, were the object's spec `spec`; `None` for the one it has. The object of a spec that is not stored yet has

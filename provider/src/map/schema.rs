@@ -165,8 +165,22 @@ fn semantics(ty: &Kinds) -> Semantics {
     }
     match ty {
         Kinds::Semantic(semantic) => forms!(
-            semantic, Mac, Ip, Cidr, DnsLabel, Hostname, Host, Tag, Duration, Sha256, Bytes, SshKey, Uid,
-            Timestamp
+            semantic,
+            Mac,
+            Ip,
+            Cidr,
+            DnsLabel,
+            Hostname,
+            Host,
+            Tag,
+            Duration,
+            Sha256,
+            Bytes,
+            SshPublicKey,
+            Uid,
+            Timestamp,
+            Url,
+            Schedule
         ),
         _ => Semantics::Exact,
     }

@@ -10,7 +10,7 @@
 use std::fmt::Write;
 
 use basalt_api::agent::NoCloudSeed;
-use basalt_api::values::{Attempt, DeploymentId, SshKey};
+use basalt_api::values::{Attempt, DeploymentId, SshPublicKey};
 
 use super::netplan;
 use super::network::Network;
@@ -32,7 +32,7 @@ pub struct Identity<'a> {
 #[must_use]
 pub fn seed<'a>(
     identity: Identity<'_>,
-    ssh_keys: impl IntoIterator<Item = &'a SshKey>,
+    ssh_keys: impl IntoIterator<Item = &'a SshPublicKey>,
     user_data: Option<&str>,
     network: &Network,
     report: &[String],

@@ -94,7 +94,8 @@ fn deployed() -> World {
     world.input.facts.inventory = Some(seen);
     world.deploy(|spec| {
         spec.user_data = Some("#cloud-config\npackages: [nginx]\n".to_owned());
-        spec.ssh_keys.insert("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0 ops@example.org".parse().unwrap());
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2FsdCBleGFtcGxlIGtleSwgbm90IGEgcmVhbCAx ops";
+        spec.ssh_keys.insert(key.parse().unwrap());
         spec.hostname = Some("web1".parse().unwrap());
         spec.kernel_options = Some("quiet".to_owned());
         spec.storage.disk = Some("S1".to_owned());

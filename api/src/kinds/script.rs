@@ -1,0 +1,179 @@
+//! Script: what is run on machines while they are commissioned, tested, deployed and released.
+
+use super::{CommonStatus, kind};
+use crate::validate::Rule;
+use crate::values::{Duration, Timestamp};
+use basalt_api_derive::Model;
+use std::collections::{BTreeMap, BTreeSet};
+
+kind! {
+    /// A script that is run on machines.
+    Script, "scripts", "basalt_script", Label, declarable: true, ScriptSpec, ScriptStatus, script_rules
+}
+
+/// A script, and when it is run.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ScriptSpec {
+    /// When it is run.
+    #[field(name = "type")]
+    pub when: ScriptType,
+    /// The script, from `#!` on.
+    #[field(text)]
+    pub content: String,
+    /// It is stopped when it runs longer.
+    #[field(default = "10m")]
+    pub timeout: Duration,
+    /// What may run beside it.
+    #[field(default = ScriptParallel::Disabled)]
+    pub parallel: ScriptParallel,
+    /// Hardware it is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`, `system_version:`,
+    /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. Empty: any.
+    pub hardware: BTreeSet<String>,
+    /// What it can be given, by name.
+    pub parameters: BTreeMap<String, ScriptParameter>,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// When a script is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum ScriptType {
+    /// While the machine's hardware is read.
+    Commissioning,
+    /// While its hardware is tested.
+    Testing,
+    /// While it is given back.
+    Release,
+    /// While it is installed.
+    Deployment,
+}
+
+/// What may run beside a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum ScriptParallel {
+    /// Nothing.
+    Disabled,
+    /// The same script for other devices.
+    Instance,
+    /// Anything.
+    Any,
+}
+
+/// Something that a script can be given.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ScriptParameter {
+    /// What it holds.
+    #[field(name = "type", default = ScriptParameterType::String)]
+    pub holds: ScriptParameterType,
+    /// Whether the script cannot be run without it.
+    #[field(default = false)]
+    pub required: bool,
+    /// What it is when it is not given.
+    pub default: Option<String>,
+    /// Least number or length of time.
+    pub min: Option<i64>,
+    /// Largest number or length of time.
+    pub max: Option<i64>,
+    /// What it can be, where `type` is `choice`.
+    pub choices: BTreeSet<String>,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// What a parameter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum ScriptParameterType {
+    /// Text.
+    String,
+    /// True or false.
+    Boolean,
+    /// One of some words.
+    Choice,
+    /// A disk; the script is run for each.
+    Storage,
+    /// A network interface; the script is run for each.
+    Interface,
+    /// A URL.
+    Url,
+    /// Seconds.
+    Runtime,
+}
+
+/// How the script did.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ScriptStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// When it last ran.
+    #[field(volatile)]
+    pub last_run_at: Option<Timestamp>,
+    /// How often it went well.
+    #[field(volatile)]
+    pub passed: Option<u64>,
+    /// How often it did not.
+    #[field(volatile)]
+    pub failed: Option<u64>,
+}
+
+/// What a hardware filter can look at.
+const FILTERS: [&str; 8] = [
+    "modalias",
+    "pci",
+    "usb",
+    "system_vendor",
+    "system_product",
+    "system_version",
+    "mainboard_vendor",
+    "mainboard_product",
+];
+
+/// The kernel looks at no more of a script's first line.
+const FIRST_LINE_BYTES: usize = 255;
+
+fn script_rules(spec: &ScriptSpec, rule: &mut Rule<'_>) {
+    let first = spec.content.lines().next().unwrap_or_default();
+    if !first.strip_prefix("#!").is_some_and(|rest| rest.trim_start().starts_with('/')) {
+        rule.broken("/content", "the script's first line names no interpreter", "begin with #!/bin/sh");
+    } else if first.len() > FIRST_LINE_BYTES {
+        let message = format!("the script's first line has {} bytes", first.len());
+        rule.broken("/content", message, format!("at most {FIRST_LINE_BYTES}"));
+    }
+    if spec.timeout.as_secs() == 0 {
+        rule.broken("/timeout", format!("nothing ends within {}", spec.timeout), "1s or longer");
+    }
+    for filter in &spec.hardware {
+        let is_known =
+            filter.split_once(':').is_some_and(|(what, of)| FILTERS.contains(&what) && !of.is_empty());
+        if !is_known {
+            let message = format!("{filter:?} is not a hardware filter");
+            rule.broken(
+                "/hardware",
+                message,
+                format!("one of {}, a colon, and a pattern", FILTERS.join(", ")),
+            );
+        }
+    }
+    for (name, parameter) in &spec.parameters {
+        let at = crate::pointer::child("/parameters", name);
+        let is_choice = parameter.holds == ScriptParameterType::Choice;
+        if is_choice && parameter.choices.is_empty() {
+            rule.missing(format!("{at}/choices"), "a choice needs words to choose from", "at least one word");
+        }
+        if !is_choice && !parameter.choices.is_empty() {
+            let message = format!("a parameter of type {:?} has no choices", parameter.holds.as_str());
+            rule.broken(format!("{at}/choices"), message, "leave them out, or say type = \"choice\"");
+        }
+        if let (Some(min), Some(max)) = (parameter.min, parameter.max)
+            && min > max
+        {
+            rule.broken(
+                format!("{at}/max"),
+                format!("{max} is less than min, {min}"),
+                format!("{min} or more"),
+            );
+        }
+    }
+}

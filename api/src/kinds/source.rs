@@ -1,0 +1,133 @@
+//! ImageSource and PackageRepository: where images and packages come from.
+
+use super::{Architecture, CommonStatus, kind};
+use crate::validate::Rule;
+use crate::values::{Schedule, Timestamp, Url};
+use basalt_api_derive::Model;
+use std::collections::{BTreeMap, BTreeSet};
+
+kind! {
+    /// Where images are fetched from.
+    ImageSource, "image_sources", "basalt_image_source", Label, declarable: true, ImageSourceSpec, ImageSourceStatus,
+    image_source_rules
+}
+
+/// Where images are fetched from, which, and when.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ImageSourceSpec {
+    /// Where its index is.
+    pub url: Url,
+    /// OpenPGP public keys that its index is signed with, ASCII-armoured.
+    #[field(text)]
+    pub keyring: Option<String>,
+    /// What is fetched, by a name of your choice.
+    pub selections: BTreeMap<String, ImageSelection>,
+    /// When it is looked at: a length of time between two looks, like `6h`, or the five fields of crontab(5), in UTC.
+    #[field(default = "6h")]
+    pub schedule: Schedule,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// What is fetched of a source.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ImageSelection {
+    /// Distribution, as in `ID` of os-release(5): `debian`.
+    pub os: String,
+    /// Release, as in `VERSION_CODENAME` or `VERSION_ID`: `bookworm`.
+    pub release: String,
+    /// Processor architectures. Empty: all that the source has.
+    pub architectures: BTreeSet<Architecture>,
+}
+
+/// What came of a source.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ImageSourceStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// When it was last looked at.
+    #[field(volatile)]
+    pub last_sync_at: Option<Timestamp>,
+    /// Bytes of everything fetched.
+    #[field(volatile)]
+    pub bytes: Option<u64>,
+    /// What went wrong the last time.
+    #[field(volatile)]
+    pub errors: Vec<String>,
+}
+
+fn image_source_rules(spec: &ImageSourceSpec, rule: &mut Rule<'_>) {
+    public_key("/keyring", spec.keyring.as_deref(), rule);
+    for (name, selection) in &spec.selections {
+        let at = crate::pointer::child("/selections", name);
+        for (field, text) in [("os", &selection.os), ("release", &selection.release)] {
+            if text.trim().is_empty() {
+                let message = format!("{field} of the selection {name:?} is empty");
+                rule.broken(format!("{at}/{field}"), message, "like debian and bookworm");
+            }
+        }
+    }
+}
+
+kind! {
+    /// A repository of Debian packages that installed systems use.
+    PackageRepository, "package_repositories", "basalt_package_repository", Label, declarable: true,
+    PackageRepositorySpec, PackageRepositoryStatus, package_repository_rules
+}
+
+/// A repository of Debian packages, as in sources.list(5).
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct PackageRepositorySpec {
+    /// Where it is.
+    pub url: Url,
+    /// OpenPGP public key that it is signed with, ASCII-armoured. Absent: one that the image trusts.
+    #[field(text)]
+    pub key: Option<String>,
+    /// Suites, like `bookworm`. Empty: that of the installed system.
+    pub suites: BTreeSet<String>,
+    /// Components, like `main`. Empty: `main`.
+    pub components: BTreeSet<String>,
+    /// Processor architectures it is for. Empty: all.
+    pub architectures: BTreeSet<Architecture>,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// What is known of the repository.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct PackageRepositoryStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+}
+
+fn package_repository_rules(spec: &PackageRepositorySpec, rule: &mut Rule<'_>) {
+    public_key("/key", spec.key.as_deref(), rule);
+    for (pointer, what, words) in
+        [("/suites", "suite", &spec.suites), ("/components", "component", &spec.components)]
+    {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._/+~".contains(c);
+        for word in words.iter().filter(|word| word.is_empty() || !word.chars().all(fits)) {
+            rule.broken(pointer, format!("{word:?} is not a {what}"), "letters, digits and - . _ / + ~");
+        }
+    }
+}
+
+/// Whether `text` is an armoured public key (RFC 9580 §6.2), as far as can be seen without reading it.
+fn public_key(pointer: &str, text: Option<&str>, rule: &mut Rule<'_>) {
+    let Some(text) = text.map(str::trim) else { return };
+    if text.contains("PRIVATE KEY BLOCK") {
+        rule.broken(pointer, "this is a private key; it must not leave its owner", "the public key");
+    } else if !(text.starts_with("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+        && text.ends_with("-----END PGP PUBLIC KEY BLOCK-----"))
+    {
+        rule.broken(
+            pointer,
+            "this is not an ASCII-armoured OpenPGP public key",
+            "what gpg --armor --export prints, from -----BEGIN PGP PUBLIC KEY BLOCK----- to its end",
+        );
+    }
+}

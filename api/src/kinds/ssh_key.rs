@@ -1,0 +1,32 @@
+//! SshKey: a public key with a name.
+
+use super::{CommonStatus, kind};
+use crate::validate::no_rules;
+use crate::values::{SshPublicKey, Timestamp};
+use basalt_api_derive::Model;
+
+kind! {
+    /// An SSH public key, to be put on machines.
+    SshKey, "ssh_keys", "basalt_ssh_key", Label, declarable: true, SshKeySpec, SshKeyStatus, no_rules
+}
+
+/// An SSH public key.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SshKeySpec {
+    /// The key: one line of a `.pub` file.
+    pub public_key: SshPublicKey,
+    /// Whose it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// Where the key is in use.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SshKeyStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// When it was last put on a machine.
+    #[field(volatile)]
+    pub last_used_at: Option<Timestamp>,
+}

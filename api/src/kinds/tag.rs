@@ -1,0 +1,46 @@
+//! Tag: a word that machines get by what they are made of.
+
+use super::{CommonStatus, kind};
+use crate::validate::Rule;
+use basalt_api_derive::Model;
+
+kind! {
+    /// A word for machines, with what goes with it. Machines have it because their specs name it, or because their
+    /// hardware is as its expression says.
+    Tag, "tags", "basalt_tag", Label, declarable: true, TagSpec, TagStatus, tag_rules
+}
+
+/// A word for machines.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct TagSpec {
+    /// What a machine's inventory must be like, as `cpu.cores >= 32 && gpu.count > 0`. Absent: only machines whose specs
+    /// name the tag have it. Not acted on yet: no expression is evaluated.
+    pub expression: Option<String>,
+    /// Kernel parameters for machines that have it. Not acted on yet.
+    #[field(reboot)]
+    pub kernel_options: Option<String>,
+    /// What it is for, for people.
+    #[field(none)]
+    pub comment: Option<String>,
+}
+
+/// Who has the tag.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct TagStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// Machines that have it.
+    #[field(volatile)]
+    pub machines: Option<u64>,
+}
+
+fn tag_rules(spec: &TagSpec, rule: &mut Rule<'_>) {
+    if spec.expression.as_deref().is_some_and(|text| text.trim().is_empty()) {
+        rule.broken(
+            "/expression",
+            "the expression is empty",
+            "like cpu.cores >= 32, or leave it out for a tag that only specs give",
+        );
+    }
+}
