@@ -1,5 +1,6 @@
 //! basalt: the operator's command. One module a command.
 
+mod apply;
 mod audit;
 mod explain;
 mod get;
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Show objects
     Get(get::Args),
+    /// Declare objects: show what that would do, ask, and do exactly that
+    Apply(apply::Args),
     /// Say what an object is doing, what it waits for, and what happened
     Explain(explain::Args),
     /// Say who changed what
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     match command {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
+        Command::Apply(args) => ended(block_on(apply::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Recommission(args) => ended(block_on(recommission::run(args, &connection))),

@@ -20,7 +20,7 @@ pub struct Prune<'a> {
 /// An object that left, or was asked to.
 #[derive(Clone, Debug)]
 pub struct Pruned {
-    /// As it was.
+    /// As it was, or, where it stays for now, as it is.
     pub object: Object,
     /// Who still refers to it, so that it stays for now.
     pub waits_for: Vec<Referrer>,
@@ -80,7 +80,8 @@ impl Store {
                 Some(_) => object::referrers(tx, Uid::from(row.uid)).await?,
                 None => Vec::new(),
             };
-            pruned.push(Pruned { gone: here.is_none(), waits_for, object: row.object()? });
+            let gone = here.is_none();
+            pruned.push(Pruned { gone, waits_for, object: here.unwrap_or(row).object()? });
         }
         pruned.sort_by(|a, b| (&a.object.kind, &a.object.name).cmp(&(&b.object.kind, &b.object.name)));
         Ok(pruned)

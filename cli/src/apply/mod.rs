@@ -1,0 +1,160 @@
+//! `basalt apply`: shows what files of declarations would do, asks, and has the region do exactly that.
+
+mod documents;
+mod plan;
+
+use std::io::{BufRead, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use basalt_api::client::{ClientError, Outcome, WaitFor};
+use basalt_api::wire::{ApplyAction, ApplyRequest, ApplyResponse};
+use basalt_api::{FieldError, Problem};
+
+use crate::output::show;
+use crate::region::{Connection, Failed, kind};
+use documents::Declared;
+
+/// Arguments of `basalt apply`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// YAML or JSON files, directories of them, or - for standard input
+    #[arg(long = "file", short, required = true, num_args = 1.., value_name = "PATH")]
+    files: Vec<PathBuf>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Delete what was applied with this label before and is not in the files any more
+    #[arg(long, value_name = "LABEL=VALUE")]
+    prune: Option<String>,
+    /// Take over objects that another tool manages
+    #[arg(long)]
+    adopt: bool,
+    /// Wait until everything is ready, for so long: 90s, 45m
+    #[arg(long, value_name = "TIME")]
+    wait: Option<basalt_api::values::Duration>,
+    /// text for people, json for programs
+    #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
+    let declared = documents::read(&args.files)?;
+    let client = connection.client()?;
+    let mut request = ApplyRequest {
+        documents: declared.iter().map(|it| it.document.clone()).collect(),
+        prune: args.prune.clone(),
+        digest: None,
+        adopt: args.adopt,
+    };
+    let seen = client.apply(&request, true).await.map_err(|error| located(error, &declared))?;
+    let json = args.output == "json";
+    if !json {
+        show(&plan::shown(&seen, &declared));
+    }
+    let changes = seen.results.iter().any(|result| result.action != ApplyAction::Unchanged);
+    if args.dry_run || !changes {
+        return print(json, &seen);
+    }
+    if !seen.advisories.is_empty() {
+        return Err(Failed::Words(
+            "as things are now, the region would refuse this; nothing was changed".into(),
+        ));
+    }
+    if !args.yes {
+        confirm()?;
+    }
+    request.digest = Some(seen.digest);
+    let done = client.apply(&request, false).await.map_err(|error| located(error, &declared))?;
+    if !json {
+        show(&format!("applied: {}\n", done.summary));
+    }
+    if let Some(time) = args.wait {
+        wait(connection, &done, time.get(), json).await?;
+    }
+    print(json, &done)
+}
+
+fn print(json: bool, response: &ApplyResponse) -> Result<(), Failed> {
+    if json {
+        show(&format!("{}\n", serde_json::to_string_pretty(response).unwrap_or_default()));
+    }
+    Ok(())
+}
+
+fn confirm() -> Result<(), Failed> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failed::Words("nobody is there to ask; --yes applies without asking".to_owned()));
+    }
+    eprint!("Apply this? Only yes does: ");
+    let mut answer = String::new();
+    let _nothing_is_no = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failed::Words("not applied".to_owned())),
+    }
+}
+
+/// Waits for what changed, one after the other, all within the one time.
+async fn wait(
+    connection: &Connection,
+    done: &ApplyResponse,
+    time: Duration,
+    quiet: bool,
+) -> Result<(), Failed> {
+    let client = connection.client()?;
+    let end = std::time::Instant::now() + time;
+    for result in done.results.iter().filter(|result| result.action != ApplyAction::Unchanged) {
+        let (kind, name) = (kind(&result.kind)?, result.name.as_str());
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        let mut last = String::new();
+        let observe = |object: &basalt_api::Object| {
+            let status = object.common_status();
+            let says = status.condition("Ready").map(|ready| ready.message.clone()).unwrap_or_default();
+            if !quiet && says != last {
+                eprintln!("{} {name}: {says}", kind.name);
+                last = says;
+            }
+        };
+        let outcome = match (result.action, result.generation) {
+            (ApplyAction::Deleted, _) | (_, None) => client.wait_gone(kind, name, left, observe).await?,
+            (_, Some(generation)) => {
+                Some(client.wait(kind, name, &WaitFor::ready(generation, left), observe).await?)
+            }
+        };
+        let words = match outcome {
+            None | Some(Outcome::Met(_)) => continue,
+            Some(Outcome::Stalled(_, condition)) => condition.message,
+            Some(Outcome::TimedOut(_)) => format!("not ready after {} s", time.as_secs()),
+        };
+        let hint = format!("basalt explain {} {name} says more", kind.name.to_lowercase());
+        return Err(Failed::Words(format!("{} {name}: {words}; {hint}", kind.name)));
+    }
+    Ok(())
+}
+
+/// The refusal, with files instead of pointers into the request.
+fn located(error: ClientError, declared: &[Declared]) -> Failed {
+    match error {
+        ClientError::Problem(problem) if !problem.errors.is_empty() => {
+            Failed::Words(refusal(&problem, declared))
+        }
+        other => other.into(),
+    }
+}
+
+fn refusal(problem: &Problem, declared: &[Declared]) -> String {
+    let mut text = format!("{}; nothing was changed", problem.title);
+    for FieldError { pointer, message, hint, .. } in &problem.errors {
+        let place = plan::place(pointer, declared);
+        text.push_str(&format!("\n  {place}: {message}"));
+        if let Some(hint) = hint.as_deref().filter(|hint| !hint.is_empty()) {
+            text.push_str(&format!(" ({hint})"));
+        }
+    }
+    text
+}

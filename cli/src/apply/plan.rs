@@ -1,0 +1,151 @@
+//! What an apply would do, for people.
+
+use std::collections::BTreeSet;
+
+use basalt_api::plan::{PlanReport, StepState};
+use basalt_api::values::Name;
+use basalt_api::wire::{ApplyAction, ApplyResponse};
+use basalt_api::{Effect, FieldChange};
+use serde_json::Value;
+
+use super::documents::Declared;
+
+/// Changes of a new object are its declaration: they are not repeated.
+pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
+    let mut text = String::new();
+    for result in &plan.results {
+        let sign = match result.action {
+            ApplyAction::Created => "+ create",
+            ApplyAction::Updated => "~ change",
+            ApplyAction::Deleted => "- delete",
+            ApplyAction::Unchanged => continue,
+        };
+        text.push_str(&format!("{sign}  {} {}\n", result.kind, result.name));
+        let Some(report) = &result.plan else { continue };
+        if result.action == ApplyAction::Updated {
+            report.changes.iter().for_each(|change| text.push_str(&changed(change)));
+        }
+        text.push_str(&follows(report));
+    }
+    for advisory in &plan.advisories {
+        text.push_str(&format!("! {}: {}", place(&advisory.pointer, declared), advisory.message));
+        if let Some(hint) = &advisory.hint {
+            text.push_str(&format!(" ({hint})"));
+        }
+        text.push('\n');
+    }
+    text.push_str(&radius("power is switched of", &plan.blast_radius.power));
+    text.push_str(&radius("DISKS ARE WRITTEN OR ERASED of", &plan.blast_radius.disks));
+    text.push_str(&plan.summary);
+    text.push('\n');
+    text
+}
+
+fn changed(change: &FieldChange) -> String {
+    let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+    let effect = match change.effect {
+        Effect::None | Effect::Live => "",
+        Effect::Reboot => "  (a reboot)",
+        Effect::Redeploy => "  (a new installation)",
+        Effect::Replace => "  (cannot be changed)",
+    };
+    format!("      {}: {} -> {}{effect}\n", change.pointer, value(&change.old), value(&change.new))
+}
+
+/// The steps that follow, and who they wait for.
+fn follows(report: &PlanReport) -> String {
+    let steps: Vec<String> = report
+        .steps
+        .iter()
+        .filter(|step| step.state != StepState::Done)
+        .map(|step| match step.destructive {
+            true => step.message.to_uppercase(),
+            false => step.message.clone(),
+        })
+        .collect();
+    match (&report.machine, steps.is_empty()) {
+        (_, true) => String::new(),
+        (Some(machine), false) => format!("      on {machine}: {}\n", steps.join(", ")),
+        (None, false) => format!("      then: {}\n", steps.join(", ")),
+    }
+}
+
+fn radius(what: &str, machines: &BTreeSet<Name>) -> String {
+    const NAMED: usize = 10;
+    if machines.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = machines.iter().take(NAMED).map(Name::as_str).collect();
+    let more = machines.len().saturating_sub(NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{what} {}: {}{rest}\n", machines.len(), names.join(", "))
+}
+
+/// A pointer into the request, as a place in a file.
+pub(super) fn place(pointer: &str, declared: &[Declared]) -> String {
+    let found = pointer.strip_prefix("/documents/").and_then(|rest| {
+        let (index, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        Some((declared.get(index.parse::<usize>().ok()?)?, rest))
+    });
+    let Some((declared, rest)) = found else { return pointer.to_owned() };
+    let number = if declared.number == 0 { String::new() } else { format!(" #{}", declared.number) };
+    let (kind, name) = (&declared.document.kind, &declared.document.metadata.name);
+    let field = if rest.is_empty() { String::new() } else { format!(" /{rest}") };
+    format!("{}{number} {kind} {name}{field}", declared.file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn declared() -> Vec<Declared> {
+        let document = |name: &str| {
+            serde_json::from_value(json!({"kind": "Zone", "metadata": {"name": name}, "spec": {}})).unwrap()
+        };
+        vec![
+            Declared { document: document("a"), file: "zones.yaml".into(), number: 1 },
+            Declared { document: document("b"), file: "b.yaml".into(), number: 0 },
+        ]
+    }
+
+    #[test]
+    fn a_pointer_names_file_object_and_field() {
+        let declared = declared();
+        assert_eq!(place("/documents/0/spec/colour", &declared), "zones.yaml #1 Zone a /spec/colour");
+        assert_eq!(place("/documents/1", &declared), "b.yaml Zone b");
+        assert_eq!(place("/prune", &declared), "/prune");
+        assert_eq!(place("/documents/9/spec", &declared), "/documents/9/spec");
+    }
+
+    #[test]
+    fn a_plan_says_what_changes_and_whom_it_touches() {
+        let step = |message: &str, destructive: bool| json!({"key": "k", "message": message, "state": "later", "destructive": destructive, "power": true});
+        let plan = json!({
+            "summary": "1 created, 1 changed, 1 deleted, 1 unchanged.", "digest": "0".repeat(64),
+            "blast_radius": {"power": ["m1"], "disks": ["m1"]},
+            "results": [
+                {"kind": "Zone", "name": "a", "action": "created", "plan": {"summary": "",
+                    "changes": [{"pointer": "/description", "new": "x", "effect": "none"}]}},
+                {"kind": "Zone", "name": "b", "action": "unchanged"},
+                {"kind": "Deployment", "name": "web", "action": "updated", "plan": {"summary": "", "machine": "m1",
+                    "changes": [{"pointer": "/image", "old": "a", "new": "b", "effect": "redeploy"}],
+                    "steps": [step("arm the install", false), step("install", true)]}},
+                {"kind": "Pool", "name": "old", "action": "deleted"},
+            ],
+            "advisories": [{"pointer": "/documents/1/spec/x", "code": "rule", "message": "no", "hint": "yes"}],
+        });
+        let plan: ApplyResponse = serde_json::from_value(plan).unwrap();
+        assert_eq!(
+            shown(&plan, &declared()),
+            "+ create  Zone a\n\
+             ~ change  Deployment web\n      /image: \"a\" -> \"b\"  (a new installation)\n      \
+             on m1: arm the install, INSTALL\n\
+             - delete  Pool old\n\
+             ! b.yaml Zone b /spec/x: no (yes)\n\
+             power is switched of 1: m1\n\
+             DISKS ARE WRITTEN OR ERASED of 1: m1\n\
+             1 created, 1 changed, 1 deleted, 1 unchanged.\n"
+        );
+    }
+}
