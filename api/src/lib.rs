@@ -32,6 +32,7 @@ pub mod plan;
 pub mod pointer;
 pub mod problem;
 pub mod values;
+pub mod watch;
 pub mod wire;
 
 mod diff;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::output::show;
 use crate::region::{Connection, Failed, kind};
+use crate::watch::{self, Shown};
 
 /// Arguments of `basalt get`.
 #[derive(Debug, clap::Args)]
@@ -17,11 +18,17 @@ pub(crate) struct Args {
     /// table for people, json for programs
     #[arg(long, short, default_value = "table", value_parser = ["table", "json"])]
     output: String,
+    /// Go on showing what changes, until interrupted
+    #[arg(long, short)]
+    watch: bool,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    if args.watch {
+        return watch::follow(&client, kind, args.name.as_deref(), Shown::of(&args.output)).await;
+    }
     let objects = match &args.name {
         Some(name) => vec![client.get(kind, name).await?],
         None => client.list_all(kind, &Default::default()).await?,
@@ -40,7 +47,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     Ok(())
 }
 
-fn row(object: &Object) -> [String; 4] {
+pub(crate) fn row(object: &Object) -> [String; 4] {
     let status = object.common_status();
     let ready = status.condition(Condition::READY);
     let word = match ready.map(|condition| condition.status) {

@@ -9,6 +9,7 @@ mod output;
 mod rack;
 mod recommission;
 mod region;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ enum Command {
     Get(get::Args),
     /// Declare objects: show what that would do, ask, and do exactly that
     Apply(apply::Args),
+    /// Show what changes, as it changes
+    Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened
     Explain(explain::Args),
     /// Say who changed what
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
         Command::Apply(args) => ended(block_on(apply::run(args, &connection))),
+        Command::Watch(args) => ended(block_on(watch::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Recommission(args) => ended(block_on(recommission::run(args, &connection))),

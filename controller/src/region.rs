@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a process says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How often history is pruned and its partitions are made.
+/// How often facts and changes are pruned.
 const MAINTENANCE: Duration = Duration::from_secs(3600);
 
 /// Facts are kept this long.
@@ -134,6 +134,7 @@ impl Region {
             follower: follower.clone(),
             blobs: blobs.clone(),
             allow_plaintext: settings.allow_plaintext,
+            bookmark_every: settings.watch_bookmark,
             stopping: stop.clone(),
         });
         let unix = data_dir.listen()?;
@@ -156,7 +157,13 @@ impl Region {
         let servers = vec![
             tokio::spawn(api::serve_tcp(tcp, app.clone(), stop.clone())),
             tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
-            tokio::spawn(keep_house(store.clone(), process, stop)),
+            tokio::spawn(api::tell_watchers(app.clone())),
+            tokio::spawn(keep_house(
+                store.clone(),
+                process,
+                (settings.change_retention, settings.change_rows),
+                stop,
+            )),
         ];
         tracing::info!(%address, socket = %data_dir.socket().display(), token = %token_path.display(), "the API answers");
         announce(&format!("API: http://{address}\nadmin token: {}", token_path.display()));
@@ -247,7 +254,12 @@ async fn own_cluster(settings: &Settings, dir: &Path) -> Result<Cluster, Cluster
 }
 
 /// Heartbeat and history.
-async fn keep_house(store: Store, process: RegionProcess, mut stop: watch::Receiver<bool>) {
+async fn keep_house(
+    store: Store,
+    process: RegionProcess,
+    (keep, rows): (Duration, u32),
+    mut stop: watch::Receiver<bool>,
+) {
     let mut beat = tokio::time::interval(HEARTBEAT);
     let mut prune = tokio::time::interval(MAINTENANCE);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -255,12 +267,19 @@ async fn keep_house(store: Store, process: RegionProcess, mut stop: watch::Recei
         let done = tokio::select! {
             _ = stop.changed() => return,
             _ = beat.tick() => store.heartbeat(&process).await,
-            _ = prune.tick() => store.maintain(HISTORY_DAYS).await.and(store.forget_audit(AUDIT_DAYS).await),
+            _ = prune.tick() => prune_all(&store, keep, rows).await,
         };
         if let Err(error) = done {
             tracing::warn!(%error, "the database does not answer");
         }
     }
+}
+
+/// Facts, audit entries and changes that are older than they are kept.
+async fn prune_all(store: &Store, keep: Duration, rows: u32) -> Result<(), StoreError> {
+    store.maintain(HISTORY_DAYS).await?;
+    store.forget_audit(AUDIT_DAYS).await?;
+    store.compact_changes(keep, rows.into()).await
 }
 
 /// `postgres://user:secret@host/db` without `:secret`.

@@ -1,10 +1,12 @@
 //! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
 
+use basalt_api::values::Duration as Span;
 use clap::Parser;
 use serde::Deserialize;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a region runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,12 @@ pub struct Settings {
     pub join_urls: Vec<String>,
     /// Every deadline is divided by this: for simulated machines, whose firmware takes no minutes.
     pub deadline_divisor: u32,
+    /// How often a quiet watch says where it is.
+    pub watch_bookmark: Duration,
+    /// How long the change log is kept, from which watches resume.
+    pub change_retention: Duration,
+    /// How many changes it keeps, at most, about.
+    pub change_rows: u32,
     /// What is logged: a filter like `info,basalt_region=debug`.
     pub log: String,
     /// How: `text`, `json`; by default text on a terminal.
@@ -102,6 +110,15 @@ struct Flags {
     /// Divide every deadline by this; only for simulated machines [default: 1]
     #[arg(long, value_name = "N", env = "BASALT_DEADLINE_DIVISOR", value_parser = clap::value_parser!(u32).range(1..=1000))]
     deadline_divisor: Option<u32>,
+    /// How often a watch on which nothing happens says where it is [default: 15s]
+    #[arg(long, value_name = "DURATION", env = "BASALT_WATCH_BOOKMARK")]
+    watch_bookmark: Option<Span>,
+    /// How long changes are kept, for watches to resume from [default: 1d]
+    #[arg(long, value_name = "DURATION", env = "BASALT_CHANGE_RETENTION")]
+    change_retention: Option<Span>,
+    /// How many changes are kept, at most, about [default: 1000000]
+    #[arg(long, value_name = "N", env = "BASALT_CHANGE_ROWS", value_parser = clap::value_parser!(u32).range(10_000..))]
+    change_rows: Option<u32>,
     /// What is logged, like info,basalt_region=debug [default: info]
     #[arg(long, value_name = "FILTER", env = "BASALT_LOG")]
     log: Option<String>,
@@ -127,6 +144,9 @@ struct File {
     connections: Option<u32>,
     join_urls: Option<Vec<String>>,
     deadline_divisor: Option<u32>,
+    watch_bookmark: Option<Span>,
+    change_retention: Option<Span>,
+    change_rows: Option<u32>,
     log: Option<String>,
     log_json: Option<bool>,
 }
@@ -154,6 +174,9 @@ impl Settings {
             connections: 20,
             join_urls: Vec::new(),
             deadline_divisor: 1,
+            watch_bookmark: Duration::from_secs(15),
+            change_retention: Duration::from_secs(24 * 3600),
+            change_rows: 1_000_000,
             log: "info".to_owned(),
             log_json: None,
         }
@@ -195,11 +218,19 @@ impl Settings {
                 .deadline_divisor
                 .or(file.deadline_divisor)
                 .unwrap_or(usual.deadline_divisor),
+            watch_bookmark: span(flags.watch_bookmark.or(file.watch_bookmark), usual.watch_bookmark),
+            change_retention: span(flags.change_retention.or(file.change_retention), usual.change_retention),
+            change_rows: flags.change_rows.or(file.change_rows).unwrap_or(usual.change_rows),
             log: flags.log.or(file.log).unwrap_or(usual.log),
             log_json: flags.log_json.or(file.log_json),
             data_dir: usual.data_dir,
         })
     }
+}
+
+/// A duration of nothing would be a loop.
+fn span(asked: Option<Span>, usual: Duration) -> Duration {
+    asked.map_or(usual, |asked| asked.get().max(Duration::from_millis(10)))
 }
 
 #[cfg(test)]

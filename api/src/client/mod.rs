@@ -28,6 +28,7 @@ mod config;
 mod error;
 mod transport;
 mod wait;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use blob::BlobProgress;
 pub use config::{ClientConfig, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;
 pub use wait::{Outcome, WaitFor};
+pub use watch::{Watch, WatchOptions};
 
 use crate::object::Object;
 use crate::plan::PlanReport;
@@ -162,16 +164,7 @@ impl Client {
         kind: &Kind,
         labels: &BTreeMap<String, String>,
     ) -> Result<Vec<Object>, ClientError> {
-        let mut options = ListOptions { labels: labels.clone(), ..ListOptions::default() };
-        let mut all = Vec::new();
-        loop {
-            let page = self.list(kind, &options).await?;
-            all.extend(page.items);
-            match page.next {
-                Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
-                _ => return Ok(all),
-            }
-        }
+        self.list_to_watch(kind, labels).await.map(|(all, _)| all)
     }
 
     /// Creates the object, or replaces its spec.

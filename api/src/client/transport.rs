@@ -32,12 +32,13 @@ pub(super) struct Call {
     headers: HeaderMap,
     body: Option<Vec<u8>>,
     timeout: Option<Duration>,
+    streaming: bool,
 }
 
 impl Call {
     pub(super) fn new(method: Method, path: &str) -> Self {
         let (path, headers) = (path.to_owned(), HeaderMap::new());
-        Self { method, path, query: Vec::new(), headers, body: None, timeout: None }
+        Self { method, path, query: Vec::new(), headers, body: None, timeout: None, streaming: false }
     }
 
     pub(super) fn get(path: &str) -> Self {
@@ -148,17 +149,25 @@ impl Transport {
             if !call.query.is_empty() {
                 url.query_pairs_mut().extend_pairs(&call.query);
             }
-            let request = endpoint
-                .http
-                .request(call.method.clone(), url)
-                .headers(call.headers.clone())
-                .timeout(call.timeout.unwrap_or(self.timeout));
+            let mut request = endpoint.http.request(call.method.clone(), url).headers(call.headers.clone());
+            if !call.streaming {
+                request = request.timeout(call.timeout.unwrap_or(self.timeout));
+            }
             match &call.body {
                 Some(body) => request.body(body.clone()),
                 None => request,
             }
         })
         .await
+    }
+
+    /// Sends `call`, whose answer's body may go on for ever: only its beginning has to come in time.
+    pub(super) async fn stream(&self, call: Call) -> Result<Response, ClientError> {
+        let call = Call { streaming: true, ..call };
+        let limit = self.timeout + self.patience;
+        tokio::time::timeout(limit, self.send(&call)).await.unwrap_or_else(|_| {
+            Err(ClientError::Broken { url: call.path, why: format!("no answer in {}s", limit.as_secs()) })
+        })
     }
 
     /// Sends a request without a body that can be repeated: one try, at the preferred endpoint.
@@ -407,7 +416,7 @@ pub(super) fn encode(text: &str) -> String {
 }
 
 /// The innermost reason: what a person can act on.
-fn root_cause(error: &dyn std::error::Error) -> String {
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

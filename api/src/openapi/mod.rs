@@ -3,6 +3,7 @@
 mod wire;
 
 use crate::schema::{Field, Kind, Presence, Schema, Semantic, Type};
+use crate::watch::LAST_EVENT_ID;
 use crate::wire::MANAGER_HEADER;
 use serde_json::{Map, Value, json};
 
@@ -153,6 +154,20 @@ const ENDPOINTS: &[Endpoint] = &[
         answers: &[("200", "A page of the log", Some("AuditPage"))],
     },
     Endpoint {
+        method: "get",
+        path: "/api/v1/watch",
+        exists_for: For::Itself,
+        id: "watch",
+        summary: "What changes, as it changes: server-sent events `put`, `delete`, `bookmark` and, at the end, `cut`; each `id` is a position",
+        parameters: &["position", "last_event_id", "kinds", "labels"],
+        request: None,
+        answers: &[(
+            "200",
+            "The events; their data are of the schema WatchEventData",
+            Some("text/event-stream"),
+        )],
+    },
+    Endpoint {
         method: "head",
         path: "/api/v1/blobs/{sha256}",
         exists_for: For::Itself,
@@ -256,10 +271,11 @@ fn add(paths: &mut Map<String, Value>, endpoint: &Endpoint, kind: Option<&Kind>)
     for (status, description, schema) in endpoint.answers {
         let mut answer = json!({ "description": description });
         if let (Some(schema), Some(answer)) = (schema, answer.as_object_mut()) {
-            answer.insert(
-                "content".to_owned(),
-                json!({"application/json": {"schema": reference(&named(schema))}}),
-            );
+            let content = match schema.contains('/') {
+                true => json!({ (*schema): {"schema": {"type": "string"}} }),
+                false => json!({"application/json": {"schema": reference(&named(schema))}}),
+            };
+            answer.insert("content".to_owned(), content);
         }
         answers.insert((*status).to_owned(), answer);
     }
@@ -343,6 +359,9 @@ fn parameters() -> Value {
             json!({"const": "*"}),
             "Only if there is no such object",
         ),
+        ("position", "since", "query", text(), "Go on from this position: of a list, or the `id` of an event"),
+        ("last_event_id", LAST_EVENT_ID, "header", text(), "The same, for clients that resume by themselves"),
+        ("kinds", "kinds", "query", text(), "Only objects of these kinds: `machines,deployments`"),
         (
             "content_range",
             "Content-Range",

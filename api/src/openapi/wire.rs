@@ -4,11 +4,12 @@
 use super::{form, reference};
 use crate::problem::{FieldCode, ProblemCode};
 use crate::schema::{MAX_INT, Semantic};
+use crate::watch::CutReason;
 use crate::wire::MAX_DOCUMENTS;
 use serde_json::{Value, json};
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 24] {
+pub(super) fn components() -> [(&'static str, Value); 27] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -18,6 +19,7 @@ pub(super) fn components() -> [(&'static str, Value); 24] {
     let labels = || json!({"type": "object", "additionalProperties": {"type": "string"}});
     let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
     let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
+    let cut_reasons: Vec<_> = CutReason::ALL.iter().map(|r| r.as_str()).collect();
     let effects = ["none", "live", "reboot", "redeploy", "replace"];
     let verbs = ["recommission"];
     [
@@ -196,6 +198,27 @@ pub(super) fn components() -> [(&'static str, Value); 24] {
                 &["verb", "accepted_at"],
                 json!({"verb": {"type": "string", "enum": verbs}, "accepted_at": time()}),
             ),
+        ),
+        (
+            "Gone",
+            object(
+                &["kind", "metadata"],
+                json!({"kind": text(), "metadata": object(&["name", "uid"], json!({"name": text(), "uid": form(Semantic::Uid)}))}),
+            ),
+        ),
+        (
+            "Cut",
+            object(
+                &["reason", "message"],
+                json!({"reason": {"type": "string", "enum": cut_reasons}, "message": text()}),
+            ),
+        ),
+        (
+            "WatchEventData",
+            json!({
+                "description": "Of `put` an Object, of `delete` Gone, of `bookmark` an empty object, of `cut` Cut.",
+                "anyOf": [reference("Object"), reference("Gone"), reference("Cut"), {"type": "object", "maxProperties": 0}],
+            }),
         ),
         (
             "BlobState",

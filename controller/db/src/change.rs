@@ -11,9 +11,8 @@ use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Generation, Uid};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +98,7 @@ const BUFFER: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Follower {
     sender: broadcast::Sender<Arc<Change>>,
-    position: Arc<AtomicI64>,
+    position: Arc<watch::Sender<i64>>,
 }
 
 impl Follower {
@@ -112,7 +111,7 @@ impl Follower {
         let mut woken = store.woken();
         woken.mark_unchanged();
         let start = safe_horizon(store).await?;
-        let this = Self { sender, position: Arc::new(AtomicI64::new(start)) };
+        let this = Self { sender, position: Arc::new(watch::Sender::new(start)) };
         let (follower, store) = (this.clone(), store.clone());
         tokio::spawn(async move {
             while !store.pool().is_closed() {
@@ -136,7 +135,13 @@ impl Follower {
     /// Everything up to here is delivered; what is read from now on contains it.
     #[must_use]
     pub fn position(&self) -> i64 {
-        self.position.load(Ordering::Acquire)
+        *self.position.borrow()
+    }
+
+    /// The same, for those who wait for it to rise.
+    #[must_use]
+    pub fn positions(&self) -> watch::Receiver<i64> {
+        self.position.subscribe()
     }
 
     async fn deliver(&self, store: &Store) -> Result<(), StoreError> {
@@ -149,8 +154,18 @@ impl Follower {
             // Nobody listening is no failure.
             let _ = self.sender.send(Arc::new(change));
         }
-        self.position.store(horizon, Ordering::Release);
+        self.position.send_replace(horizon);
         Ok(())
+    }
+}
+
+impl Store {
+    /// The last position that any transaction has drawn, committed or not: none is after it.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn last_position(&self) -> Result<i64, StoreError> {
+        last_drawn(self).await
     }
 }
 

@@ -8,7 +8,7 @@
 //! | [`Store`] | pool, seal key, wake-ups |
 //! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
 //! | `invariant` | what only one object can have |
-//! | [`change`] | the change log and its follower |
+//! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
@@ -40,6 +40,7 @@ mod rename;
 mod seal;
 mod step;
 mod store;
+mod watch;
 mod write;
 
 pub use access::{Enrolment, Joined, RegionProcess, TokenHolder};
@@ -56,4 +57,5 @@ pub use remove::Deletion;
 pub use seal::{BadSealKey, SealKey};
 pub use step::StepRecord;
 pub use store::{Options, Store};
+pub use watch::{Changed, ChangedPage};
 pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};

@@ -113,6 +113,9 @@ impl Store {
                 let free = object::referrers(tx, Uid::from(waiter.uid)).await?.is_empty();
                 if free && !self.is_planned(&waiter.kind) {
                     leaving.push(waiter);
+                } else {
+                    // It reads differently now: it waits for fewer.
+                    change::record(tx, &waiter, change::Op::Status).await?;
                 }
             }
         }

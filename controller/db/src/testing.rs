@@ -1,4 +1,6 @@
-//! A database per test: one cluster per test process, one template, a copy of it for each test.
+//! A database per test: one cluster per test process, one template, a copy of it for each test; and [`churn`].
+
+pub mod churn;
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::store::MIGRATIONS;

@@ -3,7 +3,7 @@
 use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
-use super::{App, apply, audit, blobs, explain, objects, operations, racks, system};
+use super::{App, apply, audit, blobs, explain, objects, operations, racks, system, watch};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -53,6 +53,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
     Endpoint::new("GET", "/metrics", VIEWER, || get(system::metrics)),
     Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
+    Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)),
     Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}", VIEWER, || get(objects::read)),
     Endpoint::new("PUT", "/api/v1/{plural}/{name}", OPERATOR, || put(objects::write)).dry_run(Role::Viewer),

@@ -10,11 +10,12 @@
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
 //! | `apply` | many objects in one transaction |
 //! | `announce` | what a write would do |
-//! | `wait` | answers that wait for a condition |
+//! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
 //! | `system` | health, version, OpenAPI, metrics |
+//! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem` | errors, all of them |
 
 pub mod endpoints;
@@ -36,11 +37,14 @@ mod query;
 mod racks;
 mod render;
 mod serve;
+mod stall;
 mod system;
 mod wait;
+mod watch;
 
 pub use rights::Role;
 pub use serve::{serve_tcp, serve_unix};
+pub use watch::hub::run as tell_watchers;
 
 use crate::blobs::Blobs;
 use crate::driver::Machinery;
@@ -49,7 +53,8 @@ use basalt_db::Store;
 use basalt_db::change::Follower;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::watch::Receiver;
 
 /// What the API works on.
 #[derive(Debug)]
@@ -62,8 +67,10 @@ pub struct Parts {
     pub blobs: Blobs,
     /// Answer plain HTTP to other hosts.
     pub allow_plaintext: bool,
+    /// How often a quiet watch says where it is.
+    pub bookmark_every: Duration,
     /// Turns true when the region is to stop.
-    pub stopping: watch::Receiver<bool>,
+    pub stopping: Receiver<bool>,
 }
 
 /// The API's state. Cheap to clone.
@@ -75,6 +82,7 @@ struct Inner {
     machinery: OnceLock<Arc<dyn Machinery>>,
     joiner: OnceLock<Joiner>,
     metrics: Metrics,
+    watchers: watch::hub::Hub,
 }
 
 /// What is counted.
@@ -96,11 +104,13 @@ impl App {
     /// The API on these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
+        let watchers = watch::hub::Hub::new(parts.follower.position());
         Self(Arc::new(Inner {
             parts,
             machinery: OnceLock::new(),
             joiner: OnceLock::new(),
             metrics: Metrics::default(),
+            watchers,
         }))
     }
 
@@ -130,11 +140,15 @@ impl App {
         &self.0.parts.follower
     }
 
+    fn watchers(&self) -> &watch::hub::Hub {
+        &self.0.watchers
+    }
+
     fn blobs(&self) -> &Blobs {
         &self.0.parts.blobs
     }
 
-    fn stopping(&self) -> watch::Receiver<bool> {
+    fn stopping(&self) -> Receiver<bool> {
         self.0.parts.stopping.clone()
     }
 }

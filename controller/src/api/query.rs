@@ -45,19 +45,32 @@ pub(super) struct ListParameters {
 }
 
 impl ListParameters {
-    /// `rack=a,env=lab`.
     pub(super) fn labels(&self) -> Answer<BTreeMap<String, String>> {
-        let pairs = self.labels.as_deref().unwrap_or_default().split(',').filter(|p| !p.is_empty());
-        pairs
-            .map(|pair| {
-                let (key, value) = pair.split_once('=').ok_or_else(|| {
-                    let message = format!("{pair:?} in labels is no label");
-                    Refusal::field("/labels", FieldCode::Format, message, "key=value, separated by commas")
-                })?;
-                Ok((key.to_owned(), value.to_owned()))
-            })
-            .collect()
+        labels(self.labels.as_deref())
     }
+}
+
+/// `rack=a,env=lab`.
+pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
+    let pairs = text.unwrap_or_default().split(',').filter(|p| !p.is_empty());
+    pairs
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                let message = format!("{pair:?} in labels is no label");
+                Refusal::field("/labels", FieldCode::Format, message, "key=value, separated by commas")
+            })?;
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+/// Of a watch.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WatchParameters {
+    pub(super) since: Option<String>,
+    pub(super) kinds: Option<String>,
+    pub(super) labels: Option<String>,
 }
 
 /// Of reads.

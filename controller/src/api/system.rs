@@ -57,5 +57,17 @@ pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
          # TYPE basalt_change_position gauge\nbasalt_change_position {}\n",
         app.follower().position()
     );
+    let watchers = app.watchers();
+    let _ = write!(
+        text,
+        "# TYPE basalt_watch_readers gauge\nbasalt_watch_readers {}\n\
+         # TYPE basalt_watch_events_total counter\nbasalt_watch_events_total {}\n\
+         # TYPE basalt_watch_cuts_total counter\n",
+        watchers.open(),
+        watchers.events()
+    );
+    for (reason, count) in watchers.cuts() {
+        let _ = writeln!(text, "basalt_watch_cuts_total{{reason=\"{}\"}} {count}", reason.as_str());
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }

@@ -8,3 +8,4 @@ mod images;
 mod objects;
 mod process;
 mod support;
+mod watch;

@@ -40,13 +40,19 @@ pub(crate) struct Answer {
 }
 
 pub(crate) async fn lab() -> Lab {
+    lab_with(|_| ()).await
+}
+
+/// With other settings than usual.
+pub(crate) async fn lab_with(change: impl FnOnce(&mut Settings)) -> Lab {
     let (url, dir) = (basalt_db::testing::database().await, tempfile::tempdir().expect("a directory"));
-    let settings = Settings {
+    let mut settings = Settings {
         database_url: Some(url.clone()),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         rpc_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         ..Settings::new(dir.path())
     };
+    change(&mut settings);
     let region = Box::pin(Region::start(settings)).await.expect("it starts");
     let api = Client { address: region.address(), token: Some(admin_token(dir.path())) };
     Lab { region, url, dir, api }
@@ -125,7 +131,12 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let request = request.body(Full::new(body)).expect("a request");
     let response = sender.send_request(request).await.expect("an answer");
     let (parts, body) = response.into_parts();
-    let body = body.collect().await.expect("a whole answer").to_bytes();
+    // A watch has no end.
+    let is_stream = parts.headers.get(header::CONTENT_TYPE).is_some_and(|t| t == "text/event-stream");
+    let body = match is_stream {
+        true => Bytes::new(),
+        false => body.collect().await.expect("a whole answer").to_bytes(),
+    };
     Answer { status: parts.status, headers: parts.headers, body }
 }
 

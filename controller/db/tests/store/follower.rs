@@ -2,6 +2,7 @@
 
 use basalt_db::Store;
 use basalt_db::change::Follower;
+use basalt_db::testing::churn::{Churn, naive_cursor};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,63 +13,6 @@ use std::time::Duration;
 const WRITERS: u64 = 24;
 const OBJECTS: u64 = 60;
 const TRANSACTIONS: u64 = 40;
-
-/// A writer's choices: the same in every run (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
-}
-
-/// One writer: transactions of 0 to 50 ms that touch 1 to 3 objects; one in twenty is rolled back.
-async fn write(url: String, seed: u64) {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut connection = PgConnection::connect(&url).await.expect("a connection");
-    for _ in 0..TRANSACTIONS {
-        // In the order of their names, so that writers wait for one another but never in a circle.
-        let touched: BTreeSet<u64> = (0..=dice.below(3)).map(|_| dice.below(OBJECTS)).collect();
-        let mut tx = connection.begin().await.expect("a transaction");
-        for object in touched {
-            sqlx::query(
-                "with o as (update object set generation = generation + 1 where kind = 'Zone' and name = $1 returning *)
-                 insert into change_log (object, kind, name, op, generation)
-                 select uid, kind, name, 'put', generation from o",
-            )
-            .bind(format!("zone-{object}"))
-            .execute(&mut *tx)
-            .await
-            .expect("an update");
-            tokio::time::sleep(Duration::from_millis(dice.below(50))).await;
-        }
-        if dice.below(20) == 0 {
-            tx.rollback().await.expect("it rolls back");
-        } else {
-            tx.commit().await.expect("it commits");
-        }
-    }
-}
-
-/// A cursor that takes the sequence at its word: what a naive follower would deliver.
-async fn naive(url: String, done: Arc<AtomicBool>) -> BTreeSet<i64> {
-    let mut connection = PgConnection::connect(&url).await.expect("a connection");
-    let (mut seen, mut last) = (BTreeSet::new(), 0i64);
-    loop {
-        let finished = done.load(Ordering::Acquire);
-        let rows = sqlx::query("select seq from change_log where seq > $1 order by seq").bind(last);
-        for row in rows.fetch_all(&mut connection).await.expect("rows") {
-            last = row.get(0);
-            seen.insert(last);
-        }
-        if finished {
-            return seen;
-        }
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_follower_skips_nothing_that_a_sequence_cursor_skips_and_never_goes_back() {
@@ -91,14 +35,16 @@ async fn the_follower_skips_nothing_that_a_sequence_cursor_skips_and_never_goes_
         seen
     });
     let done = Arc::new(AtomicBool::new(false));
-    let cursor = tokio::spawn(naive(url.clone(), done.clone()));
+    let finished = done.clone();
+    let cursor = tokio::spawn(naive_cursor(url.clone(), move || finished.load(Ordering::Acquire)));
 
-    let writers: Vec<_> = (1..=WRITERS).map(|seed| tokio::spawn(write(url.clone(), seed))).collect();
+    let churn = Churn { url: url.clone(), objects: OBJECTS, transactions: TRANSACTIONS, whole_lives: false };
+    let writers: Vec<_> = (1..=WRITERS).map(|seed| tokio::spawn(churn.clone().write(seed))).collect();
     for writer in writers {
         writer.await.expect("a writer");
     }
     done.store(true, Ordering::Release);
-    let naive = cursor.await.expect("the naive cursor");
+    let (naive, _) = cursor.await.expect("the naive cursor");
     crate::common::put(&store, "Zone", "end", json!({})).await.expect("the end");
     let ours = tokio::time::timeout(Duration::from_secs(30), ours).await.expect("in time").expect("ours");
 

@@ -1,0 +1,141 @@
+//! The change log for watchers: what changed between two positions, as it is now; and how far back the log goes.
+
+use crate::object::{Object, Row};
+use crate::{Store, StoreError};
+use basalt_api::values::Uid;
+use std::time::Duration;
+
+/// Rows that one statement of a compaction looks at.
+const COMPACT_AT_ONCE: i64 = 20_000;
+
+/// One object that changed.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// Of its last change in the page.
+    pub position: i64,
+    /// Of the last change that this reading contains, which may be after the page. Two readings of one object compare by it.
+    pub version: i64,
+    /// Which object.
+    pub uid: Uid,
+    /// Its kind.
+    pub kind: String,
+    /// Its name at `position`.
+    pub name: String,
+    /// As it is now; `None` once it has left.
+    pub object: Option<Object>,
+}
+
+/// Some of what changed, in the order of positions; several changes of one object are one.
+#[derive(Clone, Debug)]
+pub struct ChangedPage {
+    /// The objects.
+    pub changed: Vec<Changed>,
+    /// Up to here the page is complete.
+    pub through: i64,
+}
+
+impl Store {
+    /// What changed after `after`, up to `through` (which the follower has passed), of these kinds or of all: at most
+    /// `limit` changes. One statement reads positions and objects, so that they belong together.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn changed(
+        &self,
+        after: i64,
+        through: i64,
+        kinds: Option<&[String]>,
+        limit: i64,
+    ) -> Result<ChangedPage, StoreError> {
+        let rows = sqlx::query!(
+            r#"with page as (
+                 select seq, object, kind, name from change_log
+                 where seq > $1 and seq <= $2 and ($3::text[] is null or kind = any($3)) order by seq limit $4
+               ), last as (
+                 select distinct on (object) object, kind, name, seq from page order by object, seq desc
+               )
+               select l.seq as "seq!", l.object as "uid!", l.kind as "kind!", l.name as "name!",
+                 (select max(c.seq) from change_log c where c.object = l.object) as "version!",
+                 (select count(*) from page) as "rows!", (select max(seq) from page) as "end!",
+                 o.name as "now_called?", o.manager as "manager?", o.labels as "labels?", o.spec::text as spec,
+                 o.status::text as status, o.generation as "generation?", o.observed_generation as "observed?",
+                 (extract(epoch from o.created_at) * 1000000)::bigint as created_us,
+                 (extract(epoch from o.updated_at) * 1000000)::bigint as updated_us,
+                 (extract(epoch from o.deletion_requested_at) * 1000000)::bigint as deletion_us
+               from last l left join object o on o.uid = l.object order by l.seq"#,
+            after,
+            through,
+            kinds,
+            limit
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let through = rows.first().filter(|r| r.rows >= limit).map_or(through, |r| r.end);
+        let mut changed = Vec::with_capacity(rows.len());
+        for r in rows {
+            let object = match (r.now_called, r.labels, r.spec, r.status) {
+                (Some(name), Some(labels), Some(spec), Some(status)) => {
+                    let row = Row {
+                        uid: r.uid,
+                        kind: r.kind.clone(),
+                        name,
+                        manager: r.manager,
+                        labels,
+                        spec,
+                        status,
+                        generation: r.generation.unwrap_or_default(),
+                        observed_generation: r.observed.unwrap_or_default(),
+                        created_us: r.created_us.unwrap_or_default(),
+                        updated_us: r.updated_us.unwrap_or_default(),
+                        deletion_us: r.deletion_us,
+                    };
+                    Some(row.object()?)
+                }
+                _ => None,
+            };
+            let (uid, kind, name) = (Uid::from(r.uid), r.kind, r.name);
+            changed.push(Changed { position: r.seq, version: r.version, uid, kind, name, object });
+        }
+        Ok(ChangedPage { changed, through })
+    }
+
+    /// Up to where the log was compacted: positions before cannot be resumed from. Asked after a page was read, it says
+    /// whether the page may lack something.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn compacted_through(&self) -> Result<i64, StoreError> {
+        let query = sqlx::query_scalar!("select compacted_through from region_meta");
+        Ok(query.fetch_one(self.pool()).await?)
+    }
+
+    /// Forgets changes older than `keep`, and all but about the last `rows`. Any region may call it at any time; both are
+    /// far more than any region's follower can be behind.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn compact_changes(&self, keep: Duration, rows: i64) -> Result<(), StoreError> {
+        loop {
+            let compact = sqlx::query_scalar!(
+                r#"with oldest as (
+                     select seq, at from change_log order by seq limit $3
+                   ), bound as (
+                     select max(seq) as seq from oldest
+                     where at < now() - make_interval(secs => $1)
+                        or seq <= (select last_value from change_log_seq_seq) - $2
+                   ), gone as (
+                     delete from change_log where seq <= (select seq from bound)
+                   ), noted as (
+                     update region_meta m set compacted_through = greatest(m.compacted_through, b.seq)
+                     from bound b where b.seq is not null
+                   )
+                   select count(*) as "looked_at!" from oldest where seq <= (select seq from bound)"#,
+                keep.as_secs_f64(),
+                rows,
+                COMPACT_AT_ONCE
+            );
+            if compact.fetch_one(self.pool()).await? < COMPACT_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One task per region reads what changed, once, and hands it to every reader.
+//!
+//! An event holds the object as it is when the task reads it, which may be later than its position; so two rules keep objects
+//! from going back. A reader joins while the task reads nothing: whatever it is handed was read after it joined. And what
+//! it reads itself, to catch up, it compares with what it is handed by [`version`](basalt_db::Changed::version).
+
+use super::super::problem::{Answer, Refusal};
+use super::super::{App, render};
+use super::frame::Frames;
+use super::view::View;
+use axum::body::Bytes;
+use basalt_api::values::Uid;
+use basalt_api::watch::CutReason;
+use basalt_db::{Changed, StoreError};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+
+/// Changes read at once.
+const PAGE: i64 = 256;
+
+/// Events that may wait for one reader.
+const QUEUE: usize = 1024;
+
+/// Bytes that may wait for one reader, beside one event.
+const QUEUE_BYTES: usize = 16 << 20;
+
+/// Readers of one region.
+const READERS: usize = 1000;
+
+/// While somebody's queue is half full the task waits, so that a burst does not cut who merely needs a moment; at most so often
+/// and so long.
+const PACE: (u32, Duration) = (20, Duration::from_millis(10));
+
+/// After the database did not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The fan-out, and what is counted of it.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    /// Watches that are open.
+    pub(super) open: AtomicUsize,
+    /// Watches that were cut, by the place of the reason in [`CutReason::ALL`].
+    cuts: [AtomicU64; CutReason::ALL.len()],
+    /// Events handed to readers.
+    events: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Everything up to here was handed out.
+    position: i64,
+    readers: Vec<Reader>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    view: Arc<View>,
+    queue: mpsc::Sender<Handed>,
+    shared: Arc<Shared>,
+    /// Objects that it does not show, and has said so.
+    hidden: HashSet<Uid>,
+}
+
+/// Between the task and one reader.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Everything up to here is in the queue, or was.
+    through: AtomicI64,
+    bytes: AtomicUsize,
+    cut: OnceLock<CutReason>,
+}
+
+/// One event for one reader.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub(super) position: i64,
+    pub(super) version: i64,
+    pub(super) uid: Uid,
+    pub(super) frame: Bytes,
+}
+
+/// A reader's end.
+#[derive(Debug)]
+pub(super) struct Seat {
+    /// Where the task was when it joined.
+    pub(super) joined_at: i64,
+    queue: mpsc::Receiver<Handed>,
+    shared: Arc<Shared>,
+}
+
+impl Seat {
+    /// The next event, or why there are no more.
+    pub(super) async fn next(&mut self) -> Result<Handed, CutReason> {
+        match self.queue.recv().await {
+            Some(handed) => Ok(self.taken(handed)),
+            None => Err(self.shared.cut.get().copied().unwrap_or(CutReason::Stopping)),
+        }
+    }
+
+    /// An event that waits, or else the position up to which there is none.
+    pub(super) fn now(&mut self) -> Result<Handed, i64> {
+        // Before the look into the queue: what it covers is in the queue, or was taken from it.
+        let through = self.shared.through.load(Ordering::Acquire);
+        self.queue.try_recv().map(|handed| self.taken(handed)).map_err(|_| through)
+    }
+
+    fn taken(&self, handed: Handed) -> Handed {
+        self.shared.bytes.fetch_sub(handed.frame.len(), Ordering::Relaxed);
+        handed
+    }
+}
+
+impl Hub {
+    /// Of a follower that is at `position`.
+    pub(crate) fn new(position: i64) -> Self {
+        Self { state: Mutex::new(State { position, readers: Vec::new() }), ..Self::default() }
+    }
+
+    /// A seat for a reader. From now on everything after `joined_at` comes into its queue.
+    pub(super) async fn join(&self, view: Arc<View>) -> Answer<Seat> {
+        let mut state = self.state.lock().await;
+        state.readers.retain(|reader| !reader.queue.is_closed());
+        let joined_at = state.position;
+        if state.readers.len() >= READERS {
+            return Err(Refusal::unavailable(format!(
+                "{READERS} watches are open at this region; try again"
+            )));
+        }
+        let (queue, receiver) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared { through: AtomicI64::new(joined_at), ..Shared::default() });
+        let reader = Reader { view, queue, shared: shared.clone(), hidden: HashSet::new() };
+        state.readers.push(reader);
+        Ok(Seat { joined_at, queue: receiver, shared })
+    }
+
+    pub(super) fn count_cut(&self, reason: CutReason) {
+        let place = CutReason::ALL.iter().position(|r| *r == reason);
+        if let Some(counter) = place.and_then(|place| self.cuts.get(place)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many watches were cut for each reason.
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = (CutReason, u64)> {
+        let counts = self.cuts.iter().map(|count| count.load(Ordering::Relaxed));
+        CutReason::ALL.iter().copied().zip(counts)
+    }
+
+    /// How many watches are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// How many events were handed to readers.
+    pub(crate) fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+}
+
+/// The task. It ends when the region stops.
+pub async fn run(app: App) {
+    let mut stopping = app.stopping();
+    let mut positions = app.follower().positions();
+    while !*stopping.borrow() {
+        let through = *positions.borrow_and_update();
+        match hand_out(&app, through).await {
+            Ok(true) => pace(app.watchers()).await,
+            Ok(false) => {
+                tokio::select! {
+                    risen = positions.changed() => if risen.is_err() { break },
+                    _ = stopping.changed() => {}
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "watchers are not told what changed; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    app.watchers().state.lock().await.readers.clear();
+}
+
+/// Reads one page up to `through` and hands it out; says whether it read anything.
+async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
+    let hub = app.watchers();
+    let mut state = hub.state.lock().await;
+    state.readers.retain(|reader| !reader.queue.is_closed());
+    let position = state.position;
+    if state.readers.is_empty() || position >= through {
+        state.position = position.max(through);
+        return Ok(false);
+    }
+    let page = app.store().changed(position, through, None, PAGE).await?;
+    if app.store().compacted_through().await? > position {
+        for reader in state.readers.drain(..) {
+            let _ = reader.shared.cut.set(CutReason::Compacted);
+            hub.count_cut(CutReason::Compacted);
+        }
+    }
+    let frames = Frames(app.store().incarnation());
+    for changed in page.changed {
+        hand_one(app, &mut state.readers, frames, changed).await?;
+    }
+    state.readers.retain(|reader| {
+        reader.shared.through.store(page.through, Ordering::Release);
+        let Some(reason) = reader.shared.cut.get() else { return true };
+        hub.count_cut(*reason);
+        false
+    });
+    state.position = page.through;
+    Ok(true)
+}
+
+/// Renders one change, once for all, where anybody is shown it.
+async fn hand_one(
+    app: &App,
+    readers: &mut [Reader],
+    frames: Frames,
+    mut changed: Changed,
+) -> Result<(), StoreError> {
+    let object = changed.object.take();
+    let covered = readers.iter_mut().filter(|reader| reader.view.covers(&changed.kind));
+    let covered: Vec<(&mut Reader, bool)> = covered
+        .map(|reader| {
+            let shown = object.as_ref().is_some_and(|object| reader.view.shows(object));
+            (reader, shown)
+        })
+        .collect();
+    let (position, version, uid) = (changed.position, changed.version, changed.uid);
+    let has_left = object.is_none();
+    let gone = frames.delete(&changed, object.as_ref());
+    let put = match object {
+        Some(object) if covered.iter().any(|(_, shown)| *shown) => put(app, frames, position, object).await?,
+        _ => None,
+    };
+    for (reader, shown) in covered {
+        let frame = match (&put, shown) {
+            (Some(put), true) => {
+                reader.hidden.remove(&uid);
+                put.clone()
+            }
+            // It cannot be rendered.
+            (None, true) => continue,
+            (_, false) if has_left => {
+                let known_to_be_gone = reader.hidden.remove(&uid);
+                if known_to_be_gone {
+                    continue;
+                }
+                gone.clone()
+            }
+            (_, false) if reader.hidden.insert(uid) => gone.clone(),
+            (_, false) => continue,
+        };
+        reader.hand(Handed { position, version, uid, frame });
+        app.watchers().events.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The object's frame. One that cannot be rendered is in the log, and stops nobody else's.
+pub(super) async fn put(
+    app: &App,
+    frames: Frames,
+    position: i64,
+    object: basalt_db::Object,
+) -> Result<Option<Bytes>, StoreError> {
+    let (kind, name) = (object.kind.clone(), object.name.clone());
+    let waits_for = match object.deletion_requested_at {
+        Some(_) => app.store().referrers(object.uid).await?,
+        None => Vec::new(),
+    };
+    match render::render(object, &waits_for).and_then(|rendered| frames.put(position, &rendered)) {
+        Ok(frame) => Ok(Some(frame)),
+        Err(refusal) => {
+            tracing::error!(kind, name, ?refusal, "an object cannot be rendered, and watchers do not see it");
+            Ok(None)
+        }
+    }
+}
+
+impl Reader {
+    fn hand(&self, handed: Handed) {
+        let length = handed.frame.len();
+        let waiting = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
+        let fits = waiting == 0 || waiting.saturating_add(length) <= QUEUE_BYTES;
+        if self.shared.cut.get().is_some() || !fits || self.queue.try_send(handed).is_err() {
+            // Never one event without those before it.
+            let _ = self.shared.cut.set(CutReason::Slow);
+        }
+    }
+}
+
+async fn pace(hub: &Hub) {
+    let (times, pause) = PACE;
+    for _ in 0..times {
+        let half_full = |reader: &Reader| {
+            reader.queue.capacity() < QUEUE / 2
+                || reader.shared.bytes.load(Ordering::Relaxed) > QUEUE_BYTES / 2
+        };
+        if !hub.state.lock().await.readers.iter().any(half_full) {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}

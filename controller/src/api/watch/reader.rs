@@ -1,0 +1,168 @@
+//! One watch: it catches up from the log, then goes on with what the hub hands it.
+
+use super::super::App;
+use super::frame::Frames;
+use super::hub::{self, Handed, Seat};
+use super::view::View;
+use axum::body::Bytes;
+use basalt_api::values::Uid;
+use basalt_api::watch::CutReason;
+use basalt_db::StoreError;
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+/// Changes read at once while catching up. They wait in memory until the client has read them.
+const PAGE: i64 = 32;
+
+/// After this the client has to ask again, so that whoever may not watch any more does not.
+const LIFE: Duration = Duration::from_secs(3600);
+
+/// One watch.
+pub(super) struct Watch {
+    app: App,
+    frames: Frames,
+    view: Arc<View>,
+    seat: Seat,
+    /// Read from the log after this; `None` once that is done.
+    behind: Option<i64>,
+    /// Everything up to here was told.
+    told: i64,
+    /// What catching up read that is newer than what the hub may still hand over.
+    newer: HashMap<Uid, i64>,
+    ready: VecDeque<(i64, Bytes)>,
+    bookmarks: Interval,
+    ends: Instant,
+    stopping: watch::Receiver<bool>,
+    over: bool,
+}
+
+enum Happened {
+    Over(CutReason),
+    Tick,
+    Handed(Result<Handed, CutReason>),
+}
+
+impl Watch {
+    pub(super) fn new(app: App, view: Arc<View>, seat: Seat, since: Option<i64>, every: Duration) -> Self {
+        let told = since.unwrap_or(seat.joined_at);
+        // The first one comes at once: it says that what was missed is told.
+        let mut bookmarks = tokio::time::interval(every);
+        bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        app.watchers().open.fetch_add(1, Ordering::Relaxed);
+        Self {
+            frames: Frames(app.store().incarnation()),
+            stopping: app.stopping(),
+            behind: Some(told).filter(|told| *told < seat.joined_at),
+            app,
+            view,
+            seat,
+            told,
+            newer: HashMap::new(),
+            ready: VecDeque::new(),
+            bookmarks,
+            ends: Instant::now() + LIFE,
+            over: false,
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(super) async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        loop {
+            if let Some((position, frame)) = self.ready.pop_front() {
+                self.told = self.told.max(position);
+                return Some((Ok(frame), self));
+            }
+            if self.over {
+                return None;
+            }
+            if let Some(after) = self.behind {
+                match self.catch_up(after).await {
+                    Ok(()) => {}
+                    Err(reason) => self.cut(reason),
+                }
+                continue;
+            }
+            let Self { stopping, bookmarks, seat, ends, .. } = &mut self;
+            let happened = tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stop| *stop) => Happened::Over(CutReason::Stopping),
+                () = tokio::time::sleep_until(*ends) => Happened::Over(CutReason::Renew),
+                _ = bookmarks.tick() => Happened::Tick,
+                handed = seat.next() => Happened::Handed(handed),
+            };
+            match happened {
+                Happened::Over(reason) => self.cut(reason),
+                Happened::Tick => match self.seat.now() {
+                    Ok(handed) => self.take(handed),
+                    Err(through) => {
+                        self.told = self.told.max(through);
+                        self.ready.push_back((self.told, self.frames.bookmark(self.told)));
+                    }
+                },
+                Happened::Handed(Ok(handed)) => self.take(handed),
+                // The hub has counted it.
+                Happened::Handed(Err(reason)) => self.end(reason),
+            }
+        }
+    }
+
+    /// What the hub handed over, unless the client knows it, or newer.
+    fn take(&mut self, handed: Handed) {
+        let known = self.newer.get(&handed.uid).is_some_and(|version| *version >= handed.version);
+        if !known && handed.position > self.told {
+            self.ready.push_back((handed.position, handed.frame));
+        }
+    }
+
+    async fn catch_up(&mut self, after: i64) -> Result<(), CutReason> {
+        let through = self.seat.joined_at;
+        let unavailable = |error: StoreError| {
+            tracing::warn!(%error, "a watch cannot catch up");
+            CutReason::Unavailable
+        };
+        let (store, kinds) = (self.app.store(), self.view.kinds());
+        let page = store.changed(after, through, kinds, PAGE).await.map_err(unavailable)?;
+        if self.app.store().compacted_through().await.map_err(unavailable)? > after {
+            return Err(CutReason::Compacted);
+        }
+        for mut changed in page.changed {
+            if changed.version > through {
+                self.newer.insert(changed.uid, changed.version);
+            }
+            let frame = match changed.object.take() {
+                None => Some(self.frames.delete(&changed, None)),
+                Some(object) if !self.view.shows(&object) => {
+                    Some(self.frames.delete(&changed, Some(&object)))
+                }
+                Some(object) => {
+                    let put = hub::put(&self.app, self.frames, changed.position, object);
+                    put.await.map_err(unavailable)?
+                }
+            };
+            self.ready.extend(frame.map(|frame| (changed.position, frame)));
+        }
+        self.behind = Some(page.through).filter(|at| *at < through);
+        Ok(())
+    }
+
+    fn cut(&mut self, reason: CutReason) {
+        self.app.watchers().count_cut(reason);
+        self.end(reason);
+    }
+
+    fn end(&mut self, reason: CutReason) {
+        self.ready.push_back((self.told, self.frames.cut(self.told, reason)));
+        self.over = true;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.app.watchers().open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,339 @@
+//! Watching over real HTTP: nothing skipped, nothing going back, slow readers cut, and where a watch can go on from.
+
+use crate::support::{Lab, lab, lab_with};
+use basalt_api::client::{Client, ClientConfig, Watch, WatchOptions};
+use basalt_api::watch::{CutReason, Event, What};
+use basalt_api::{Kind, Object, ProblemCode};
+use basalt_db::testing::churn::{Churn, Churned, Dice, naive_cursor, zones};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const WRITERS: u64 = 32;
+const READERS: u64 = 12;
+const OBJECTS: u64 = 300;
+const TRANSACTIONS: u64 = 40;
+
+fn zone() -> &'static Kind {
+    Kind::find("Zone").unwrap()
+}
+
+fn client(lab: &Lab) -> Client {
+    let endpoints = vec![format!("http://{}", lab.region.address())];
+    Client::new(&ClientConfig { endpoints, token: lab.api.token.clone(), ..ClientConfig::default() }).unwrap()
+}
+
+fn of_zones(since: Option<String>) -> WatchOptions {
+    WatchOptions { kinds: vec![zone()], since, ..WatchOptions::default() }
+}
+
+/// The next event that is no bookmark, soon.
+async fn told(watch: &mut Watch) -> Event {
+    loop {
+        let event =
+            tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("in time").unwrap();
+        if event.what != What::Bookmark {
+            return event;
+        }
+    }
+}
+
+/// A list's position covers what was written before it only once the follower has passed that; until then it is told again.
+async fn settled(lab: &Lab) {
+    let wanted = lab.region.store().last_position().await.unwrap();
+    while lab.region.follower().position() < wanted {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Event and name, as short as they can be told.
+fn short(event: &Event) -> String {
+    match &event.what {
+        What::Put(object) => format!("put {} {}", object.metadata.name, object.metadata.generation),
+        What::Delete(gone) => format!("delete {}", gone.metadata.name),
+        What::Bookmark => "bookmark".to_owned(),
+        What::Cut(cut) => format!("cut {}", cut.reason.as_str()),
+    }
+}
+
+/// The number in a position.
+fn number(position: &str) -> i64 {
+    position.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+/// What a reader knows after the zone `end` has come: and how it came to know it.
+#[derive(Default)]
+struct Read {
+    state: BTreeMap<String, Object>,
+    reconnected: u64,
+    cut: u64,
+    events: u64,
+}
+
+/// Lists, watches, breaks off at random and goes on from the last position.
+async fn read(client: Client, seed: u64) -> Read {
+    let mut dice = Dice::new(seed);
+    tokio::time::sleep(Duration::from_millis(dice.below(1500))).await;
+    let (objects, since) = client.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
+    let mut read = Read::default();
+    let mut last = number(since.as_deref().unwrap());
+    let mut newest = BTreeMap::new();
+    for object in objects {
+        newest.insert(object.metadata.uid, object.metadata.generation);
+        read.state.insert(object.metadata.name.to_string(), object);
+    }
+    let mut watch = client.watch(of_zones(since));
+    let mut left = dice.below(40);
+    while !read.state.contains_key("end") {
+        if left == 0 {
+            read.reconnected += 1;
+            let since = watch.position().map(str::to_owned);
+            drop(watch);
+            tokio::time::sleep(Duration::from_millis(dice.below(100))).await;
+            watch = client.watch(of_zones(since));
+            left = 1 + dice.below(40);
+        }
+        left -= 1;
+        let event =
+            tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("in time").unwrap();
+        let position = number(&event.position);
+        assert!(position >= last, "{} came after {last}", event.position);
+        last = position;
+        read.events += 1;
+        match event.what {
+            What::Put(object) => {
+                let generation = object.metadata.generation;
+                let before = newest.insert(object.metadata.uid, generation);
+                assert!(before.is_none_or(|b| b <= generation), "{object:?} after generation {before:?}");
+                let name = object.metadata.name.to_string();
+                read.state.insert(name, *object);
+            }
+            What::Delete(gone) => {
+                let name = gone.metadata.name.as_str();
+                if read.state.get(name).is_some_and(|object| object.metadata.uid == gone.metadata.uid) {
+                    read.state.remove(name);
+                }
+            }
+            What::Cut(_) => read.cut += 1,
+            What::Bookmark => {}
+        }
+    }
+    read
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_that_reconnect_at_random_end_with_what_the_store_holds_and_never_go_back() {
+    let lab = lab().await;
+    let client = client(&lab);
+    for object in 0..OBJECTS / 2 {
+        lab.api.declare(&format!("/api/v1/zones/zone-{object}"), "{}").await;
+    }
+    let readers: Vec<_> = (1..=READERS).map(|seed| tokio::spawn(read(client.clone(), seed))).collect();
+    let done = Arc::new(AtomicBool::new(false));
+    let finished = done.clone();
+    let naive = tokio::spawn(naive_cursor(lab.url.clone(), move || finished.load(Ordering::Acquire)));
+    let churn =
+        Churn { url: lab.url.clone(), objects: OBJECTS, transactions: TRANSACTIONS, whole_lives: true };
+    let writers: Vec<_> = (1..=WRITERS).map(|seed| tokio::spawn(churn.clone().write(seed))).collect();
+    let mut churned = Churned::default();
+    for writer in writers {
+        let one = writer.await.expect("a writer");
+        churned.committed += one.committed;
+        churned.rolled_back += one.rolled_back;
+    }
+    done.store(true, Ordering::Release);
+    let (_, naive) = naive.await.expect("the naive cursor");
+    let held = zones(&lab.url).await;
+    let wrong = held.iter().filter(|(name, zone)| naive.get(*name) != Some(zone)).count();
+
+    lab.api.declare("/api/v1/zones/end", "{}").await;
+    let (mut reconnected, mut cut, mut events) = (0, 0, 0);
+    let mut ends = Vec::new();
+    for reader in readers {
+        let read = reader.await.expect("a reader");
+        reconnected += read.reconnected;
+        cut += read.cut;
+        events += read.events;
+        ends.push(read.state);
+    }
+    eprintln!(
+        "{} transactions of {WRITERS} writers committed, {} rolled back; {READERS} readers read {events} events, broke off and \
+         resumed {reconnected} times, were cut {cut} times; a sequence cursor is wrong about {wrong} of {} zones",
+        churned.committed,
+        churned.rolled_back,
+        held.len()
+    );
+    assert!(churned.rolled_back > 0 && reconnected > 0, "this test does not try what it should");
+    assert!(wrong > 0, "this test would not notice a reader that skips");
+    let store: BTreeMap<_, _> = client
+        .list_all(zone(), &BTreeMap::new())
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|o| (o.metadata.name.to_string(), o))
+        .collect();
+    for (reader, end) in ends.iter().enumerate() {
+        assert_eq!(end.keys().collect::<Vec<_>>(), store.keys().collect::<Vec<_>>(), "reader {reader}");
+        for (name, object) in &store {
+            assert_eq!(&end[name], object, "reader {reader}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_tells_puts_deletes_and_statuses_and_says_where_it_is() {
+    let lab = lab_with(|settings| settings.watch_bookmark = Duration::from_millis(50)).await;
+    let client = client(&lab);
+    lab.api.declare("/api/v1/zones/before", "{}").await;
+    settled(&lab).await;
+    let (_, since) = client.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
+    let mut watch = client.watch(of_zones(since.clone()));
+    lab.api.declare("/api/v1/zones/a", "{\n \"description\":\r\n \"one\" }").await;
+    lab.api.declare("/api/v1/pools/other-kind", "{}").await;
+    let put = told(&mut watch).await;
+    assert_eq!(short(&put), "put a 1");
+    let What::Put(object) = &put.what else { panic!("{put:?}") };
+    assert_eq!(**object, client.get(zone(), "a").await.unwrap(), "the whole object, as GET gives it");
+    lab.api.declare("/api/v1/zones/a", r#"{"description":"two"}"#).await;
+    assert_eq!(short(&told(&mut watch).await), "put a 2");
+    assert_eq!(lab.api.delete("/api/v1/zones/a").await.status, 204);
+    let gone = told(&mut watch).await;
+    assert_eq!(short(&gone), "delete a");
+    lab.api.declare("/api/v1/pools/nothing-for-this-watch", "{}").await;
+    loop {
+        let event = watch.next().await.unwrap();
+        assert_eq!(event.what, What::Bookmark);
+        if number(&event.position) > number(&gone.position) {
+            break;
+        }
+    }
+    // From the start again, several changes of an object are one.
+    let mut again = client.watch(of_zones(since));
+    assert_eq!(short(&told(&mut again).await), "delete a");
+}
+
+#[tokio::test]
+async fn an_object_that_loses_a_label_is_deleted_for_those_who_watch_by_it() {
+    let lab = lab().await;
+    let client = client(&lab);
+    let put = |name: &str, env: &str| {
+        let body = format!(r#"{{"metadata":{{"labels":{{"env":"{env}"}}}},"spec":{{}}}}"#);
+        let (api, path) = (lab.api.clone(), format!("/api/v1/zones/{name}"));
+        async move { assert!(api.put(&path, &body).await.status.is_success()) }
+    };
+    put("a", "lab").await;
+    settled(&lab).await;
+    let labels = BTreeMap::from([("env".to_owned(), "lab".to_owned())]);
+    let (listed, since) = client.list_to_watch(zone(), &labels).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    let mut watch = client.watch(WatchOptions { labels, ..of_zones(since.clone()) });
+    assert_eq!(watch.next().await.unwrap().what, What::Bookmark);
+    put("a", "field").await;
+    assert_eq!(short(&told(&mut watch).await), "delete a");
+    put("a", "field-2").await;
+    put("a", "lab").await;
+    assert_eq!(short(&told(&mut watch).await), "put a 1");
+}
+
+#[tokio::test]
+async fn positions_that_cannot_be_resumed_from_are_refused() {
+    let lab = lab().await;
+    for zone in ["a", "b", "c"] {
+        lab.api.declare(&format!("/api/v1/zones/{zone}"), "{}").await;
+    }
+    let life = lab.region.store().incarnation();
+    let first = format!("/api/v1/watch?since={life}:1");
+    lab.region.store().compact_changes(Duration::ZERO, 0).await.unwrap();
+    assert_eq!(lab.api.get(&first).await.problem().1, "compacted");
+    let other_life = "/api/v1/watch?since=00000000-0000-0000-0000-000000000000:1";
+    let (status, code, _) = lab.api.get(other_life).await.problem();
+    assert_eq!((status, code.as_str()), (410, "compacted"));
+    for wrong in [
+        format!("since={life}:999999"),
+        "since=7".to_owned(),
+        "kinds=nonsense".to_owned(),
+        "kinds=,".to_owned(),
+        "sincs=1".to_owned(),
+        "labels=x".to_owned(),
+    ] {
+        let answer = lab.api.get(&format!("/api/v1/watch?{wrong}")).await;
+        assert!([404, 422].contains(&answer.status.as_u16()), "{wrong}: {answer:?}");
+    }
+    let error = client(&lab).watch(of_zones(Some(format!("{life}:1")))).next().await.unwrap_err();
+    assert_eq!(error.code(), Some(ProblemCode::Compacted));
+}
+
+/// How many readers were cut because they were slow.
+async fn slow_cuts(lab: &Lab) -> u64 {
+    let metrics = lab.api.get("/metrics").await;
+    let is_count = |line: &&str| line.starts_with("basalt_watch_cuts_total{reason=\"slow\"}");
+    metrics.text().lines().find(is_count).unwrap().rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_reading_is_cut_and_can_resume_where_it_stopped() {
+    let lab = lab().await;
+    let client = client(&lab);
+    let (_, since) = client.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
+    let since = since.unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stuck = socket.connect(lab.region.address()).await.unwrap();
+    let token = lab.api.token.clone().unwrap();
+    let request =
+        format!("GET /api/v1/watch?since={since} HTTP/1.0\r\nauthorization: Bearer {token}\r\n\r\n");
+    stuck.write_all(request.as_bytes()).await.unwrap();
+    let mut first = [0; 1];
+    stuck.read_exact(&mut first).await.unwrap();
+
+    let mut quick = client.watch(WatchOptions { kinds: Vec::new(), ..of_zones(Some(since)) });
+    let mut last = String::new();
+    let spec = format!(r#"{{"serial":"s","script":"{}"}}"#, "x".repeat(100_000));
+    let mut written = 0;
+    while slow_cuts(&lab).await == 0 {
+        assert!(written < 5000, "it is not cut");
+        for _ in 0..20 {
+            written += 1;
+            last = format!("sample-{written}");
+            lab.api.declare(&format!("/api/v1/samples/{last}"), &spec).await;
+        }
+        while short(&told(&mut quick).await) != format!("put {last} 1") {}
+    }
+    assert_eq!(quick.resumed(), 0, "who reads is not cut");
+    // What was on its way comes, and then the end, which names where to go on.
+    let mut rest = String::new();
+    tokio::time::timeout(Duration::from_secs(30), stuck.read_to_string(&mut rest))
+        .await
+        .expect("it ends")
+        .unwrap();
+    let end = rest.split("\n\n").filter(|event| event.contains("event: cut")).last().expect("a cut");
+    assert!(end.contains(r#""reason":"slow""#), "{end}");
+    let position = end.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let seen = rest.matches("event: put").count();
+    assert!(seen < written, "it has not seen everything");
+    let mut resumed =
+        client.watch(WatchOptions { since: Some(position.to_owned()), ..WatchOptions::default() });
+    let mut more = 0;
+    loop {
+        more += 1;
+        if short(&told(&mut resumed).await) == format!("put {last} 1") {
+            break;
+        }
+    }
+    assert_eq!(seen + more, written, "each zone was told once, before the cut or after it");
+    eprintln!("cut after {seen} of {written} events; {more} after resuming");
+}
+
+#[tokio::test]
+async fn a_region_that_stops_tells_its_watchers_where_to_go_on() {
+    let lab = lab().await;
+    let mut watch = client(&lab).watch(of_zones(None));
+    let first = watch.next().await.unwrap();
+    assert_eq!(first.what, What::Bookmark);
+    let stopping = tokio::spawn(lab.region.stop());
+    let What::Cut(cut) = told(&mut watch).await.what else { panic!("it goes on") };
+    assert_eq!(cut.reason, CutReason::Stopping);
+    stopping.await.unwrap();
+}
