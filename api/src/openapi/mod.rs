@@ -359,7 +359,13 @@ fn parameters() -> Value {
             json!({"const": "*"}),
             "Only if there is no such object",
         ),
-        ("position", "since", "query", text(), "Go on from this position: of a list, or the `id` of an event"),
+        (
+            "position",
+            "since",
+            "query",
+            text(),
+            "Go on from this position: of a list, or the `id` of an event",
+        ),
         ("last_event_id", LAST_EVENT_ID, "header", text(), "The same, for clients that resume by themselves"),
         ("kinds", "kinds", "query", text(), "Only objects of these kinds: `machines,deployments`"),
         (
