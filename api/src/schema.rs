@@ -180,6 +180,8 @@ pub enum Semantic {
     Url,
     /// [`crate::values::Schedule`].
     Schedule,
+    /// [`crate::values::OwnerName`].
+    OwnerName,
     /// A UUID: see [`crate::values::Uid`].
     Uid,
     /// RFC 3339.
@@ -227,6 +229,7 @@ impl Semantic {
             Self::SshPublicKey => crate::values::check_ssh_key(text).map(|()| text.to_owned()),
             Self::Url => crate::values::canonical_url(text),
             Self::Schedule => crate::values::canonical_schedule(text),
+            Self::OwnerName => crate::values::check_owner(text).map(|()| text.to_ascii_lowercase()),
         }
     }
 
@@ -247,6 +250,7 @@ impl Semantic {
             Self::SshPublicKey => "ssh-key",
             Self::Url => "uri",
             Self::Schedule => "schedule",
+            Self::OwnerName => "owner-name",
             Self::Uid => "uuid",
             Self::Timestamp => "date-time",
         }
@@ -271,6 +275,7 @@ impl Semantic {
             }
             Self::Url => "https://images.example.com/debian",
             Self::Schedule => "6h",
+            Self::OwnerName => "www",
             Self::Uid => "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e",
             Self::Timestamp => "2026-01-31T12:00:00Z",
         }

@@ -457,7 +457,7 @@ impl Resource for KindResource {
         let failed = |error: &ClientError| region::diags(self.kind, before, error);
         let mut generation = Beside::read(cx).generation;
         // A VLAN is renamed with its fabric.
-        if before != name && self.kind.naming == Naming::Label {
+        if before != name && self.kind.naming != Naming::FabricVid {
             let wanted: Name = name.parse().map_err(|bad: basalt_api::BadValue| {
                 Diag::error("Not a name", format!("{}; {}.", bad.message, bad.hint))
                     .at(Path::root().attr(NAME))

@@ -1,6 +1,6 @@
 //! Machine: a physical machine, its BMC, and what is to be done with it while nobody has deployed it.
 
-use super::{Axes, CommonStatus, Deployment, Inventory, Pool, Rack, Zone, kind};
+use super::{Axes, CommonStatus, Deployment, Domain, Inventory, Pool, Rack, Zone, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
 use crate::values::{Duration, Host, Mac, Secret, Tag, Timestamp};
@@ -28,6 +28,8 @@ pub struct MachineSpec {
     pub pool: Option<Ref<Pool>>,
     /// Words that selectors can ask for.
     pub tags: BTreeSet<Tag>,
+    /// The domain that it has a name in. Not acted on yet: no names are served.
+    pub domain: Option<Ref<Domain>>,
     /// MAC addresses it may boot from; by these it is recognised on the network.
     pub boot_macs: BTreeSet<Mac>,
     /// Its management controller. Absent: a person presses its buttons, as with driver `manual`.

@@ -2,15 +2,20 @@
 //! rules between fields that a spec alone can break. The table at the end of this file is the only list of kinds.
 
 mod deployment;
+mod device;
+mod dns;
 mod image;
 mod inventory;
 mod machine;
 mod network;
 mod place;
 mod rack;
+mod record;
+mod route;
 #[cfg(any(test, feature = "sample-kind"))]
 mod sample;
 mod script;
+mod settings;
 mod source;
 mod space;
 mod ssh_key;
@@ -26,6 +31,10 @@ pub use deployment::{
     OnFailure, Progress, Readiness, ReadinessCheck, Redeploy, Release, Selector, StorageConfig,
     StorageLayout, Timings, Wipe,
 };
+pub use device::{
+    Device, DeviceSpec, DeviceStatus, Discovery, DiscoverySort, DiscoverySpec, DiscoveryStatus,
+};
+pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus};
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
 pub use inventory::{Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Interface, Inventory, MarkerState};
@@ -40,11 +49,14 @@ pub use network::{
 };
 pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
 pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};
+pub use record::{RecordData, RecordType};
+pub use route::{StaticRoute, StaticRouteSpec, StaticRouteStatus};
 #[cfg(any(test, feature = "sample-kind"))]
 pub use sample::{Sample, SampleColour, SampleDetail, SamplePart, SampleSpec, SampleStatus};
 pub use script::{
     Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec, ScriptStatus, ScriptType,
 };
+pub use settings::{FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus};
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,
     PackageRepositorySpec, PackageRepositoryStatus,
@@ -100,6 +112,9 @@ pub const KINDS: &[&Kind] = &[
     <Vlan as crate::KindOf>::KIND,
     <Subnet as crate::KindOf>::KIND,
     <IpRange as crate::KindOf>::KIND,
+    <StaticRoute as crate::KindOf>::KIND,
+    <Domain as crate::KindOf>::KIND,
+    <DnsRecord as crate::KindOf>::KIND,
     <ImageSource as crate::KindOf>::KIND,
     <Image as crate::KindOf>::KIND,
     <Tag as crate::KindOf>::KIND,
@@ -107,9 +122,12 @@ pub const KINDS: &[&Kind] = &[
     <PackageRepository as crate::KindOf>::KIND,
     <SshKey as crate::KindOf>::KIND,
     <Machine as crate::KindOf>::KIND,
+    <Device as crate::KindOf>::KIND,
     <Deployment as crate::KindOf>::KIND,
     <Rack as crate::KindOf>::KIND,
+    <Discovery as crate::KindOf>::KIND,
     <Webhook as crate::KindOf>::KIND,
+    <Settings as crate::KindOf>::KIND,
     #[cfg(any(test, feature = "sample-kind"))]
     <Sample as crate::KindOf>::KIND,
 ];

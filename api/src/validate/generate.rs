@@ -42,6 +42,8 @@ fn value(ty: &'static Type) -> BoxedStrategy<Value> {
             Some(Naming::FabricVid) => {
                 ("[a-z0-9]{1,8}", 0..=4094_u16).prop_map(|(f, v)| json!(format!("{f}.{v}"))).boxed()
             }
+            Some(Naming::DomainName) => "[a-z]{1,8}(\\.[a-z]{2,5}){0,2}".prop_map(Value::from).boxed(),
+            Some(Naming::Singleton) => Just(json!("default")).boxed(),
             _ => "[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?".prop_map(Value::from).boxed(),
         },
         Type::Secret => prop_oneof![
@@ -96,6 +98,7 @@ fn text(semantic: Semantic) -> BoxedStrategy<String> {
         Semantic::Sha256 => "[0-9a-fA-F]{64}".boxed(),
         Semantic::Bytes => "[1-9][0-9]{0,2}(B|kB|KiB|MiB|GB|GiB|TiB)".boxed(),
         Semantic::SshPublicKey => (any::<[u8; 32]>(), "( [a-z]{1,8})?").prop_map(ed25519).boxed(),
+        Semantic::OwnerName => "@|\\*|(\\*\\.)?_?[a-zA-Z0-9]{1,8}(\\.[a-z]{2,5}){0,2}".boxed(),
         Semantic::Schedule => {
             prop_oneof![Just("6h"), Just("90m"), Just("*/5 3 1,15 * 1-5")].prop_map(str::to_owned).boxed()
         }

@@ -78,6 +78,12 @@ fn a_minimal_spec_of_every_kind_is_valid() {
         ("Script", json!({"type": "testing", "content": "#!/bin/sh\n"})),
         ("PackageRepository", json!({"url": "http://deb.example.com/debian"})),
         ("SshKey", json!({"public_key": Semantic::SshPublicKey.example()})),
+        ("StaticRoute", json!({"source": "lab", "destination": "office", "gateway": "10.0.0.1"})),
+        ("Domain", json!({})),
+        ("DnsRecord", json!({"domain": "example.com", "owner_name": "@", "type": "A", "data": "10.0.0.1"})),
+        ("Device", json!({"macs": ["525400000001"]})),
+        ("Discovery", json!({})),
+        ("Settings", json!({})),
         ("Webhook", json!({"url": "https://example.com/hook"})),
         ("Sample", json!({"serial": "1"})),
     ];
@@ -245,6 +251,12 @@ fn round_trip_of(kind: &Kind) -> fn(&Value) -> Value {
         PackageRepository,
         SshKey,
         Webhook,
+        StaticRoute,
+        Domain,
+        DnsRecord,
+        Device,
+        Discovery,
+        Settings,
         Sample
     ];
     assert_eq!(table.len(), KINDS.len());

@@ -5,6 +5,7 @@
 //! machines, never for writing a user's text back.
 
 mod cidr;
+mod dns;
 mod duration;
 mod id;
 mod mac;
@@ -18,6 +19,8 @@ mod text;
 mod url;
 
 pub use cidr::Cidr;
+pub use dns::OwnerName;
+pub(crate) use dns::{LONGEST_NAME, check_domain, check_owner, target as dns_target};
 pub use duration::Duration;
 pub use id::{
     Attempt, DeploymentId, Epoch, Generation, ImageId, Incarnation, MachineId, RackId, Revision, SubnetId,

@@ -1,6 +1,6 @@
 //! Names of objects.
 
-use super::{BadValue, quoted};
+use super::{BadValue, check_domain, quoted};
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
@@ -13,7 +13,14 @@ pub enum Naming {
     Label,
     /// A VLAN's: its fabric, a dot, its number: `default.0`.
     FabricVid,
+    /// The name of a domain of the DNS, in lower case: `lab.example.com`.
+    DomainName,
+    /// The name of the only object there can be: `default`.
+    Singleton,
 }
+
+/// What the only object of its kind is called.
+const ONLY: &str = "default";
 
 impl Naming {
     /// Whether `text` is such a name.
@@ -24,6 +31,12 @@ impl Naming {
         match self {
             Self::Label => label(text),
             Self::FabricVid => fabric_vid(text),
+            Self::DomainName => check_domain(text),
+            Self::Singleton if text == ONLY => Ok(()),
+            Self::Singleton => Err(BadValue::new(
+                format!("there is one object of this kind, and it is not called {}", quoted(text)),
+                format!("call it {ONLY:?}"),
+            )),
         }
     }
 
@@ -33,11 +46,15 @@ impl Naming {
         match self {
             Self::Label => "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
             Self::FabricVid => r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.(0|[1-9][0-9]{0,3})$",
+            Self::DomainName => {
+                r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$"
+            }
+            Self::Singleton => "^default$",
         }
     }
 }
 
-/// An object's name, of either form. Names are unique within a kind, and can change; see `Uid`.
+/// An object's name, of any form. Names are unique within a kind, and can change; see `Uid`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
@@ -100,10 +117,11 @@ impl FromStr for Name {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
+        // The name of a VLAN is a domain name as well.
         if text.contains('.') {
-            fabric_vid(text)?;
+            check_domain(text)?
         } else {
-            label(text)?;
+            label(text)?
         }
         Ok(Self(text.to_owned()))
     }
@@ -154,6 +172,23 @@ mod tests {
             assert!(Naming::Label.check(bad).is_err(), "{bad}");
         }
         assert_eq!(label("Web_1").unwrap_err().hint, r#"write "web-1""#);
+    }
+
+    #[test]
+    fn the_only_object_of_its_kind_has_one_name() {
+        assert_eq!(Naming::Singleton.check("default"), Ok(()));
+        let bad = Naming::Singleton.check("main").unwrap_err();
+        assert_eq!(bad.message, r#"there is one object of this kind, and it is not called "main""#);
+        assert_eq!(bad.hint, r#"call it "default""#);
+    }
+
+    #[test]
+    fn a_domain_is_named_by_its_name() {
+        for good in ["lab.example.com", "maas", "default.0"] {
+            assert_eq!(Naming::DomainName.check(good), Ok(()), "{good}");
+            assert!(good.parse::<Name>().is_ok(), "{good}");
+        }
+        assert!(Naming::DomainName.check("Lab.example.com").is_err());
     }
 
     #[test]

@@ -1,5 +1,9 @@
-//! What only one object can have: MACs, VLAN numbers, addresses. Constraints of the database hold it; this file keeps
-//! the rows that the constraints see, and says in words who has what already.
+//! What only one object can have: MACs, VLAN numbers, addresses, records, routes. Constraints of the database hold it; this
+//! module keeps the rows that the constraints see, and says in words who has what already.
+
+mod dns;
+mod mac;
+mod route;
 
 use crate::StoreError;
 use crate::store::Tx;
@@ -23,24 +27,28 @@ impl Subject<'_> {
 }
 
 /// Kinds whose rows rest on those of the kinds before them.
-const ORDER: &[&str] = &["Vlan", "Subnet", "IpRange"];
+const ORDER: &[&str] = &["Vlan", "Subnet", "IpRange", "StaticRoute", "DnsRecord"];
 
 /// Replaces the subjects' rows; what stands against one comes back with its uid, and then nothing was written for that part.
 pub(crate) async fn write(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
 ) -> Result<Vec<(Uid, FieldError)>, StoreError> {
-    let mut errors = machine_macs(tx, subjects).await?;
-    // Two ranges of one batch may change places.
+    let mut errors = mac::write(tx, subjects).await?;
+    // Two objects of one batch may change places.
     let ranges: Vec<uuid::Uuid> = of_kind("IpRange", subjects).map(|subject| subject.uid.get()).collect();
     if !ranges.is_empty() {
         sqlx::query!("delete from ip_range where range = any($1)", &ranges).execute(&mut **tx).await?;
     }
+    dns::clear(tx, subjects).await?;
+    route::clear(tx, subjects).await?;
     for kind in ORDER {
         for subject in of_kind(kind, subjects) {
             let found = match *kind {
                 "Vlan" => vlan_vid(tx, subject).await?,
                 "Subnet" => subnet_cidr(tx, subject).await?,
+                "StaticRoute" => route::write(tx, subject).await?,
+                "DnsRecord" => dns::write(tx, subject).await?,
                 _ => ip_range(tx, subject).await?,
             };
             errors.extend(found.into_iter().map(|error| (subject.uid, error)));
@@ -51,49 +59,6 @@ pub(crate) async fn write(
 
 fn of_kind<'a, 'b>(kind: &'a str, subjects: &'a [Subject<'b>]) -> impl Iterator<Item = &'a Subject<'b>> {
     subjects.iter().filter(move |subject| subject.kind == kind)
-}
-
-async fn machine_macs(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Vec<(Uid, FieldError)>, StoreError> {
-    let machines: Vec<uuid::Uuid> = of_kind("Machine", subjects).map(|subject| subject.uid.get()).collect();
-    if machines.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (mut owners, mut pointers, mut macs) = (Vec::new(), Vec::new(), Vec::new());
-    for subject in of_kind("Machine", subjects) {
-        let listed = subject.spec.pointer("/boot_macs").and_then(Value::as_array);
-        for (index, mac) in
-            listed.into_iter().flatten().enumerate().filter_map(|(i, m)| Some((i, m.as_str()?)))
-        {
-            owners.push(subject.uid.get());
-            pointers.push(format!("/boot_macs/{index}"));
-            macs.push(mac.to_owned());
-        }
-    }
-    sqlx::query!("delete from machine_mac where machine = any($1)", &machines).execute(&mut **tx).await?;
-    let insert = sqlx::query!(
-        "insert into machine_mac (mac, machine, pointer)
-         select m::macaddr, o, p from unnest($1::text[], $2::uuid[], $3::text[]) u(m, o, p)
-         on conflict (mac) do nothing",
-        &macs,
-        &owners,
-        &pointers
-    );
-    insert.execute(&mut **tx).await?;
-    let holders = sqlx::query!(
-        r#"select u.o as "owner!", u.p as "pointer!", u.m as "mac!", o.kind, o.name
-           from unnest($1::text[], $2::uuid[], $3::text[]) with ordinality u(m, o, p, n)
-           join machine_mac h on h.mac = u.m::macaddr and h.machine <> u.o join object o on o.uid = h.machine
-           order by u.n"#,
-        &macs,
-        &owners,
-        &pointers
-    );
-    let taken = holders.fetch_all(&mut **tx).await?.into_iter().map(|holder| {
-        let message = format!("{} is a boot MAC of {} {:?} already", holder.mac, holder.kind, holder.name);
-        let hint = "a MAC address boots one machine: remove it there first";
-        (Uid::from(holder.owner), FieldError::new(holder.pointer, FieldCode::Overlap, message, hint))
-    });
-    Ok(taken.collect())
 }
 
 async fn vlan_vid(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {

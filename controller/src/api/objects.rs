@@ -142,7 +142,7 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
     match app.store().get(kind.name, key).await {
         Err(basalt_db::StoreError::NotFound { .. }) => {
             let detail = format!(
-                "there is no {} {:?}, and it cannot be declared: it enrols itself",
+                "there is no {} {:?}, and it cannot be declared: Basalt makes it when it meets one",
                 kind.name,
                 key.to_string()
             );

@@ -27,6 +27,10 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
             Naming::Label => Attribute::required(NAME, Type::String).doc(
                 "Its name: a DNS label, unique among its kind. Another name is a rename, not another object.",
             ),
+            Naming::DomainName => Attribute::required(NAME, Type::String)
+                .doc("Its name: the domain's, in lower case. Another name is a rename, not another object."),
+            Naming::Singleton => Attribute::required(NAME, Type::String)
+                .doc("Its name: `default`. There is one object of this kind."),
             Naming::FabricVid => {
                 Attribute::computed(NAME, Type::String).doc("Its name, as it is referred to: `fabric.vid`.")
             }
@@ -180,7 +184,8 @@ fn semantics(ty: &Kinds) -> Semantics {
             Uid,
             Timestamp,
             Url,
-            Schedule
+            Schedule,
+            OwnerName
         ),
         _ => Semantics::Exact,
     }

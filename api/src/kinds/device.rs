@@ -1,0 +1,118 @@
+//! Device and Discovery: what is on the networks, and is not booted by Basalt.
+
+use super::{CommonStatus, Domain, Machine, Rack, Vlan, kind};
+use crate::model::Ref;
+use crate::validate::{Rule, no_rules};
+use crate::values::{Mac, Timestamp};
+use basalt_api_derive::Model;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+kind! {
+    /// A thing with an address that Basalt does not boot: a switch, a printer, a virtual machine.
+    Device, "devices", "basalt_device", Label, declarable: true, DeviceSpec, DeviceStatus, device_rules
+}
+
+/// A thing with an address.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DeviceSpec {
+    /// MAC addresses of its interfaces.
+    pub macs: BTreeSet<Mac>,
+    /// Its addresses.
+    pub addresses: BTreeSet<IpAddr>,
+    /// The machine it is a part of, or runs on.
+    pub parent: Option<Ref<Machine>>,
+    /// The domain that it has a name in.
+    pub domain: Option<Ref<Domain>>,
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// Where the device is.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DeviceStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// Addresses it was seen with.
+    #[field(volatile)]
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+fn device_rules(spec: &DeviceSpec, rule: &mut Rule<'_>) {
+    for mac in spec.macs.iter().filter(|mac| mac.is_multicast() || mac.is_zero()) {
+        rule.broken(
+            "/macs",
+            format!("{mac} is not the address of one interface"),
+            "the interface's own address, as its label shows it",
+        );
+    }
+    for ip in spec.addresses.iter().filter(|ip| ip.is_unspecified() || ip.is_multicast() || ip.is_loopback())
+    {
+        rule.broken("/addresses", format!("{ip} is not the address of one device"), "its own address");
+    }
+    if spec.macs.is_empty() && spec.addresses.is_empty() {
+        rule.missing(
+            "/macs",
+            "a device is known by its MAC addresses or its addresses, and this one has neither",
+            "the MAC address of one of its interfaces",
+        );
+    }
+}
+
+kind! {
+    /// Something that racks saw on a network and nobody has declared.
+    Discovery, "discoveries", "basalt_discovery", Label, declarable: false, DiscoverySpec, DiscoveryStatus, no_rules
+}
+
+/// What an operator sets on a discovery.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DiscoverySpec {
+    /// What it is, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// What was seen, and where.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct DiscoveryStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+    /// What it is.
+    #[field(volatile)]
+    pub sort: Option<DiscoverySort>,
+    /// Its MAC address.
+    #[field(volatile)]
+    pub mac: Option<Mac>,
+    /// Its addresses.
+    #[field(volatile)]
+    pub addresses: BTreeSet<IpAddr>,
+    /// The name it gives itself.
+    #[field(volatile)]
+    pub hostname: Option<String>,
+    /// The VLAN it was seen on.
+    #[field(volatile)]
+    pub vlan: Option<Ref<Vlan>>,
+    /// Racks that saw it.
+    #[field(volatile)]
+    pub racks: BTreeSet<Ref<Rack>>,
+    /// When it was seen first.
+    #[field(volatile)]
+    pub first_seen_at: Option<Timestamp>,
+    /// When it was seen last.
+    #[field(volatile)]
+    pub last_seen_at: Option<Timestamp>,
+}
+
+/// What racks can come upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum DiscoverySort {
+    /// A MAC address that asked to boot, and that no machine has.
+    UnknownMac,
+    /// A host that was heard.
+    Neighbour,
+    /// A DHCP server that is none of Basalt's.
+    RogueDhcp,
+}

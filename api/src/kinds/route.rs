@@ -1,0 +1,74 @@
+//! StaticRoute: how machines of a subnet reach another network.
+
+use super::{CommonStatus, Subnet, kind};
+use crate::model::Ref;
+use crate::validate::Rule;
+use crate::values::Cidr;
+use basalt_api_derive::Model;
+use std::net::IpAddr;
+
+kind! {
+    /// A route that machines of a subnet get beside their default one.
+    StaticRoute, "static_routes", "basalt_static_route", Label, declarable: true, StaticRouteSpec, StaticRouteStatus,
+    static_route_rules
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct StaticRouteSpec {
+    /// The subnet whose machines get it.
+    pub source: Ref<Subnet>,
+    /// The subnet that it leads to. Either this or `destination_cidr`.
+    pub destination: Option<Ref<Subnet>>,
+    /// The network that it leads to, like `10.0.0.0/8`. Either this or `destination`.
+    pub destination_cidr: Option<Cidr>,
+    /// The router's address: in the source subnet, or link-local for IPv6.
+    pub gateway: IpAddr,
+    /// Of two routes to the same network, the one with the lower metric is taken.
+    #[field(default = 0)]
+    pub metric: u32,
+    /// What it is for, for people.
+    #[field(none)]
+    pub description: Option<String>,
+}
+
+/// Whether the route is in place.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct StaticRouteStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+}
+
+fn static_route_rules(spec: &StaticRouteSpec, rule: &mut Rule<'_>) {
+    match (&spec.destination, spec.destination_cidr) {
+        (None, None) => rule.missing(
+            "/destination",
+            "the route leads nowhere",
+            "destination, a subnet, or destination_cidr, a network like 10.0.0.0/8",
+        ),
+        (Some(subnet), Some(cidr)) => rule.broken(
+            "/destination_cidr",
+            format!("the route leads to the subnet {:?} and to {cidr}", subnet.as_str()),
+            "either destination or destination_cidr",
+        ),
+        (Some(subnet), None) if *subnet == spec.source => rule.broken(
+            "/destination",
+            format!("the route leads from the subnet {:?} to itself", subnet.as_str()),
+            "another subnet",
+        ),
+        (None, Some(cidr)) if cidr.network().is_ipv4() != spec.gateway.is_ipv4() => rule.broken(
+            "/gateway",
+            format!("{} is not of the family of {cidr}", spec.gateway),
+            "a router of the destination's family",
+        ),
+        _ => {}
+    }
+    if spec.gateway.is_unspecified() || spec.gateway.is_multicast() || spec.gateway.is_loopback() {
+        rule.broken(
+            "/gateway",
+            format!("{} is not the address of a router", spec.gateway),
+            "the router's address",
+        );
+    }
+}

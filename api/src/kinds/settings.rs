@@ -1,0 +1,104 @@
+//! Settings: what holds for the whole region unless something nearer says otherwise.
+
+use super::{CommonStatus, EraseMethod, Image, kind};
+use crate::model::Ref;
+use crate::validate::Rule;
+use crate::values::{Duration, Host, Url};
+use basalt_api_derive::Model;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+kind! {
+    /// What holds for the whole region unless a VLAN, machine or deployment says otherwise. There is one object, called
+    /// `default`; while it does not exist, everything is at its default, so that deleting it returns to that.
+    Settings, "settings", "basalt_settings", Singleton, declarable: true, SettingsSpec, SettingsStatus, settings_rules
+}
+
+/// What holds for the whole region. Nothing acts on it yet.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SettingsSpec {
+    /// The image of deployments that name none.
+    pub default_image: Option<Ref<Image>>,
+    /// Kernel parameters for every system that boots.
+    #[field(reboot)]
+    pub kernel_options: Option<String>,
+    /// The loader that machines get when nothing else is known of them.
+    #[field(default = Loader::Ipxe)]
+    pub loader: Loader,
+    /// DNS servers that racks ask about everything they do not answer themselves, in order. Absent: the rack's own.
+    pub upstream_dns: Option<Vec<IpAddr>>,
+    /// NTP servers that racks take their time from, in order. Absent: the rack's own.
+    pub ntp_servers: Option<Vec<Host>>,
+    /// How machines reach the web.
+    #[field(default)]
+    pub proxy: ProxySettings,
+    /// How disks are erased where a deployment does not say.
+    #[field(none, default = EraseMethod::Quick)]
+    pub erase: EraseMethod,
+    /// How long each wait may take, by its name, where it is not as usual.
+    #[field(none)]
+    pub deadlines: BTreeMap<String, Duration>,
+    /// How much may be done at once.
+    #[field(none, default)]
+    pub fleet_budget: FleetBudget,
+}
+
+/// What a machine loads first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Loader {
+    /// iPXE.
+    Ipxe,
+    /// The distribution's signed shim and GRUB, for Secure Boot.
+    ShimGrub,
+}
+
+/// How machines reach the web.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct ProxySettings {
+    /// Whether racks offer a caching proxy.
+    #[field(default = true)]
+    pub enabled: bool,
+    /// The proxy that theirs asks. Absent: they fetch from the servers themselves.
+    pub upstream: Option<Url>,
+}
+
+/// How much may be done at once.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct FleetBudget {
+    /// Machines that may be out of service for a change at once. Absent: any number.
+    #[field(min = 1, max = 1000000)]
+    pub max_unavailable: Option<u32>,
+    /// Machines that may be powered on within a minute. Absent: any number.
+    #[field(min = 1, max = 1000000)]
+    pub power_on_per_minute: Option<u32>,
+}
+
+/// What of the settings is in force.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SettingsStatus {
+    /// What every kind reports.
+    #[field(flatten)]
+    pub common: CommonStatus,
+}
+
+fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
+    for (name, time) in &spec.deadlines {
+        if time.as_secs() == 0 {
+            let pointer = crate::pointer::child("/deadlines", name);
+            rule.broken(
+                pointer,
+                format!("the deadline {name:?} is {time}: nothing is done by then"),
+                "1s or longer",
+            );
+        }
+    }
+    if let Some(url) = &spec.proxy.upstream
+        && !spec.proxy.enabled
+    {
+        rule.broken(
+            "/proxy/upstream",
+            format!("{url} would be asked by a proxy that is not enabled"),
+            "leave it out, or say enabled = true",
+        );
+    }
+}

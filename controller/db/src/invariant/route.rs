@@ -1,0 +1,69 @@
+//! A route leaves its subnet through a router that is in it, and is there once.
+
+use super::{Subject, of_kind};
+use crate::StoreError;
+use crate::store::Tx;
+use basalt_api::{FieldCode, FieldError};
+
+/// Takes the subjects' rows away.
+pub(super) async fn clear(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<(), StoreError> {
+    let uids: Vec<uuid::Uuid> = of_kind("StaticRoute", subjects).map(|subject| subject.uid.get()).collect();
+    if !uids.is_empty() {
+        sqlx::query!("delete from static_route where route = any($1)", &uids).execute(&mut **tx).await?;
+    }
+    Ok(())
+}
+
+/// Writes the subject's row, which [`clear`] took away.
+pub(super) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
+    let (Some(source), Some(gateway)) = (subject.references.get("/source"), subject.text("/gateway")) else {
+        return Ok(Vec::new());
+    };
+    let there = sqlx::query!(
+        r#"select o.name, c.cidr::text as "cidr!",
+             ($2::text::inet <<= c.cidr or ($2::text::inet <<= inet 'fe80::/10' and family(c.cidr) = 6)) as "near!"
+           from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,
+        source.get(),
+        gateway
+    );
+    if let Some(place) = there.fetch_optional(&mut **tx).await?.filter(|place| !place.near) {
+        let message = format!("{gateway} is outside {} of Subnet {:?}", place.cidr, place.name);
+        let hint = format!("a router's address in {}", place.cidr);
+        return Ok(vec![FieldError::new("/gateway", FieldCode::Rule, message, hint)]);
+    }
+    let destination = match (subject.text("/destination_cidr"), subject.references.get("/destination")) {
+        (Some(cidr), _) => Some(cidr.to_owned()),
+        (None, Some(subnet)) => {
+            let cidr = sqlx::query_scalar!(
+                r#"select cidr::text as "cidr!" from subnet_cidr where subnet = $1"#,
+                subnet.get()
+            );
+            cidr.fetch_optional(&mut **tx).await?
+        }
+        (None, None) => None,
+    };
+    let Some(destination) = destination else { return Ok(Vec::new()) };
+    let other = sqlx::query_scalar!(
+        "select o.name from static_route r join object o on o.uid = r.route
+         where r.source = $1 and r.destination = $2::text::cidr and r.gateway = $3::text::inet and r.route <> $4",
+        source.get(),
+        destination,
+        gateway,
+        subject.uid.get()
+    );
+    if let Some(other) = other.fetch_optional(&mut **tx).await? {
+        let message = format!("StaticRoute {other:?} leads to {destination} by {gateway} already");
+        let hint = "a subnet has each route once";
+        return Ok(vec![FieldError::new("/gateway", FieldCode::Overlap, message, hint)]);
+    }
+    let insert = sqlx::query!(
+        "insert into static_route (route, source, destination, gateway)
+         values ($1, $2, $3::text::cidr, $4::text::inet)",
+        subject.uid.get(),
+        source.get(),
+        destination,
+        gateway
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(Vec::new())
+}
