@@ -5,6 +5,7 @@ mod apply;
 mod audit;
 mod blobs;
 mod images;
+mod kinds;
 mod objects;
 mod process;
 mod support;

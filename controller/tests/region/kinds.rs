@@ -1,0 +1,151 @@
+//! What single kinds promise beyond what all of them do.
+
+use crate::support::{Lab, lab, network};
+use basalt_api::values::Uid;
+use basalt_db::splice::Text;
+use basalt_db::{Key, Precondition, Put};
+use serde_json::json;
+
+/// Puts an object that clients cannot declare.
+pub(crate) async fn observe(lab: &Lab, kind: &str, name: &str, spec: &str) -> Uid {
+    let spec = Text::parse(spec).expect("JSON");
+    let put = Put {
+        kind: basalt_api::Kind::find(kind).expect("a kind"),
+        key: Key::Name(name),
+        spec: &spec,
+        at: "",
+        labels: None,
+        manager: None,
+        adopt: false,
+        precondition: Precondition::None,
+        first_status: &json!({}),
+    };
+    lab.region.store().put(&put).await.expect("it is stored").object.uid
+}
+
+#[tokio::test]
+async fn there_is_one_settings_object_and_deleting_it_returns_to_the_defaults() {
+    let lab = lab().await;
+    let (status, _, errors) = lab.api.put("/api/v1/settings/main", r#"{"spec":{}}"#).await.problem();
+    assert_eq!(status, 422);
+    let why = r#"/metadata/name: there is one object of this kind, and it is not called "main""#;
+    assert_eq!(errors, [why]);
+    lab.api.declare("/api/v1/settings/default", r#"{"loader":"shim_grub"}"#).await;
+    let renamed = lab.api.send("POST", "/api/v1/settings/default/rename", &[], r#"{"name":"main"}"#).await;
+    assert_eq!(renamed.problem().0, 422);
+    assert_eq!(lab.api.delete("/api/v1/settings/default").await.status, 204);
+    assert_eq!(lab.api.get("/api/v1/settings").await.json()["items"], json!([]));
+    lab.api.declare("/api/v1/settings/default", "{}").await;
+    assert_eq!(lab.api.get("/api/v1/settings/default").await.json()["spec"], json!({}));
+}
+
+#[tokio::test]
+async fn what_nothing_acts_on_yet_says_so() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/webhooks/chat", r#"{"url":"https://chat.example.com/hook"}"#).await;
+    let ready = lab.api.get("/api/v1/webhooks/chat").await.json()["status"]["conditions"][0].clone();
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("true"), &json!("Stored")));
+    assert_eq!(ready["message"], "Nothing acts on this yet: Basalt stores and serves it.");
+}
+
+#[tokio::test]
+async fn the_secret_of_a_webhook_never_comes_back() {
+    let lab = lab().await;
+    let spec = |secret: &str| format!(r#"{{"url":"https://chat.example.com/hook","secret":{secret}}}"#);
+    lab.api.declare("/api/v1/webhooks/chat", &spec(r#""signed-in-plain""#)).await;
+    let read = lab.api.get("/api/v1/webhooks/chat").await;
+    assert_eq!(read.json()["spec"]["secret"], json!({"set": true, "revision": 1}));
+    assert!(!read.text().contains("in-plain"));
+    lab.api.declare("/api/v1/webhooks/chat", &spec(r#""another-in-plain""#)).await;
+    let read = lab.api.get("/api/v1/webhooks/chat").await;
+    assert_eq!(read.json()["spec"]["secret"], json!({"set": true, "revision": 2}));
+    lab.api.declare("/api/v1/webhooks/chat", &spec("null")).await;
+    assert_eq!(lab.api.get("/api/v1/webhooks/chat").await.json()["spec"]["secret"], json!(null));
+}
+
+#[tokio::test]
+async fn a_domain_is_called_by_its_name() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/domains/lab.example.com", "{}").await;
+    let record = r#"{"domain":"lab.example.com","owner_name":"www","type":"A","data":"10.77.0.9"}"#;
+    lab.api.declare("/api/v1/dns_records/www", record).await;
+    let renamed = r#"{"name":"lab2.example.com"}"#;
+    let renamed = lab.api.send("POST", "/api/v1/domains/lab.example.com/rename", &[], renamed).await;
+    assert_eq!(renamed.status, 200, "{}", renamed.text());
+    assert_eq!(lab.api.get("/api/v1/dns_records/www").await.json()["spec"]["domain"], "lab2.example.com");
+    assert_eq!(lab.api.put("/api/v1/domains/Lab.example.com", r#"{"spec":{}}"#).await.status, 422);
+}
+
+#[tokio::test]
+async fn a_record_is_there_once_and_a_cname_stands_alone() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/domains/example.com", "{}").await;
+    let put = |name: &str, owner: &str, rtype: &str, data: &str| {
+        let spec = json!({"domain": "example.com", "owner_name": owner, "type": rtype, "data": data});
+        let (api, path) = (lab.api.clone(), format!("/api/v1/dns_records/{name}"));
+        async move { api.put(&path, &json!({"spec": spec}).to_string()).await }
+    };
+    assert_eq!(put("a1", "www", "AAAA", "2001:db8::1").await.status, 201);
+    assert_eq!(put("a2", "www", "AAAA", "2001:db8::2").await.status, 201, "a name has several addresses");
+    let (status, code, errors) = put("a3", "WWW", "AAAA", "2001:DB8:0::1").await.problem();
+    assert_eq!((status, code.as_str()), (409, "overlap"));
+    assert_eq!(errors, [r#"/spec/data: DnsRecord "a1" is www AAAA 2001:db8::1 already"#]);
+    let (status, _, errors) = put("c1", "www", "CNAME", "example.com").await.problem();
+    assert_eq!((status, errors.len()), (409, 2), "{errors:?}");
+    assert!(errors[0].contains(r#"www has the record "a1" of type AAAA, and a CNAME stands alone"#));
+    assert_eq!(put("c1", "ftp", "CNAME", "www.example.com").await.status, 201);
+    assert_eq!(put("c2", "ftp", "CNAME", "mail.example.com").await.status, 409);
+    assert_eq!(put("t1", "ftp", "TXT", "hello").await.status, 409);
+    assert_eq!(put("c1", "ftp", "CNAME", "mail.example.com").await.status, 200, "its data can change");
+}
+
+#[tokio::test]
+async fn a_mac_address_is_one_machine_s_or_one_device_s() {
+    let lab = lab().await;
+    let mac = |n: u8| format!("52:54:00:00:00:0{n}");
+    let machine = |n| format!(r#"{{"boot_macs":["{}"]}}"#, mac(n));
+    let device = |n| format!(r#"{{"macs":["{}"]}}"#, mac(n).replace(':', "-"));
+    let spec = |spec: String| format!(r#"{{"spec":{spec}}}"#);
+    lab.api.declare("/api/v1/machines/m", &machine(1)).await;
+    lab.api.declare("/api/v1/devices/d", &device(2)).await;
+    let (status, code, errors) = lab.api.put("/api/v1/devices/e", &spec(device(1))).await.problem();
+    assert_eq!((status, code.as_str()), (409, "overlap"));
+    assert_eq!(errors, [r#"/spec/macs/0: 52-54-00-00-00-01 is a boot MAC of Machine "m" already"#]);
+    let (_, _, errors) = lab.api.put("/api/v1/machines/n", &spec(machine(2))).await.problem();
+    assert_eq!(errors, [r#"/spec/boot_macs/0: 52:54:00:00:00:02 is a MAC of Device "d" already"#]);
+    lab.api.declare("/api/v1/devices/d", &device(3)).await;
+    lab.api.declare("/api/v1/machines/n", &machine(2)).await;
+    assert_eq!(lab.api.delete("/api/v1/devices/d").await.status, 204);
+    lab.api.declare("/api/v1/machines/m", &machine(3)).await;
+}
+
+#[tokio::test]
+async fn a_route_leaves_its_subnet_through_a_router_in_it() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    lab.api.declare("/api/v1/subnets/office", r#"{"vlan":"default.0","cidr":"10.78.0.0/24"}"#).await;
+    let put = |name: &str, spec: &str| {
+        let (api, path) = (lab.api.clone(), format!("/api/v1/static_routes/{name}"));
+        let body = format!(r#"{{"spec":{spec}}}"#);
+        async move { api.put(&path, &body).await }
+    };
+    let outside = r#"{"source":"lab","destination":"office","gateway":"10.78.0.1"}"#;
+    let (_, _, errors) = put("out", outside).await.problem();
+    assert_eq!(errors, [r#"/spec/gateway: 10.78.0.1 is outside 10.77.0.0/24 of Subnet "lab""#]);
+    let good = r#"{"source":"lab","destination":"office","gateway":"10.77.0.1"}"#;
+    assert_eq!(put("out", good).await.status, 201);
+    let same = r#"{"source":"lab","destination_cidr":"10.78.0.0/24","gateway":"10.77.0.1","metric":5}"#;
+    let (_, code, errors) = put("again", same).await.problem();
+    assert_eq!(code, "overlap");
+    assert_eq!(errors, [r#"/spec/gateway: StaticRoute "out" leads to 10.78.0.0/24 by 10.77.0.1 already"#]);
+}
+
+#[tokio::test]
+async fn discoveries_are_observed_and_not_declared() {
+    let lab = lab().await;
+    let refused = lab.api.put("/api/v1/discoveries/x", r#"{"spec":{}}"#).await;
+    assert_eq!(refused.problem().1, "not_found");
+    observe(&lab, "Discovery", "x", "{}").await;
+    lab.api.declare("/api/v1/discoveries/x", r#"{"description":"the old printer"}"#).await;
+    assert_eq!(lab.api.delete("/api/v1/discoveries/x").await.status, 204);
+}
