@@ -83,7 +83,7 @@ end-to-end: root images ## Real Terraform, real firmware in QEMU, real wire
 	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
-BENCHES := provider_handshake boot_to_ready
+BENCHES := provider_handshake api_apply_10000 boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -92,6 +92,10 @@ bench: $(addprefix bench-,$(BENCHES)) ## All benchmarks; bench-NAME runs one
 .PHONY: bench-provider_handshake
 bench-provider_handshake:
 	cargo bench -q -p terraform-provider-basalt --bench provider_handshake | $(RECORD)
+
+.PHONY: bench-api_apply_10000
+bench-api_apply_10000: setup
+	cargo bench -q -p basalt-region --bench api_apply_10000 | $(RECORD)
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images
