@@ -214,8 +214,7 @@ impl Blobs {
     }
 
     fn place(&self, sha256: &[u8; 32]) -> PathBuf {
-        let name = hex::encode(sha256);
-        self.dir.join(name.get(..2).unwrap_or_default()).join(name)
+        place_in(&self.dir, sha256)
     }
 
     fn part(&self, sha256: &[u8; 32]) -> PathBuf {
@@ -223,7 +222,37 @@ impl Blobs {
     }
 }
 
-fn hash_file(path: &Path) -> std::io::Result<[u8; 32]> {
+/// Where a whole blob is, below a directory of blobs.
+pub(crate) fn place_in(dir: &Path, sha256: &[u8; 32]) -> PathBuf {
+    let name = hex::encode(sha256);
+    dir.join(name.get(..2).unwrap_or_default()).join(name)
+}
+
+/// The whole blobs below a directory of blobs, which need not be there.
+pub(crate) fn whole(dir: &Path) -> std::io::Result<Vec<([u8; 32], PathBuf)>> {
+    let mut found = Vec::new();
+    if !dir.exists() {
+        return Ok(found);
+    }
+    for shelf in std::fs::read_dir(dir)? {
+        let shelf = shelf?.path();
+        if shelf.file_name().is_none_or(|name| name.len() != 2) || !shelf.is_dir() {
+            continue;
+        }
+        for file in std::fs::read_dir(shelf)? {
+            let path = file?.path();
+            let name = path.file_name().and_then(|name| hex::decode(name.as_encoded_bytes()).ok());
+            if let Some(sha256) = name.and_then(|bytes| bytes.try_into().ok()) {
+                found.push((sha256, path));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The SHA-256 of a file's bytes.
+pub(crate) fn hash_file(path: &Path) -> std::io::Result<[u8; 32]> {
     let mut file = std::fs::File::open(path)?;
     let mut context = Context::new(&SHA256);
     let mut buffer = vec![0; 256 << 10];

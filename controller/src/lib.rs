@@ -7,6 +7,7 @@
 //! | [`region`] | a running region: PostgreSQL, store, follower, servers; started and drained |
 //! | [`controller`] | the racks' port and the driver, beside it |
 //! | [`api`] | the REST API, generic over kinds; the table of endpoints and roles |
+//! | [`backup`] | backup, restore, recover |
 //! | [`blobs`] | the bytes of images |
 //! | [`driver`] | the engine's driver, and what the API asks of it |
 //! | [`racks`] | enrolment of racks and the link with them |
@@ -16,6 +17,7 @@
 )]
 
 pub mod api;
+pub mod backup;
 pub mod blobs;
 pub mod controller;
 pub mod data_dir;

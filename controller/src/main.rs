@@ -1,16 +1,18 @@
 //! `basalt-region`: see `basalt-region --help`.
 
 use basalt_engine::Policy;
+use basalt_region::backup;
 use basalt_region::controller::Controller;
 use basalt_region::region::Region;
-use basalt_region::settings::{LogFormat, Settings};
+use basalt_region::settings::{Command, LogFormat, Settings};
 use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    let settings = match Settings::load() {
-        Ok(settings) => settings,
+    let (settings, command) = match Settings::load() {
+        Ok(loaded) => loaded,
         Err(error) => return fail(&error),
     };
     if let Err(error) = log_to_stderr(&settings) {
@@ -20,10 +22,25 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };
-    match runtime.block_on(run(settings)) {
+    let ended = match command {
+        None => runtime.block_on(run(settings)),
+        Some(command) => runtime.block_on(once(&settings, command)),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(error.as_ref()),
     }
+}
+
+/// What is done beside a running region, or instead of one.
+async fn once(settings: &Settings, command: Command) -> Result<(), Box<dyn Error>> {
+    let said = match command {
+        Command::Backup { to } => backup::backup(settings, &to).await?,
+        Command::Restore { from } => backup::restore(settings, &from).await?,
+        Command::Recover => backup::recover(settings).await?,
+    };
+    writeln!(std::io::stdout(), "{said}")?;
+    Ok(())
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {

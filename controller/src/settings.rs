@@ -1,7 +1,7 @@
 //! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
 
 use basalt_api::values::Duration as Span;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -76,57 +76,78 @@ pub enum SettingsError {
     Missing(&'static str, &'static str),
 }
 
+/// What is to be done instead of running a region.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Save the database and the blobs to a new directory, while the region runs or not
+    Backup {
+        /// The directory
+        #[arg(value_name = "BACKUP")]
+        to: PathBuf,
+    },
+    /// Make a region from a backup, in an empty data directory; needs the lost region's seal key
+    Restore {
+        /// The backup's directory
+        #[arg(value_name = "BACKUP")]
+        from: PathBuf,
+    },
+    /// Begin another incarnation, after the database went back in time: a fail-over that lost commits, a snapshot
+    Recover,
+}
+
 /// Keeps the desired state of bare metal, and converges racks of machines to it.
 #[derive(Debug, Default, Parser)]
-#[command(name = "basalt-region", version, max_term_width = 100)]
+#[command(name = "basalt-region", version, max_term_width = 100, args_conflicts_with_subcommands = false)]
 struct Flags {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Directory for everything of this region: database, blobs, keys, tokens
-    #[arg(long, value_name = "DIR", env = "BASALT_DATA_DIR")]
+    #[arg(long, global = true, value_name = "DIR", env = "BASALT_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// PostgreSQL to use, like postgres://basalt@db/basalt; without it the region runs its own in DIR
-    #[arg(long, value_name = "URL", env = "BASALT_DATABASE_URL", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "URL", env = "BASALT_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// Address of the API [default: 127.0.0.1:5240]
-    #[arg(long, value_name = "ADDR", env = "BASALT_LISTEN")]
+    #[arg(long, global = true, value_name = "ADDR", env = "BASALT_LISTEN")]
     listen: Option<SocketAddr>,
     /// Address that racks dial [default: 0.0.0.0:5250]
-    #[arg(long, value_name = "ADDR", env = "BASALT_RPC_LISTEN")]
+    #[arg(long, global = true, value_name = "ADDR", env = "BASALT_RPC_LISTEN")]
     rpc_listen: Option<SocketAddr>,
     /// Answer over plain HTTP to clients on other hosts too
-    #[arg(long, value_name = "BOOL", env = "BASALT_ALLOW_PLAINTEXT", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, global = true, value_name = "BOOL", env = "BASALT_ALLOW_PLAINTEXT", num_args = 0..=1, default_missing_value = "true")]
     allow_plaintext: Option<bool>,
     /// File with the key that seals secrets, the same on all regions of a database [default: DIR/seal-key]
-    #[arg(long, value_name = "FILE", env = "BASALT_SEAL_KEY_FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = "BASALT_SEAL_KEY_FILE")]
     seal_key_file: Option<PathBuf>,
     /// Account that the region's own PostgreSQL runs as [default: basalt, or else postgres]
-    #[arg(long, value_name = "NAME", env = "BASALT_POSTGRES_USER")]
+    #[arg(long, global = true, value_name = "NAME", env = "BASALT_POSTGRES_USER")]
     postgres_user: Option<String>,
     /// Connections to PostgreSQL, at most [default: 20]
-    #[arg(long, value_name = "N", env = "BASALT_CONNECTIONS", value_parser = clap::value_parser!(u32).range(4..=1000))]
+    #[arg(long, global = true, value_name = "N", env = "BASALT_CONNECTIONS", value_parser = clap::value_parser!(u32).range(4..=1000))]
     connections: Option<u32>,
     /// What join tokens tell racks to dial, like https://10.0.0.1:5250, comma-separated [default: the address of rpc-listen]
-    #[arg(long, value_name = "URLS", env = "BASALT_JOIN_URLS", value_delimiter = ',')]
+    #[arg(long, global = true, value_name = "URLS", env = "BASALT_JOIN_URLS", value_delimiter = ',')]
     join_urls: Option<Vec<String>>,
     /// Divide every deadline by this; only for simulated machines [default: 1]
-    #[arg(long, value_name = "N", env = "BASALT_DEADLINE_DIVISOR", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, global = true, value_name = "N", env = "BASALT_DEADLINE_DIVISOR", value_parser = clap::value_parser!(u32).range(1..=1000))]
     deadline_divisor: Option<u32>,
     /// How often a watch on which nothing happens says where it is [default: 15s]
-    #[arg(long, value_name = "DURATION", env = "BASALT_WATCH_BOOKMARK")]
+    #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WATCH_BOOKMARK")]
     watch_bookmark: Option<Span>,
     /// How long changes are kept, for watches to resume from [default: 1d]
-    #[arg(long, value_name = "DURATION", env = "BASALT_CHANGE_RETENTION")]
+    #[arg(long, global = true, value_name = "DURATION", env = "BASALT_CHANGE_RETENTION")]
     change_retention: Option<Span>,
     /// How many changes are kept, at most, about [default: 1000000]
-    #[arg(long, value_name = "N", env = "BASALT_CHANGE_ROWS", value_parser = clap::value_parser!(u32).range(10_000..))]
+    #[arg(long, global = true, value_name = "N", env = "BASALT_CHANGE_ROWS", value_parser = clap::value_parser!(u32).range(10_000..))]
     change_rows: Option<u32>,
     /// What is logged, like info,basalt_region=debug [default: info]
-    #[arg(long, value_name = "FILTER", env = "BASALT_LOG")]
+    #[arg(long, global = true, value_name = "FILTER", env = "BASALT_LOG")]
     log: Option<String>,
     /// Whether the log is JSON [default: when it does not go to a terminal]
-    #[arg(long, value_name = "BOOL", env = "BASALT_LOG_JSON", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, global = true, value_name = "BOOL", env = "BASALT_LOG_JSON", num_args = 0..=1, default_missing_value = "true")]
     log_json: Option<bool>,
     /// TOML file with settings under the names of these flags
-    #[arg(long, value_name = "FILE", env = "BASALT_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "BASALT_CONFIG")]
     config: Option<PathBuf>,
 }
 
@@ -156,8 +177,10 @@ impl Settings {
     ///
     /// # Errors
     /// The file cannot be read or is wrong, or a setting is missing.
-    pub fn load() -> Result<Self, SettingsError> {
-        Self::merge(Flags::parse())
+    pub fn load() -> Result<(Self, Option<Command>), SettingsError> {
+        let mut flags = Flags::parse();
+        let command = flags.command.take();
+        Ok((Self::merge(flags)?, command))
     }
 
     /// What a region in `data_dir` runs with when nothing else is said.

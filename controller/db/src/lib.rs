@@ -13,13 +13,15 @@
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
 //! | `audit` | who wrote what |
-//! | [`cluster`] | a PostgreSQL of our own, supervised |
+//! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
+//! | [`recover`] | a database that went back in time |
 //!
 //! Queries are checked against the schema when `controller/db/prepare` is run; its result, `.sqlx`, is in git, so that
 //! building needs no database.
 
 pub mod change;
 pub mod cluster;
+pub mod recover;
 pub mod splice;
 #[cfg(feature = "testing")]
 pub mod testing;

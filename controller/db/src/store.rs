@@ -3,6 +3,7 @@
 use crate::seal::{Place, SealKey};
 use crate::{Actor, StoreError};
 use basalt_api::values::{Incarnation, Uid};
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
 use std::str::FromStr;
@@ -227,8 +228,23 @@ async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<Incarnation, StoreE
             kept.fetch_one(pool).await?
         }
     };
-    if seal.open(&place, &check)?.as_slice() != SEAL_CHECK {
+    if !opens(seal, &check) {
         return Err(StoreError::Seal { pointer: "seal_check".to_owned() });
     }
     Ok(Incarnation::from(row.incarnation))
+}
+
+/// Whether the key opens the known text.
+pub(crate) fn opens(seal: &SealKey, check: &[u8]) -> bool {
+    let place = Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" };
+    seal.open(&place, check).is_ok_and(|text| text.as_slice() == SEAL_CHECK)
+}
+
+/// One connection, for what is done beside a store.
+pub(crate) async fn connect(url: &str) -> Result<sqlx::PgConnection, StoreError> {
+    let options = PgConnectOptions::from_str(url)?.application_name("basalt-region");
+    match tokio::time::timeout(Duration::from_secs(10), options.connect()).await {
+        Ok(connected) => Ok(connected?),
+        Err(_) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+    }
 }

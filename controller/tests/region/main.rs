@@ -3,6 +3,7 @@
 mod access;
 mod apply;
 mod audit;
+mod backup;
 mod blobs;
 mod images;
 mod kinds;

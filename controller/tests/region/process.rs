@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A `basalt-region` that is killed, by its own id, when the test ends.
-struct Program {
-    child: Child,
-    api: Client,
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    pub(crate) api: Client,
 }
 
 impl Drop for Program {
@@ -22,7 +22,7 @@ impl Drop for Program {
     }
 }
 
-fn command(dir: &Path) -> Command {
+pub(crate) fn command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
     command.arg("--data-dir").arg(dir).args([
         "--listen",
@@ -36,7 +36,7 @@ fn command(dir: &Path) -> Command {
     command
 }
 
-fn start(dir: &Path) -> Program {
+pub(crate) fn start(dir: &Path) -> Program {
     let mut child = command(dir).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let first = lines.next().expect("it says where it answers").expect("text");
@@ -44,7 +44,7 @@ fn start(dir: &Path) -> Program {
     Program { child, api: Client::new(address, Some(admin_token(dir))) }
 }
 
-fn data_dir() -> TempDir {
+pub(crate) fn data_dir() -> TempDir {
     let dir = tempfile::Builder::new().prefix("basalt-region-").tempdir().expect("a directory");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711))
         .expect("open to pass through");
@@ -56,15 +56,15 @@ fn postmaster(dir: &Path) -> i32 {
     text.lines().next().expect("a line").trim().parse().expect("a number")
 }
 
-fn signal(pid: i32, name: &str) {
+pub(crate) fn signal(pid: i32, name: &str) {
     Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("kill");
 }
 
-fn id(child: &Child) -> i32 {
+pub(crate) fn id(child: &Child) -> i32 {
     i32::try_from(child.id()).expect("a pid")
 }
 
-fn wait(child: &mut Child) -> i32 {
+pub(crate) fn wait(child: &mut Child) -> i32 {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(status) = child.try_wait().expect("its status") {
@@ -98,7 +98,7 @@ async fn a_region_that_was_killed_leaves_postgresql_for_the_next_one_and_loses_n
 }
 
 /// The words of a start that has to fail.
-fn failing(mut command: Command) -> String {
+pub(crate) fn failing(mut command: Command) -> String {
     let Output { status, stderr, .. } = command.output().expect("it runs");
     assert!(!status.success());
     String::from_utf8_lossy(&stderr).into_owned()

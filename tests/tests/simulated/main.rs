@@ -7,3 +7,4 @@ mod fleet;
 mod kills;
 mod lives;
 mod racks;
+mod restore;

@@ -9,10 +9,12 @@
 
 mod account;
 mod binaries;
+mod dump;
 mod postmaster;
 
 pub use account::{Account, AccountError};
 pub use binaries::{Binaries, BinariesError};
+pub use dump::{dump, load};
 
 use postmaster::Postmaster;
 use sqlx::{ConnectOptions, Connection};
@@ -86,6 +88,14 @@ pub enum ClusterError {
         log: PathBuf,
         /// Its last lines.
         tail: String,
+    },
+    /// `pg_dump` or `pg_restore` failed.
+    #[error("{program} failed: {output}", program = program.display())]
+    Tool {
+        /// Which.
+        program: PathBuf,
+        /// What it wrote.
+        output: String,
     },
     /// It answers, but not well.
     #[error("PostgreSQL answers, but its database could not be made")]
@@ -304,6 +314,26 @@ async fn connect(url: &str) -> Result<sqlx::PgConnection, sqlx::Error> {
         Ok(connected) => connected,
         Err(_) => Err(sqlx::Error::PoolTimedOut),
     }
+}
+
+/// Where to connect to the region's database in `dir`, when its server runs.
+#[must_use]
+pub fn url_in(dir: &Path) -> String {
+    url(dir, NAME)
+}
+
+/// Whether there is a cluster in `dir`.
+#[must_use]
+pub fn exists_in(dir: &Path) -> bool {
+    data_dir(dir).join("PG_VERSION").exists()
+}
+
+/// Removes the cluster in `dir`; its server does not run.
+///
+/// # Errors
+/// The file system's.
+pub fn remove_from(dir: &Path) -> std::io::Result<()> {
+    std::fs::remove_dir_all(data_dir(dir))
 }
 
 fn url(dir: &Path, database: &str) -> String {
