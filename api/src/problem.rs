@@ -98,6 +98,8 @@ problem_codes! {
     Invalid = "invalid", 422, "Invalid";
     /// It is larger than the region takes.
     TooLarge = "too_large", 413, "Too large";
+    /// The body is of a media type that the endpoint does not take.
+    UnsupportedMediaType = "unsupported_media_type", 415, "Unsupported media type";
     /// The watch position is too old: list again.
     Compacted = "compacted", 410, "Too far in the past";
     /// Not now: the database or a rack does not answer. Try again.

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The header in which a client says which tool it is; becomes `metadata.manager` of what it creates.
 pub const MANAGER_HEADER: &str = "X-Basalt-Manager";
 
+/// The media type of a JSON merge patch (RFC 7396).
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+
 /// Header of the answer 202 to `HEAD /api/v1/blobs/{sha256}`, while an upload of the blob has not ended: how many bytes the
 /// region has, from the start. The upload goes on there.
 pub const RECEIVED_HEADER: &str = "X-Basalt-Received";

@@ -6,6 +6,7 @@ mod explain;
 mod get;
 mod image;
 mod output;
+mod patch;
 mod rack;
 mod recommission;
 mod region;
@@ -33,6 +34,8 @@ enum Command {
     Get(get::Args),
     /// Declare objects: show what that would do, ask, and do exactly that
     Apply(apply::Args),
+    /// Change some fields of an object
+    Patch(patch::Args),
     /// Show what changes, as it changes
     Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
         Command::Apply(args) => ended(block_on(apply::run(args, &connection))),
+        Command::Patch(args) => ended(block_on(patch::run(args, &connection))),
         Command::Watch(args) => ended(block_on(watch::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),

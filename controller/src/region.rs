@@ -135,6 +135,7 @@ impl Region {
             blobs: blobs.clone(),
             allow_plaintext: settings.allow_plaintext,
             bookmark_every: settings.watch_bookmark,
+            watch_buffer: settings.watch_buffer,
             stopping: stop.clone(),
         });
         let unix = data_dir.listen()?;

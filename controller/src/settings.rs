@@ -33,6 +33,8 @@ pub struct Settings {
     pub deadline_divisor: u32,
     /// How often a quiet watch says where it is.
     pub watch_bookmark: Duration,
+    /// Bytes that may wait for one watch; who reads more slowly is cut.
+    pub watch_buffer: usize,
     /// How long the change log is kept, from which watches resume.
     pub change_retention: Duration,
     /// How many changes it keeps, at most, about.
@@ -134,6 +136,9 @@ struct Flags {
     /// How often a watch on which nothing happens says where it is [default: 15s]
     #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WATCH_BOOKMARK")]
     watch_bookmark: Option<Span>,
+    /// Bytes that may wait for one watch; who reads more slowly is cut, and resumes [default: 16777216]
+    #[arg(long, value_name = "BYTES", env = "BASALT_WATCH_BUFFER")]
+    watch_buffer: Option<usize>,
     /// How long changes are kept, for watches to resume from [default: 1d]
     #[arg(long, global = true, value_name = "DURATION", env = "BASALT_CHANGE_RETENTION")]
     change_retention: Option<Span>,
@@ -166,6 +171,7 @@ struct File {
     join_urls: Option<Vec<String>>,
     deadline_divisor: Option<u32>,
     watch_bookmark: Option<Span>,
+    watch_buffer: Option<usize>,
     change_retention: Option<Span>,
     change_rows: Option<u32>,
     log: Option<String>,
@@ -198,6 +204,7 @@ impl Settings {
             join_urls: Vec::new(),
             deadline_divisor: 1,
             watch_bookmark: Duration::from_secs(15),
+            watch_buffer: 16 << 20,
             change_retention: Duration::from_secs(24 * 3600),
             change_rows: 1_000_000,
             log: "info".to_owned(),
@@ -242,6 +249,7 @@ impl Settings {
                 .or(file.deadline_divisor)
                 .unwrap_or(usual.deadline_divisor),
             watch_bookmark: span(flags.watch_bookmark.or(file.watch_bookmark), usual.watch_bookmark),
+            watch_buffer: flags.watch_buffer.or(file.watch_buffer).unwrap_or(usual.watch_buffer),
             change_retention: span(flags.change_retention.or(file.change_retention), usual.change_retention),
             change_rows: flags.change_rows.or(file.change_rows).unwrap_or(usual.change_rows),
             log: flags.log.or(file.log).unwrap_or(usual.log),

@@ -45,8 +45,8 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, DryRun, ObjectList, OperationAccepted, OperationRequest, PutRequest,
-    RenameRequest, Timeline, Version, Waits,
+    ApplyRequest, ApplyResponse, DryRun, MERGE_PATCH, ObjectList, OperationAccepted, OperationRequest,
+    PutRequest, RenameRequest, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -198,6 +198,35 @@ impl Client {
         self.transport.json(call.query("dry_run", "true")).await
     }
 
+    /// Changes some of the object's spec: JSON merge patch (RFC 7396), in which null removes a field and clears a secret.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid`, `conflict`, `deleting`, `reference_not_found`, `overlap`, and see [`ClientError`].
+    pub async fn patch(
+        &self,
+        kind: &Kind,
+        name: &str,
+        patch: &serde_json::Value,
+        precondition: Precondition,
+    ) -> Result<Object, ClientError> {
+        self.transport.json(patching(kind, name, patch, precondition)?).await
+    }
+
+    /// What [`Client::patch`] would do.
+    ///
+    /// # Errors
+    /// As of [`Client::patch`].
+    pub async fn patch_dry_run(
+        &self,
+        kind: &Kind,
+        name: &str,
+        patch: &serde_json::Value,
+        precondition: Precondition,
+    ) -> Result<DryRun, ClientError> {
+        let call = patching(kind, name, patch, precondition)?;
+        self.transport.json(call.query("dry_run", "true")).await
+    }
+
     /// Has the object go. `None` when it is gone; otherwise the object on its way out: see [`Client::wait_gone`].
     ///
     /// # Errors
@@ -307,6 +336,16 @@ impl Client {
 
 fn path(kind: &Kind, name: &str, rest: &str) -> String {
     format!("/api/v1/{}/{}{rest}", kind.plural, transport::encode(name))
+}
+
+fn patching(
+    kind: &Kind,
+    name: &str,
+    patch: &serde_json::Value,
+    precondition: Precondition,
+) -> Result<Call, ClientError> {
+    let call = Call::new(Method::PATCH, &path(kind, name, ""));
+    call.media_type(MERGE_PATCH).condition(precondition).body(patch)
 }
 
 fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {

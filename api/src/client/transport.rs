@@ -68,10 +68,16 @@ impl Call {
         self
     }
 
+    /// The media type of the body, where it is not plain JSON.
+    pub(super) fn media_type(mut self, media_type: &'static str) -> Self {
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        self
+    }
+
     pub(super) fn body<T: Serialize>(mut self, body: &T) -> Result<Self, ClientError> {
         let bytes = serde_json::to_vec(body)
             .map_err(|e| ClientError::Config { setting: "request", why: e.to_string() })?;
-        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         self.body = Some(bytes);
         Ok(self)
     }

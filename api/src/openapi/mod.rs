@@ -70,6 +70,16 @@ const ENDPOINTS: &[Endpoint] = &[
         ],
     },
     Endpoint {
+        method: "patch",
+        path: "/api/v1/{plural}/{name}",
+        exists_for: For::All,
+        id: "patch{Kind}",
+        summary: "Change some of a {Kind}'s spec: JSON merge patch (RFC 7396), whose document is the spec",
+        parameters: &["name", "dry_run", "manager", "if_match"],
+        request: Some("application/merge-patch+json"),
+        answers: &[("200", "The object as it is now; with `dry_run` a DryRun", Some("{Kind}OrDryRun"))],
+    },
+    Endpoint {
         method: "delete",
         path: "/api/v1/{plural}/{name}",
         exists_for: For::Declarable,

@@ -21,6 +21,7 @@
 
 pub mod change;
 pub mod cluster;
+pub mod merge;
 pub mod recover;
 pub mod splice;
 #[cfg(feature = "testing")]

@@ -59,6 +59,11 @@ impl Text {
         self.text.get(self.spans.get(pointer)?.clone())
     }
 
+    /// Where the value at `pointer` stands.
+    pub(crate) fn span(&self, pointer: &str) -> Option<Range<usize>> {
+        self.spans.get(pointer).cloned()
+    }
+
     /// Every pointer that is there.
     pub fn pointers(&self) -> impl Iterator<Item = &str> {
         self.spans.keys().map(String::as_str)

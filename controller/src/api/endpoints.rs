@@ -3,7 +3,7 @@
 use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
-use super::{App, apply, audit, blobs, explain, objects, operations, racks, system, watch};
+use super::{App, apply, audit, blobs, explain, objects, operations, patch, racks, system, watch};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -57,6 +57,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}", VIEWER, || get(objects::read)),
     Endpoint::new("PUT", "/api/v1/{plural}/{name}", OPERATOR, || put(objects::write)).dry_run(Role::Viewer),
+    Endpoint::new("PATCH", "/api/v1/{plural}/{name}", OPERATOR, || axum::routing::patch(patch::patch))
+        .dry_run(Role::Viewer),
     Endpoint::new("DELETE", "/api/v1/{plural}/{name}", OPERATOR, || delete(objects::remove))
         .dry_run(Role::Viewer),
     Endpoint::new("POST", "/api/v1/{plural}/{name}/rename", OPERATOR, || post(objects::rename)),

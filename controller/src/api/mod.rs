@@ -8,6 +8,7 @@
 //! | `audit` | who wrote what |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
+//! | `patch` | some of a spec |
 //! | `apply` | many objects in one transaction |
 //! | `announce` | what a write would do |
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
@@ -32,6 +33,7 @@ mod guard;
 mod guards;
 mod objects;
 mod operations;
+mod patch;
 mod problem;
 mod query;
 mod racks;
@@ -69,6 +71,8 @@ pub struct Parts {
     pub allow_plaintext: bool,
     /// How often a quiet watch says where it is.
     pub bookmark_every: Duration,
+    /// Bytes that may wait for one watch.
+    pub watch_buffer: usize,
     /// Turns true when the region is to stop.
     pub stopping: Receiver<bool>,
 }
@@ -104,7 +108,7 @@ impl App {
     /// The API on these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let watchers = watch::hub::Hub::new(parts.follower.position());
+        let watchers = watch::hub::Hub::new(parts.follower.position(), parts.watch_buffer);
         Self(Arc::new(Inner {
             parts,
             machinery: OnceLock::new(),

@@ -153,7 +153,7 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
     }
 }
 
-async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
+pub(super) async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
     let plan = announce::of_write(app, kind, &stored, spec).await?;
     let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
     let object = render::render(stored.object, &[])?;

@@ -66,7 +66,7 @@ async fn health_is_open_and_says_when_the_database_is_there() {
     assert_eq!(version["incarnation"], lab.region.store().incarnation().to_string());
     assert!(lab.api.get("/metrics").await.text().contains("basalt_api_answers_total{class=\"2xx\"}"));
     assert_eq!(lab.api.get("/nowhere").await.problem().1, "not_found");
-    assert_eq!(lab.api.send("PATCH", "/api/v1/zones/a", &[], "").await.problem().1, "not_found");
+    assert_eq!(lab.api.send("POST", "/api/v1/zones/a", &[], "").await.problem().1, "not_found");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod blobs;
 mod images;
 mod kinds;
 mod objects;
+mod patch;
 mod process;
 mod support;
 mod watch;

@@ -24,9 +24,6 @@ const PAGE: i64 = 256;
 /// Events that may wait for one reader.
 const QUEUE: usize = 1024;
 
-/// Bytes that may wait for one reader, beside one event.
-const QUEUE_BYTES: usize = 16 << 20;
-
 /// Readers of one region.
 const READERS: usize = 1000;
 
@@ -41,6 +38,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<State>,
+    /// Bytes that may wait for one reader, beside one event.
+    bytes: usize,
     /// Watches that are open.
     pub(super) open: AtomicUsize,
     /// Watches that were cut, by the place of the reason in [`CutReason::ALL`].
@@ -115,9 +114,9 @@ impl Seat {
 }
 
 impl Hub {
-    /// Of a follower that is at `position`.
-    pub(crate) fn new(position: i64) -> Self {
-        Self { state: Mutex::new(State { position, readers: Vec::new() }), ..Self::default() }
+    /// Of a follower that is at `position`; so many bytes may wait for one reader, beside one event.
+    pub(crate) fn new(position: i64, bytes: usize) -> Self {
+        Self { state: Mutex::new(State { position, readers: Vec::new() }), bytes, ..Self::default() }
     }
 
     /// A seat for a reader. From now on everything after `joined_at` comes into its queue.
@@ -255,7 +254,7 @@ async fn hand_one(
             (_, false) if reader.hidden.insert(uid) => gone.clone(),
             (_, false) => continue,
         };
-        reader.hand(Handed { position, version, uid, frame });
+        reader.hand(Handed { position, version, uid, frame }, app.watchers().bytes);
         app.watchers().events.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
@@ -283,10 +282,10 @@ pub(super) async fn put(
 }
 
 impl Reader {
-    fn hand(&self, handed: Handed) {
+    fn hand(&self, handed: Handed, most: usize) {
         let length = handed.frame.len();
         let waiting = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
-        let fits = waiting == 0 || waiting.saturating_add(length) <= QUEUE_BYTES;
+        let fits = waiting == 0 || waiting.saturating_add(length) <= most;
         if self.shared.cut.get().is_some() || !fits || self.queue.try_send(handed).is_err() {
             // Never one event without those before it.
             let _ = self.shared.cut.set(CutReason::Slow);
@@ -298,8 +297,7 @@ async fn pace(hub: &Hub) {
     let (times, pause) = PACE;
     for _ in 0..times {
         let half_full = |reader: &Reader| {
-            reader.queue.capacity() < QUEUE / 2
-                || reader.shared.bytes.load(Ordering::Relaxed) > QUEUE_BYTES / 2
+            reader.queue.capacity() < QUEUE / 2 || reader.shared.bytes.load(Ordering::Relaxed) > hub.bytes / 2
         };
         if !hub.state.lock().await.readers.iter().any(half_full) {
             return;

@@ -1,0 +1,127 @@
+//! Changing some of a spec: JSON merge patch (RFC 7396), whose document is the spec.
+
+use super::App;
+use super::body;
+use super::caller::Caller;
+use super::guards::Guards;
+use super::objects;
+use super::problem::{Answer, Refusal};
+use super::query::{Flags, parameters};
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::Response;
+use basalt_api::wire::MERGE_PATCH;
+use basalt_api::{FieldCode, Kind, ProblemCode};
+use basalt_db::splice::Text;
+use basalt_db::{Batch, Key, Object, Precondition, Put, StoreError};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// Another client may change the spec between reading and writing it; each time the patch is applied anew.
+const TRIES: u32 = 8;
+
+pub(super) async fn patch(
+    State(app): State<App>,
+    caller: Caller,
+    Path((plural, name)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let flags: Flags = parameters(&uri)?;
+    let asked = body::precondition(&headers)?;
+    let manager = body::manager(&headers)?;
+    let patch = merge_patch(&headers, &body)?;
+    let mut tries = 1;
+    loop {
+        let before = app.store().get(kind.name, key).await?;
+        let precondition = match asked {
+            Precondition::None | Precondition::Present => Precondition::Generation(before.generation),
+            // What is patched is the generation that was asked for, or nothing.
+            Precondition::Generation(wanted) if wanted != before.generation => {
+                let (kind, current) = (kind.name.to_owned(), Some(before.generation));
+                return Err(StoreError::Conflict { kind, name: before.name, current }.into());
+            }
+            asked => asked,
+        };
+        let (text, value) = merged(kind, &before, &patch)?;
+        let put = Put {
+            kind,
+            key: Key::Uid(before.uid),
+            spec: &text,
+            at: "/spec",
+            labels: None,
+            manager: manager.as_deref(),
+            adopt: true,
+            precondition,
+            first_status: &json!({}),
+        };
+        let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &Guards };
+        let stored = match caller.store(&app).write(&batch).await {
+            Err(StoreError::Conflict { .. }) if asked != precondition && tries < TRIES => {
+                tries += 1;
+                continue;
+            }
+            written => written?.stored.pop(),
+        };
+        let stored = stored.ok_or_else(|| {
+            Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
+        })?;
+        if flags.dry_run {
+            return objects::dry_run(&app, kind, stored, &value).await;
+        }
+        return Ok(objects::rendered(&app, stored.object).await?.answer(StatusCode::OK));
+    }
+}
+
+/// The patch, which says each thing once.
+fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> {
+    let given = headers.get(header::CONTENT_TYPE).map(|v| v.to_str().unwrap_or("?"));
+    let media_type = given.unwrap_or("none").split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case(MERGE_PATCH) {
+        let detail = format!(
+            "the Content-Type of a PATCH is {MERGE_PATCH} (RFC 7396), and this one's is {media_type}"
+        );
+        return Err(Refusal::new(ProblemCode::UnsupportedMediaType, detail));
+    }
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    Text::parse(text).map_err(|error| {
+        let hint = "a JSON object with the fields that change; null removes one";
+        Refusal::field("", FieldCode::Format, format!("the patch cannot be read: {error}"), hint)
+    })?;
+    match body::json(body)? {
+        Value::Object(patch) => Ok(patch),
+        other => {
+            let hint = "a JSON object with the fields that change; null removes one";
+            let message = format!("the patch is {}, and a spec is an object", name_of(&other));
+            Err(Refusal::field("", FieldCode::Type, message, hint))
+        }
+    }
+}
+
+const fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The patched spec, valid by itself. A null clears a secret; one that the patch does not name is kept by its read form.
+fn merged(kind: &'static Kind, before: &Object, patch: &Map<String, Value>) -> Answer<(Text, Value)> {
+    let stored = |error: String| Refusal::new(ProblemCode::Internal, format!("the stored spec: {error}"));
+    let text = Text::parse(before.spec.get()).map_err(|error| stored(error.to_string()))?;
+    let value: Value = serde_json::from_str(text.as_str()).map_err(|error| stored(error.to_string()))?;
+    let secrets = basalt_api::secrets(kind, &value);
+    let is_secret = |pointer: &str| secrets.iter().any(|secret| secret.pointer == pointer);
+    let merged =
+        basalt_db::merge::merge(&text, patch, &is_secret).map_err(|error| stored(error.to_string()))?;
+    let raw = RawValue::from_string(merged.as_str().to_owned()).map_err(|error| stored(error.to_string()))?;
+    body::spec(kind, Some(&before.name), &raw).map_err(Refusal::invalid)
+}
