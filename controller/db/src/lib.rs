@@ -11,6 +11,7 @@
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
+//! | `gauge` | what is measured |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
 //! | `audit` | who wrote what |
 //! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
@@ -35,6 +36,7 @@ mod concern;
 mod driver;
 mod error;
 mod fact;
+mod gauge;
 mod invariant;
 mod object;
 mod queue;
@@ -54,6 +56,7 @@ pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
+pub use gauge::{KindGauge, QueueGauge};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use queue::{Lease, Then};
 pub use remove::Deletion;

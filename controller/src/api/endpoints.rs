@@ -3,7 +3,7 @@
 use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
-use super::{App, apply, audit, blobs, explain, objects, operations, patch, racks, system, watch};
+use super::{App, apply, audit, blobs, explain, metrics, objects, operations, patch, racks, system, watch};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -51,7 +51,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
     Endpoint::new("GET", "/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
-    Endpoint::new("GET", "/metrics", VIEWER, || get(system::metrics)),
+    Endpoint::new("GET", "/metrics", VIEWER, || get(metrics::metrics)),
     Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)),
     Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
@@ -87,9 +87,11 @@ const APPLY_BYTES: usize = 64 << 20;
 
 pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();
-    for endpoint in ENDPOINTS {
+    for (place, endpoint) in ENDPOINTS.iter().enumerate() {
         let guard = Guard { app: app.clone(), endpoint };
         let handler = (endpoint.handler)().layer(middleware::from_fn_with_state(guard, guard::authorise));
+        let measured = (app.clone(), place);
+        let handler = handler.layer(middleware::from_fn_with_state(measured, metrics::measure));
         router = router.route(endpoint.path, handler);
     }
     router

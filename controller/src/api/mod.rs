@@ -15,7 +15,7 @@
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
-//! | `system` | health, version, OpenAPI, metrics |
+//! | `system`, `metrics` | health, version, OpenAPI; what is counted |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem` | errors, all of them |
 
@@ -31,6 +31,7 @@ mod caller;
 mod explain;
 mod guard;
 mod guards;
+mod metrics;
 mod objects;
 mod operations;
 mod patch;
@@ -53,7 +54,6 @@ use crate::driver::Machinery;
 use crate::racks::join_token::Joiner;
 use basalt_db::Store;
 use basalt_db::change::Follower;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch::Receiver;
@@ -85,17 +85,8 @@ struct Inner {
     parts: Parts,
     machinery: OnceLock<Arc<dyn Machinery>>,
     joiner: OnceLock<Joiner>,
-    metrics: Metrics,
+    metrics: metrics::Metrics,
     watchers: watch::hub::Hub,
-}
-
-/// What is counted.
-#[derive(Debug, Default)]
-struct Metrics {
-    /// Answers by first digit of their status, from 1 to 5.
-    answers: [AtomicU64; 5],
-    /// Requests under way.
-    under_way: AtomicU64,
 }
 
 impl std::fmt::Debug for App {
@@ -113,7 +104,7 @@ impl App {
             parts,
             machinery: OnceLock::new(),
             joiner: OnceLock::new(),
-            metrics: Metrics::default(),
+            metrics: metrics::Metrics::default(),
             watchers,
         }))
     }

@@ -100,6 +100,8 @@ impl IntoResponse for Refusal {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        // For those who count.
+        response.extensions_mut().insert(self.0.code);
         let headers = response.headers_mut();
         if let Some(seconds) = self.0.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

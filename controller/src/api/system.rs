@@ -1,16 +1,12 @@
-//! Health, version, OpenAPI, metrics.
+//! Health, version, OpenAPI.
 
 use super::App;
 use super::problem::{Answer, Refusal};
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::IntoResponse;
 use basalt_api::wire::Version;
 use serde_json::Value;
-use std::fmt::Write;
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering;
 
 /// The process runs.
 pub(super) async fn healthz() -> &'static str {
@@ -38,36 +34,4 @@ pub(super) async fn version(State(app): State<App>) -> Json<Version> {
 pub(super) async fn openapi() -> Json<&'static Value> {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| basalt_api::openapi(basalt_api::KINDS));
     Json(&DOCUMENT)
-}
-
-pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    let metrics = &app.0.metrics;
-    let mut text = String::from("# TYPE basalt_api_answers_total counter\n");
-    for (class, count) in (1..).zip(&metrics.answers) {
-        let _ = writeln!(
-            text,
-            "basalt_api_answers_total{{class=\"{class}xx\"}} {}",
-            count.load(Ordering::Relaxed)
-        );
-    }
-    let under_way = metrics.under_way.load(Ordering::Relaxed);
-    let _ = write!(
-        text,
-        "# TYPE basalt_api_requests_under_way gauge\nbasalt_api_requests_under_way {under_way}\n\
-         # TYPE basalt_change_position gauge\nbasalt_change_position {}\n",
-        app.follower().position()
-    );
-    let watchers = app.watchers();
-    let _ = write!(
-        text,
-        "# TYPE basalt_watch_readers gauge\nbasalt_watch_readers {}\n\
-         # TYPE basalt_watch_events_total counter\nbasalt_watch_events_total {}\n\
-         # TYPE basalt_watch_cuts_total counter\n",
-        watchers.open(),
-        watchers.events()
-    );
-    for (reason, count) in watchers.cuts() {
-        let _ = writeln!(text, "basalt_watch_cuts_total{{reason=\"{}\"}} {count}", reason.as_str());
-    }
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }

@@ -29,6 +29,10 @@ impl Machinery for Driver {
         Box::pin(async move { Ok(Waits { waits: self.report(object, None).await?.waits }) })
     }
 
+    fn rack_links(&self) -> usize {
+        self.sessions.connected()
+    }
+
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline> {
         Box::pin(self.history(object))
     }

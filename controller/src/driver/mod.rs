@@ -56,6 +56,9 @@ pub trait Machinery: Send + Sync + 'static {
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;
 
+    /// Racks that are connected to this process.
+    fn rack_links(&self) -> usize;
+
     /// What happened.
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline>;
 }

@@ -81,6 +81,12 @@ impl Sessions {
         inner.ended.get(&rack).copied().unwrap_or(inner.started)
     }
 
+    /// How many racks are connected to this process.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
     /// Hands a message to a rack's stream. False: it is not connected, or does not read.
     #[must_use]
     pub fn send(&self, rack: RackId, message: Message) -> bool {

@@ -7,6 +7,7 @@ mod backup;
 mod blobs;
 mod images;
 mod kinds;
+mod metrics;
 mod objects;
 mod patch;
 mod process;

@@ -1,0 +1,207 @@
+//! What is counted, and the text that Prometheus scrapes (exposition format 0.0.4).
+
+use super::App;
+use super::endpoints::{ENDPOINTS, Endpoint};
+use super::problem::Answer;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use basalt_api::ProblemCode;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Upper bounds of the durations' buckets, in seconds.
+const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0];
+
+/// What is counted of requests.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    /// Answers by first digit of their status, from 1 to 5.
+    pub(super) answers: [AtomicU64; 5],
+    /// Requests under way.
+    pub(super) under_way: AtomicU64,
+    /// By the place of the endpoint in [`ENDPOINTS`].
+    endpoints: Vec<Measured>,
+    /// Refusals, by the place of their code in [`ProblemCode::ALL`].
+    problems: Vec<AtomicU64>,
+}
+
+/// What is counted of one endpoint.
+#[derive(Debug, Default)]
+struct Measured {
+    /// By first digit of the status, from 1 to 5.
+    classes: [AtomicU64; 5],
+    /// By [`BUCKETS`]; the last one has no bound.
+    buckets: [AtomicU64; BUCKETS.len() + 1],
+    /// Microseconds, all together.
+    micros: AtomicU64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            answers: Default::default(),
+            under_way: AtomicU64::new(0),
+            endpoints: ENDPOINTS.iter().map(|_| Measured::default()).collect(),
+            problems: ProblemCode::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+fn add(counters: &[AtomicU64], place: usize) {
+    if let Some(counter) = counters.get(place) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// Around an endpoint: counts its answers, and how long they take. Of a watch, how long it takes to begin.
+pub(super) async fn measure(
+    State((app, place)): State<(App, usize)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let metrics = &app.0.metrics;
+    if let Some(measured) = metrics.endpoints.get(place) {
+        let took = began.elapsed();
+        add(&measured.classes, usize::from(response.status().as_u16() / 100).saturating_sub(1));
+        let bucket = BUCKETS.iter().position(|bound| took.as_secs_f64() <= *bound).unwrap_or(BUCKETS.len());
+        add(&measured.buckets, bucket);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        measured.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+    if let Some(code) = response.extensions().get::<ProblemCode>() {
+        add(&metrics.problems, ProblemCode::ALL.iter().position(|c| c == code).unwrap_or(usize::MAX));
+    }
+    response
+}
+
+/// Builds the text: one family after another.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let pairs: Vec<_> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", quoted(value))).collect();
+        let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+}
+
+pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse> {
+    let mut text = Exposition::default();
+    requests(&app.0.metrics, &mut text);
+    watches(&app, &mut text);
+    store(&app, &mut text).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text.0))
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+fn requests(metrics: &Metrics, text: &mut Exposition) {
+    text.family("basalt_api_answers_total", "counter", "Answers by class of status.");
+    for (class, count) in CLASSES.iter().zip(&metrics.answers) {
+        text.sample("basalt_api_answers_total", &[("class", class)], read(count));
+    }
+    let under_way = read(&metrics.under_way);
+    text.gauge("basalt_api_requests_under_way", "Requests that are not answered yet.", under_way);
+    text.family(
+        "basalt_api_problems_total",
+        "counter",
+        "Refusals by code; conflict is a lost compare-and-swap.",
+    );
+    for (code, count) in ProblemCode::ALL.iter().zip(&metrics.problems) {
+        text.sample("basalt_api_problems_total", &[("code", code.as_str())], read(count));
+    }
+    let endpoints = || ENDPOINTS.iter().zip(&metrics.endpoints);
+    text.family("basalt_api_requests_total", "counter", "Requests by endpoint and class of status.");
+    for (Endpoint { method, path, .. }, measured) in endpoints() {
+        for (class, count) in CLASSES.iter().zip(&measured.classes) {
+            let labels = [("method", *method), ("endpoint", *path), ("class", *class)];
+            text.sample("basalt_api_requests_total", &labels, read(count));
+        }
+    }
+    let name = "basalt_api_request_duration_seconds";
+    text.family(name, "histogram", "How long it takes to begin an answer.");
+    for (Endpoint { method, path, .. }, measured) in endpoints() {
+        let bounds = BUCKETS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+        let mut below = 0u64;
+        for (bound, count) in bounds.zip(&measured.buckets) {
+            below = below.saturating_add(read(count));
+            let labels = [("method", *method), ("endpoint", *path), ("le", bound.as_str())];
+            text.sample(&format!("{name}_bucket"), &labels, below);
+        }
+        let labels = [("method", *method), ("endpoint", *path)];
+        text.sample(
+            &format!("{name}_sum"),
+            &labels,
+            std::time::Duration::from_micros(read(&measured.micros)).as_secs_f64(),
+        );
+        text.sample(&format!("{name}_count"), &labels, below);
+    }
+}
+
+fn watches(app: &App, text: &mut Exposition) {
+    let watchers = app.watchers();
+    text.gauge("basalt_watch_readers", "Watches that are open.", watchers.open());
+    text.family("basalt_watch_events_total", "counter", "Events handed to watches.");
+    text.sample("basalt_watch_events_total", &[], watchers.events());
+    text.family("basalt_watch_cuts_total", "counter", "Watches that the region ended, by reason.");
+    for (reason, count) in watchers.cuts() {
+        text.sample("basalt_watch_cuts_total", &[("reason", reason.as_str())], count);
+    }
+}
+
+async fn store(app: &App, text: &mut Exposition) -> Answer<()> {
+    let (position, last) = (app.follower().position(), app.store().last_position().await?);
+    text.gauge("basalt_change_position", "How far the change log was followed.", position);
+    let lag = last.saturating_sub(position).max(0);
+    text.gauge("basalt_follower_lag_changes", "Positions drawn and not followed yet.", lag);
+    if let Some(machinery) = app.machinery() {
+        text.gauge("basalt_rack_links", "Racks connected to this process.", machinery.rack_links());
+    }
+    text.family("basalt_objects", "gauge", "Objects by kind.");
+    for gauge in app.store().kind_gauges().await? {
+        text.sample("basalt_objects", &[("kind", &gauge.kind)], gauge.objects);
+    }
+    let queue = app.store().queue_gauges().await?;
+    text.family("basalt_queue_depth", "gauge", "Objects in the reconcile queue.");
+    for gauge in &queue {
+        text.sample("basalt_queue_depth", &[("kind", &gauge.kind)], gauge.waiting);
+    }
+    text.family("basalt_queue_due", "gauge", "Objects that are due and that nobody handles.");
+    for gauge in &queue {
+        text.sample("basalt_queue_due", &[("kind", &gauge.kind)], gauge.due);
+    }
+    text.family("basalt_queue_leases", "gauge", "Objects that are being handled.");
+    for gauge in &queue {
+        text.sample("basalt_queue_leases", &[("kind", &gauge.kind)], gauge.leased);
+    }
+    text.family(
+        "basalt_queue_oldest_due_seconds",
+        "gauge",
+        "Since when the oldest of those that are due has been so.",
+    );
+    for gauge in &queue {
+        text.sample("basalt_queue_oldest_due_seconds", &[("kind", &gauge.kind)], gauge.oldest_due);
+    }
+    Ok(())
+}
