@@ -90,6 +90,8 @@ problem_codes! {
     InUse = "in_use", 409, "In use";
     /// No token, or one that is not known.
     Unauthenticated = "unauthenticated", 401, "Who are you?";
+    /// Too many tries: wait for as long as `Retry-After` says.
+    RateLimited = "rate_limited", 429, "Too many tries";
     /// The token's role does not allow it.
     Forbidden = "forbidden", 403, "Not allowed";
     /// The object is locked or protected.

@@ -245,6 +245,50 @@ pub struct BlobState {
     pub complete: bool,
 }
 
+/// Body of `POST /api/v1/login`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginRequest {
+    /// The user's name.
+    pub user: String,
+    /// The user's password.
+    pub password: String,
+}
+
+impl std::fmt::Debug for LoginRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginRequest").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Answer to `POST /api/v1/login`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginAnswer {
+    /// The session's token, for `Authorization: Bearer`.
+    pub token: String,
+    /// When it ends if it is not used; use moves this on, up to 12 hours.
+    pub expires_at: Timestamp,
+}
+
+impl std::fmt::Debug for LoginAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginAnswer").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+/// Answer to `POST /api/v1/api_tokens/{name}/issue`: the one time that the token is shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenIssued {
+    /// For `Authorization: Bearer`.
+    pub token: String,
+}
+
+impl std::fmt::Debug for TokenIssued {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenIssued").finish_non_exhaustive()
+    }
+}
+
 /// Answer to `GET /api/v1/audit`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AuditPage {

@@ -5,11 +5,14 @@ mod audit;
 mod explain;
 mod get;
 mod image;
+mod login;
 mod output;
 mod patch;
 mod rack;
 mod recommission;
 mod region;
+mod session;
+mod token;
 mod watch;
 
 use std::process::ExitCode;
@@ -40,6 +43,12 @@ enum Command {
     Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened
     Explain(explain::Args),
+    /// Log in with a password; other commands use the session until it ends
+    Login(login::Args),
+    /// End the session
+    Logout,
+    /// Make and end the texts of API tokens
+    Token(token::Args),
     /// Say who changed what
     Audit(audit::Args),
     /// Read a machine's hardware again, and try again what failed on it
@@ -59,6 +68,9 @@ fn main() -> ExitCode {
         Command::Patch(args) => ended(block_on(patch::run(args, &connection))),
         Command::Watch(args) => ended(block_on(watch::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
+        Command::Login(args) => ended(block_on(login::login(args, &connection))),
+        Command::Logout => ended(block_on(login::logout(&connection))),
+        Command::Token(args) => ended(block_on(token::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Recommission(args) => ended(block_on(recommission::run(args, &connection))),
         Command::Rack(args) => ended(block_on(rack::run(args, &connection))),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use basalt_api::Kind;
 use basalt_api::client::{Client, ClientConfig, ClientError};
 
+use crate::session::Session;
+
 /// Where the region is, and who we are to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
@@ -18,7 +20,7 @@ pub(crate) struct Connection {
         default_value = "http://127.0.0.1:5240"
     )]
     endpoint: Vec<String>,
-    /// File with the API token (the token itself: BASALT_TOKEN)
+    /// File with the API token (the token itself: BASALT_TOKEN); without one, the session of `basalt login`
     #[arg(long, global = true, env = "BASALT_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// PEM file with the certificates that may have signed the region's
@@ -32,8 +34,8 @@ pub(crate) enum Failed {
     /// The region said no, or nothing.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    /// A file cannot be read or written.
+    #[error("cannot use {}: {source}", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -49,7 +51,7 @@ pub(crate) enum Failed {
 }
 
 impl Connection {
-    /// A client of the region.
+    /// A client of the region, with the token that was given, or the session's.
     pub(crate) fn client(&self) -> Result<Client, Failed> {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path).map_err(|source| Failed::File { path: path.clone(), source })
@@ -57,7 +59,20 @@ impl Connection {
         let token = match (std::env::var("BASALT_TOKEN").ok().filter(|t| !t.is_empty()), &self.token_file) {
             (Some(token), _) => Some(token),
             (None, Some(path)) => Some(read(path)?.trim().to_owned()),
-            (None, None) => None,
+            (None, None) => self.session()?.token()?,
+        };
+        self.client_with(token)
+    }
+
+    /// The session with these regions.
+    pub(crate) fn session(&self) -> Result<Session, Failed> {
+        Session::of(&self.endpoint)
+    }
+
+    /// A client with this token.
+    pub(crate) fn client_with(&self, token: Option<String>) -> Result<Client, Failed> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).map_err(|source| Failed::File { path: path.clone(), source })
         };
         let config = ClientConfig {
             endpoints: self.endpoint.clone(),

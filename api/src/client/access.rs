@@ -1,9 +1,10 @@
-//! What admins ask: who wrote what.
+//! Sessions, the texts of tokens, and what admins ask: who wrote what.
 
 use super::transport::Call;
 use super::{Client, ClientError};
 use crate::values::Timestamp;
-use crate::wire::AuditPage;
+use crate::wire::{AuditPage, LoginAnswer, LoginRequest, TokenIssued};
+use reqwest::Method;
 
 /// Which entries of the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,44 @@ pub struct AuditOptions {
 }
 
 impl Client {
+    /// Logs in; the answer's token is good for the other calls.
+    ///
+    /// # Errors
+    /// `unauthenticated`, `rate_limited`, and see [`ClientError`].
+    pub async fn login(&self, request: &LoginRequest) -> Result<LoginAnswer, ClientError> {
+        self.transport.json(Call::new(Method::POST, "/api/v1/login").body(request)?).await
+    }
+
+    /// Ends the session whose token this client has.
+    ///
+    /// # Errors
+    /// `not_found` when it is no session, and see [`ClientError`].
+    pub async fn logout(&self) -> Result<(), ClientError> {
+        self.transport
+            .json_with_status::<Option<()>>(Call::new(Method::POST, "/api/v1/logout"))
+            .await
+            .map(drop)
+    }
+
+    /// Makes the text of an ApiToken, which is shown this once; the one before is good no more.
+    ///
+    /// # Errors
+    /// `not_found`, `forbidden`, and see [`ClientError`].
+    pub async fn issue_token(&self, name: &str) -> Result<String, ClientError> {
+        let issued: TokenIssued =
+            self.transport.json(Call::new(Method::POST, &token_path(name, "issue"))).await?;
+        Ok(issued.token)
+    }
+
+    /// Makes the text of an ApiToken good no more.
+    ///
+    /// # Errors
+    /// `not_found`, `forbidden`, and see [`ClientError`].
+    pub async fn revoke_token(&self, name: &str) -> Result<(), ClientError> {
+        let call = Call::new(Method::POST, &token_path(name, "revoke"));
+        self.transport.json_with_status::<Option<()>>(call).await.map(drop)
+    }
+
     /// A page of the audit log, the newest entry first.
     ///
     /// # Errors
@@ -41,4 +80,8 @@ impl Client {
         }
         self.transport.json(call).await
     }
+}
+
+fn token_path(name: &str, what: &str) -> String {
+    format!("/api/v1/api_tokens/{}/{what}", super::transport::encode(name))
 }

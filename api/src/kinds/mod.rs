@@ -1,6 +1,7 @@
 //! The kinds. Each file describes a few: what clients declare (`…Spec`), what the region reports (`…Status`), and the
 //! rules between fields that a spec alone can break. The table at the end of this file is the only list of kinds.
 
+mod access;
 mod deployment;
 mod device;
 mod dns;
@@ -25,6 +26,8 @@ mod tag;
 mod tests;
 mod webhook;
 
+pub use access::{ApiToken, Role, User};
+pub use access::{ApiTokenSpec, ApiTokenStatus, RoleBase, RoleSpec, RoleStatus, UserSpec, UserStatus};
 pub use deployment::Deployment;
 pub use deployment::{
     Addressing, DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, InterfaceConfig, NetworkConfig,
@@ -128,6 +131,9 @@ pub const KINDS: &[&Kind] = &[
     <Discovery as crate::KindOf>::KIND,
     <Webhook as crate::KindOf>::KIND,
     <Settings as crate::KindOf>::KIND,
+    <Role as crate::KindOf>::KIND,
+    <User as crate::KindOf>::KIND,
+    <ApiToken as crate::KindOf>::KIND,
     #[cfg(any(test, feature = "sample-kind"))]
     <Sample as crate::KindOf>::KIND,
 ];

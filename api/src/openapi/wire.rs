@@ -9,7 +9,7 @@ use crate::wire::MAX_DOCUMENTS;
 use serde_json::{Value, json};
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 27] {
+pub(super) fn components() -> [(&'static str, Value); 30] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -56,6 +56,15 @@ pub(super) fn components() -> [(&'static str, Value); 27] {
                 }),
             ),
         ),
+        (
+            "LoginRequest",
+            json!({
+                "type": "object", "required": ["user", "password"], "additionalProperties": false,
+                "properties": {"user": text(), "password": {"type": "string", "writeOnly": true}},
+            }),
+        ),
+        ("LoginAnswer", object(&["token", "expires_at"], json!({"token": text(), "expires_at": time()}))),
+        ("TokenIssued", object(&["token"], json!({"token": text()}))),
         ("AuditPage", object(&["items"], json!({"items": list("AuditEntry"), "continue": text()}))),
         (
             "AuditEntry",

@@ -85,6 +85,9 @@ fn a_minimal_spec_of_every_kind_is_valid() {
         ("Discovery", json!({})),
         ("Settings", json!({})),
         ("Webhook", json!({"url": "https://example.com/hook"})),
+        ("Role", json!({"base": "viewer"})),
+        ("User", json!({})),
+        ("ApiToken", json!({"role": "ci"})),
         ("Sample", json!({"serial": "1"})),
     ];
     assert_eq!(minimal.len(), KINDS.len());
@@ -257,6 +260,9 @@ fn round_trip_of(kind: &Kind) -> fn(&Value) -> Value {
         Device,
         Discovery,
         Settings,
+        Role,
+        User,
+        ApiToken,
         Sample
     ];
     assert_eq!(table.len(), KINDS.len());

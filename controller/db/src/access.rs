@@ -5,15 +5,6 @@ use crate::{Store, StoreError, audit};
 use basalt_api::values::{RackId, Timestamp, Uid};
 use std::time::Duration;
 
-/// Who a bearer token stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenHolder {
-    /// The token's name.
-    pub name: String,
-    /// `admin`, `operator` or `viewer`.
-    pub role: String,
-}
-
 /// An enrolled rack's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enrolment {
@@ -88,20 +79,6 @@ impl Store {
         );
         upsert.execute(self.pool()).await?;
         Ok(())
-    }
-
-    /// Who a token stands for, while it is valid.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn token_holder(&self, token: &str) -> Result<Option<TokenHolder>, StoreError> {
-        let hash = sha256(token.as_bytes());
-        let row = sqlx::query!(
-            "select name, role from api_token where sha256 = $1 and (expires_at is null or expires_at > now())",
-            hash.as_slice()
-        );
-        let row = row.fetch_optional(self.pool()).await?;
-        Ok(row.map(|r| TokenHolder { name: r.name, role: r.role }))
     }
 
     /// Makes a join secret valid for `lifetime`, for a rack of this name, or of any.

@@ -13,6 +13,7 @@
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `gauge` | what is measured |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
+//! | `account`, `password` | who a token stands for, logins |
 //! | `audit` | who wrote what |
 //! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
 //! | [`recover`] | a database that went back in time |
@@ -29,6 +30,7 @@ pub mod splice;
 pub mod testing;
 
 mod access;
+mod account;
 mod audit;
 mod blob;
 mod claim;
@@ -39,6 +41,7 @@ mod fact;
 mod gauge;
 mod invariant;
 mod object;
+mod password;
 mod queue;
 mod remove;
 mod rename;
@@ -48,7 +51,8 @@ mod store;
 mod watch;
 mod write;
 
-pub use access::{Enrolment, Joined, RegionProcess, TokenHolder};
+pub use access::{Enrolment, Joined, RegionProcess};
+pub use account::{Account, Holder, Issued, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
 pub use claim::{Address, AddressWish, Addressed, Claimed};
@@ -58,6 +62,7 @@ pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use gauge::{KindGauge, QueueGauge};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
+pub use password::{hash_password, verify_password};
 pub use queue::{Lease, Then};
 pub use remove::Deletion;
 pub use seal::{BadSealKey, SealKey};

@@ -90,6 +90,8 @@ pub struct ListQuery<'a> {
     pub labels: BTreeMap<String, String>,
     /// Part of the name.
     pub text: Option<&'a str>,
+    /// Only machines and deployments of these pools; other kinds are of none, and all listed.
+    pub pools: Option<&'a [String]>,
 }
 
 pub(crate) type Layers = BTreeMap<String, BTreeMap<String, String>>;
@@ -230,12 +232,15 @@ impl Store {
                and ($4::jsonb = '{}' or (
                  select coalesce(jsonb_object_agg(l.key, l.value), '{}')
                  from jsonb_each(labels) m, jsonb_each(m.value) l) @> $4)
+               and ($6::text[] is null or kind not in ('Machine', 'Deployment')
+                 or object_pool(kind, uid, spec) = any($6))
              order by name limit $5",
             query.kind,
             query.after,
             query.text,
             labels,
             limit.saturating_add(1),
+            query.pools as Option<&[String]>,
         );
         let mut rows = rows.fetch_all(self.pool()).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);

@@ -79,10 +79,23 @@ pub(super) async fn apply(
     for document in documents.iter().filter(|document| !document.kind.declarable) {
         objects::enrolled(&app, document.kind, Key::Name(&document.name)).await?;
     }
+    if let Some(document) = documents.iter().find(|document| !caller.governs(document.kind.name)) {
+        let detail = format!(
+            "{} {:?} says who may do what, which needs the role admin",
+            document.kind.name, document.name
+        );
+        return Err(Refusal::new(ProblemCode::Forbidden, detail));
+    }
     let prune = prune(request.prune.as_deref(), manager.as_deref(), &documents)?;
     let puts: Vec<Put<'_>> = documents.iter().map(|it| it.put(manager.as_deref(), request.adopt)).collect();
     let wanted: Vec<(&Kind, &Value)> = documents.iter().map(|it| (it.kind, &it.value)).collect();
-    let tried = |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected };
+    let governs = |kind: &str| caller.governs(kind);
+    let tried = |expected| ApplyGuards {
+        manager: manager.as_deref(),
+        adopt: request.adopt,
+        expected,
+        governs: &governs,
+    };
     let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None) };
     if flags.dry_run {
         let written = app.store().write(&dry).await?;

@@ -3,7 +3,10 @@
 use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
-use super::{App, apply, audit, blobs, explain, metrics, objects, operations, patch, racks, system, watch};
+use super::{
+    App, apply, audit, blobs, explain, metrics, objects, operations, patch, racks, session, system, tokens,
+    watch,
+};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -22,6 +25,8 @@ pub struct Endpoint {
     pub role: Option<Role>,
     /// The lowest role with `?dry_run=true`, where that is another one.
     pub dry_run: Option<Role>,
+    /// A role for some pools is not enough, not even for looking.
+    pub everywhere: bool,
     handler: fn() -> MethodRouter<App>,
 }
 
@@ -32,11 +37,26 @@ impl Endpoint {
         role: Option<Role>,
         handler: fn() -> MethodRouter<App>,
     ) -> Self {
-        Self { method, path, role, dry_run: None, handler }
+        Self { method, path, role, dry_run: None, everywhere: false, handler }
     }
 
     const fn dry_run(self, role: Role) -> Self {
         Self { dry_run: Some(role), ..self }
+    }
+
+    const fn everywhere(self) -> Self {
+        Self { everywhere: true, ..self }
+    }
+
+    /// The first word behind `/api/v1/`, or the whole path: by these words tokens are scoped.
+    pub(super) fn word(&self) -> &'static str {
+        let rest = self.path.strip_prefix("/api/v1/").unwrap_or(self.path).trim_start_matches('/');
+        rest.split('/').next().unwrap_or(rest)
+    }
+
+    /// The kind of a path that names it by itself, without `{plural}`.
+    pub(super) fn kind(&self) -> Option<&'static str> {
+        basalt_api::KINDS.iter().map(|kind| kind.plural).find(|plural| *plural == self.word())
     }
 }
 
@@ -53,7 +73,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
     Endpoint::new("GET", "/metrics", VIEWER, || get(metrics::metrics)),
     Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
-    Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)),
+    // Its readers share what is read for them; what a pool hides is not hidden there yet.
+    Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)).everywhere(),
     Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}", VIEWER, || get(objects::read)),
     Endpoint::new("PUT", "/api/v1/{plural}/{name}", OPERATOR, || put(objects::write)).dry_run(Role::Viewer),
@@ -69,7 +90,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("POST", "/api/v1/apply", OPERATOR, || {
         post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
     })
-    .dry_run(Role::Viewer),
+    .dry_run(Role::Viewer)
+    .everywhere(),
+    Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)),
+    Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)),
+    Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue)),
+    Endpoint::new("POST", "/api/v1/api_tokens/{name}/revoke", ADMIN, || post(tokens::revoke)),
     Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),

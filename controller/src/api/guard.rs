@@ -1,17 +1,17 @@
 //! Who asks, and whether they may.
 
-use super::App;
 use super::caller::Caller;
 use super::endpoints::Endpoint;
 use super::problem::Refusal;
 use super::query::Flags;
-use super::rights::{Rights, Role};
-use axum::extract::{ConnectInfo, Request, State};
+use super::rights::{ACCESS, Grant, POOLED, Rights, Role, Scopes};
+use super::{App, body};
+use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use basalt_api::{Problem, ProblemCode};
-use basalt_db::Actor;
+use basalt_db::{Actor, RoleGrant};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -85,10 +85,11 @@ fn is_problem(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == basalt_api::problem::PROBLEM_JSON)
 }
 
-/// Before a handler: who the caller is, and whether its role is enough for the endpoint.
+/// Before a handler: who the caller is, and whether its rights are enough for the endpoint and the object.
 pub(super) async fn authorise(
     State(Guard { app, endpoint }): State<Guard>,
     peer: ConnectInfo<Peer>,
+    path: RawPathParams,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -102,45 +103,97 @@ pub(super) async fn authorise(
             Ok(caller) => caller,
             Err(refusal) => return refusal.into_response(),
         };
-        if caller.rights.unlimited() < Some(needed) {
-            return too_weak(endpoint, needed, caller.rights.unlimited()).into_response();
+        if let Err(refusal) = admit(&app, &caller, endpoint, needed, &path).await {
+            return refusal.into_response();
         }
         request.extensions_mut().insert(caller);
     }
     next.run(request).await
 }
 
-fn too_weak(endpoint: &Endpoint, needed: Role, has: Option<Role>) -> Refusal {
+/// Whether the caller may make this request, as far as the endpoint and the object that its path names say.
+async fn admit(
+    app: &App,
+    caller: &Caller,
+    endpoint: &Endpoint,
+    needed: Role,
+    path: &RawPathParams,
+) -> Result<(), Refusal> {
+    let part = |name: &str| path.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+    let plural = part("plural").or_else(|| endpoint.kind());
+    let word = plural.unwrap_or_else(|| endpoint.word());
+    let reads = matches!(endpoint.method, "GET" | "HEAD");
+    if !caller.scopes.allow(word, !reads && needed > Role::Viewer) {
+        let detail = format!("{} {} is not among this token's scopes", endpoint.method, endpoint.path);
+        return Err(Refusal::new(ProblemCode::Forbidden, detail));
+    }
+    let rights = &caller.rights;
+    let kind = plural.and_then(|plural| basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural));
+    let (needed, has) = match kind {
+        // Trying out a password or a role is no viewer's business either.
+        Some(kind) if ACCESS.contains(&kind.name) => {
+            (if reads { needed } else { Role::Admin }, rights.unlimited())
+        }
+        Some(kind) if POOLED.contains(&kind.name) && rights.unlimited() < Some(needed) => {
+            let Some(name) = part("name") else { return enough(endpoint, needed, rights.highest()) };
+            let key = body::key(kind, name)?;
+            match app.store().pool_of(kind.name, key).await? {
+                // The handler looks at what is to be created.
+                None => (needed, rights.highest()),
+                Some(pool) => match rights.over(pool.as_deref()) {
+                    None => return Err(Caller::unseen(kind, key)),
+                    has => (needed, has),
+                },
+            }
+        }
+        _ if needed == Role::Viewer && !endpoint.everywhere => (needed, rights.highest()),
+        _ => (needed, rights.unlimited()),
+    };
+    enough(endpoint, needed, has)
+}
+
+fn enough(endpoint: &Endpoint, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
+    if has >= Some(needed) {
+        return Ok(());
+    }
     let (method, path) = (endpoint.method, endpoint.path);
     let has = has.map_or("none", Role::as_str);
-    let detail = format!("{method} {path} needs the role {}, and this token has {has}", needed.as_str());
-    Refusal::new(ProblemCode::Forbidden, detail)
+    let detail =
+        format!("{method} {path} needs the role {}, and this token has {has} there", needed.as_str());
+    Err(Refusal::new(ProblemCode::Forbidden, detail))
+}
+
+/// The token of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let found = |name: String, rights: Rights| {
+    let found = |name: String, rights: Rights, scopes: Scopes| {
         let request = format!("{} {}", endpoint.method, endpoint.path);
-        Caller { actor: Arc::new(Actor { name, address: peer.to_string(), request }), rights }
+        Caller { actor: Arc::new(Actor { name, address: peer.to_string(), request }), rights, scopes }
     };
     let unknown = |detail: &str| Refusal::new(ProblemCode::Unauthenticated, detail);
-    let Some(value) = headers.get(header::AUTHORIZATION) else {
+    if !headers.contains_key(header::AUTHORIZATION) {
         return match peer {
             Peer::Unix { uid: Some(0) } => {
-                Ok(found("peer uid 0".to_owned(), Rights::everywhere(Role::Admin)))
+                Ok(found("peer uid 0".to_owned(), Rights::everywhere(Role::Admin), Scopes::default()))
             }
             _ => Err(unknown("no token: send Authorization: Bearer TOKEN")),
         };
-    };
-    let token = value
-        .to_str()
-        .ok()
-        .and_then(|v| v.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let Some((_, token)) = token else {
+    }
+    let Some(token) = bearer(headers) else {
         return Err(unknown("the header Authorization is not of the form: Bearer TOKEN"));
     };
-    let holder = app.store().token_holder(token.trim()).await?;
-    holder
-        .and_then(|h| Some(found(format!("token {}", h.name), Rights::everywhere(Role::parse(&h.role)?))))
-        .ok_or_else(|| unknown("this token is not known, or its time is over"))
+    let Some(holder) = app.store().holder(token).await? else {
+        return Err(unknown("this token is not known, or its time is over"));
+    };
+    let grant = |grant: RoleGrant| {
+        let pools = grant.pools.map(|pools| pools.into_iter().collect());
+        Some(Grant { role: Role::parse(&grant.role)?, pools })
+    };
+    let grants = holder.grants.into_iter().filter_map(grant).collect();
+    Ok(found(holder.name, Rights::new(grants), Scopes::new(holder.scopes)))
 }

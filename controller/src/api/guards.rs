@@ -69,6 +69,8 @@ pub(super) struct ApplyGuards<'a> {
     pub(super) adopt: bool,
     /// The digest of what was approved, but for the machines that selectors choose.
     pub(super) expected: Option<Sha256>,
+    /// Whether who applies may change objects of this kind, where it is one that says who may do what.
+    pub(super) governs: &'a (dyn Fn(&str) -> bool + Send + Sync),
 }
 
 impl Judge for ApplyGuards<'_> {
@@ -85,6 +87,10 @@ impl Judge for ApplyGuards<'_> {
     }
 
     fn removal(&self, object: &Object) -> Vec<FieldError> {
+        if !(self.governs)(&object.kind) {
+            let message = format!("{} {:?} says who may do what", object.kind, object.name);
+            return vec![FieldError::new("", FieldCode::Rule, message, "only an admin deletes it")];
+        }
         Guards.removal(object)
     }
 

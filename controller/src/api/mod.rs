@@ -5,6 +5,7 @@
 //! | [`endpoints`] | the table of endpoints, and which role each needs |
 //! | `guard`, `caller` | who asks, and whether they may |
 //! | [`rights`] | roles and pools: what somebody may do and see |
+//! | `session`, `bucket`, `tokens` | logins and how often they may be tried; the texts of ApiTokens |
 //! | `audit` | who wrote what |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
@@ -27,6 +28,7 @@ mod apply;
 mod audit;
 mod blobs;
 mod body;
+mod bucket;
 mod caller;
 mod explain;
 mod guard;
@@ -40,8 +42,10 @@ mod query;
 mod racks;
 mod render;
 mod serve;
+mod session;
 mod stall;
 mod system;
+mod tokens;
 mod wait;
 mod watch;
 
@@ -87,6 +91,7 @@ struct Inner {
     joiner: OnceLock<Joiner>,
     metrics: metrics::Metrics,
     watchers: watch::hub::Hub,
+    logins: session::Logins,
 }
 
 impl std::fmt::Debug for App {
@@ -106,6 +111,7 @@ impl App {
             joiner: OnceLock::new(),
             metrics: metrics::Metrics::default(),
             watchers,
+            logins: session::Logins::default(),
         }))
     }
 

@@ -49,7 +49,12 @@ struct DryRun {
     advisories: Vec<Advisory>,
 }
 
-pub(super) async fn list(State(app): State<App>, Path(plural): Path<String>, uri: Uri) -> Answer<Response> {
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Path(plural): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let parameters: ListParameters = parameters(&uri)?;
     let limit = parameters.limit.unwrap_or(PAGE);
@@ -58,12 +63,14 @@ pub(super) async fn list(State(app): State<App>, Path(plural): Path<String>, uri
     }
     // Read before the list: everything up to here is in it.
     let position = format!("{}:{}", app.store().incarnation(), app.follower().position());
+    let pools = caller.rights.visible_pools().map(|pools| pools.into_iter().collect::<Vec<_>>());
     let query = ListQuery {
         kind: kind.name,
         after: parameters.after.as_deref(),
         limit,
         labels: parameters.labels()?,
         text: parameters.q.as_deref(),
+        pools: pools.as_deref(),
     };
     let page = app.store().list(&query).await?;
     let mut items = Vec::with_capacity(page.objects.len());
@@ -79,6 +86,7 @@ pub(super) async fn list(State(app): State<App>, Path(plural): Path<String>, uri
 
 pub(super) async fn read(
     State(app): State<App>,
+    caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -89,6 +97,7 @@ pub(super) async fn read(
         Some(condition) => wait::until(&app, kind, key, condition, &parameters).await?,
         None => app.store().get(kind.name, key).await?,
     };
+    caller.sees(&app, kind, Key::Uid(object.uid)).await?;
     Ok(rendered(&app, object).await?.answer(StatusCode::OK))
 }
 
@@ -113,6 +122,7 @@ pub(super) async fn write(
     if !kind.declarable {
         enrolled(&app, kind, key).await?;
     }
+    let precondition = caller.puts(&app, (kind, key), &value, precondition, flags.dry_run).await?;
     let now = app.store().now().await?;
     let put = Put {
         kind,
@@ -216,11 +226,19 @@ pub(super) async fn rename(
     Ok(rendered(&app, object).await?.answer(StatusCode::OK))
 }
 
-/// The object; while it is being deleted, with those it waits for.
+/// The object; while it is being deleted, with those it waits for; a token with what was issued for it.
 pub(super) async fn rendered(app: &App, object: Object) -> Answer<Rendered> {
     let waits_for = match object.deletion_requested_at {
         Some(_) => app.store().referrers(object.uid).await?,
         None => Vec::new(),
     };
-    render::render(object, &waits_for)
+    let issued = match object.kind.as_str() {
+        "ApiToken" => app.store().issued(object.uid).await?,
+        _ => None,
+    };
+    let rendered = render::render(object, &waits_for)?;
+    Ok(match issued {
+        Some(issued) => rendered.issued(&issued),
+        None => rendered,
+    })
 }

@@ -48,6 +48,8 @@ pub(super) async fn patch(
             asked => asked,
         };
         let (text, value) = merged(kind, &before, &patch)?;
+        let precondition =
+            caller.puts(&app, (kind, Key::Uid(before.uid)), &value, precondition, flags.dry_run).await?;
         let put = Put {
             kind,
             key: Key::Uid(before.uid),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
 use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
 use basalt_api::values::{Generation, Timestamp, Uid};
-use basalt_db::{Object, Referrer};
+use basalt_db::{Issued, Object, Referrer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -118,6 +118,15 @@ fn deleting(since: Timestamp, waits_for: &[Referrer]) -> Vec<Condition> {
 }
 
 impl Rendered {
+    /// With the use that is made of a token.
+    pub(super) fn issued(mut self, issued: &Issued) -> Self {
+        if let Value::Object(status) = &mut self.status {
+            status.insert("issued_at".to_owned(), json!(issued.at));
+            status.insert("last_used".to_owned(), json!(issued.last_used));
+        }
+        self
+    }
+
     /// The answer, with the generation as its ETag.
     pub(super) fn answer(&self, status: StatusCode) -> Response {
         let tag = format!("\"{}\"", self.metadata.generation);

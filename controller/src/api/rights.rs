@@ -91,7 +91,7 @@ impl Rights {
         self.0.iter().filter(holds).map(|g| g.role).max()
     }
 
-    /// Whether objects of this kind and pool ([`basalt_db::Store::pools`] says which) are seen at all.
+    /// Whether objects of this kind and pool ([`basalt_db::Store::pool_of`] says which) are seen at all.
     #[must_use]
     pub fn may_see(&self, kind: &str, pool: Option<&str>) -> bool {
         let role = match kind {
@@ -109,6 +109,29 @@ impl Rights {
             return None;
         }
         Some(self.0.iter().filter_map(|g| g.pools.as_ref()).flatten().cloned().collect())
+    }
+}
+
+/// To what a token is limited, by the first word of paths: `machines`, `machines:read`, `*:read`. None: it is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scopes(Vec<String>);
+
+impl Scopes {
+    /// These; an empty list is no limit.
+    #[must_use]
+    pub fn new(scopes: Vec<String>) -> Self {
+        Self(scopes)
+    }
+
+    /// Whether requests to paths under `word` are within them.
+    #[must_use]
+    pub fn allow(&self, word: &str, writes: bool) -> bool {
+        let allows = |scope: &String| {
+            let (name, only_reads) =
+                scope.strip_suffix(":read").map_or((scope.as_str(), false), |n| (n, true));
+            (name == "*" || name == word) && !(writes && only_reads)
+        };
+        self.0.is_empty() || self.0.iter().any(allows)
     }
 }
 
@@ -146,6 +169,16 @@ mod tests {
         );
         assert_eq!(rights.visible_pools(), None);
         assert!(rights.may_see("User", None));
+    }
+
+    #[test]
+    fn scopes_are_words_of_paths_for_reads_or_for_both() {
+        let scopes = Scopes::new(vec!["machines:read".to_owned(), "zones".to_owned()]);
+        assert!(scopes.allow("machines", false) && !scopes.allow("machines", true));
+        assert!(scopes.allow("zones", true) && !scopes.allow("pools", false));
+        assert!(Scopes::default().allow("apply", true));
+        let readers = Scopes::new(vec!["*:read".to_owned()]);
+        assert!(readers.allow("pools", false) && !readers.allow("pools", true));
     }
 
     #[test]

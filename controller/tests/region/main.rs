@@ -1,6 +1,7 @@
 //! The region's API over real HTTP, on a real PostgreSQL; each test has a database of its own.
 
 mod access;
+mod accounts;
 mod apply;
 mod audit;
 mod backup;

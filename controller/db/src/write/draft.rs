@@ -1,12 +1,12 @@
 //! One object to be written: whether it may be, its secrets, and what changes.
 
 use super::rows::SecretRow;
-use crate::audit;
 use crate::invariant::Subject;
 use crate::object::{self, Key, Layers, Object, Row, unsigned};
 use crate::seal::Place;
 use crate::splice::Text;
 use crate::{Store, StoreError};
+use crate::{audit, password};
 use basalt_api::values::{Generation, Uid};
 use basalt_api::{Effect, FieldChange, FieldCode, FieldError, Kind, SecretWrite};
 use serde_json::{Map, Value};
@@ -218,14 +218,21 @@ fn take_secrets(
             (SecretWrite::Set(plain), before) => {
                 let place = Place { object: uid, pointer };
                 let opened = before.map(|b| store.seal().open(&place, &b.sealed)).transpose()?;
+                let is_hashed = password::is_hashed(put.kind.name, pointer);
                 match before {
-                    Some(before) if opened.is_some_and(|o| *o == plain.as_bytes()) => {
+                    Some(before) if opened.is_some_and(|stored| same(plain, &stored, is_hashed)) => {
                         kept.push(pointer.clone());
                         read_forms.push((pointer.clone(), before.revision));
                     }
                     _ => {
                         let revision = before.map_or(1, |b| b.revision.saturating_add(1));
-                        fresh.push((pointer.clone(), revision, store.seal().seal(&place, plain.as_bytes())?));
+                        let sealed = match is_hashed {
+                            true => store
+                                .seal()
+                                .seal(&place, password::hash_password(plain.as_bytes())?.as_bytes())?,
+                            false => store.seal().seal(&place, plain.as_bytes())?,
+                        };
+                        fresh.push((pointer.clone(), revision, sealed));
                         read_forms.push((pointer.clone(), revision));
                     }
                 }
@@ -260,6 +267,16 @@ fn take_secrets(
     let value = if has_secrets { parse(text.as_str())? } else { declared.clone() };
     let changed = !fresh.is_empty() || kept.len() < stored.len();
     Ok(Ok(Sealed { text, value, declared, fresh, kept, changed }))
+}
+
+/// Whether a plaintext is the one that is stored, or that the stored hash was made of.
+fn same(plain: &str, stored: &[u8], is_hashed: bool) -> bool {
+    match is_hashed {
+        true => {
+            std::str::from_utf8(stored).is_ok_and(|hash| password::verify_password(plain.as_bytes(), hash))
+        }
+        false => stored == plain.as_bytes(),
+    }
 }
 
 fn precondition(put: &Put<'_>, old: Option<&Row>) -> Result<(), StoreError> {

@@ -1,0 +1,320 @@
+//! Who a bearer token stands for: the region's own token, ApiTokens, and sessions of users. Only hashes of tokens are stored.
+
+use crate::object::{Key, lock, not_found, select_objects, timestamp};
+use crate::seal::Place;
+use crate::{Store, StoreError, audit};
+use basalt_api::kinds::{ApiTokenSpec, RoleSpec, UserSpec};
+use basalt_api::values::{Timestamp, Uid};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// A session that is not used for this long ends.
+const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// A session ends after this long however much it is used.
+const SESSION_WHOLE: Duration = Duration::from_secs(12 * 3600);
+
+/// Use is noted at most this often.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+
+/// Who a bearer token stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holder {
+    /// `token NAME` or `user NAME`.
+    pub name: String,
+    /// What it may do.
+    pub grants: Vec<RoleGrant>,
+    /// To what it is limited; nothing: everything that it may.
+    pub scopes: Vec<String>,
+}
+
+/// A role that a holder has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleGrant {
+    /// `admin`, `operator` or `viewer`.
+    pub role: String,
+    /// In these pools; `None`: everywhere.
+    pub pools: Option<Vec<String>>,
+}
+
+/// What a login is checked against.
+#[derive(Debug)]
+pub struct Account {
+    /// The user.
+    pub uid: Uid,
+    /// Its password's hash.
+    pub hash: Zeroizing<String>,
+    /// Which password that is.
+    pub revision: i64,
+}
+
+/// The text that was issued for an ApiToken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// When it was made.
+    pub at: Timestamp,
+    /// When it was used last, within a minute.
+    pub last_used: Option<Timestamp>,
+}
+
+/// A token's row, from whichever table has it.
+struct Found {
+    source: String,
+    name: String,
+    role: Option<String>,
+    object: Option<uuid::Uuid>,
+    spec: Option<String>,
+    is_stale: bool,
+    now_us: i64,
+}
+
+fn spec<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|e| StoreError::Corrupt(format!("a stored spec: {e}")))
+}
+
+fn sha256(text: &str) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref());
+    out
+}
+
+impl Store {
+    /// Who a token stands for, while it is valid; that it was used is noted.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn holder(&self, token: &str) -> Result<Option<Holder>, StoreError> {
+        let hash = sha256(token);
+        let row = sqlx::query_as!(
+            Found,
+            r#"select 'token' as "source!", name as "name!", role as "role?", null::uuid as "object?",
+                      null::text as "spec?", false as "is_stale!",
+                      (extract(epoch from now()) * 1000000)::bigint as "now_us!"
+               from api_token where sha256 = $1 and (expires_at is null or expires_at > now())
+               union all
+               select 'issued', o.name, null, o.uid, o.spec::text,
+                      t.last_used_at is null or t.last_used_at < now() - make_interval(secs => $2),
+                      (extract(epoch from now()) * 1000000)::bigint
+               from issued_token t join object o on o.uid = t.object
+               where t.sha256 = $1 and o.deletion_requested_at is null
+               union all
+               select 'session', o.name, null, o.uid, o.spec::text,
+                      s.expires_at < now() + make_interval(secs => $3 - $2) and s.expires_at < s.ends_at,
+                      (extract(epoch from now()) * 1000000)::bigint
+               from session s join object o on o.uid = s.account
+               join secret p on p.object = o.uid and p.pointer = '/password' and p.revision = s.password_revision
+               where s.sha256 = $1 and s.expires_at > now() and o.deletion_requested_at is null"#,
+            hash.as_slice(),
+            NOTE_EVERY.as_secs_f64(),
+            SESSION_IDLE.as_secs_f64()
+        );
+        let Some(found) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        let (Some(object), Some(text)) = (found.object, &found.spec) else {
+            let grants = found.role.map(|role| RoleGrant { role, pools: None }).into_iter().collect();
+            return Ok(Some(Holder { name: format!("token {}", found.name), grants, scopes: Vec::new() }));
+        };
+        let holder = if found.source == "issued" {
+            let token: ApiTokenSpec = spec(text)?;
+            let now = timestamp(found.now_us)?;
+            if token.disabled || token.expires_at.is_some_and(|end| end <= now) {
+                return Ok(None);
+            }
+            let Some(grants) = self.grants(object).await? else { return Ok(None) };
+            let scopes = token.scopes.into_iter().collect();
+            Holder { name: format!("token {}", found.name), grants, scopes }
+        } else {
+            let user: UserSpec = spec(text)?;
+            let grants = match user.disabled {
+                true => None,
+                false => self.grants(object).await?,
+            };
+            let Some(grants) = grants else { return Ok(None) };
+            Holder { name: format!("user {}", found.name), grants, scopes: Vec::new() }
+        };
+        if found.is_stale {
+            self.note_use(&hash).await?;
+        }
+        Ok(Some(holder))
+    }
+
+    /// The roles that an object refers to, or the user that it refers to does; `None` when that user is not let in.
+    async fn grants(&self, of: uuid::Uuid) -> Result<Option<Vec<RoleGrant>>, StoreError> {
+        let rows = sqlx::query!(
+            r#"with via as (
+                 select o.uid, o.spec::text as spec, o.deletion_requested_at is not null as leaving
+                 from object_ref r join object o on o.uid = r.to_uid where r.from_uid = $1 and o.kind = 'User')
+               select 'User' as "kind!", spec as "spec!", leaving as "leaving!" from via
+               union all
+               select 'Role', o.spec::text, false from object_ref r join object o on o.uid = r.to_uid
+               where o.kind = 'Role' and (r.from_uid = $1 or r.from_uid in (select uid from via))"#,
+            of
+        );
+        let mut grants = Vec::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            if row.kind == "User" {
+                let user: UserSpec = spec(&row.spec)?;
+                if user.disabled || row.leaving {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let role: RoleSpec = spec(&row.spec)?;
+            let pools: Vec<String> = role.pools.iter().map(ToString::to_string).collect();
+            grants.push(RoleGrant {
+                role: role.base.as_str().to_owned(),
+                pools: (!pools.is_empty()).then_some(pools),
+            });
+        }
+        Ok(Some(grants))
+    }
+
+    async fn note_use(&self, sha256: &[u8; 32]) -> Result<(), StoreError> {
+        let issued =
+            sqlx::query!("update issued_token set last_used_at = now() where sha256 = $1", sha256.as_slice());
+        issued.execute(self.pool()).await?;
+        let session = sqlx::query!(
+            "update session set expires_at = least(now() + make_interval(secs => $2), ends_at) where sha256 = $1",
+            sha256.as_slice(),
+            SESSION_IDLE.as_secs_f64()
+        );
+        session.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// What a login as this user is checked against; `None`: nobody logs in so.
+    ///
+    /// # Errors
+    /// The seal key does not open it, or the database.
+    pub async fn account(&self, name: &str) -> Result<Option<Account>, StoreError> {
+        let row = sqlx::query!(
+            "select o.uid, o.spec::text as \"spec!\", s.revision, s.sealed from object o
+             join secret s on s.object = o.uid and s.pointer = '/password'
+             where o.kind = 'User' and o.name = $1 and o.deletion_requested_at is null",
+            name
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        if spec::<UserSpec>(&row.spec)?.disabled {
+            return Ok(None);
+        }
+        let place = Place { object: Uid::from(row.uid), pointer: "/password" };
+        let opened = self.seal().open(&place, &row.sealed)?;
+        let hash = String::from_utf8(opened.to_vec()).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        Ok(Some(Account { uid: Uid::from(row.uid), hash: Zeroizing::new(hash), revision: row.revision }))
+    }
+
+    /// Makes a token good as a session of this user, while its password stays the one that was checked; until when, if it
+    /// is not used. Sessions that are over are forgotten.
+    ///
+    /// # Errors
+    /// `NotFound` when the user is gone, or the database.
+    pub async fn open_session(&self, account: &Account, token: &str) -> Result<Timestamp, StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query!("delete from session where expires_at < now()").execute(&mut *tx).await?;
+        let row = lock(&mut tx, "User", Key::Uid(account.uid)).await?;
+        let row = row.ok_or_else(|| not_found("User", Key::Uid(account.uid)))?;
+        let hash = sha256(token);
+        let insert = sqlx::query!(
+            r#"insert into session (sha256, account, password_revision, expires_at, ends_at)
+               values ($1, $2, $3, now() + make_interval(secs => $4), now() + make_interval(secs => $5))
+               returning (extract(epoch from expires_at) * 1000000)::bigint as "expires_us!""#,
+            hash.as_slice(),
+            row.uid,
+            account.revision,
+            SESSION_IDLE.as_secs_f64(),
+            SESSION_WHOLE.as_secs_f64()
+        );
+        let expires_us = insert.fetch_one(&mut *tx).await?.expires_us;
+        let asked = serde_json::json!({ "session": "opened" });
+        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        self.commit(tx).await?;
+        timestamp(expires_us)
+    }
+
+    /// Ends the session of this token; whether there was one.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn close_session(&self, token: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let hash = sha256(token);
+        let delete =
+            sqlx::query_scalar!("delete from session where sha256 = $1 returning account", hash.as_slice());
+        let Some(account) = delete.fetch_optional(&mut *tx).await? else { return Ok(false) };
+        let row = select_objects!("where uid = $1", account).fetch_one(&mut *tx).await?;
+        let asked = serde_json::json!({ "session": "closed" });
+        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        self.commit(tx).await?;
+        Ok(true)
+    }
+
+    /// Makes `token` the text of an ApiToken; the one before is good no more.
+    ///
+    /// # Errors
+    /// `NotFound`, `Deleting`, or the database.
+    pub async fn issue_token(&self, key: Key<'_>, token: &str) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
+        if row.deletion_us.is_some() {
+            return Err(StoreError::Deleting { kind: row.kind, name: row.name });
+        }
+        let hash = sha256(token);
+        let upsert = sqlx::query!(
+            "insert into issued_token (object, sha256) values ($1, $2)
+             on conflict (object) do update set sha256 = excluded.sha256, issued_at = now(), last_used_at = null",
+            row.uid,
+            hash.as_slice()
+        );
+        upsert.execute(&mut *tx).await?;
+        let asked = serde_json::json!({ "token": "issued" });
+        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        self.commit(tx).await
+    }
+
+    /// Makes an ApiToken's text good no more.
+    ///
+    /// # Errors
+    /// `NotFound`, or the database.
+    pub async fn revoke_token(&self, key: Key<'_>) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
+        sqlx::query!("delete from issued_token where object = $1", row.uid).execute(&mut *tx).await?;
+        let asked = serde_json::json!({ "token": "revoked" });
+        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        self.commit(tx).await
+    }
+
+    /// What was issued for an ApiToken.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn issued(&self, token: Uid) -> Result<Option<Issued>, StoreError> {
+        let row = sqlx::query!(
+            r#"select (extract(epoch from issued_at) * 1000000)::bigint as "issued_us!",
+                      (extract(epoch from last_used_at) * 1000000)::bigint as used_us
+               from issued_token where object = $1"#,
+            token.get()
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        Ok(Some(Issued { at: timestamp(row.issued_us)?, last_used: row.used_us.map(timestamp).transpose()? }))
+    }
+
+    /// The pool that an object is of, where it is there: `None` inside is of none, or not known yet.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn pool_of(&self, kind: &str, key: Key<'_>) -> Result<Option<Option<String>>, StoreError> {
+        let (name, uid) = match key {
+            Key::Name(name) => (Some(name), None),
+            Key::Uid(uid) => (None, Some(uid.get())),
+        };
+        let row = sqlx::query!(
+            "select object_pool(kind, uid, spec) as pool from object
+             where kind = $1 and (name = $2 or $2 is null) and (uid = $3 or $3 is null)",
+            kind,
+            name,
+            uid
+        );
+        Ok(row.fetch_optional(self.pool()).await?.map(|row| row.pool))
+    }
+}

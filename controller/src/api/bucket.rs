@@ -1,0 +1,119 @@
+//! Token buckets by key: how often something may be tried. Pure: time is an argument.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Keys remembered; more come only from somebody who makes them up.
+const KEYS: usize = 100_000;
+
+/// How often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// Tries at once, when none was made for long.
+    pub(super) burst: u32,
+    /// After this time there is one more.
+    pub(super) every: Duration,
+}
+
+/// A bucket for each key.
+#[derive(Debug)]
+pub(super) struct Buckets<K> {
+    limit: Limit,
+    /// When each bucket will be full again; full ones are not here.
+    full_at: HashMap<K, Duration>,
+}
+
+impl<K: Hash + Eq> Buckets<K> {
+    pub(super) fn new(limit: Limit) -> Self {
+        Self { limit, full_at: HashMap::new() }
+    }
+
+    /// Takes one token out of the key's bucket at `now`; or says how long to wait for one.
+    pub(super) fn take(&mut self, now: Duration, key: K) -> Result<(), Duration> {
+        if self.full_at.len() >= KEYS {
+            self.full_at.retain(|_, full| *full > now);
+        }
+        if self.full_at.len() >= KEYS && !self.full_at.contains_key(&key) {
+            return Err(self.limit.every);
+        }
+        let full = self.full_at.get(&key).copied().unwrap_or(now).max(now).saturating_add(self.limit.every);
+        let room = now.saturating_add(self.limit.every.saturating_mul(self.limit.burst));
+        match full.checked_sub(room).filter(|wait| !wait.is_zero()) {
+            Some(wait) => Err(wait),
+            None => {
+                self.full_at.insert(key, full);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts one back: the try was a good one.
+    pub(super) fn put_back<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some(full) = self.full_at.get_mut(key) {
+            *full = full.saturating_sub(self.limit.every);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { burst: 3, every: Duration::from_secs(10) };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(1000 + seconds)
+    }
+
+    #[test]
+    fn a_burst_passes_then_one_in_each_interval() {
+        let mut buckets = Buckets::new(LIMIT);
+        for _ in 0..3 {
+            assert_eq!(buckets.take(at(0), "a"), Ok(()));
+        }
+        assert_eq!(buckets.take(at(0), "a"), Err(Duration::from_secs(10)));
+        assert_eq!(buckets.take(at(4), "a"), Err(Duration::from_secs(6)));
+        assert_eq!(buckets.take(at(10), "a"), Ok(()));
+        assert_eq!(buckets.take(at(10), "a"), Err(Duration::from_secs(10)));
+        for _ in 0..3 {
+            assert_eq!(buckets.take(at(100), "a"), Ok(()), "it is full again, and not fuller");
+        }
+        assert!(buckets.take(at(100), "a").is_err());
+    }
+
+    #[test]
+    fn keys_have_buckets_of_their_own_and_refusals_cost_nothing() {
+        let mut buckets = Buckets::new(LIMIT);
+        for _ in 0..30 {
+            let _ = buckets.take(at(0), "a");
+        }
+        assert_eq!(buckets.take(at(0), "b"), Ok(()));
+        assert_eq!(buckets.take(at(10), "a"), Ok(()));
+    }
+
+    #[test]
+    fn what_is_put_back_can_be_taken_again() {
+        let mut buckets = Buckets::new(LIMIT);
+        for _ in 0..30 {
+            assert_eq!(buckets.take(at(0), "a"), Ok(()));
+            buckets.put_back("a");
+        }
+    }
+
+    #[test]
+    fn made_up_keys_do_not_fill_the_memory() {
+        let mut buckets = Buckets::new(LIMIT);
+        for key in 0..KEYS + 10 {
+            let _ = buckets.take(at(0), key);
+        }
+        assert_eq!(buckets.full_at.len(), KEYS);
+        assert_eq!(buckets.take(at(0), 0), Ok(()), "who was there before goes on");
+        assert_eq!(buckets.take(at(60), KEYS + 5), Ok(()), "full buckets are forgotten");
+        assert_eq!(buckets.full_at.len(), 1);
+    }
+}

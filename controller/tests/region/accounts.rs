@@ -1,0 +1,254 @@
+//! Roles, users, sessions and tokens at work.
+
+use crate::support::{Answer, Client, Lab, lab};
+use serde_json::{Value, json};
+
+/// Roles for everywhere, one for the pool `blue`; a machine and a deployment in each of two pools.
+pub(crate) async fn pools(api: &Client) {
+    for role in ["viewer", "operator", "admin"] {
+        api.declare(&format!("/api/v1/roles/{role}"), &format!("{{\"base\":\"{role}\"}}")).await;
+    }
+    let sha256 = "0".repeat(64);
+    let image = format!(
+        r#"{{"os":"debian","release":"12","architecture":"amd64","files":{{"root_tarball":{{"sha256":"{sha256}"}}}}}}"#
+    );
+    api.declare("/api/v1/images/debian", &image).await;
+    for (number, pool) in ["blue", "red"].into_iter().enumerate() {
+        api.declare(&format!("/api/v1/pools/{pool}"), "{}").await;
+        let machine = json!({"pool": pool, "boot_macs": [format!("52:54:00:00:00:0{number}")]});
+        api.declare(&format!("/api/v1/machines/{pool}"), &machine.to_string()).await;
+        let deployment = json!({"machine": pool, "image": "debian"});
+        api.declare(&format!("/api/v1/deployments/{pool}"), &deployment.to_string()).await;
+    }
+    api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
+}
+
+/// Declares an ApiToken, and has its text made.
+pub(crate) async fn issue(lab: &Lab, name: &str, spec: &str) -> String {
+    lab.api.declare(&format!("/api/v1/api_tokens/{name}"), spec).await;
+    let answer = lab.api.send("POST", &format!("/api/v1/api_tokens/{name}/issue"), &[], "").await;
+    assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
+    answer.json()["token"].as_str().unwrap().to_owned()
+}
+
+async fn token(lab: &Lab, name: &str, spec: &str) -> Client {
+    Client::new(lab.region.address(), Some(issue(lab, name, spec).await))
+}
+
+async fn login(lab: &Lab, user: &str, password: &str) -> Answer {
+    let anybody = Client::new(lab.region.address(), None);
+    let body = json!({"user": user, "password": password}).to_string();
+    anybody.send("POST", "/api/v1/login", &[], body).await
+}
+
+fn session(lab: &Lab, answer: &Answer) -> Client {
+    assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
+    let token = answer.json()["token"].as_str().unwrap().to_owned();
+    Client::new(lab.region.address(), Some(token))
+}
+
+async fn status(client: &Client, path: &str) -> u16 {
+    client.get(path).await.status.as_u16()
+}
+
+async fn names(client: &Client, plural: &str) -> Vec<String> {
+    let list = client.get(&format!("/api/v1/{plural}")).await.json();
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+    list["items"].as_array().unwrap().iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn a_role_for_a_pool_sees_and_changes_that_pool_alone() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let blue = token(&lab, "blue", r#"{"role":"blue"}"#).await;
+    for plural in ["machines", "deployments"] {
+        assert_eq!(names(&blue, plural).await, ["blue"], "{plural}");
+    }
+    assert_eq!(names(&blue, "pools").await, ["blue", "red"]);
+    let put = async |path: &str, spec: Value| {
+        let answer = blue.put(path, &json!({"spec": spec}).to_string()).await;
+        (answer.status.as_u16(), answer.json()["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let macs = |n: u32| json!([format!("52:54:00:00:01:0{n}")]);
+    let is = |status: u16, code: &str| (status, code.to_owned());
+    assert_eq!(put("/api/v1/machines/new", json!({"pool": "blue", "boot_macs": macs(1)})).await, is(201, ""));
+    assert_eq!(put("/api/v1/machines/new", json!({"pool": "blue", "boot_macs": macs(2)})).await, is(200, ""));
+    assert_eq!(
+        put("/api/v1/machines/new", json!({"pool": "red", "boot_macs": macs(2)})).await,
+        is(403, "forbidden")
+    );
+    assert_eq!(put("/api/v1/machines/new", json!({"boot_macs": macs(2)})).await, is(403, "forbidden"));
+    assert_eq!(
+        put("/api/v1/machines/red", json!({"pool": "blue", "boot_macs": macs(3)})).await,
+        is(404, "not_found")
+    );
+    assert_eq!(
+        put("/api/v1/deployments/x", json!({"image": "debian", "machine": "red"})).await,
+        put("/api/v1/deployments/x", json!({"image": "debian", "machine": "nowhere"})).await,
+        "what is not seen is not there"
+    );
+    let select = |selector: Value| json!({"image": "debian", "selector": selector});
+    assert_eq!(put("/api/v1/deployments/x", select(json!({"pool": "red"}))).await, is(403, "forbidden"));
+    assert_eq!(put("/api/v1/deployments/x", select(json!({}))).await, is(403, "forbidden"));
+    assert_eq!(put("/api/v1/deployments/x", select(json!({"pool": "blue"}))).await, is(201, ""));
+    assert_eq!(names(&blue, "deployments").await, ["blue", "x"]);
+
+    // The machine goes to another pool: it and its deployment are seen no more.
+    let moved = json!({"pool": "red", "boot_macs": ["52:54:00:00:00:00"]});
+    lab.api.declare("/api/v1/machines/blue", &moved.to_string()).await;
+    assert_eq!(names(&blue, "machines").await, ["new"]);
+    assert_eq!(status(&blue, "/api/v1/machines/blue").await, 404);
+    assert_eq!(status(&blue, "/api/v1/deployments/blue").await, 404);
+}
+
+#[tokio::test]
+async fn a_user_logs_in_and_a_wrong_password_is_answered_as_an_unknown_user_is() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let user = |password: Value| json!({"password": password, "roles": ["viewer"]}).to_string();
+    lab.api.declare("/api/v1/users/alice", &user(json!("correct horse battery"))).await;
+    lab.api.declare("/api/v1/users/bob", r#"{"roles":["viewer"]}"#).await;
+    let read = lab.api.get("/api/v1/users/alice").await.json();
+    assert_eq!(read["spec"]["password"], json!({"set": true, "revision": 1}));
+
+    let alice = session(&lab, &login(&lab, "alice", "correct horse battery").await);
+    assert_eq!(status(&alice, "/api/v1/zones").await, 200);
+    assert_eq!(alice.put("/api/v1/zones/a", "{\"spec\":{}}").await.status.as_u16(), 403);
+    let wrong = login(&lab, "alice", "incorrect horse battery").await;
+    let others =
+        [login(&lab, "nobody", "x").await, login(&lab, "bob", "x").await, login(&lab, "No Name", "").await];
+    assert_eq!((wrong.problem().0, wrong.problem().1.as_str()), (401, "unauthenticated"));
+    for other in others {
+        assert_eq!(other.text(), wrong.text());
+    }
+
+    // The same password again is no change, and ends nothing; another one ends every session.
+    lab.api.declare("/api/v1/users/alice", &user(json!("correct horse battery"))).await;
+    assert_eq!(lab.api.get("/api/v1/users/alice").await.json()["metadata"]["generation"], 1);
+    assert_eq!(status(&alice, "/api/v1/zones").await, 200);
+    lab.api.declare("/api/v1/users/alice", &user(json!("another horse altogether"))).await;
+    assert_eq!(status(&alice, "/api/v1/zones").await, 401);
+    assert_eq!(login(&lab, "alice", "correct horse battery").await.status.as_u16(), 401);
+    let alice = session(&lab, &login(&lab, "alice", "another horse altogether").await);
+
+    let disabled = json!({"password": {"set": true, "revision": 2}, "roles": ["viewer"], "disabled": true});
+    lab.api.declare("/api/v1/users/alice", &disabled.to_string()).await;
+    assert_eq!(status(&alice, "/api/v1/zones").await, 401);
+    assert_eq!(login(&lab, "alice", "another horse altogether").await.text(), wrong.text());
+
+    for (password, words) in [("short", "fewer than 10"), (&"x".repeat(1025), "more than 1024")] {
+        let answer =
+            lab.api.put("/api/v1/users/carol", &json!({"spec": {"password": password}}).to_string()).await;
+        let (status, _, errors) = answer.problem();
+        assert_eq!(status, 422);
+        assert!(errors[0].starts_with("/spec/password: ") && errors[0].contains(words), "{errors:?}");
+        assert!(!answer.text().contains(password));
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_at_logout_and_both_are_in_the_audit_log() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    lab.api.declare("/api/v1/users/alice", r#"{"password":"correct horse","roles":["operator"]}"#).await;
+    let alice = session(&lab, &login(&lab, "alice", "correct horse").await);
+    alice.declare("/api/v1/zones/a", "{}").await;
+    assert_eq!(alice.send("POST", "/api/v1/logout", &[], "").await.status.as_u16(), 204);
+    assert_eq!(status(&alice, "/api/v1/zones").await, 401);
+    assert_eq!(lab.api.send("POST", "/api/v1/logout", &[], "").await.problem().0, 404);
+    let log = lab.api.get("/api/v1/audit?actor=user%20alice").await.json();
+    let told: Vec<_> =
+        log["items"].as_array().unwrap().iter().map(|e| (e["kind"].clone(), e["after"].clone())).collect();
+    let wanted =
+        [("User", json!({"session": "closed"})), ("Zone", json!({})), ("User", json!({"session": "opened"}))];
+    assert_eq!(told, wanted.map(|(kind, after)| (json!(kind), after)));
+}
+
+#[tokio::test]
+async fn logins_are_limited_by_user_with_a_time_to_wait() {
+    let lab = lab().await;
+    for _ in 0..10 {
+        assert_eq!(login(&lab, "mallory", "guess").await.status.as_u16(), 401);
+    }
+    let answer = login(&lab, "mallory", "guess").await;
+    assert_eq!((answer.problem().0, answer.problem().1.as_str()), (429, "rate_limited"));
+    let seconds: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=7).contains(&seconds), "{seconds}");
+    assert_eq!(login(&lab, "somebody-else", "guess").await.status.as_u16(), 401);
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once_and_another_one_ends_it() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let first = token(&lab, "ci", r#"{"role":"viewer"}"#).await;
+    let text = first.token.clone().unwrap();
+    assert_eq!(status(&first, "/api/v1/zones").await, 200);
+    let read = lab.api.get("/api/v1/api_tokens/ci").await;
+    assert!(!read.text().contains(&text));
+    assert!(read.json()["status"]["issued_at"].is_string() && read.json()["status"]["last_used"].is_string());
+    let second = token(&lab, "ci", r#"{"role":"viewer"}"#).await;
+    assert_eq!((status(&first, "/api/v1/zones").await, status(&second, "/api/v1/zones").await), (401, 200));
+    lab.api.declare("/api/v1/api_tokens/ci", r#"{"role":"viewer","disabled":true}"#).await;
+    assert_eq!(status(&second, "/api/v1/zones").await, 401);
+    lab.api.declare("/api/v1/api_tokens/ci", r#"{"role":"viewer"}"#).await;
+    assert_eq!(status(&second, "/api/v1/zones").await, 200);
+    lab.api.delete("/api/v1/api_tokens/ci").await;
+    assert_eq!(status(&second, "/api/v1/zones").await, 401);
+    assert_eq!(lab.api.send("POST", "/api/v1/api_tokens/ci/issue", &[], "").await.problem().0, 404);
+    for bad in
+        [json!({}), json!({"role": "viewer", "user": "x"}), json!({"role": "viewer", "scopes": ["machine"]})]
+    {
+        let answer = lab.api.put("/api/v1/api_tokens/bad", &json!({"spec": bad}).to_string()).await;
+        assert_eq!(answer.status.as_u16(), 422, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_a_user_has_the_user_s_roles_and_ends_with_the_user() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    lab.api.declare("/api/v1/users/alice", r#"{"roles":["blue","viewer"]}"#).await;
+    let alice = token(&lab, "laptop", r#"{"user":"alice"}"#).await;
+    assert_eq!(names(&alice, "machines").await, ["blue", "red"], "a viewer of everything");
+    let rename = async |machine: &str| {
+        alice.send("POST", &format!("/api/v1/machines/{machine}/rename"), &[], "").await.status.as_u16()
+    };
+    assert_eq!((rename("blue").await, rename("red").await), (422, 403), "an operator of blue");
+    lab.api.declare("/api/v1/users/alice", r#"{"roles":["blue","viewer"],"disabled":true}"#).await;
+    assert_eq!(status(&alice, "/api/v1/machines").await, 401);
+}
+
+#[tokio::test]
+async fn scopes_limit_a_token_to_kinds_and_to_looking() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let ci = token(&lab, "ci", r#"{"role":"operator","scopes":["machines:read","zones"]}"#).await;
+    assert_eq!((status(&ci, "/api/v1/machines").await, status(&ci, "/api/v1/pools").await), (200, 403));
+    ci.declare("/api/v1/zones/a", "{}").await;
+    assert_eq!(ci.delete("/api/v1/machines/red").await.status.as_u16(), 403);
+    assert_eq!(ci.send("POST", "/api/v1/apply", &[], "{\"documents\":[]}").await.status.as_u16(), 403);
+}
+
+#[tokio::test]
+async fn an_operator_does_not_become_an_admin_by_apply() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let operator = token(&lab, "ci", r#"{"role":"operator"}"#).await;
+    let gitops = [("x-basalt-manager", "gitops")];
+    let admin = json!({"kind": "Role", "metadata": {"name": "mine"}, "spec": {"base": "admin"}});
+    let apply = async |client: &Client, body: Value| {
+        client.send("POST", "/api/v1/apply", &gitops, body.to_string()).await
+    };
+    for query in ["", "?dry_run=true"] {
+        let body = json!({"documents": [admin]}).to_string();
+        let answer = operator.send("POST", &format!("/api/v1/apply{query}"), &gitops, body).await;
+        assert_eq!(answer.problem().0, 403, "{answer:?}");
+    }
+    let labelled = json!({"kind": "Role", "metadata": {"name": "mine", "labels": {"set": "x"}}, "spec": {"base": "viewer"}});
+    assert_eq!(apply(&lab.api, json!({"documents": [labelled]})).await.status.as_u16(), 200);
+    let pruned = apply(&operator, json!({"documents": [], "prune": "set=x"})).await;
+    assert_eq!(pruned.status.as_u16(), 422, "{pruned:?}");
+    assert_eq!(status(&lab.api, "/api/v1/roles/mine").await, 200);
+}
