@@ -94,6 +94,10 @@ async fn a_role_for_a_pool_sees_and_changes_that_pool_alone() {
     assert_eq!(put("/api/v1/deployments/x", select(json!({"pool": "blue"}))).await, is(201, ""));
     assert_eq!(names(&blue, "deployments").await, ["blue", "x"]);
 
+    let merge = [("content-type", "application/merge-patch+json")];
+    let patched = blue.send("PATCH", "/api/v1/machines/new", &merge, r#"{"pool":"red"}"#).await;
+    assert_eq!(patched.status.as_u16(), 403, "{patched:?}");
+
     // The machine goes to another pool: it and its deployment are seen no more.
     let moved = json!({"pool": "red", "boot_macs": ["52:54:00:00:00:00"]});
     lab.api.declare("/api/v1/machines/blue", &moved.to_string()).await;
