@@ -85,7 +85,9 @@ async fn read(client: Client, seed: u64) -> Read {
         read.state.insert(object.metadata.name.to_string(), object);
     }
     let mut watch = client.watch(of_zones(since));
-    let mut left = dice.below(40);
+    // Some stay: breaking off reads a part of the log again, and could hide what was skipped.
+    let stays = seed.is_multiple_of(3);
+    let mut left = if stays { u64::MAX } else { dice.below(40) };
     while !read.state.contains_key("end") {
         if left == 0 {
             read.reconnected += 1;
