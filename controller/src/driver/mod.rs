@@ -45,7 +45,20 @@ pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
 
 /// The kinds that are stored and served, and on which nothing acts yet: their conditions say so. Whatever comes to act on one
 /// takes its line away. (The rest of the kinds either are read by what acts on machines, or only group others.)
-pub const STORED_ONLY: &[&str] = &["ImageSource", "Tag", "Script", "PackageRepository", "SshKey", "Webhook"];
+pub const STORED_ONLY: &[&str] = &[
+    "StaticRoute",
+    "Domain",
+    "DnsRecord",
+    "ImageSource",
+    "Tag",
+    "Script",
+    "PackageRepository",
+    "SshKey",
+    "Device",
+    "Discovery",
+    "Webhook",
+    "Settings",
+];
 
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
