@@ -308,6 +308,40 @@ fn a_range_gives_way_to_one_that_overlaps_it_in_the_same_apply() {
 }
 
 #[test]
+fn an_address_that_the_region_chose_is_used_by_others_and_kept() {
+    within(async |world| {
+        let more = r#"
+resource "basalt_ip_address" "vip" {
+  name   = "vip"
+  subnet = basalt_subnet.lab.name
+}
+resource "basalt_zone" "shown" {
+  name        = "shown"
+  description = "the entry is ${basalt_ip_address.vip.status.address}"
+}
+"#;
+        let whole = format!("{}{NETWORK}{more}", provider(&world));
+        world.config(&whole).apply().await;
+        assert_eq!(world.state("basalt_ip_address.vip").await["status"]["address"], "10.77.0.2");
+        assert_eq!(world.get("Zone", "shown").await.spec["description"], "the entry is 10.77.0.2");
+        assert_eq!(world.get("IpAddress", "vip").await.spec, json!({"subnet": "lab"}), "as declared");
+
+        // How full the subnet is does not concern Terraform.
+        world.put("cli", "IpAddress", "other", json!({"subnet": "lab", "address": "10.77.0.9"})).await;
+        let planned = world.ok(&["plan"]).await;
+        assert!(planned.contains("No changes."), "{planned}");
+        let named = whole.replace("\"vip\"\n  subnet", "\"vip\"\n  address = \"10.77.0.7\"\n  subnet");
+        let said = world.config(&named).apply().await;
+        assert!(said.contains("0 added, 2 changed, 0 destroyed"), "address and zone: {said}");
+        assert_eq!(world.get("Zone", "shown").await.spec["description"], "the entry is 10.77.0.7");
+        let taken = named.replace("10.77.0.7", "10.77.0.9");
+        let failed = world.config(&taken).fails(&["apply", "-auto-approve"]).await;
+        assert!(failed.contains("10.77.0.9 is the address of IpAddress \"other\" already"), "{failed}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn what_is_imported_by_name_or_uid_needs_no_change() {
     within(async |world| {
         let zone = world.put("cli", "Zone", "row-9", json!({"description": "the last row"})).await;

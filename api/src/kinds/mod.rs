@@ -2,6 +2,7 @@
 //! rules between fields that a spec alone can break. The table at the end of this file is the only list of kinds.
 
 mod access;
+mod address;
 mod deployment;
 mod device;
 mod dns;
@@ -28,6 +29,7 @@ mod webhook;
 
 pub use access::{ApiToken, Role, User};
 pub use access::{ApiTokenSpec, ApiTokenStatus, RoleBase, RoleSpec, RoleStatus, UserSpec, UserStatus};
+pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
 pub use deployment::Deployment;
 pub use deployment::{
     Addressing, DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, InterfaceConfig, NetworkConfig,
@@ -48,7 +50,7 @@ pub use machine::{
 };
 pub use network::{
     BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangePurpose, Subnet,
-    SubnetBoot, SubnetSpec, SubnetStatus, Vlan, VlanDhcp, VlanSpec, VlanStatus,
+    SubnetBoot, SubnetPurposes, SubnetSpec, SubnetStatus, Vlan, VlanDhcp, VlanSpec, VlanStatus,
 };
 pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
 pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};
@@ -115,6 +117,7 @@ pub const KINDS: &[&Kind] = &[
     <Vlan as crate::KindOf>::KIND,
     <Subnet as crate::KindOf>::KIND,
     <IpRange as crate::KindOf>::KIND,
+    <IpAddress as crate::KindOf>::KIND,
     <StaticRoute as crate::KindOf>::KIND,
     <Domain as crate::KindOf>::KIND,
     <DnsRecord as crate::KindOf>::KIND,

@@ -105,7 +105,8 @@ pub struct SubnetSpec {
     pub dns_servers: Option<Vec<IpAddr>>,
     /// NTP servers for machines here, in order. Empty: none. Absent: none yet; the racks once they serve time.
     pub ntp_servers: Option<Vec<Host>>,
-    /// Whether Basalt gives out every address that no range reserves. False: only those of `dynamic` ranges.
+    /// Whether Basalt gives out every address that is in no range. False: only those of `dynamic` ranges, and what is asked
+    /// for by name.
     #[field(default = true)]
     pub managed: bool,
     /// How machines here boot from the network.
@@ -139,12 +140,38 @@ pub struct SubnetStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Addresses taken: leases, reservations, static addresses.
+    /// Addresses taken: leased, or somebody's.
     #[field(volatile)]
     pub used: Option<u64>,
-    /// Addresses that could still be given out; at most 2^53 - 1 is said.
+    /// Addresses in no range that are nobody's; at most 2^53 - 1 is said.
     #[field(volatile)]
     pub free: Option<u64>,
+    /// What the others are for.
+    #[field(volatile)]
+    pub by_purpose: Option<SubnetPurposes>,
+}
+
+/// Numbers of addresses of a subnet; at most 2^53 - 1 is said.
+#[derive(Clone, Debug, PartialEq, Eq, Model)]
+pub struct SubnetPurposes {
+    /// The gateway, where it is in the network: 0 or 1.
+    #[field(default = 0)]
+    pub gateways: u64,
+    /// Of IpAddresses.
+    #[field(default = 0)]
+    pub ip_addresses: u64,
+    /// Of deployments' interfaces.
+    #[field(default = 0)]
+    pub deployments: u64,
+    /// Leased from `dynamic` ranges, to machines that Basalt knows.
+    #[field(default = 0)]
+    pub leases: u64,
+    /// In `dynamic` ranges, leased or not.
+    #[field(default = 0)]
+    pub dynamic: u64,
+    /// In `reserved` ranges, somebody's or not.
+    #[field(default = 0)]
+    pub reserved: u64,
 }
 
 fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
@@ -199,9 +226,9 @@ pub struct IpRangeSpec {
 /// What a range's addresses are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum RangePurpose {
-    /// Leased by DHCP to whoever asks.
+    /// Leased by DHCP to whoever asks. No address of it is anybody's.
     Dynamic,
-    /// Never given out by Basalt.
+    /// Not given out by itself: only who names an address of it has it.
     Reserved,
 }
 
@@ -211,7 +238,7 @@ pub struct IpRangeStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Addresses of it that are leased.
+    /// Addresses of it that are leased, or in a `reserved` range somebody's.
     #[field(volatile)]
     pub used: Option<u64>,
 }

@@ -64,6 +64,7 @@ fn a_minimal_spec_of_every_kind_is_valid() {
         ("Vlan", json!({"fabric": "default", "vid": 0})),
         ("Subnet", json!({"vlan": "default.0", "cidr": "2001:db8::/64"})),
         ("IpRange", json!({"subnet": "lab", "start": "10.0.0.1", "end": "10.0.0.1"})),
+        ("IpAddress", json!({"subnet": "lab"})),
         (
             "Image",
             json!({"os": "debian", "release": "12", "architecture": "amd64",
@@ -243,6 +244,7 @@ fn round_trip_of(kind: &Kind) -> fn(&Value) -> Value {
         Vlan,
         Subnet,
         IpRange,
+        IpAddress,
         Image,
         Machine,
         Deployment,

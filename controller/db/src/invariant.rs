@@ -6,11 +6,13 @@ mod mac;
 mod route;
 
 use crate::StoreError;
+use crate::ipam::{self, declared, range};
 use crate::store::Tx;
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, FieldError};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// An object whose rows are to be written: its references are resolved.
 pub(crate) struct Subject<'a> {
@@ -21,7 +23,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    fn text(&self, pointer: &str) -> Option<&str> {
+    pub(crate) fn text(&self, pointer: &str) -> Option<&str> {
         self.spec.pointer(pointer).and_then(Value::as_str)
     }
 }
@@ -29,32 +31,66 @@ impl Subject<'_> {
 /// Kinds whose rows rest on those of the kinds before them.
 const ORDER: &[&str] = &["Vlan", "Subnet", "IpRange", "StaticRoute", "DnsRecord"];
 
-/// Replaces the subjects' rows; what stands against one comes back with its uid, and then nothing was written for that part.
-pub(crate) async fn write(
-    tx: &mut Tx,
-    subjects: &[Subject<'_>],
-) -> Result<Vec<(Uid, FieldError)>, StoreError> {
-    let mut errors = mac::write(tx, subjects).await?;
+/// What became of the subjects' rows.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// What stands against a subject; then nothing was written for that part.
+    pub(crate) errors: Vec<(Uid, FieldError)>,
+    /// The addresses of those that are one.
+    pub(crate) assigned: BTreeMap<Uid, IpAddr>,
+}
+
+/// Replaces the subjects' rows.
+pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found, StoreError> {
+    let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
+    let subnets: BTreeSet<uuid::Uuid> = subjects.iter().filter_map(addressed_subnet).collect();
+    if !subnets.is_empty() {
+        ipam::lock(tx, &subnets.into_iter().collect::<Vec<_>>()).await?;
+    }
     // Two objects of one batch may change places.
-    let ranges: Vec<uuid::Uuid> = of_kind("IpRange", subjects).map(|subject| subject.uid.get()).collect();
+    let ranges = uids("IpRange", subjects);
     if !ranges.is_empty() {
         sqlx::query!("delete from ip_range where range = any($1)", &ranges).execute(&mut **tx).await?;
     }
+    declared::release_gateways(tx, &uids("Subnet", subjects)).await?;
+    let had = declared::release(tx, &uids("IpAddress", subjects)).await?;
     dns::clear(tx, subjects).await?;
     route::clear(tx, subjects).await?;
     for kind in ORDER {
         for subject in of_kind(kind, subjects) {
-            let found = match *kind {
+            let errors = match *kind {
                 "Vlan" => vlan_vid(tx, subject).await?,
-                "Subnet" => subnet_cidr(tx, subject).await?,
+                "Subnet" => match subnet_cidr(tx, subject).await? {
+                    errors if errors.is_empty() => declared::gateway(tx, subject).await?,
+                    errors => errors,
+                },
                 "StaticRoute" => route::write(tx, subject).await?,
                 "DnsRecord" => dns::write(tx, subject).await?,
-                _ => ip_range(tx, subject).await?,
+                _ => range::write(tx, subject).await?,
             };
-            errors.extend(found.into_iter().map(|error| (subject.uid, error)));
+            found.errors.extend(errors.into_iter().map(|error| (subject.uid, error)));
         }
     }
-    Ok(errors)
+    let addresses: Vec<&Subject<'_>> = of_kind("IpAddress", subjects).collect();
+    if !addresses.is_empty() {
+        let given = declared::write(tx, &addresses, &had).await?;
+        found.errors.extend(given.errors);
+        found.assigned = given.assigned;
+    }
+    Ok(found)
+}
+
+/// The subnet whose addresses a subject changes.
+fn addressed_subnet(subject: &Subject<'_>) -> Option<uuid::Uuid> {
+    match subject.kind {
+        "Subnet" => Some(subject.uid.get()),
+        "IpRange" | "IpAddress" => subject.references.get("/subnet").map(|uid| uid.get()),
+        _ => None,
+    }
+}
+
+fn uids(kind: &str, subjects: &[Subject<'_>]) -> Vec<uuid::Uuid> {
+    of_kind(kind, subjects).map(|subject| subject.uid.get()).collect()
 }
 
 fn of_kind<'a, 'b>(kind: &'a str, subjects: &'a [Subject<'b>]) -> impl Iterator<Item = &'a Subject<'b>> {
@@ -122,65 +158,6 @@ async fn subnet_cidr(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldErro
         subject.uid.get(),
         fabric,
         cidr
-    );
-    upsert.execute(&mut **tx).await?;
-    Ok(Vec::new())
-}
-
-async fn ip_range(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
-    let (Some(subnet), Some(start), Some(end)) =
-        (subject.references.get("/subnet"), subject.text("/start"), subject.text("/end"))
-    else {
-        return Ok(Vec::new());
-    };
-    let purpose = subject.text("/purpose").unwrap_or("dynamic");
-    let within = sqlx::query!(
-        r#"select o.name, c.cidr::text as "cidr!", $2::text::inet <<= c.cidr as "start_in!",
-             $3::text::inet <<= c.cidr as "end_in!"
-           from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,
-        subnet.get(),
-        start,
-        end
-    );
-    let mut errors = Vec::new();
-    if let Some(place) = within.fetch_optional(&mut **tx).await? {
-        for (pointer, address, inside) in [("/start", start, place.start_in), ("/end", end, place.end_in)] {
-            if !inside {
-                let message = format!("{address} is outside {} of Subnet {:?}", place.cidr, place.name);
-                let hint = format!("an address of {}", place.cidr);
-                errors.push(FieldError::new(pointer, FieldCode::Rule, message, hint));
-            }
-        }
-    }
-    let holders = sqlx::query!(
-        r#"select o.name, host(lower(r.span)) as "first!", host(upper(r.span)) as "last!"
-           from ip_range r join object o on o.uid = r.range
-           where r.subnet = $1 and r.span && inetrange($2::text::inet, $3::text::inet, '[]') and r.range <> $4
-           order by r.span"#,
-        subnet.get(),
-        start,
-        end,
-        subject.uid.get()
-    );
-    for other in holders.fetch_all(&mut **tx).await? {
-        let message =
-            format!("{start}-{end} overlaps {}-{} of IpRange {:?}", other.first, other.last, other.name);
-        let hint = "ranges of one subnet do not overlap";
-        errors.push(FieldError::new("/start", FieldCode::Overlap, message, hint));
-    }
-    if !errors.is_empty() {
-        return Ok(errors);
-    }
-    let upsert = sqlx::query!(
-        "insert into ip_range (range, subnet, purpose, span)
-         values ($1, $2, $3, inetrange($4::text::inet, $5::text::inet, '[]'))
-         on conflict (range) do update
-         set subnet = excluded.subnet, purpose = excluded.purpose, span = excluded.span",
-        subject.uid.get(),
-        subnet.get(),
-        purpose,
-        start,
-        end
     );
     upsert.execute(&mut **tx).await?;
     Ok(Vec::new())

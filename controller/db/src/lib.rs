@@ -8,6 +8,7 @@
 //! | [`Store`] | pool, seal key, wake-ups |
 //! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
 //! | `invariant` | what only one object can have |
+//! | `ipam` | addresses: who has which, which are free |
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
@@ -40,6 +41,7 @@ mod error;
 mod fact;
 mod gauge;
 mod invariant;
+mod ipam;
 mod object;
 mod password;
 mod queue;
@@ -55,12 +57,13 @@ pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Holder, Issued, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
-pub use claim::{Address, AddressWish, Addressed, Claimed};
+pub use claim::Claimed;
 pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use gauge::{KindGauge, QueueGauge};
+pub use ipam::{Address, AddressWish, Addressed, SubnetUse};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, Then};

@@ -302,7 +302,8 @@ pub(crate) async fn referrers(tx: &mut Tx, uid: Uid) -> Result<Vec<Referrer>, St
     let rows = sqlx::query!(
         r#"select o.uid as "uid!", o.kind as "kind!", o.name as "name!", r.pointer as "pointer!" from (
              select from_uid as uid, pointer from object_ref where to_uid = $1
-             union all select owner, 'the address ' || host(address) from address where subnet = $1
+             union all select owner, 'the address ' || host(address) from address
+               where subnet = $1 and class = 'deployment'
              union all select deployment, 'its claim' from machine_claim where machine = $1
            ) r join object o on o.uid = r.uid
            where o.uid <> $1

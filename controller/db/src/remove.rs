@@ -99,7 +99,7 @@ impl Store {
             let waiting = select_objects!(
                 "where deletion_requested_at is not null and uid in (
                    select to_uid from object_ref where from_uid = $1
-                   union select subnet from address where owner = $1
+                   union select subnet from address where owner = $1 and subnet <> $1
                    union select machine from machine_claim where deployment = $1)
                  order by uid for update",
                 row.uid

@@ -12,6 +12,7 @@
 //! | `patch` | some of a spec |
 //! | `apply` | many objects in one transaction |
 //! | `announce` | what a write would do |
+//! | `utilisation` | how full subnets and ranges are |
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
@@ -46,6 +47,7 @@ mod session;
 mod stall;
 mod system;
 mod tokens;
+mod utilisation;
 mod wait;
 mod watch;
 

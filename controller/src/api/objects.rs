@@ -8,7 +8,7 @@ use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
-use super::wait;
+use super::{utilisation, wait};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -72,10 +72,11 @@ pub(super) async fn list(
         text: parameters.q.as_deref(),
         pools: pools.as_deref(),
     };
-    let page = app.store().list(&query).await?;
+    let mut page = app.store().list(&query).await?;
+    utilisation::fill(&app, &mut page.objects).await?;
     let mut items = Vec::with_capacity(page.objects.len());
     for object in page.objects {
-        items.push(rendered(&app, object).await?);
+        items.push(shown(&app, object).await?);
     }
     let Some(fields) = &parameters.fields else {
         return Ok(axum::Json(WholeList { items, next: page.next, position }).into_response());
@@ -226,8 +227,14 @@ pub(super) async fn rename(
     Ok(rendered(&app, object).await?.answer(StatusCode::OK))
 }
 
+/// The object as it is at this moment.
+pub(super) async fn rendered(app: &App, mut object: Object) -> Answer<Rendered> {
+    utilisation::fill(app, std::slice::from_mut(&mut object)).await?;
+    shown(app, object).await
+}
+
 /// The object; while it is being deleted, with those it waits for; a token with what was issued for it.
-pub(super) async fn rendered(app: &App, object: Object) -> Answer<Rendered> {
+async fn shown(app: &App, object: Object) -> Answer<Rendered> {
     let waits_for = match object.deletion_requested_at {
         Some(_) => app.store().referrers(object.uid).await?,
         None => Vec::new(),

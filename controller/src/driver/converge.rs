@@ -33,6 +33,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Vlan", &["Rack", "Machine"]),
     ("Subnet", &["Rack", "Machine"]),
     ("IpRange", &["Rack"]),
+    ("IpAddress", &["Rack"]),
     ("Image", &["Rack", "Machine"]),
     ("Machine", &["Rack", "Deployment"]),
     ("Rack", &["Machine"]),

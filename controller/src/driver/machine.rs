@@ -311,6 +311,14 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
                     "the interface's address belongs to another object"
                 );
             }
+            Addressed::Unfit(why) => {
+                tracing::warn!(
+                    deployment = claim.name,
+                    interface = name,
+                    why,
+                    "the interface cannot have its address"
+                );
+            }
             Addressed::Exhausted => {
                 tracing::warn!(deployment = claim.name, interface = name, subnet = %net.subnet.cidr, "the subnet has no free address");
             }

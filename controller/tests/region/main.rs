@@ -2,6 +2,7 @@
 
 mod access;
 mod accounts;
+mod addresses;
 mod apply;
 mod audit;
 mod backup;

@@ -153,7 +153,9 @@ impl Store {
         let mut log: Vec<_> = leaving.iter().map(audit::Written::removal).collect();
         let pruned = self.let_go(&mut tx, leaving).await?;
         let subjects: Vec<Subject<'_>> = drafts.iter().filter(|d| d.touched).map(Draft::subject).collect();
-        for (uid, error) in invariant::write(&mut tx, &subjects).await? {
+        let found = invariant::write(&mut tx, &subjects).await?;
+        rows::assign(&mut tx, &mut drafts, &found.assigned).await?;
+        for (uid, error) in found.errors {
             if let Some(draft) = drafts.iter_mut().find(|draft| draft.uid == uid) {
                 draft.errors.push(error);
             }

@@ -4,8 +4,10 @@ use super::draft::{Draft, Put, parse};
 use crate::object::{Key, Row, select_objects};
 use crate::store::Tx;
 use crate::{Store, StoreError};
+use basalt_api::values::Uid;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use uuid::Uuid;
 
 /// A sealed secret of an object.
@@ -165,6 +167,38 @@ async fn update(tx: &mut Tx, old: &Columns) -> Result<Vec<Row>, StoreError> {
         &old.bumps
     );
     Ok(update.fetch_all(&mut **tx).await?)
+}
+
+/// Says in the objects' status which addresses they have.
+pub(super) async fn assign(
+    tx: &mut Tx,
+    drafts: &mut [Draft<'_>],
+    assigned: &BTreeMap<Uid, IpAddr>,
+) -> Result<(), StoreError> {
+    let (mut uids, mut statuses) = (Vec::new(), Vec::new());
+    for draft in drafts {
+        let (Some(address), Some(row)) = (assigned.get(&draft.uid), &mut draft.row) else { continue };
+        let mut status = parse(&row.status)?;
+        let address = Value::from(address.to_string());
+        if let Value::Object(fields) = &mut status
+            && fields.get("address") != Some(&address)
+        {
+            fields.insert("address".to_owned(), address);
+            row.status = status.to_string();
+            uids.push(row.uid);
+            statuses.push(row.status.clone());
+        }
+    }
+    if !uids.is_empty() {
+        let update = sqlx::query!(
+            "update object o set status = u.status::json from unnest($1::uuid[], $2::text[]) u(uid, status)
+             where o.uid = u.uid",
+            &uids,
+            &statuses
+        );
+        update.execute(&mut **tx).await?;
+    }
+    Ok(())
 }
 
 /// Replaces the references of what was touched.

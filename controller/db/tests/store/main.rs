@@ -3,5 +3,6 @@
 mod audit;
 mod common;
 mod follower;
+mod ipam;
 mod objects;
 mod work;

@@ -1,0 +1,225 @@
+//! Addresses that clients declare: IpAddress, and a Subnet's gateway.
+//!
+//! What the objects of a batch had is taken away first and then given anew, so that two of them may change places.
+
+use super::fit::{self, Place};
+use super::{GATEWAY, STATIC, parse};
+use crate::StoreError;
+use crate::invariant::Subject;
+use crate::store::Tx;
+use basalt_api::values::Uid;
+use basalt_api::{FieldCode, FieldError};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use uuid::Uuid;
+
+/// What the IpAddresses of a batch had before it.
+pub(crate) type Had = BTreeMap<Uuid, String>;
+
+/// What became of the IpAddresses of a batch.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub(crate) errors: Vec<(Uid, FieldError)>,
+    /// By object, the address that it has.
+    pub(crate) assigned: BTreeMap<Uid, IpAddr>,
+}
+
+/// One IpAddress.
+struct Wish {
+    owner: Uuid,
+    subnet: Uuid,
+    /// The one declared, or the one it had.
+    address: Option<String>,
+    mac: Option<String>,
+    hostname: Option<String>,
+}
+
+/// Takes the addresses of these IpAddresses away; `write` gives them back.
+pub(crate) async fn release(tx: &mut Tx, owners: &[Uuid]) -> Result<Had, StoreError> {
+    if owners.is_empty() {
+        return Ok(Had::new());
+    }
+    let gone = sqlx::query!(
+        r#"delete from address where owner = any($1) and class = $2 returning owner, host(address) as "address!""#,
+        owners,
+        STATIC
+    );
+    Ok(gone.fetch_all(&mut **tx).await?.into_iter().map(|row| (row.owner, row.address)).collect())
+}
+
+/// Takes the gateways of these subnets away; [`gateway`] gives them back.
+pub(crate) async fn release_gateways(tx: &mut Tx, subnets: &[Uuid]) -> Result<(), StoreError> {
+    if !subnets.is_empty() {
+        let delete =
+            sqlx::query!("delete from address where owner = any($1) and class = $2", subnets, GATEWAY);
+        delete.execute(&mut **tx).await?;
+    }
+    Ok(())
+}
+
+/// Makes a subnet the owner of its gateway's address, where the gateway is in the subnet: a link-local one belongs to nobody.
+pub(crate) async fn gateway(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
+    let subnet = subject.uid.get();
+    let Some(gateway) = subject.text("/gateway") else { return Ok(Vec::new()) };
+    let inside = sqlx::query_scalar!(
+        r#"select $2::text::inet <<= cidr as "inside!" from subnet_cidr where subnet = $1"#,
+        subnet,
+        gateway
+    );
+    if inside.fetch_optional(&mut **tx).await? != Some(true) {
+        return Ok(Vec::new());
+    }
+    let place = [Place { owner: subnet, subnet, address: gateway.to_owned() }];
+    if let Some(error) = fit::misfits(tx, &place, "/gateway").await?.into_values().next() {
+        return Ok(vec![error]);
+    }
+    if let Some(holder) = fit::holders(tx, &place).await?.values().next() {
+        return Ok(vec![fit::taken("/gateway", gateway, holder)]);
+    }
+    let insert = sqlx::query!(
+        "insert into address (subnet, address, owner, purpose, class) values ($1, $2::text::inet, $1, $3, $3)",
+        subnet,
+        gateway,
+        GATEWAY
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(Vec::new())
+}
+
+/// Gives IpAddresses what they declare: an address by name, the one they had, or the next free one.
+pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> Result<Given, StoreError> {
+    let mut given = Given::default();
+    let (mut placed, mut anywhere) = (Vec::new(), BTreeMap::<Uuid, Vec<Wish>>::new());
+    // Who has an address already keeps it against those who name it.
+    let keeps = |subject: &&&Subject<'_>| subject.text("/address").is_none();
+    for subject in subjects.iter().filter(keeps).chain(subjects.iter().filter(|s| !keeps(s))) {
+        let Some(subnet) = subject.references.get("/subnet") else { continue };
+        let owner = subject.uid.get();
+        let own = |pointer| subject.text(pointer).map(str::to_owned);
+        let wish = Wish {
+            owner,
+            subnet: subnet.get(),
+            address: own("/address").or_else(|| had.get(&owner).cloned()),
+            mac: own("/mac"),
+            hostname: own("/hostname"),
+        };
+        match wish.address {
+            Some(_) => placed.push(wish),
+            None => anywhere.entry(wish.subnet).or_default().push(wish),
+        }
+    }
+    let misfits = fit::misfits(tx, &places(&placed), "/address").await?;
+    placed.retain(|wish| !misfits.contains_key(&wish.owner));
+    given.errors.extend(misfits.into_iter().map(|(owner, error)| (Uid::from(owner), error)));
+    insert(tx, placed, &mut given).await?;
+    for (subnet, mut wishes) in anywhere {
+        let free = super::next_free(tx, subnet, wishes.len()).await?;
+        if free.len() < wishes.len() {
+            let full = full(tx, subnet).await?;
+            let without = wishes.drain(free.len()..);
+            given.errors.extend(without.map(|wish| (Uid::from(wish.owner), full.clone())));
+        }
+        for (wish, address) in wishes.iter_mut().zip(free) {
+            wish.address = Some(address);
+        }
+        insert(tx, wishes, &mut given).await?;
+    }
+    Ok(given)
+}
+
+fn places(wishes: &[Wish]) -> Vec<Place> {
+    let place = |wish: &Wish| {
+        let address = wish.address.clone()?;
+        Some(Place { owner: wish.owner, subnet: wish.subnet, address })
+    };
+    wishes.iter().filter_map(place).collect()
+}
+
+async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(), StoreError> {
+    if wishes.is_empty() {
+        return Ok(());
+    }
+    let owners: Vec<Uuid> = wishes.iter().map(|wish| wish.owner).collect();
+    let subnets: Vec<Uuid> = wishes.iter().map(|wish| wish.subnet).collect();
+    let addresses: Vec<Option<String>> = wishes.iter().map(|wish| wish.address.clone()).collect();
+    let macs: Vec<Option<String>> = wishes.iter().map(|wish| wish.mac.clone()).collect();
+    let hostnames: Vec<Option<String>> = wishes.iter().map(|wish| wish.hostname.clone()).collect();
+    let insert = sqlx::query!(
+        r#"insert into address (subnet, address, owner, purpose, class, mac, hostname)
+           select s, a::inet, o, $6, $6, m::macaddr, h
+           from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[]) with ordinality u(o, s, a, m, h, n)
+           order by n
+           on conflict do nothing
+           returning owner, host(address) as "address!""#,
+        &owners,
+        &subnets,
+        &addresses as &[Option<String>],
+        &macs as &[Option<String>],
+        &hostnames as &[Option<String>],
+        STATIC
+    );
+    for row in insert.fetch_all(&mut **tx).await? {
+        given.assigned.insert(Uid::from(row.owner), parse(&row.address)?);
+    }
+    let mut without = wishes;
+    without.retain(|wish| !given.assigned.contains_key(&Uid::from(wish.owner)));
+    if without.is_empty() {
+        return Ok(());
+    }
+    let holders = fit::holders(tx, &places(&without)).await?;
+    for wish in without {
+        let error = match (holders.get(&wish.owner), &wish.address) {
+            (Some(holder), Some(address)) => fit::taken("/address", address, holder),
+            _ => mac_taken(tx, &wish).await?,
+        };
+        given.errors.push((Uid::from(wish.owner), error));
+    }
+    Ok(())
+}
+
+/// Nobody has the address: then it is the MAC that has another one.
+async fn mac_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError> {
+    let holder = sqlx::query!(
+        r#"select o.name, host(a.address) as "address!" from address a join object o on o.uid = a.owner
+           where a.subnet = $1 and a.class = $2 and a.mac = $3::text::macaddr"#,
+        wish.subnet,
+        STATIC,
+        wish.mac
+    );
+    let mac = wish.mac.as_deref().unwrap_or_default();
+    let message = match holder.fetch_optional(&mut **tx).await? {
+        Some(other) => {
+            format!("{mac} has {} of this subnet already: IpAddress {:?}", other.address, other.name)
+        }
+        None => format!("{mac} has an address of this subnet already"),
+    };
+    let hint = "DHCP gives a client one address of a subnet: remove the MAC there first";
+    Ok(FieldError::new("/mac", FieldCode::Overlap, message, hint))
+}
+
+/// That a subnet has nothing to give.
+async fn full(tx: &mut Tx, subnet: Uuid) -> Result<FieldError, StoreError> {
+    let subnet = sqlx::query!(
+        r#"select o.name, c.cidr::text as "cidr!", coalesce((o.spec->>'managed')::boolean, true) as "managed!"
+           from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,
+        subnet
+    );
+    let subnet = subnet.fetch_one(&mut **tx).await?;
+    let (message, hint) = match subnet.managed {
+        true => (
+            format!(
+                "Subnet {:?} has no free address: all of {} is taken or in ranges",
+                subnet.name, subnet.cidr
+            ),
+            "delete an address or a range, or name an address of a reserved range",
+        ),
+        false => (
+            format!(
+                "Subnet {:?} is not managed: no address of {} is given out by itself",
+                subnet.name, subnet.cidr
+            ),
+            "name the address, or let the subnet be managed",
+        ),
+    };
+    Ok(FieldError::new("/address", FieldCode::Overlap, message, hint))
+}

@@ -1,0 +1,105 @@
+//! What stands against an address, in words: the database's constraints, asked beforehand.
+
+use crate::StoreError;
+use crate::store::Tx;
+use basalt_api::{FieldCode, FieldError};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// An address that somebody is to have.
+pub(super) struct Place {
+    pub(super) owner: Uuid,
+    pub(super) subnet: Uuid,
+    pub(super) address: String,
+}
+
+fn columns(places: &[Place]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
+    let owners = places.iter().map(|place| place.owner).collect();
+    let subnets = places.iter().map(|place| place.subnet).collect();
+    (owners, subnets, places.iter().map(|place| place.address.clone()).collect())
+}
+
+/// By owner, why its address is none that anybody could have: outside the subnet, the network's own, or leased by DHCP.
+pub(super) async fn misfits(
+    tx: &mut Tx,
+    places: &[Place],
+    pointer: &str,
+) -> Result<BTreeMap<Uuid, FieldError>, StoreError> {
+    let (owners, subnets, addresses) = columns(places);
+    let rows = sqlx::query!(
+        r#"select u.o as "owner!", u.a as "address!", s.name as subnet, c.cidr::text as "cidr!",
+             u.a::inet <<= c.cidr as "inside!",
+             u.a::inet = host(network(c.cidr))::inet as "is_first!",
+             host(first_host(c.cidr)) as "first!", host(last_host(c.cidr)) as "last!",
+             r.name as "range?", r.first as "range_first?", r.last as "range_last?"
+           from unnest($1::uuid[], $2::uuid[], $3::text[]) u(o, s, a)
+           join subnet_cidr c on c.subnet = u.s join object s on s.uid = u.s
+           left join lateral (
+             select ro.name, host(lower(i.span)) as first, host(upper(i.span)) as last
+             from ip_range i join object ro on ro.uid = i.range
+             where i.subnet = u.s and i.purpose = 'dynamic' and i.span @> u.a::inet) r on true
+           where r.name is not null or u.a::inet not between first_host(c.cidr) and last_host(c.cidr)"#,
+        &owners,
+        &subnets,
+        &addresses
+    );
+    let errors = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
+        let address = row.address;
+        let hosts = format!("an address from {} to {}", row.first, row.last);
+        let error = match (row.range, row.range_first, row.range_last) {
+            (Some(range), Some(first), Some(last)) => FieldError::new(
+                pointer,
+                FieldCode::Overlap,
+                format!(
+                    "{address} is in {first}-{last} of IpRange {range:?}, which DHCP leases to whoever asks"
+                ),
+                "an address outside of dynamic ranges; or change the range",
+            ),
+            _ if !row.inside => {
+                let message = format!("{address} is outside {} of Subnet {:?}", row.cidr, row.subnet);
+                FieldError::new(pointer, FieldCode::Rule, message, hosts)
+            }
+            _ => {
+                let which = if row.is_first { "network" } else { "broadcast" };
+                let message = format!("{address} is the {which} address of {}", row.cidr);
+                FieldError::new(pointer, FieldCode::Rule, message, hosts)
+            }
+        };
+        (row.owner, error)
+    });
+    Ok(errors.collect())
+}
+
+/// Whose an address is.
+pub(super) struct Holder {
+    pub(super) name: String,
+    /// `the gateway of Subnet "lab"`, `the address of IpAddress "x"`.
+    pub(super) words: String,
+}
+
+/// By owner, who else has its address.
+pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
+    let (owners, subnets, addresses) = columns(places);
+    let rows = sqlx::query!(
+        r#"select u.o as "owner!", o.kind, o.name, h.class
+           from unnest($1::uuid[], $2::uuid[], $3::text[]) u(o, s, a)
+           join address h on h.subnet = u.s and h.address = u.a::inet and h.owner <> u.o
+           join object o on o.uid = h.owner"#,
+        &owners,
+        &subnets,
+        &addresses
+    );
+    let holders = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
+        let what = if row.class == super::GATEWAY { "gateway" } else { "address" };
+        let words = format!("the {what} of {} {:?}", row.kind, row.name);
+        (row.owner, Holder { name: row.name, words })
+    });
+    Ok(holders.collect())
+}
+
+/// That an address is somebody else's.
+pub(super) fn taken(pointer: &str, address: &str, holder: &Holder) -> FieldError {
+    let message = format!("{address} is {} already", holder.words);
+    let hint = "an address has one owner: name a free one, or remove it there first";
+    FieldError::new(pointer, FieldCode::Overlap, message, hint)
+}

@@ -1,0 +1,57 @@
+//! Addresses: who has which, which are free, how full a subnet is.
+//!
+//! The database refuses whatever would be wrong (docs/decisions/040-ipam.md); this module chooses addresses and says in words
+//! what stands against one. Everybody who changes a subnet's addresses or ranges first locks its row in `subnet_cidr`: the
+//! gaps change one after another, and the next free address is still free when it is taken.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | `own` | addresses of deployments' interfaces, for the driver |
+//! | `declared` | those that clients declare: IpAddress, and a Subnet's gateway |
+//! | `range` | IpRange |
+//! | `fit` | what stands against an address |
+//! | `usage` | how full subnets and ranges are |
+
+pub(crate) mod declared;
+mod fit;
+mod own;
+pub(crate) mod range;
+mod usage;
+
+pub use own::{Address, AddressWish, Addressed};
+pub use usage::SubnetUse;
+
+use crate::StoreError;
+use crate::store::Tx;
+use std::net::IpAddr;
+use uuid::Uuid;
+
+/// What the region's addresses of a subnet are owned as.
+const STATIC: &str = "static";
+const GATEWAY: &str = "gateway";
+
+/// From here to the end of the transaction nobody else changes the addresses of these subnets.
+pub(crate) async fn lock(tx: &mut Tx, subnets: &[Uuid]) -> Result<(), StoreError> {
+    let lock = sqlx::query!(
+        "select 1 as one from subnet_cidr where subnet = any($1) order by subnet for update",
+        subnets
+    );
+    lock.fetch_all(&mut **tx).await?;
+    Ok(())
+}
+
+/// The lowest free addresses of a locked subnet, at most `wanted`; none of one that is not managed.
+async fn next_free(tx: &mut Tx, subnet: Uuid, wanted: usize) -> Result<Vec<String>, StoreError> {
+    let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
+    let free = sqlx::query_scalar!(
+        r#"select host(a) as "address!" from object o, next_free(o.uid, $2) a
+           where o.uid = $1 and coalesce((o.spec->>'managed')::boolean, true)"#,
+        subnet,
+        wanted
+    );
+    Ok(free.fetch_all(&mut **tx).await?)
+}
+
+fn parse(text: &str) -> Result<IpAddr, StoreError> {
+    text.parse().map_err(|_| StoreError::Corrupt(format!("the address {text:?}")))
+}

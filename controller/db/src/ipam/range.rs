@@ -1,0 +1,123 @@
+//! Ranges of a subnet: in it, apart from each other, and the dynamic ones without anybody's address.
+
+use crate::StoreError;
+use crate::invariant::Subject;
+use crate::store::Tx;
+use basalt_api::{FieldCode, FieldError};
+use uuid::Uuid;
+
+/// Owners that are named, at most.
+const NAMED: i64 = 5;
+
+/// A range as declared.
+struct Span<'a> {
+    subnet: Uuid,
+    start: &'a str,
+    end: &'a str,
+}
+
+/// Writes a range's row; what stands against it comes back, and then nothing was written.
+pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<FieldError>, StoreError> {
+    let (Some(subnet), Some(start), Some(end)) =
+        (subject.references.get("/subnet"), subject.text("/start"), subject.text("/end"))
+    else {
+        return Ok(Vec::new());
+    };
+    let purpose = subject.text("/purpose").unwrap_or("dynamic");
+    let within = sqlx::query!(
+        r#"select o.name, c.cidr::text as "cidr!", $2::text::inet <<= c.cidr as "start_in!",
+             $3::text::inet <<= c.cidr as "end_in!"
+           from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,
+        subnet.get(),
+        start,
+        end
+    );
+    let mut errors = Vec::new();
+    if let Some(place) = within.fetch_optional(&mut **tx).await? {
+        for (pointer, address, inside) in [("/start", start, place.start_in), ("/end", end, place.end_in)] {
+            if !inside {
+                let message = format!("{address} is outside {} of Subnet {:?}", place.cidr, place.name);
+                let hint = format!("an address of {}", place.cidr);
+                errors.push(FieldError::new(pointer, FieldCode::Rule, message, hint));
+            }
+        }
+    }
+    let holders = sqlx::query!(
+        r#"select o.name, host(lower(r.span)) as "first!", host(upper(r.span)) as "last!"
+           from ip_range r join object o on o.uid = r.range
+           where r.subnet = $1 and r.span && inetrange($2::text::inet, $3::text::inet, '[]') and r.range <> $4
+           order by r.span"#,
+        subnet.get(),
+        start,
+        end,
+        subject.uid.get()
+    );
+    for other in holders.fetch_all(&mut **tx).await? {
+        let message =
+            format!("{start}-{end} overlaps {}-{} of IpRange {:?}", other.first, other.last, other.name);
+        let hint = "ranges of one subnet do not overlap";
+        errors.push(FieldError::new("/start", FieldCode::Overlap, message, hint));
+    }
+    if purpose == "dynamic" && errors.is_empty() {
+        errors.extend(owned(tx, &Span { subnet: subnet.get(), start, end }).await?);
+    }
+    if !errors.is_empty() {
+        return Ok(errors);
+    }
+    let upsert = sqlx::query!(
+        "insert into ip_range (range, subnet, purpose, span)
+         values ($1, $2, $3, inetrange($4::text::inet, $5::text::inet, '[]'))
+         on conflict (range) do update
+         set subnet = excluded.subnet, purpose = excluded.purpose, span = excluded.span",
+        subject.uid.get(),
+        subnet.get(),
+        purpose,
+        start,
+        end
+    );
+    upsert.execute(&mut **tx).await?;
+    Ok(Vec::new())
+}
+
+/// What of a dynamic range is somebody's.
+async fn owned(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreError> {
+    let Span { subnet, start, end } = *span;
+    let edges = sqlx::query!(
+        r#"select cidr::text as "cidr!", $2::text::inet < first_host(cidr) as "network!",
+             $3::text::inet > last_host(cidr) as "broadcast!"
+           from subnet_cidr where subnet = $1"#,
+        subnet,
+        start,
+        end
+    );
+    let mut errors = Vec::new();
+    if let Some(net) = edges.fetch_optional(&mut **tx).await? {
+        let cidr = net.cidr;
+        for (pointer, is, address, which) in
+            [("/start", net.network, start, "network"), ("/end", net.broadcast, end, "broadcast")]
+        {
+            if is {
+                let message = format!("{address} is the {which} address of {cidr}, and DHCP cannot lease it");
+                errors.push(FieldError::new(pointer, FieldCode::Rule, message, "leave it out of the range"));
+            }
+        }
+    }
+    let owners = sqlx::query!(
+        r#"select host(a.address) as "address!", a.class, o.kind, o.name from address a join object o on o.uid = a.owner
+           where a.subnet = $1 and a.address between $2::text::inet and $3::text::inet
+           order by a.address limit $4"#,
+        subnet,
+        start,
+        end,
+        NAMED
+    );
+    for owner in owners.fetch_all(&mut **tx).await? {
+        let what = if owner.class == super::GATEWAY { "gateway" } else { "address" };
+        let message =
+            format!("{start}-{end} holds {}, the {what} of {} {:?}", owner.address, owner.kind, owner.name);
+        let hint =
+            "DHCP leases a dynamic range to whoever asks: leave that address out, or give it back first";
+        errors.push(FieldError::new("/start", FieldCode::Overlap, message, hint));
+    }
+    Ok(errors)
+}

@@ -1,0 +1,164 @@
+//! How full subnets and ranges are: counted when somebody asks, so that it is never wrong and never in the way of a writer.
+
+use super::{GATEWAY, STATIC, parse};
+use crate::{Store, StoreError};
+use basalt_api::values::Uid;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use uuid::Uuid;
+
+/// How a subnet's addresses are used. Numbers of addresses; above 2^53 - 1 that is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubnetUse {
+    /// Its gateway: 0 or 1.
+    pub gateways: u64,
+    /// Of IpAddresses.
+    pub ip_addresses: u64,
+    /// Of deployments' interfaces.
+    pub deployments: u64,
+    /// Leased from dynamic ranges, to machines that Basalt knows.
+    pub leases: u64,
+    /// In dynamic ranges.
+    pub dynamic: u64,
+    /// In reserved ranges.
+    pub reserved: u64,
+    /// Nobody's, and in no range.
+    pub free: u64,
+}
+
+/// A range, and what of it is taken.
+struct Range {
+    uid: Uuid,
+    subnet: Uuid,
+    first: IpAddr,
+    last: IpAddr,
+    dynamic: bool,
+    size: u64,
+    taken: u64,
+}
+
+fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+impl Store {
+    /// How these subnets' addresses are used.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn subnet_use(&self, subnets: &[Uid]) -> Result<BTreeMap<Uid, SubnetUse>, StoreError> {
+        let uuids: Vec<Uuid> = subnets.iter().map(|uid| uid.get()).collect();
+        let mut uses: BTreeMap<Uid, SubnetUse> =
+            subnets.iter().map(|uid| (*uid, SubnetUse::default())).collect();
+        let owned = sqlx::query!(
+            r#"select subnet, class, count(*) as "addresses!" from address where subnet = any($1) group by subnet, class"#,
+            &uuids
+        );
+        for row in owned.fetch_all(self.pool()).await? {
+            let Some(of) = uses.get_mut(&Uid::from(row.subnet)) else { continue };
+            match row.class.as_str() {
+                GATEWAY => of.gateways = count(row.addresses),
+                STATIC => of.ip_addresses = count(row.addresses),
+                _ => of.deployments = count(row.addresses),
+            }
+        }
+        let free = sqlx::query!(
+            r#"select subnet,
+                 least(sum(inet_number(last) - inet_number(first) + 1), 9007199254740991)::bigint as "addresses!"
+               from free_span where subnet = any($1) group by subnet"#,
+            &uuids
+        );
+        for row in free.fetch_all(self.pool()).await? {
+            if let Some(of) = uses.get_mut(&Uid::from(row.subnet)) {
+                of.free = count(row.addresses);
+            }
+        }
+        for range in self.ranges_in(&uuids).await? {
+            let Some(of) = uses.get_mut(&Uid::from(range.subnet)) else { continue };
+            if range.dynamic {
+                of.dynamic = of.dynamic.saturating_add(range.size);
+                of.leases = of.leases.saturating_add(range.taken);
+            } else {
+                of.reserved = of.reserved.saturating_add(range.size);
+            }
+        }
+        Ok(uses)
+    }
+
+    /// How many addresses of each of these ranges are leased, or in a reserved range owned.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn range_use(&self, ranges: &[Uid]) -> Result<BTreeMap<Uid, u64>, StoreError> {
+        let uuids: Vec<Uuid> = ranges.iter().map(|uid| uid.get()).collect();
+        let subnets =
+            sqlx::query_scalar!("select distinct subnet from ip_range where range = any($1)", &uuids);
+        let subnets = subnets.fetch_all(self.pool()).await?;
+        let all = self.ranges_in(&subnets).await?;
+        Ok(all
+            .into_iter()
+            .map(|range| (Uid::from(range.uid), range.taken))
+            .filter(|(uid, _)| ranges.contains(uid))
+            .collect())
+    }
+
+    async fn ranges_in(&self, subnets: &[Uuid]) -> Result<Vec<Range>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select r.range, r.subnet, r.purpose, host(lower(r.span)) as "first!", host(upper(r.span)) as "last!",
+                 least(inet_number(upper(r.span)) - inet_number(lower(r.span)) + 1, 9007199254740991)::bigint as "size!",
+                 case r.purpose when 'reserved' then (
+                   select count(*) from address a where a.subnet = r.subnet
+                   and a.address between lower(r.span) and upper(r.span)) else 0 end as "owned!"
+               from ip_range r where r.subnet = any($1)"#,
+            subnets
+        );
+        let mut ranges = Vec::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            ranges.push(Range {
+                uid: row.range,
+                subnet: row.subnet,
+                first: parse(&row.first)?,
+                last: parse(&row.last)?,
+                dynamic: row.purpose == "dynamic",
+                size: count(row.size),
+                taken: count(row.owned),
+            });
+        }
+        if ranges.iter().any(|range| range.dynamic) {
+            for (subnet, leased) in self.leased(subnets).await? {
+                let dynamic = ranges.iter_mut().filter(|range| range.dynamic && range.subnet == subnet);
+                for range in dynamic {
+                    let within = leased.range(range.first..=range.last).count();
+                    range.taken = u64::try_from(within).unwrap_or(u64::MAX);
+                }
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// The addresses that racks say are leased now. A rack's words are facts, and own nothing.
+    async fn leased(&self, subnets: &[Uuid]) -> Result<BTreeMap<Uuid, BTreeSet<IpAddr>>, StoreError> {
+        let texts: Vec<String> = subnets.iter().map(Uuid::to_string).collect();
+        let rows = sqlx::query!(
+            r#"select body, (extract(epoch from now()) * 1000)::bigint as "now_ms!" from fact_latest
+               where kind = 'lease' and body->>'subnet_uid' = any($1)"#,
+            &texts
+        );
+        let mut leased: BTreeMap<Uuid, BTreeSet<IpAddr>> = BTreeMap::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            let text = |field: &str| row.body.get(field).and_then(Value::as_str);
+            let released = row.body.get("released").and_then(Value::as_bool).unwrap_or_default();
+            let expires = row.body.get("expires_unix_ms").and_then(Value::as_i64).unwrap_or_default();
+            let subnet = text("subnet_uid").and_then(|uid| uid.parse().ok());
+            let address = text("address").and_then(|address| address.parse().ok());
+            if let (Some(subnet), Some(address)) = (subnet, address)
+                && !released
+                && expires > row.now_ms
+            {
+                leased.entry(subnet).or_default().insert(address);
+            }
+        }
+        Ok(leased)
+    }
+}

@@ -1,0 +1,59 @@
+//! How full subnets and ranges are, put into their status as they go out: counted at that moment, stored nowhere.
+
+use super::App;
+use super::problem::Answer;
+use basalt_api::kinds::SubnetPurposes;
+use basalt_db::{Object, StoreError, SubnetUse};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Fills in what the objects' addresses come to, where they are of a kind that has any.
+pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
+    let uids = |kind: &str| objects.iter().filter(|o| o.kind == kind).map(|o| o.uid).collect::<Vec<_>>();
+    let (subnets, ranges) = (uids("Subnet"), uids("IpRange"));
+    let subnets = match subnets.is_empty() {
+        true => BTreeMap::new(),
+        false => app.store().subnet_use(&subnets).await?,
+    };
+    let ranges = match ranges.is_empty() {
+        true => BTreeMap::new(),
+        false => app.store().range_use(&ranges).await?,
+    };
+    for object in objects {
+        if let Some(of) = subnets.get(&object.uid) {
+            object.status = with(&object.status, of_subnet(of))?;
+        }
+        if let Some(used) = ranges.get(&object.uid) {
+            object.status = with(&object.status, [("used", json!(used))])?;
+        }
+    }
+    Ok(())
+}
+
+fn of_subnet(of: &SubnetUse) -> [(&'static str, Value); 3] {
+    let owned = of.gateways.saturating_add(of.ip_addresses).saturating_add(of.deployments);
+    let purposes = SubnetPurposes {
+        gateways: of.gateways,
+        ip_addresses: of.ip_addresses,
+        deployments: of.deployments,
+        leases: of.leases,
+        dynamic: of.dynamic,
+        reserved: of.reserved,
+    };
+    [
+        ("used", json!(owned.saturating_add(of.leases))),
+        ("free", json!(of.free)),
+        ("by_purpose", json!(purposes)),
+    ]
+}
+
+fn with(
+    status: &RawValue,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Result<Box<RawValue>, StoreError> {
+    let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("a status: {error}"));
+    let mut status: Map<String, Value> = serde_json::from_str(status.get()).map_err(corrupt)?;
+    status.extend(fields.into_iter().map(|(field, value)| (field.to_owned(), value)));
+    to_raw_value(&status).map_err(corrupt)
+}

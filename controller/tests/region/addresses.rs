@@ -1,0 +1,66 @@
+//! Addresses over the API.
+
+use crate::support::{self, Client, lab};
+use serde_json::{Value, json};
+
+/// The subnet `lab` with a gateway.
+async fn network(api: &Client) {
+    support::network(api).await;
+    let subnet = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1"}"#;
+    api.declare("/api/v1/subnets/lab", subnet).await;
+}
+
+#[tokio::test]
+async fn an_address_that_the_region_chose_is_in_the_status_and_not_in_the_spec() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let dry = lab.api.put("/api/v1/ip_addresses/a?dry_run=true", r#"{"spec":{"subnet":"lab"}}"#).await;
+    assert_eq!((dry.status.as_u16(), &dry.json()["advisories"]), (200, &json!([])));
+    assert_eq!(lab.api.get("/api/v1/ip_addresses/a").await.status, 404, "a dry run takes nothing");
+    let made = lab.api.put("/api/v1/ip_addresses/a", r#"{"spec":{"subnet":"lab"}}"#).await;
+    assert_eq!(made.status, 201);
+    for answer in [made, lab.api.get("/api/v1/ip_addresses/a").await] {
+        let object = answer.json();
+        assert_eq!(object["spec"], json!({"subnet": "lab"}));
+        assert_eq!(object["status"]["address"], "10.77.0.2");
+        assert_eq!(object["status"]["conditions"][0]["status"], "true");
+    }
+    let body = r#"{"spec":{"subnet":"lab","address":"10.77.0.2"}}"#;
+    let (status, code, errors) = lab.api.put("/api/v1/ip_addresses/b", body).await.problem();
+    assert_eq!((status, code.as_str()), (409, "overlap"));
+    assert_eq!(errors, [r#"/spec/address: 10.77.0.2 is the address of IpAddress "a" already"#]);
+    let dry = lab.api.put("/api/v1/ip_addresses/b?dry_run=true", body).await;
+    assert_eq!(dry.json()["advisories"][0]["pointer"], "/spec/address");
+    let changed =
+        lab.api.put("/api/v1/ip_addresses/a", r#"{"spec":{"subnet":"lab","address":"10.77.0.7"}}"#).await;
+    assert_eq!((changed.status.as_u16(), &changed.json()["status"]["address"]), (200, &json!("10.77.0.7")));
+    assert_eq!(lab.api.put("/api/v1/ip_addresses/b", body).await.status, 201, "what was left is free");
+    assert_eq!(lab.api.delete("/api/v1/ip_addresses/a").await.status, 204);
+    let kept = lab.api.delete("/api/v1/subnets/lab").await;
+    assert_eq!(kept.status, 202);
+    let message = &kept.json()["status"]["conditions"][0]["message"];
+    assert!(message.as_str().is_some_and(|m| m.contains(r#"IpAddress "b" (/subnet)"#)), "{message}");
+}
+
+#[tokio::test]
+async fn subnets_and_ranges_say_how_full_they_are() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let reserved = r#"{"subnet":"lab","start":"10.77.0.10","end":"10.77.0.19","purpose":"reserved"}"#;
+    lab.api.declare("/api/v1/ip_ranges/kept", reserved).await;
+    lab.api.declare("/api/v1/ip_addresses/a", r#"{"subnet":"lab","address":"10.77.0.12"}"#).await;
+    lab.api.declare("/api/v1/ip_addresses/b", r#"{"subnet":"lab"}"#).await;
+    let expected = json!({"used": 3, "free": 254 - 10 - 2, "by_purpose": {
+        "gateways": 1, "ip_addresses": 2, "deployments": 0, "leases": 0, "dynamic": 0, "reserved": 10}});
+    let one = lab.api.get("/api/v1/subnets/lab").await.json();
+    let list = lab.api.get("/api/v1/subnets").await.json();
+    for subnet in [&one, &list["items"][0]] {
+        let said: Value = ["used", "free", "by_purpose"]
+            .map(|field| (field.to_owned(), subnet["status"][field].clone()))
+            .into_iter()
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        assert_eq!(said, expected);
+    }
+    assert_eq!(lab.api.get("/api/v1/ip_ranges/kept").await.json()["status"]["used"], 1);
+}
