@@ -148,10 +148,17 @@ impl Store {
         stop_at_errors(batch, &drafts)?;
 
         rows::write(self, &mut tx, &mut drafts).await?;
+        let rewritten = drafts.iter().filter(|draft| draft.touched && draft.old.is_some());
+        let rewritten: Vec<uuid::Uuid> = rewritten.map(|draft| draft.uid.get()).collect();
+        let held = match rewritten.is_empty() {
+            true => Vec::new(),
+            false => prune::held(&mut tx, &rewritten).await?,
+        };
         rows::write_references(&mut tx, &drafts).await?;
         rows::write_secrets(&mut tx, &drafts).await?;
         let mut log: Vec<_> = leaving.iter().map(audit::Written::removal).collect();
         let pruned = self.let_go(&mut tx, leaving).await?;
+        self.free(&mut tx, held).await?;
         let subjects: Vec<Subject<'_>> = drafts.iter().filter(|d| d.touched).map(Draft::subject).collect();
         let found = invariant::write(&mut tx, &subjects).await?;
         rows::assign(&mut tx, &mut drafts, &found.assigned).await?;

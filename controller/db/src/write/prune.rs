@@ -54,7 +54,30 @@ pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, puts: &[Put<'_>]) -> Re
     Ok(rows)
 }
 
+/// What is being deleted, and is referred to by what is about to be written: it may be waiting for this only.
+pub(super) async fn held(tx: &mut Tx, writers: &[uuid::Uuid]) -> Result<Vec<Row>, StoreError> {
+    let rows = select_objects!(
+        "where deletion_requested_at is not null and uid in (select to_uid from object_ref where from_uid = any($1))
+         order by uid for update",
+        writers
+    );
+    Ok(rows.fetch_all(&mut **tx).await?)
+}
+
 impl Store {
+    /// Removes those of [`held`] that nobody refers to any more; wakes the rest.
+    pub(super) async fn free(&self, tx: &mut Tx, held: Vec<Row>) -> Result<(), StoreError> {
+        for row in held {
+            let uid = Uid::from(row.uid);
+            if self.is_planned(&row.kind) {
+                self.wake_around(tx, uid).await?;
+            } else if object::referrers(tx, uid).await?.is_empty() {
+                self.remove(tx, row).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes what nobody refers to and nothing has to be done for; the rest is being deleted from now on.
     pub(super) async fn let_go(&self, tx: &mut Tx, leaving: Vec<Row>) -> Result<Vec<Pruned>, StoreError> {
         if leaving.is_empty() {

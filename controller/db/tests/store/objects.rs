@@ -159,6 +159,26 @@ async fn a_rename_changes_what_referrers_read_and_no_generation() {
 }
 
 #[tokio::test]
+async fn what_is_being_deleted_leaves_when_its_last_referrer_refers_elsewhere() {
+    let store = store().await;
+    for zone in ["old", "new"] {
+        put(&store, "Zone", zone, json!({})).await.unwrap();
+    }
+    let in_zone = |zone: &str| {
+        let mut spec = machine("52:54:00:00:00:01");
+        spec["zone"] = json!(zone);
+        spec
+    };
+    put(&store, "Machine", "a", in_zone("old")).await.unwrap();
+    let deletion = store.request_deletion("Zone", Key::Name("old"), Precondition::None, false).await.unwrap();
+    assert!(matches!(deletion, Deletion::Waits { .. }));
+    put(&store, "Machine", "a", in_zone("old")).await.unwrap();
+    store.get("Zone", Key::Name("old")).await.expect("it is still referred to");
+    put(&store, "Machine", "a", in_zone("new")).await.unwrap();
+    assert!(matches!(store.get("Zone", Key::Name("old")).await, Err(StoreError::NotFound { .. })));
+}
+
+#[tokio::test]
 async fn deletion_waits_for_referrers_and_goes_on_when_they_are_gone() {
     let store = store().await;
     network(&store).await;
