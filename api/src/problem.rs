@@ -102,6 +102,8 @@ problem_codes! {
     TooLarge = "too_large", 413, "Too large";
     /// The body is of a media type that the endpoint does not take.
     UnsupportedMediaType = "unsupported_media_type", 415, "Unsupported media type";
+    /// Its body did not come in time.
+    TooSlow = "too_slow", 408, "Too slow";
     /// The watch position is too old: list again.
     Compacted = "compacted", 410, "Too far in the past";
     /// Not now: the database or a rack does not answer. Try again.

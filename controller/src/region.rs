@@ -136,6 +136,7 @@ impl Region {
             allow_plaintext: settings.allow_plaintext,
             bookmark_every: settings.watch_bookmark,
             watch_buffer: settings.watch_buffer,
+            client_timeout: settings.client_timeout,
             stopping: stop.clone(),
         });
         let unix = data_dir.listen()?;

@@ -31,6 +31,8 @@ pub struct Settings {
     pub join_urls: Vec<String>,
     /// Every deadline is divided by this: for simulated machines, whose firmware takes no minutes.
     pub deadline_divisor: u32,
+    /// How long a client may take to send the head of a request, or the next piece of its body.
+    pub client_timeout: Duration,
     /// How often a quiet watch says where it is.
     pub watch_bookmark: Duration,
     /// Bytes that may wait for one watch; who reads more slowly is cut.
@@ -133,6 +135,9 @@ struct Flags {
     /// Divide every deadline by this; only for simulated machines [default: 1]
     #[arg(long, global = true, value_name = "N", env = "BASALT_DEADLINE_DIVISOR", value_parser = clap::value_parser!(u32).range(1..=1000))]
     deadline_divisor: Option<u32>,
+    /// How long a client may take to send the head of a request, or the next piece of its body [default: 30s]
+    #[arg(long, value_name = "DURATION", env = "BASALT_CLIENT_TIMEOUT")]
+    client_timeout: Option<Span>,
     /// How often a watch on which nothing happens says where it is [default: 15s]
     #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WATCH_BOOKMARK")]
     watch_bookmark: Option<Span>,
@@ -170,6 +175,7 @@ struct File {
     connections: Option<u32>,
     join_urls: Option<Vec<String>>,
     deadline_divisor: Option<u32>,
+    client_timeout: Option<Span>,
     watch_bookmark: Option<Span>,
     watch_buffer: Option<usize>,
     change_retention: Option<Span>,
@@ -203,6 +209,7 @@ impl Settings {
             connections: 20,
             join_urls: Vec::new(),
             deadline_divisor: 1,
+            client_timeout: Duration::from_secs(30),
             watch_bookmark: Duration::from_secs(15),
             watch_buffer: 16 << 20,
             change_retention: Duration::from_secs(24 * 3600),
@@ -248,6 +255,7 @@ impl Settings {
                 .deadline_divisor
                 .or(file.deadline_divisor)
                 .unwrap_or(usual.deadline_divisor),
+            client_timeout: span(flags.client_timeout.or(file.client_timeout), usual.client_timeout),
             watch_bookmark: span(flags.watch_bookmark.or(file.watch_bookmark), usual.watch_bookmark),
             watch_buffer: flags.watch_buffer.or(file.watch_buffer).unwrap_or(usual.watch_buffer),
             change_retention: span(flags.change_retention.or(file.change_retention), usual.change_retention),

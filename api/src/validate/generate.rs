@@ -47,7 +47,7 @@ fn value(ty: &'static Type) -> BoxedStrategy<Value> {
             _ => "[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?".prop_map(Value::from).boxed(),
         },
         Type::Secret => prop_oneof![
-            ".{0,12}".prop_map(Value::from),
+            "[^\\x00\n]{0,12}".prop_map(Value::from),
             any::<u32>().prop_map(|r| json!({"set": true, "revision": r}))
         ]
         .boxed(),
@@ -167,7 +167,9 @@ pub(crate) fn hostile(ty: &Type) -> Vec<Value> {
         Type::Enum(_) | Type::Semantic(_) | Type::Ref(_) => {
             vec![json!(""), json!("no such thing!"), json!("ü\u{202e}"), json!(1), json!("x".repeat(9000))]
         }
-        Type::Secret => vec![json!(1), json!({"set": false}), json!({"set": true, "plain": "x"})],
+        Type::Secret => {
+            vec![json!(1), json!("\0"), json!({"set": false}), json!({"set": true, "plain": "x"})]
+        }
         Type::Object(_) => vec![json!("x"), json!(1)],
         Type::List(_) | Type::Set(_) => vec![json!("x"), json!({}), json!(vec![Value::Null; 5000])],
         Type::Map { .. } => vec![json!("x"), json!({"": {}})],

@@ -113,16 +113,15 @@ impl Walk<'_> {
     }
 
     fn text(&mut self, ty: &Type, text: &str, at: &str) {
-        let is_text = matches!(ty, Type::Text);
+        let (is_text, is_secret) = (matches!(ty, Type::Text), matches!(ty, Type::Secret));
         let longest = if is_text { MAX_TEXT_BYTES } else { MAX_STRING_BYTES };
         if text.len() > longest {
-            let message = format!("the text has {} bytes: {}", text.len(), quoted(text));
+            let shown = if is_secret { "a secret".to_owned() } else { quoted(text) };
+            let message = format!("the text has {} bytes: {shown}", text.len());
             return self.push(at, FieldCode::TooLarge, message, format!("at most {longest}"));
         }
-        let is_bad = |c: char| if is_text { c == '\0' } else { c.is_control() };
-        if !matches!(ty, Type::Secret)
-            && let Some(c) = text.chars().find(|c| is_bad(*c))
-        {
+        let is_bad = |c: char| if is_text || is_secret { c == '\0' } else { c.is_control() };
+        if let Some(c) = text.chars().find(|c| is_bad(*c)) {
             let message = format!("the text contains the control character {c:?}");
             return self.push(
                 at,

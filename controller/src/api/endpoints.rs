@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, apply, audit, blobs, explain, metrics, objects, operations, patch, racks, session, system, tokens,
-    watch,
+    App, apply, audit, blobs, explain, metrics, objects, operations, patch, racks, session, slow, system,
+    tokens, watch,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -131,6 +131,7 @@ pub(super) fn router(app: App) -> Router {
             )
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(app.clone(), slow::guard))
         .layer(middleware::from_fn_with_state(app.clone(), guard::arrive))
         .with_state(app)
 }

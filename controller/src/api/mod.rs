@@ -44,6 +44,7 @@ mod racks;
 mod render;
 mod serve;
 mod session;
+mod slow;
 mod stall;
 mod system;
 mod tokens;
@@ -79,6 +80,8 @@ pub struct Parts {
     pub bookmark_every: Duration,
     /// Bytes that may wait for one watch.
     pub watch_buffer: usize,
+    /// How long a client may take for what it has to send.
+    pub client_timeout: Duration,
     /// Turns true when the region is to stop.
     pub stopping: Receiver<bool>,
 }

@@ -1,0 +1,240 @@
+//! Bad input: every field of every kind gets every sort of bad value, and nothing of it is stored.
+
+use crate::examples::{Example, examples, places};
+use crate::support::{Lab, lab, lab_with};
+use basalt_api::{Semantic, Type};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The sorts of bad values.
+const CLASSES: [&str; 7] = [
+    "wrong type",
+    "out of range",
+    "wrong form",
+    "1 MB of text",
+    "NUL",
+    "unknown field",
+    "dangling reference",
+];
+
+const LONG: usize = 1_000_000;
+
+/// One bad value for one place, and where the error has to point.
+struct Bad {
+    class: &'static str,
+    value: Value,
+    below: &'static str,
+}
+
+/// What a place of this type must not be.
+fn bad_values(ty: &Type) -> Vec<Bad> {
+    let bad = |class, value| Bad { class, value, below: "" };
+    let is_text = matches!(ty, Type::String | Type::Text | Type::Enum(_) | Type::Semantic(_) | Type::Ref(_));
+    let mut all: Vec<Bad> = match ty {
+        Type::Bool => vec![json!("true"), json!(1)],
+        Type::Int { .. } => vec![json!("1"), json!(1.5), json!(true)],
+        Type::Secret => vec![json!(1), json!({"set": false})],
+        Type::Object(_) | Type::Map { .. } => vec![json!("x"), json!(1), json!([])],
+        Type::List(_) | Type::Set(_) => vec![json!("x"), json!({})],
+        _ => vec![json!(1), json!(true)],
+    }
+    .into_iter()
+    .map(|value| bad("wrong type", value))
+    .collect();
+    if ty.is_scalar() {
+        all.push(bad("wrong type", json!([1])));
+        all.push(bad("wrong type", json!({"a": {"b": 1}})));
+    }
+    match ty {
+        Type::Int { min, max } => {
+            for value in [json!(max + 1), json!(min - 1), json!(u64::MAX), json!(1e300)] {
+                all.push(bad("out of range", value));
+            }
+        }
+        Type::Semantic(Semantic::Duration) => all.push(bad("out of range", json!("99999999d"))),
+        Type::List(_) | Type::Set(_) => all.push(bad("out of range", json!(vec!["x"; 5000]))),
+        Type::Enum(_) | Type::Semantic(_) => {
+            all.push(bad("wrong form", json!("")));
+            all.push(bad("wrong form", json!("no such thing!")));
+            all.push(bad("wrong form", json!("ü\u{202e}")));
+        }
+        Type::Object(_) => {
+            all.push(Bad { class: "unknown field", value: json!("x"), below: "/frobnicate" });
+        }
+        Type::Ref(kind) => {
+            let naming = basalt_api::Kind::find(kind).map(|kind| kind.naming);
+            let nobody =
+                if naming == Some(basalt_api::values::Naming::FabricVid) { "nobody.7" } else { "nobody" };
+            all.push(bad("dangling reference", json!(nobody)));
+            all.push(bad("wrong form", json!("No Such Thing!")));
+        }
+        _ => {}
+    }
+    if is_text || matches!(ty, Type::Secret) {
+        all.push(bad("1 MB of text", json!("x".repeat(LONG))));
+        all.push(bad("NUL", json!("a\0b")));
+    }
+    all
+}
+
+/// Nothing but `marker` changes until it is there.
+async fn nothing_but(lab: &Lab, changes: &mut Changes, marker: &str) {
+    lab.api.declare(&format!("/api/v1/zones/{marker}"), "{}").await;
+    let next = tokio::time::timeout(Duration::from_secs(30), changes.recv()).await;
+    let next = next.expect("the change arrives").expect("the log is followed");
+    assert_eq!((next.kind.as_str(), next.name.as_str()), ("Zone", marker), "something was stored: {next:?}");
+}
+
+type Changes = tokio::sync::broadcast::Receiver<std::sync::Arc<basalt_db::change::Change>>;
+
+#[tokio::test]
+async fn every_field_of_every_kind_refuses_what_it_is_not_and_stores_nothing() {
+    let lab = lab().await;
+    let examples = examples();
+    for example in &examples {
+        example.store(&lab).await;
+    }
+    let before = everything(&lab, &examples).await;
+    let mut changes = lab.region.follower().subscribe();
+    lab.api.declare("/api/v1/zones/begin", "{}").await;
+    while changes.recv().await.expect("the log is followed").name != "begin" {}
+
+    let mut counts: BTreeMap<&str, usize> = CLASSES.iter().map(|class| (*class, 0)).collect();
+    for example in &examples {
+        for (pointer, ty) in places(example.kind.spec, &example.spec) {
+            for bad in bad_values(&ty) {
+                refused(&lab, example, &pointer, &bad).await;
+                *counts.get_mut(bad.class).expect("a class of the list") += 1;
+            }
+        }
+    }
+    nothing_but(&lab, &mut changes, "end").await;
+    assert_eq!(everything(&lab, &examples).await, before);
+    eprintln!("refused: {counts:?}");
+    assert!(counts.values().all(|count| *count > 0), "a class has no cases: {counts:?}");
+}
+
+/// One bad value is refused, with where it stands and what sort of mistake it is.
+async fn refused(lab: &Lab, example: &Example, pointer: &str, bad: &Bad) {
+    let mut spec = example.spec.clone();
+    let at = format!("{pointer}{}", bad.below);
+    match spec.pointer_mut(pointer).expect("the place is there") {
+        Value::Object(map) if !bad.below.is_empty() => {
+            map.insert(bad.below.trim_start_matches('/').to_owned(), bad.value.clone());
+        }
+        place => *place = bad.value.clone(),
+    }
+    // A fixed field of an object that is there would be refused for being fixed.
+    let name = match bad.class {
+        "dangling reference" => example.other_name(&spec),
+        _ => example.name.to_owned(),
+    };
+    let answer = lab.api.put(&example.path_of(&name), &json!({"spec": spec}).to_string()).await;
+    let shown: String = bad.value.to_string().chars().take(60).collect();
+    let what = format!("{} {pointer}: {} {shown}", example.kind.name, bad.class);
+    assert!(answer.status.is_client_error(), "{what}: {}", answer.status);
+    let problem = answer.json();
+    assert!(problem["code"].as_str().is_some_and(|code| !code.is_empty()), "{what}: {problem}");
+    let wanted = format!("/spec{at}");
+    let errors = problem["errors"].as_array().cloned().unwrap_or_default();
+    let error = errors.iter().find(|error| {
+        let pointer = error["pointer"].as_str().unwrap_or_default();
+        pointer == wanted || pointer.starts_with(&format!("{wanted}/"))
+    });
+    let error = error.unwrap_or_else(|| panic!("{what}: no error at {wanted}: {errors:?}"));
+    assert!(error["code"].as_str().is_some_and(|code| !code.is_empty()), "{what}: {error}");
+    assert!(error["message"].as_str().is_some_and(|m| !m.is_empty() && m.len() < 1000), "{what}: {error}");
+    match bad.class {
+        "unknown field" => assert_eq!(error["code"], "unknown_field", "{what}"),
+        "dangling reference" => assert_eq!(error["code"], "reference_not_found", "{what}"),
+        _ => {}
+    }
+}
+
+/// All examples, as they are read.
+async fn everything(lab: &Lab, examples: &[Example]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for example in examples {
+        all.push(lab.api.get(&example.path()).await.json());
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_secret_that_is_refused_is_not_repeated() {
+    let lab = lab().await;
+    for secret in ["hunter2\0".to_owned(), "hunter2".repeat(1000)] {
+        let spec = json!({"url": "https://chat.example.com/hook", "secret": secret});
+        let refused = lab.api.put("/api/v1/webhooks/chat", &json!({"spec": spec}).to_string()).await;
+        assert_eq!(refused.status, 422);
+        assert!(!refused.text().contains("hunter2"), "{}", refused.text());
+    }
+}
+
+#[tokio::test]
+async fn deep_json_is_refused_wherever_it_stands() {
+    let lab = lab().await;
+    let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    for depth in [20, 200, 200_000] {
+        let deep = nested(depth);
+        for body in [
+            format!(r#"{{"spec":{{"description":{deep}}}}}"#),
+            format!(r#"{{"spec":{deep}}}"#),
+            format!(r#"{{"spec":{{}},"metadata":{{"labels":{deep}}}}}"#),
+            deep.clone(),
+        ] {
+            let refused = lab.api.put("/api/v1/zones/deep", &body).await;
+            assert_eq!(refused.problem().0, 422, "{depth}: {body:.60}");
+        }
+    }
+    assert_eq!(lab.api.get("/api/v1/zones/deep").await.status, 404);
+}
+
+/// What comes back on a connection until the region ends it, after `sent` and nothing more.
+async fn said_until_the_end(lab: &Lab, sent: &str) -> String {
+    let mut stream = TcpStream::connect(lab.region.address()).await.expect("it listens");
+    stream.write_all(sent.as_bytes()).await.expect("it reads");
+    let mut said = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut said)).await;
+    // The end may be a reset, as what was sent is not read any more.
+    drop(ended.expect("the region ends the connection"));
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_however_it_is_announced() {
+    let lab = lab().await;
+    let token = lab.api.token.clone().unwrap_or_default();
+    let head =
+        format!("PUT /api/v1/zones/large HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {token}\r\n");
+    // Exactly one byte too many is sent, so that nothing is left unread when the region ends the connection.
+    let mebibyte = " ".repeat(0x10_0000);
+    let announced = format!("Content-Length: 3000000\r\nConnection: close\r\n\r\n{mebibyte}{mebibyte}x");
+    let chunk = format!("100000\r\n{mebibyte}\r\n");
+    let chunked = format!("Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunk}{chunk}1\r\nx\r\n");
+    for body in [announced, chunked] {
+        let said = said_until_the_end(&lab, &format!("{head}{body}")).await;
+        assert!(said.starts_with("HTTP/1.1 413 ") && said.contains(r#""code":"too_large""#), "{said}");
+    }
+    assert_eq!(lab.api.get("/api/v1/zones/large").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_send_is_dropped() {
+    let lab = lab_with(|settings| settings.client_timeout = Duration::from_millis(300)).await;
+    let token = lab.api.token.clone().unwrap_or_default();
+    for silent in ["", "GET /healthz HTTP/1.1\r\nHost: reg"] {
+        let said = said_until_the_end(&lab, silent).await;
+        assert!(!said.contains(" 200 "), "{silent}: {said}");
+    }
+    let half = format!(
+        "PUT /api/v1/zones/slow HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: 1000\r\n\r\n{{\"spec\""
+    );
+    let said = said_until_the_end(&lab, &half).await;
+    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains(r#""code":"too_slow""#), "{said}");
+    assert_eq!(lab.api.get("/api/v1/zones/slow").await.status, 404);
+}

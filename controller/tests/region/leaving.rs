@@ -1,0 +1,136 @@
+//! The order of deletions is the server's business: what is referred to stays until nobody refers to it, and says to whom.
+
+use crate::examples::{Example, examples};
+use crate::support::{Lab, lab};
+use basalt_api::{KINDS, Kind, Reference, Schema, Type, references};
+use basalt_region::driver::PLANNED;
+use std::collections::BTreeSet;
+
+/// The example that `reference` is to.
+fn target<'a>(examples: &'a [Example], reference: &Reference) -> &'a Example {
+    let found = examples.iter().find(|e| e.kind.name == reference.kind && e.name == reference.name);
+    found.unwrap_or_else(|| panic!("no example {reference:?}"))
+}
+
+/// The examples that `example` needs, the nearest last, and itself.
+fn closure<'a>(examples: &'a [Example], example: &'a Example, into: &mut Vec<&'a Example>) {
+    for reference in references(example.kind, &example.spec) {
+        closure(examples, target(examples, &reference), into);
+    }
+    if !into.iter().any(|e| std::ptr::eq(*e, example)) {
+        into.push(example);
+    }
+}
+
+fn refers(from: &Example, to: &Example) -> bool {
+    references(from.kind, &from.spec).iter().any(|r| r.kind == to.kind.name && r.name == to.name)
+}
+
+/// Asks for the object's deletion; what machinery has to let go of is let go of.
+async fn delete(lab: &Lab, example: &Example) {
+    let answer = lab.api.delete(&example.path()).await;
+    if answer.status == 202 && PLANNED.contains(&example.kind.name) {
+        let uid = answer.json()["metadata"]["uid"].as_str().expect("a uid").parse().expect("a uid");
+        lab.region.store().finalise(uid).await.expect("it can go");
+    } else {
+        assert!([202, 204, 404].contains(&answer.status.as_u16()), "{}: {}", example.path(), answer.text());
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_referred_to_stays_says_for_whom_and_goes_after_it() {
+    let examples = examples();
+    let lab = lab().await;
+    let mut seen = BTreeSet::new();
+    for example in &examples {
+        let references = references(example.kind, &example.spec);
+        if references.is_empty() {
+            continue;
+        }
+        let mut needed = Vec::new();
+        closure(&examples, example, &mut needed);
+        for one in &needed {
+            one.store(&lab).await;
+        }
+        for reference in &references {
+            let target = target(&examples, reference);
+            let waits = lab.api.delete(&target.path()).await;
+            let what =
+                format!("{} referred to by {} at {}", target.path(), example.path(), reference.pointer);
+            assert_eq!(waits.status, 202, "{what}: {}", waits.text());
+            let who = format!("{} {:?} ({})", example.kind.name, example.name, reference.pointer);
+            let waits_for = lab
+                .region
+                .store()
+                .referrers(waits.json()["metadata"]["uid"].as_str().expect("a uid").parse().expect("a uid"));
+            let waits_for = waits_for.await.expect("an answer");
+            assert!(
+                waits_for.iter().any(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer) == who),
+                "{what}: {waits_for:?}"
+            );
+            // What the driver plans says it in its plan; the rest in its conditions.
+            if !PLANNED.contains(&target.kind.name) {
+                let conditions = waits.json()["status"]["conditions"].clone();
+                assert_eq!(conditions[1]["reason"], "Referenced", "{what}");
+                let message = conditions[1]["message"].as_str().expect("a message");
+                assert!(message.contains(&who), "{what}: {message}");
+            }
+            seen.insert((example.kind.name, pattern(&reference.pointer)));
+        }
+        // The referrer goes; then whatever it held goes by itself, unless somebody else holds it.
+        delete(&lab, example).await;
+        assert_eq!(lab.api.get(&example.path()).await.status, 404, "{}", example.path());
+        for reference in &references {
+            let target = target(&examples, reference);
+            let mut held = false;
+            for other in needed.iter().filter(|other| refers(other, target)) {
+                held |= lab.api.get(&other.path()).await.status == 200;
+            }
+            if PLANNED.contains(&target.kind.name) && !held {
+                delete(&lab, target).await;
+            }
+            let there = lab.api.get(&target.path()).await.status.as_u16();
+            assert_eq!(there, if held { 200 } else { 404 }, "{} after {}", target.path(), example.path());
+        }
+        for one in needed.iter().rev() {
+            delete(&lab, one).await;
+            assert_eq!(lab.api.get(&one.path()).await.status, 404, "{}", one.path());
+        }
+    }
+    let missing: Vec<_> = every_reference().difference(&seen).cloned().collect();
+    assert!(missing.is_empty(), "no example refers by {missing:?}: add one");
+    eprintln!("{} sorts of references", seen.len());
+}
+
+/// A pointer without what varies.
+fn pattern(pointer: &str) -> String {
+    let steps =
+        pointer.split('/').map(|step| if step.bytes().all(|b| b.is_ascii_digit()) { "" } else { step });
+    steps.filter(|step| !step.is_empty() && *step != "eth0").collect::<Vec<_>>().join("/")
+}
+
+/// Every field of every kind that refers to something.
+fn every_reference() -> BTreeSet<(&'static str, String)> {
+    fn visit(
+        kind: &'static Kind,
+        at: &str,
+        schema: &'static Schema,
+        found: &mut BTreeSet<(&'static str, String)>,
+    ) {
+        for field in schema.fields {
+            let here = if at.is_empty() { field.name.to_owned() } else { format!("{at}/{}", field.name) };
+            let mut ty = &field.ty;
+            while let Type::List(item) | Type::Set(item) | Type::Map { value: item, .. } = ty {
+                ty = item;
+            }
+            match ty {
+                Type::Ref(_) => drop(found.insert((kind.name, here))),
+                Type::Object(inner) => visit(kind, &here, inner, found),
+                _ => {}
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    KINDS.iter().for_each(|kind| visit(kind, "", kind.spec, &mut found));
+    found
+}
