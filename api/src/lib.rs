@@ -57,7 +57,7 @@ pub use openapi::openapi;
 pub use problem::{FieldCode, FieldError, Problem, ProblemCode};
 pub use schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Semantic, Stability, Type};
 pub use validate::{
-    MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES, validate, validate_name,
-    validate_partial,
+    MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES, validate, validate_labels,
+    validate_name, validate_partial,
 };
 pub use values::BadValue;

@@ -2,7 +2,8 @@
 
 use crate::object::Object;
 use crate::plan::{Advisory, PlanReport, TimelineEntry, Wait};
-use crate::values::{Generation, Incarnation, Name, Sha256, Timestamp, Uid};
+use crate::values::{Generation, Incarnation, Name, Sha256, Tag, Timestamp, Uid};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +35,9 @@ pub struct PutRequest {
     pub status: Option<Value>,
 }
 
-/// The part of the metadata that clients write. The rest is ignored, so that what was read can be written back.
+/// The part of the metadata that clients write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "GivenMetadata")]
 pub struct PutMetadata {
     /// The name, which must agree with the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,12 +47,57 @@ pub struct PutMetadata {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
+/// What is the region's in it is ignored, so that what was read can be written back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenMetadata {
+    name: Option<Name>,
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default, rename = "uid")]
+    _uid: IgnoredAny,
+    #[serde(default, rename = "manager")]
+    _manager: IgnoredAny,
+    #[serde(default, rename = "generation")]
+    _generation: IgnoredAny,
+    #[serde(default, rename = "created_at")]
+    _created_at: IgnoredAny,
+    #[serde(default, rename = "updated_at")]
+    _updated_at: IgnoredAny,
+    #[serde(default, rename = "deletion_requested_at")]
+    _deletion_requested_at: IgnoredAny,
+}
+
+impl From<GivenMetadata> for PutMetadata {
+    fn from(given: GivenMetadata) -> Self {
+        Self { name: given.name, labels: given.labels }
+    }
+}
+
 impl PutMetadata {
     /// Whether it says nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Body of `PUT /api/v1/{plural}/{name}/layers/{manager}`: what one manager says of an object beside its spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// Its labels. Where several managers give the same one, the manager of the object wins, then the first by name.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Its tags, beside those of the spec. Only machines have any.
+    #[serde(default)]
+    pub tags: BTreeSet<Tag>,
+}
+
+/// Answer to `GET /api/v1/{plural}/{name}/layers`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    /// By manager; writes that named none are under the empty name.
+    pub layers: BTreeMap<String, Layer>,
 }
 
 /// Answer to a write with `dry_run`.

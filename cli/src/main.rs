@@ -5,6 +5,7 @@ mod audit;
 mod explain;
 mod get;
 mod image;
+mod label;
 mod login;
 mod output;
 mod patch;
@@ -39,6 +40,8 @@ enum Command {
     Apply(apply::Args),
     /// Change some fields of an object
     Patch(patch::Args),
+    /// Show, give and take labels and tags, beside those that others give
+    Label(label::Args),
     /// Show what changes, as it changes
     Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
         Command::Apply(args) => ended(block_on(apply::run(args, &connection))),
         Command::Patch(args) => ended(block_on(patch::run(args, &connection))),
+        Command::Label(args) => ended(block_on(label::run(args, &connection))),
         Command::Watch(args) => ended(block_on(watch::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
         Command::Login(args) => ended(block_on(login::login(args, &connection))),

@@ -78,13 +78,16 @@ impl Connection {
             endpoints: self.endpoint.clone(),
             token,
             ca_pem: self.ca_file.as_ref().map(read).transpose()?,
-            manager: Some("cli".to_owned()),
+            manager: Some(MANAGER.to_owned()),
             user_agent: Some(concat!("basalt/", env!("CARGO_PKG_VERSION")).to_owned()),
             ..ClientConfig::default()
         };
         Ok(Client::new(&config)?)
     }
 }
+
+/// The manager that this command is.
+pub(crate) const MANAGER: &str = "cli";
 
 /// Runs a command that talks to a region.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {

@@ -45,8 +45,8 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, DryRun, MERGE_PATCH, ObjectList, OperationAccepted, OperationRequest,
-    PutRequest, RenameRequest, Timeline, Version, Waits,
+    ApplyRequest, ApplyResponse, DryRun, Layer, Layers, MERGE_PATCH, ObjectList, OperationAccepted,
+    OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -264,6 +264,29 @@ impl Client {
     pub async fn rename(&self, kind: &Kind, name: &str, new_name: &Name) -> Result<Object, ClientError> {
         let call = Call::new(Method::POST, &path(kind, name, "/rename"));
         self.transport.json(call.body(&RenameRequest { name: new_name.clone() })?).await
+    }
+
+    /// Which manager gives the object which labels and tags.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn layers(&self, kind: &Kind, name: &str) -> Result<Layers, ClientError> {
+        self.transport.json(Call::get(&path(kind, name, "/layers"))).await
+    }
+
+    /// Replaces the labels and tags that one manager gives the object; spec, generation and its manager stay.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid`, `deleting`, and see [`ClientError`].
+    pub async fn put_layer(
+        &self,
+        kind: &Kind,
+        name: &str,
+        manager: &str,
+        layer: &Layer,
+    ) -> Result<Object, ClientError> {
+        let rest = format!("/layers/{}", transport::encode(manager));
+        self.transport.json(Call::new(Method::PUT, &path(kind, name, &rest)).body(layer)?).await
     }
 
     /// Writes many objects in one transaction, or says what that would do.

@@ -9,7 +9,7 @@ use crate::wire::MAX_DOCUMENTS;
 use serde_json::{Value, json};
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 30] {
+pub(super) fn components() -> [(&'static str, Value); 32] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -32,6 +32,23 @@ pub(super) fn components() -> [(&'static str, Value); 30] {
                     "generation": number(), "created_at": time(), "updated_at": time(),
                     "deletion_requested_at": {"anyOf": [time(), {"type": "null"}]},
                 }),
+            ),
+        ),
+        (
+            "Layer",
+            json!({
+                "type": "object", "additionalProperties": false,
+                "properties": {
+                    "labels": labels(),
+                    "tags": {"type": "array", "uniqueItems": true, "items": form(Semantic::Tag)},
+                },
+            }),
+        ),
+        (
+            "Layers",
+            object(
+                &["layers"],
+                json!({"layers": {"type": "object", "additionalProperties": reference("Layer")}}),
             ),
         ),
         (

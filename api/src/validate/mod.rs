@@ -4,6 +4,7 @@
 //! rules between fields run on the typed spec. Every error has a JSON pointer into the spec, names the value, and says
 //! what would be right.
 
+mod labels;
 mod limits;
 mod walk;
 
@@ -12,6 +13,7 @@ mod generate;
 #[cfg(test)]
 mod tests;
 
+pub use labels::validate_labels;
 pub use limits::{MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES};
 
 use crate::model::Model;

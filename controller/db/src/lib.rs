@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`Store`] | pool, seal key, wake-ups |
 //! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
+//! | `layer` | labels and tags of one manager |
 //! | `invariant` | what only one object can have |
 //! | `ipam` | addresses: who has which, which are free |
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
@@ -42,6 +43,7 @@ mod fact;
 mod gauge;
 mod invariant;
 mod ipam;
+mod layer;
 mod object;
 mod password;
 mod queue;

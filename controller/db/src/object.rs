@@ -152,9 +152,16 @@ impl Row {
         serde_json::from_value(self.labels.clone()).map_err(|e| StoreError::Corrupt(format!("labels: {e}")))
     }
 
+    /// Of labels that several managers give, the object's own manager's counts, then that of the first by name.
+    fn merged_labels(&self) -> Result<BTreeMap<String, String>, StoreError> {
+        let mut layers = self.layers()?;
+        let own = self.manager.as_ref().and_then(|manager| layers.remove(manager));
+        Ok(layers.into_values().rev().chain(own).flatten().collect())
+    }
+
     pub(crate) fn object(self) -> Result<Object, StoreError> {
         Ok(Object {
-            labels: self.layers()?.into_values().flatten().collect(),
+            labels: self.merged_labels()?,
             uid: Uid::from(self.uid),
             kind: self.kind,
             name: self.name,
@@ -230,7 +237,8 @@ impl Store {
         let rows = select_objects!(
             "where kind = $1 and ($2::text is null or name > $2) and ($3::text is null or position($3 in name) > 0)
                and ($4::jsonb = '{}' or (
-                 select coalesce(jsonb_object_agg(l.key, l.value), '{}')
+                 select coalesce(jsonb_object_agg(l.key, l.value
+                          order by m.key = coalesce(manager, ''), m.key collate ucs_basic desc), '{}')
                  from jsonb_each(labels) m, jsonb_each(m.value) l) @> $4)
                and ($6::text[] is null or kind not in ('Machine', 'Deployment')
                  or object_pool(kind, uid, spec) = any($6))

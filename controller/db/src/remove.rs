@@ -85,13 +85,6 @@ impl Store {
         Ok(Deletion::Gone)
     }
 
-    async fn end(&self, tx: Tx, dry_run: bool) -> Result<(), StoreError> {
-        if dry_run {
-            return Ok(tx.rollback().await?);
-        }
-        self.commit(tx).await
-    }
-
     /// Removes a row that nobody refers to, and everything deleted that only waited for it.
     pub(crate) async fn remove(&self, tx: &mut Tx, row: Row) -> Result<(), StoreError> {
         let mut leaving = vec![row];

@@ -170,6 +170,14 @@ impl Store {
         Ok(())
     }
 
+    /// Commits, or in a dry run leaves everything as it was.
+    pub(crate) async fn end(&self, tx: Tx, dry_run: bool) -> Result<(), StoreError> {
+        if dry_run {
+            return Ok(tx.rollback().await?);
+        }
+        self.commit(tx).await
+    }
+
     /// Says that something was committed.
     pub(crate) fn touched(&self) {
         self.wake();

@@ -52,6 +52,12 @@ pub(super) async fn of_write(app: &App, kind: &Kind, stored: &Stored, wanted: &V
     Ok(plan)
 }
 
+/// What follows from a layer that was only tried.
+pub(super) fn of_layer(object: &Object, manager: &str) -> PlanReport {
+    let summary = format!("{} {:?} gets these labels and tags from {manager}.", object.kind, object.name);
+    PlanReport { summary, ..PlanReport::default() }
+}
+
 /// What follows from a deletion that was only tried.
 pub(super) async fn of_deletion(
     app: &App,

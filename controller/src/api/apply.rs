@@ -169,6 +169,10 @@ fn document(
         return Err(vec![FieldError::new("/metadata/name", FieldCode::Required, message, "a DNS label")]);
     };
     kind.naming.check(name.as_str()).map_err(|bad| vec![FieldError::format("/metadata/name", bad)])?;
+    let wrong = body::wrong_labels(metadata.labels.as_ref());
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
     let (text, value) = body::spec(kind, Some(name.as_str()), &spec)?;
     Ok(Document {
         kind,

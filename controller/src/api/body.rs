@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 
 /// A manager's name, in bytes.
 const MANAGER_BYTES: usize = 63;
@@ -70,20 +71,18 @@ pub(super) fn precondition(headers: &HeaderMap) -> Answer<Precondition> {
 /// Which tool writes.
 pub(super) fn manager(headers: &HeaderMap) -> Answer<Option<String>> {
     let Some(value) = headers.get(MANAGER_HEADER) else { return Ok(None) };
-    let fits =
-        |t: &&str| !t.is_empty() && t.len() <= MANAGER_BYTES && t.bytes().all(|b| b.is_ascii_graphic());
-    match value.to_str().ok().filter(fits) {
-        Some(manager) => Ok(Some(manager.to_owned())),
-        None => {
-            let message = format!("the header {MANAGER_HEADER} is not the name of a tool");
-            Err(Refusal::field(
-                "",
-                FieldCode::Format,
-                message,
-                "1 to 63 letters, digits and signs: terraform",
-            ))
-        }
+    let manager = value.to_str().unwrap_or_default();
+    check_manager(manager)?;
+    Ok(Some(manager.to_owned()))
+}
+
+/// Whether a tool can be called so.
+pub(super) fn check_manager(name: &str) -> Answer<()> {
+    if (1..=MANAGER_BYTES).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(());
     }
+    let message = format!("{name:?} is not the name of a tool that manages objects");
+    Err(Refusal::field("", FieldCode::Format, message, "1 to 63 letters, digits and signs: terraform"))
 }
 
 /// The body of a PUT: what was read can be written back.
@@ -132,6 +131,7 @@ pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> 
         let hint = format!("POST /api/v1/{}/{name}/rename renames", kind.plural);
         errors.push(FieldError::new("/metadata/name", FieldCode::Rule, message, hint));
     }
+    errors.extend(wrong_labels(body.metadata.labels.as_ref()));
     let spec = spec(kind, name, &body.spec);
     errors.extend(spec.as_ref().err().into_iter().flatten().cloned());
     match spec {
@@ -167,6 +167,12 @@ pub(super) fn spec(
         errors.extend(vlan_name(kind, name, &value));
     }
     if errors.is_empty() { Ok((text, value)) } else { Err(errors) }
+}
+
+/// What is wrong with the labels of a body or document.
+pub(super) fn wrong_labels(labels: Option<&BTreeMap<String, String>>) -> Vec<FieldError> {
+    let wrong = labels.map(basalt_api::validate_labels).unwrap_or_default();
+    wrong.into_iter().map(|error| error.below("/metadata/labels")).collect()
 }
 
 /// A VLAN is called after its fabric and number.

@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, apply, audit, blobs, explain, metrics, objects, operations, patch, racks, session, slow, system,
-    tokens, watch,
+    App, apply, audit, blobs, explain, layers, metrics, objects, operations, patch, racks, session, slow,
+    system, tokens, watch,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -83,6 +83,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("DELETE", "/api/v1/{plural}/{name}", OPERATOR, || delete(objects::remove))
         .dry_run(Role::Viewer),
     Endpoint::new("POST", "/api/v1/{plural}/{name}/rename", OPERATOR, || post(objects::rename)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/layers", VIEWER, || get(layers::read)),
+    Endpoint::new("PUT", "/api/v1/{plural}/{name}/layers/{manager}", OPERATOR, || put(layers::write))
+        .dry_run(Role::Viewer),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/plan", VIEWER, || get(explain::plan)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/timeline", VIEWER, || get(explain::timeline)),

@@ -9,7 +9,7 @@
 //! | `audit` | who wrote what |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
-//! | `patch` | some of a spec |
+//! | `patch`, `layers` | some of a spec; labels and tags beside it |
 //! | `apply` | many objects in one transaction |
 //! | `announce` | what a write would do |
 //! | `utilisation` | how full subnets and ranges are |
@@ -34,6 +34,7 @@ mod caller;
 mod explain;
 mod guard;
 mod guards;
+mod layers;
 mod metrics;
 mod objects;
 mod operations;

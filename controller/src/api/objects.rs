@@ -43,10 +43,10 @@ struct WholeList {
 
 /// [`basalt_api::wire::DryRun`].
 #[derive(Serialize)]
-struct DryRun {
-    object: Rendered,
-    plan: PlanReport,
-    advisories: Vec<Advisory>,
+pub(super) struct DryRun {
+    pub(super) object: Rendered,
+    pub(super) plan: PlanReport,
+    pub(super) advisories: Vec<Advisory>,
 }
 
 pub(super) async fn list(

@@ -125,6 +125,7 @@ pub(super) async fn if_claimed(
 
 async fn candidates(driver: &Driver, _estate: &Estate) -> Result<Vec<Candidate>, StoreError> {
     let claims = driver.store.claims().await?;
+    let mut layered = driver.store.layered_tags().await?;
     let mut candidates = Vec::new();
     for object in driver.store.all("Machine").await? {
         let uid = MachineId::from(object.uid);
@@ -141,7 +142,11 @@ async fn candidates(driver: &Driver, _estate: &Estate) -> Result<Vec<Candidate>,
             name: object.name,
             zone: machine.zone.as_ref().map_or(DEFAULT, |z| z.as_str()).to_owned(),
             pool: machine.pool.as_ref().map_or(DEFAULT, |p| p.as_str()).to_owned(),
-            tags: machine.tags.iter().map(ToString::to_string).collect(),
+            tags: {
+                let mut tags = layered.remove(&object.uid).unwrap_or_default();
+                tags.extend(machine.tags.iter().map(ToString::to_string));
+                tags.into_iter().collect()
+            },
             inventory: facts.inventory.map(|seen| seen.inventory),
             lifecycle: status.axes.lifecycle,
             claimed_by: owner.map(|owner| (owner, owner_name.unwrap_or_default())),

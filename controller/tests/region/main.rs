@@ -11,6 +11,7 @@ mod examples;
 mod hostile;
 mod images;
 mod kinds;
+mod layers;
 mod leaving;
 mod metrics;
 mod objects;

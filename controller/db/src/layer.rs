@@ -1,0 +1,104 @@
+//! Labels and tags of one manager: written without touching the spec, so that several tools can add theirs.
+
+use crate::object::{self, Key, Object, Row, select_objects};
+use crate::store::Tx;
+use crate::{Store, StoreError, audit, change};
+use basalt_api::values::{Tag, Uid};
+use basalt_api::wire::Layer;
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+impl Store {
+    /// Every manager's layer of an object.
+    ///
+    /// # Errors
+    /// `NotFound`, or the database.
+    pub async fn layers(&self, kind: &str, key: Key<'_>) -> Result<BTreeMap<String, Layer>, StoreError> {
+        let mut tx = self.begin().await?;
+        let row = object::lock(&mut tx, kind, key).await?.ok_or_else(|| object::not_found(kind, key))?;
+        layers(&mut tx, &row).await
+    }
+
+    /// Replaces one manager's layer; an empty one is no layer. The generation stays, since the spec does.
+    ///
+    /// # Errors
+    /// `NotFound`, `Deleting`, or the database.
+    pub async fn set_layer(
+        &self,
+        kind: &str,
+        key: Key<'_>,
+        manager: &str,
+        layer: &Layer,
+        dry_run: bool,
+    ) -> Result<Object, StoreError> {
+        let mut tx = self.begin().await?;
+        let row = object::lock(&mut tx, kind, key).await?.ok_or_else(|| object::not_found(kind, key))?;
+        if row.deletion_us.is_some() {
+            return Err(StoreError::Deleting { kind: row.kind, name: row.name });
+        }
+        let before = layers(&mut tx, &row).await?.remove(manager).unwrap_or_default();
+        if before != *layer {
+            write(&mut tx, &row, manager, layer).await?;
+            change::record(&mut tx, &row, change::Op::Put).await?;
+            self.wake_around(&mut tx, Uid::from(row.uid)).await?;
+            let asked = serde_json::json!({ "layer": { (manager): layer } });
+            self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        }
+        let row = select_objects!("where uid = $1", row.uid).fetch_one(&mut *tx).await?;
+        self.end(tx, dry_run).await?;
+        row.object()
+    }
+
+    /// The tags that managers gave to machines, by machine.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn layered_tags(&self) -> Result<BTreeMap<Uid, BTreeSet<String>>, StoreError> {
+        let rows = sqlx::query!("select object, tag from tag_layer").fetch_all(self.pool()).await?;
+        let mut tags: BTreeMap<Uid, BTreeSet<String>> = BTreeMap::new();
+        for row in rows {
+            tags.entry(Uid::from(row.object)).or_default().insert(row.tag);
+        }
+        Ok(tags)
+    }
+}
+
+async fn layers(tx: &mut Tx, row: &Row) -> Result<BTreeMap<String, Layer>, StoreError> {
+    let mut layers: BTreeMap<String, Layer> = BTreeMap::new();
+    for (manager, labels) in row.layers()? {
+        layers.entry(manager).or_default().labels = labels;
+    }
+    let tags = sqlx::query!("select manager, tag from tag_layer where object = $1", row.uid);
+    for stored in tags.fetch_all(&mut **tx).await? {
+        let tag: Tag = stored.tag.parse().map_err(|e| StoreError::Corrupt(format!("a stored tag: {e}")))?;
+        layers.entry(stored.manager).or_default().tags.insert(tag);
+    }
+    Ok(layers)
+}
+
+async fn write(tx: &mut Tx, row: &Row, manager: &str, layer: &Layer) -> Result<(), StoreError> {
+    let mut labels = row.layers()?;
+    match layer.labels.is_empty() {
+        true => labels.remove(manager),
+        false => labels.insert(manager.to_owned(), layer.labels.clone()),
+    };
+    let labels = serde_json::to_value(&labels).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    let update =
+        sqlx::query!("update object set labels = $2, updated_at = now() where uid = $1", row.uid, labels);
+    update.execute(&mut **tx).await?;
+    replace_tags(tx, row.uid, manager, &layer.tags).await
+}
+
+async fn replace_tags(tx: &mut Tx, of: Uuid, manager: &str, tags: &BTreeSet<Tag>) -> Result<(), StoreError> {
+    let delete = sqlx::query!("delete from tag_layer where object = $1 and manager = $2", of, manager);
+    delete.execute(&mut **tx).await?;
+    let tags: Vec<String> = tags.iter().map(ToString::to_string).collect();
+    let insert = sqlx::query!(
+        "insert into tag_layer (object, manager, tag) select $1, $2, t from unnest($3::text[]) u(t)",
+        of,
+        manager,
+        &tags
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Labels and tags by manager, beside the spec.
+
+use super::App;
+use super::announce;
+use super::body;
+use super::caller::Caller;
+use super::objects;
+use super::problem::{Answer, Refusal};
+use super::query::{Flags, parameters};
+use super::render;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use basalt_api::wire::{Layer, Layers};
+use basalt_api::{FieldCode, FieldError, validate_labels};
+
+/// The kind whose objects have tags.
+const TAGGED: &str = "Machine";
+
+pub(super) async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    Path((plural, name)): Path<(String, String)>,
+) -> Answer<Json<Layers>> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let layers = app.store().layers(kind.name, key).await?;
+    caller.sees(&app, kind, key).await?;
+    Ok(Json(Layers { layers }))
+}
+
+pub(super) async fn write(
+    State(app): State<App>,
+    caller: Caller,
+    Path((plural, name, manager)): Path<(String, String, String)>,
+    uri: Uri,
+    sent: Bytes,
+) -> Answer<Response> {
+    let kind = body::kind(&plural)?;
+    let key = body::key(kind, &name)?;
+    let flags: Flags = parameters(&uri)?;
+    body::check_manager(&manager)?;
+    let layer: Layer = body::json(&sent)?;
+    let mut errors: Vec<FieldError> =
+        validate_labels(&layer.labels).into_iter().map(|error| error.below("/labels")).collect();
+    if kind.name != TAGGED && !layer.tags.is_empty() {
+        let message = format!("a {} has no tags", kind.name);
+        errors.push(FieldError::new("/tags", FieldCode::Rule, message, "tags are of machines; use labels"));
+    }
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(errors));
+    }
+    let object = caller.store(&app).set_layer(kind.name, key, &manager, &layer, flags.dry_run).await?;
+    if flags.dry_run {
+        let plan = announce::of_layer(&object, &manager);
+        let object = render::render(object, &[])?;
+        return Ok(Json(objects::DryRun { object, plan, advisories: Vec::new() }).into_response());
+    }
+    Ok(objects::rendered(&app, object).await?.answer(StatusCode::OK))
+}
