@@ -4,15 +4,21 @@ use crate::seal::{Place, SealKey};
 use crate::{Actor, StoreError};
 use basalt_api::values::{Incarnation, Uid};
 use sqlx::ConnectOptions;
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Schema versions, in the binary.
-pub(crate) static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations");
+/// Schema versions, in the binary. Those of a newer region are left alone: while an upgrade is under way the older region has to
+/// be able to start again beside it (docs/decisions/041-migrations.md).
+pub(crate) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrations = sqlx::migrate!("../../migrations");
+    migrations.set_ignore_missing(true);
+    migrations
+});
 
 /// The NOTIFY channel. Its messages say only "look"; what to see is in the tables.
 const CHANNEL: &str = "basalt";

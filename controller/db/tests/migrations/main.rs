@@ -1,0 +1,142 @@
+//! Migrations only add: docs/decisions/041-migrations.md says why, and `rules` what that means.
+
+mod rules;
+mod sql;
+
+use rules::lint;
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// Migrations that databases in use have run, and the SHA-256 of their text. They never change.
+const FROZEN: &[(&str, &str)] = &[
+    ("0001_store.sql", "b5fd796f36288f25e530424e20ad6610a56a58f4bb20274f94403b424827765c"),
+    ("0002_driver.sql", "ff37b41308e21e0b1cd55aace86ce2ac4f5517b8de19c7206c01a801d52a4b30"),
+    ("0003_kinds.sql", "bb6554612ae3ed6de4ce6733457c0c1173c3e435a63bfab575b6884545c42a32"),
+    ("0004_ipam.sql", "1a9712b975c32d0b86625a49331891a23ebc2f6e4c9b18ddc03252314ff1a239"),
+    ("0005_access.sql", "cd17c12dc3ba14c3193d4f3ee0a3447cc83166a28744b9da51ec0b621faaa837"),
+    ("0006_watch.sql", "00328909137eb35e5f80ea1862bbb7b061dae6c5e610ba5768a9e41ebaac01e2"),
+];
+
+/// Number, file name and text of every migration, in their order.
+fn migrations() -> Vec<(u32, String, String)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    let mut all: Vec<_> = std::fs::read_dir(&dir)
+        .expect("the folder of migrations")
+        .map(|entry| {
+            let path = entry.expect("its entries").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+            let number = name.split_once('_').filter(|(number, _)| number.len() == 4);
+            let number = number.and_then(|(number, _)| number.parse().ok());
+            let number = number.unwrap_or_else(|| panic!("{name} is not called NNNN_WORD.sql"));
+            (number, name, std::fs::read_to_string(&path).expect("its text"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn what_databases_have_run_never_changes() {
+    let all = migrations();
+    for (name, sha256) in FROZEN {
+        let found = all.iter().find(|(_, file, _)| file == name);
+        let (_, _, text) = found.unwrap_or_else(|| panic!("migrations/{name} is gone: put it back"));
+        let now = hex::encode(Sha256::digest(text));
+        assert_eq!(
+            now, *sha256,
+            "migrations/{name} was edited: put it back, and write a new migration instead"
+        );
+    }
+}
+
+#[test]
+fn newer_migrations_keep_the_rules() {
+    let all = migrations();
+    let numbers: Vec<u32> = all.iter().map(|(number, ..)| *number).collect();
+    let mut wrong = Vec::new();
+    for (at, (_, name, text)) in all.iter().enumerate().skip(FROZEN.len()) {
+        let earlier = numbers.get(..at).unwrap_or_default();
+        assert!(earlier.iter().all(|e| e < &numbers[at]), "migrations/{name}: this number is taken");
+        wrong.extend(lint(text, earlier).into_iter().map(|why| format!("migrations/{name} {why}")));
+    }
+    assert!(wrong.is_empty(), "see docs/decisions/041-migrations.md\n{}", wrong.join("\n"));
+}
+
+/// A script, and a part of what is said about it; nothing where nothing is wrong with it.
+const EXAMPLES: &[(&str, &str)] = &[
+    // What adds is welcome.
+    (
+        "create table a (b int not null); create index on a (b); insert into a select 1; update a set b = 2;",
+        "",
+    ),
+    (
+        "create table a (b int); alter table a add constraint c check (b > 0), alter column b set not null;",
+        "",
+    ),
+    ("alter table address add column class text not null default 'x' check (class in ('x', 'y'));", ""),
+    ("alter table address add column note text, add check (note <> '');", ""),
+    ("alter table address alter column mac drop not null;", ""),
+    ("create index address_x on address (mac);", ""),
+    ("create function f() returns int language sql as $$ update object set name = '' returning 1 $$;", ""),
+    ("create or replace function f() returns trigger language plpgsql as $$ begin drop table x; end $$;", ""),
+    ("update address set class = 'x' where class = 'y';", ""),
+    ("-- no-transaction\ncreate index concurrently change_log_x on change_log (kind);", ""),
+    ("alter table audit add constraint a check (kind <> '') not valid;", ""),
+    ("create table drop (rename int); comment on table drop is 'lock table x; drop table y';", ""),
+    (
+        "create trigger t before insert on object for each row execute function f(); drop trigger t on object;",
+        "",
+    ),
+    // What takes, blocks or writes everything is not.
+    ("drop table address;", "line 1: DROP TABLE"),
+    ("select 1;\n\n-- why\ndrop function\n  object_pool;", "line 4: DROP FUNCTION"),
+    ("alter table address drop column mac;", "DROP COLUMN"),
+    ("alter table address drop constraint address_pkey, add primary key (mac);", "DROP CONSTRAINT"),
+    ("alter table address alter column class drop default;", "DROP DEFAULT"),
+    ("alter table address rename column mac to m;", "RENAME"),
+    ("ALTER TABLE address RENAME TO a;", "RENAME"),
+    ("alter type purpose rename value 'a' to 'b';", "RENAME"),
+    ("alter table address alter column mac type text using mac::text;", "ALTER TYPE"),
+    ("alter table address alter mac set data type text;", "ALTER TYPE"),
+    ("alter table address add column note text not null;", "ADD COLUMN"),
+    (
+        "alter table address add a int default 1, add column note text not null check (note in ('a','b'));",
+        "ADD COLUMN",
+    ),
+    ("alter table address alter column note set not null;", "SET NOT NULL"),
+    ("alter table audit add constraint a check (kind <> '');", "NOT VALID"),
+    ("create unique index x on only change_log (seq);", "CONCURRENTLY"),
+    ("create index concurrently x on change_log (seq);", "-- no-transaction"),
+    (
+        "-- no-transaction\ncreate index concurrently x on change_log (seq); select 1;",
+        "a migration of its own",
+    ),
+    ("lock table object in share mode;", "LOCK"),
+    ("truncate session;", "TRUNCATE"),
+    ("update address set class = 'x';", "UPDATE of a whole table"),
+    ("delete from session;", "DELETE of a whole table"),
+    ("update audit set kind = 'x' where kind = 'y';", "in pieces"),
+    (
+        "do $$ declare r record; begin for r in select 1 loop drop table address; end loop; end $$;",
+        "DROP TABLE",
+    ),
+    ("select 'open", "is not closed"),
+    // What nothing uses any more may go, if the migration says since when.
+    ("-- contract: moved to span, unused since 0004\nalter table address drop column mac;", ""),
+    (
+        "-- contract: moved to span, unused since 0009\nalter table address drop column mac;",
+        "0009 is not the number",
+    ),
+    ("-- contract: moved to span\nalter table address drop column mac;", "write `-- contract: REASON"),
+    ("-- contract: , unused since 0004\nalter table address drop column mac;", "write `-- contract: REASON"),
+    ("-- contract: x, unused since 0004\n\nselect 1; drop table address;", "DROP TABLE"),
+];
+
+#[test]
+fn the_rules_refuse_what_they_say_and_nothing_else() {
+    for (script, wanted) in EXAMPLES {
+        let said = lint(script, &[1, 2, 3, 4]).join("\n");
+        assert_eq!(said.is_empty(), wanted.is_empty(), "{script}\n{said}");
+        assert!(said.contains(wanted), "{script}\n{said}");
+    }
+}
