@@ -66,6 +66,21 @@ pub fn secrets(kind: &Kind, spec: &Value) -> Vec<SecretAt> {
     found
 }
 
+/// Whether specs of this kind can have secrets.
+#[must_use]
+pub fn has_secrets(kind: &Kind) -> bool {
+    fn within(ty: &Type) -> bool {
+        match ty {
+            Type::Secret => true,
+            Type::Object(schema) => schema.fields.iter().any(|field| within(&field.ty)),
+            Type::Map { value: item, .. } => within(item),
+            Type::List(item) | Type::Set(item) => within(item),
+            _ => false,
+        }
+    }
+    kind.spec.fields.iter().any(|field| within(&field.ty))
+}
+
 /// Calls `f` with pointer, type and value of every scalar of `spec` that is there, nulls of secrets included.
 fn each<'a>(kind: &Kind, spec: &'a Value, f: &mut impl FnMut(&str, &'static Type, &'a Value)) {
     if let Value::Object(map) = spec {

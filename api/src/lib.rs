@@ -47,7 +47,7 @@ mod validate;
 pub use basalt_api_derive::Model;
 pub use diff::{FieldChange, canonical, diff, diff_fields, equal, mask, masked};
 pub use effective::effective;
-pub use find::{Reference, SecretAt, SecretWrite, references, secrets};
+pub use find::{Reference, SecretAt, SecretWrite, has_secrets, references, secrets};
 pub use kinds::KINDS;
 #[doc(hidden)]
 pub use model::private as __private;

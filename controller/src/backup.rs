@@ -106,13 +106,13 @@ fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> BackupError {
 }
 
 /// A database to work on: an outside one, that of a region which runs, or the directory's own, started for this.
-struct Database {
-    url: String,
+pub(crate) struct Database {
+    pub(crate) url: String,
     started: Option<Cluster>,
 }
 
 impl Database {
-    async fn of(settings: &Settings, own: bool) -> Result<Self, BackupError> {
+    pub(crate) async fn of(settings: &Settings, own: bool) -> Result<Self, BackupError> {
         match (&settings.database_url, own) {
             (Some(url), _) => Ok(Self { url: url.clone(), started: None }),
             (None, false) => Ok(Self { url: cluster::url_in(&settings.data_dir), started: None }),
@@ -128,7 +128,7 @@ impl Database {
         }
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         if let Some(cluster) = self.started {
             cluster.stop().await;
         }

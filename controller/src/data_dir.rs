@@ -3,13 +3,14 @@
 //! | path | holds |
 //! | --- | --- |
 //! | `lock` | held while a region runs here |
-//! | `seal-key` | the key that seals secrets (0600), unless `--seal-key-file` names another one |
+//! | `seal-key` | the key that seals secrets (0600), unless `--seal-key-file` names another one; see [`SealFile`] |
 //! | `admin-token` | a bearer token with the role admin (0600), made at the first start |
 //! | `api.sock` | the API, for root and this account (0600) |
 //! | `process` | which process ran here last |
 //! | `blobs/` | the bytes of images |
 //! | `postgres/`, `run/`, `postgres.log` | PostgreSQL, see [`basalt_db::cluster`] |
 
+use crate::seal_file::{KeyText, SealFile};
 use basalt_api::values::Uid;
 use basalt_db::SealKey;
 use std::fs::File;
@@ -42,7 +43,7 @@ pub enum DataDirError {
     Random(#[from] basalt_db::StoreError),
 }
 
-fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> DataDirError {
+pub(crate) fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> DataDirError {
     let path = path.to_owned();
     move |source| DataDirError::File { path, source }
 }
@@ -87,16 +88,17 @@ impl DataDir {
     /// # Errors
     /// The file cannot be read, or holds no key.
     pub fn seal_key(&self, file: Option<&Path>) -> Result<SealKey, DataDirError> {
-        let path = file.map_or_else(|| self.path.join("seal-key"), Path::to_owned);
-        if !path.exists() {
-            if file.is_some() {
-                return Err(DataDirError::NoKey(path));
-            }
+        let path = self.seal_file(file).path().to_owned();
+        if file.is_none() && !path.exists() {
             write_secret(&path, &hex::encode(SealKey::generate()?.as_slice()))?;
         }
-        let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
-        let bytes = hex::decode(text.trim()).map_err(|_| DataDirError::BadKey(path.clone()))?;
-        SealKey::new(&bytes).map_err(|_| DataDirError::BadKey(path))
+        KeyText::read(&path)?.key()
+    }
+
+    /// Where the seal key is, or will be: `file`, or the directory's own.
+    #[must_use]
+    pub fn seal_file(&self, file: Option<&Path>) -> SealFile {
+        SealFile::new(file.map_or_else(|| self.path.join("seal-key"), Path::to_owned))
     }
 
     /// The admin's bearer token, made when it is not there; and where it is.
@@ -117,10 +119,15 @@ impl DataDir {
     /// # Errors
     /// The file cannot be written.
     pub fn succeed(&self, process: Uid) -> Result<Option<Uid>, DataDirError> {
-        let path = self.path.join("process");
-        let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-        write_secret(&path, &process.to_string())?;
+        let before = self.process();
+        write_secret(&self.path.join("process"), &process.to_string())?;
         Ok(before)
+    }
+
+    /// Which process ran here last.
+    #[must_use]
+    pub fn process(&self) -> Option<Uid> {
+        std::fs::read_to_string(self.path.join("process")).ok().and_then(|text| text.trim().parse().ok())
     }
 
     /// The API's socket. A stale one of a region that was killed is removed: the lock says that nobody has it.
@@ -148,7 +155,7 @@ impl DataDir {
 }
 
 /// A whole file or none: another name first.
-fn write_secret(path: &Path, text: &str) -> Result<(), DataDirError> {
+pub(crate) fn write_secret(path: &Path, text: &str) -> Result<(), DataDirError> {
     let fresh = path.with_extension("new");
     let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
     let mut file = file.map_err(file_error(&fresh))?;

@@ -8,6 +8,7 @@
 //! | [`controller`] | the racks' port and the driver, beside it |
 //! | [`api`] | the REST API, generic over kinds; the table of endpoints and roles |
 //! | [`backup`] | backup, restore, recover |
+//! | [`rotate`], [`seal_file`] | another seal key, and the file it is in |
 //! | [`blobs`] | the bytes of images |
 //! | [`driver`] | the engine's driver, and what the API asks of it |
 //! | [`racks`] | enrolment of racks and the link with them |
@@ -24,4 +25,6 @@ pub mod data_dir;
 pub mod driver;
 pub mod racks;
 pub mod region;
+pub mod rotate;
+pub mod seal_file;
 pub mod settings;

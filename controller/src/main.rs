@@ -4,6 +4,7 @@ use basalt_engine::Policy;
 use basalt_region::backup;
 use basalt_region::controller::Controller;
 use basalt_region::region::Region;
+use basalt_region::rotate;
 use basalt_region::settings::{Command, LogFormat, Settings};
 use std::error::Error;
 use std::io::Write;
@@ -38,6 +39,7 @@ async fn once(settings: &Settings, command: Command) -> Result<(), Box<dyn Error
         Command::Backup { to } => backup::backup(settings, &to).await?,
         Command::Restore { from } => backup::restore(settings, &from).await?,
         Command::Recover => backup::recover(settings).await?,
+        Command::RotateSealKey { new_key_file } => rotate::rotate(settings, new_key_file.as_deref()).await?,
     };
     writeln!(std::io::stdout(), "{said}")?;
     Ok(())

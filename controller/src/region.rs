@@ -57,7 +57,7 @@ pub enum RegionError {
     /// The seal key.
     #[error(
         "the seal key in {} is not the one that the database's secrets are sealed with; \
-         give the right one with --seal-key-file", .0.display()
+         give the right one with --seal-key-file; if it was rotated, copy it from where that was done", .0.display()
     )]
     OtherSealKey(PathBuf),
     /// An address.
@@ -113,14 +113,23 @@ impl Region {
             planned: PLANNED.iter().map(|k| (*k).to_owned()).collect(),
             patience: PATIENCE,
         };
-        let store = Store::open(options, seal).await.map_err(|source| match source {
-            StoreError::Seal { .. } => {
-                let own = || data_dir.path().join("seal-key");
-                RegionError::OtherSealKey(settings.seal_key_file.clone().unwrap_or_else(own))
-            }
-            source => RegionError::Store { at: without_password(&url), source },
-        })?;
         let at = || without_password(&url);
+        let file = data_dir.seal_file(settings.seal_key_file.as_deref());
+        let opened = match Store::open(options.clone(), seal).await {
+            Err(StoreError::Seal { .. }) => match file.staged()? {
+                Some(next) => Store::open(options, next.key()?).await.map(|store| (store, true)),
+                None => return Err(RegionError::OtherSealKey(file.path().to_owned())),
+            },
+            opened => opened.map(|store| (store, false)),
+        };
+        let (store, is_next) = opened.map_err(|source| match source {
+            StoreError::Seal { .. } => RegionError::OtherSealKey(file.path().to_owned()),
+            source => RegionError::Store { at: at(), source },
+        })?;
+        if is_next {
+            let kept = file.adopt()?;
+            tracing::info!(before = %kept.display(), "the rotation of the seal key that was interrupted is complete");
+        }
         let follower =
             Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
         let (token, token_path) = data_dir.admin_token()?;
@@ -268,11 +277,13 @@ async fn keep_house(
     loop {
         let done = tokio::select! {
             _ = stop.changed() => return,
-            _ = beat.tick() => store.heartbeat(&process).await,
+            _ = beat.tick() => async { store.heartbeat(&process).await?; store.ping().await }.await,
             _ = prune.tick() => prune_all(&store, keep, rows).await,
         };
-        if let Err(error) = done {
-            tracing::warn!(%error, "the database does not answer");
+        match done {
+            Err(error @ StoreError::SealReplaced) => tracing::error!("{error}"),
+            Err(error) => tracing::warn!(%error, "the database does not answer"),
+            Ok(()) => {}
         }
     }
 }

@@ -97,6 +97,12 @@ pub enum Command {
     },
     /// Begin another incarnation, after the database went back in time: a fail-over that lost commits, a snapshot
     Recover,
+    /// Seal every secret with another key; no region of the database may run meanwhile
+    RotateSealKey {
+        /// File with the new key, 64 hexadecimal digits; without it one is made
+        #[arg(long, value_name = "FILE")]
+        new_key_file: Option<PathBuf>,
+    },
 }
 
 /// Keeps the desired state of bare metal, and converges racks of machines to it.

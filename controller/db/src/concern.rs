@@ -6,7 +6,7 @@ use crate::seal::Place;
 use crate::{Store, StoreError};
 use basalt_api::values::{Generation, RackId};
 
-fn pointer(concern: &str) -> String {
+pub(crate) fn pointer(concern: &str) -> String {
     format!("concern/{concern}")
 }
 
@@ -64,7 +64,7 @@ impl Store {
     /// Writes a concern that was rendered after generation `base` was read. The same bytes get no new generation.
     ///
     /// # Errors
-    /// The database: a rack that does not exist, too.
+    /// `SealReplaced`, or the database: a rack that does not exist, too.
     pub async fn put_concern(
         &self,
         rack: RackId,
@@ -74,6 +74,7 @@ impl Store {
     ) -> Result<ConcernWrite, StoreError> {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
         let mut tx = self.begin().await?;
+        self.hold_seal(&mut tx).await?;
         let current = sqlx::query!(
             "select generation, sha256 from rack_concern where rack = $1 and concern = $2 for update",
             rack.get(),

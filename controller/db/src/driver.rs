@@ -29,11 +29,11 @@ pub struct MachineBoot {
     pub settled: bool,
 }
 
-fn authority_place() -> Place<'static> {
+pub(crate) fn authority_place() -> Place<'static> {
     Place { object: Uid::from(Uuid::nil()), pointer: "authority" }
 }
 
-fn attempt_pointer(attempt: Attempt) -> String {
+pub(crate) fn attempt_pointer(attempt: Attempt) -> String {
     format!("attempt/{attempt}")
 }
 
@@ -52,9 +52,12 @@ impl Store {
             fresh.0,
             sealed
         );
-        insert.execute(self.pool()).await?;
+        let mut tx = self.begin().await?;
+        self.hold_seal(&mut tx).await?;
+        insert.execute(&mut *tx).await?;
         let row =
-            sqlx::query!("select certificate_der, sealed_key from authority").fetch_one(self.pool()).await?;
+            sqlx::query!("select certificate_der, sealed_key from authority").fetch_one(&mut *tx).await?;
+        self.commit(tx).await?;
         Ok((row.certificate_der, self.seal().open(&authority_place(), &row.sealed_key)?))
     }
 
@@ -171,7 +174,7 @@ impl Store {
     /// Announces a step that arms an attempt: the record and the attempt's sealed key in one transaction.
     ///
     /// # Errors
-    /// The database.
+    /// `SealReplaced`, or the database.
     pub async fn announce_attempt(
         &self,
         machine: MachineId,
@@ -183,6 +186,7 @@ impl Store {
         let place = Place { object: machine.into(), pointer: &attempt_pointer(attempt) };
         let sealed = self.seal().seal(&place, key)?;
         let mut tx = self.begin().await?;
+        self.hold_seal(&mut tx).await?;
         let record = sqlx::query!(
             "insert into step_record (object, step_key, epoch, attempt, detail, started_at) values ($1, $2, $3, $4, $5, now())",
             machine.get(),

@@ -67,6 +67,14 @@ pub enum StoreError {
         /// Where it stands in its object's spec.
         pointer: String,
     },
+    /// Another seal key has taken the place of this store's.
+    #[error(
+        "the seal key was replaced while this region ran, and it seals nothing more; start it again, with the new key"
+    )]
+    SealReplaced,
+    /// What was looked at before the transaction is not so any more: the same call may succeed when it is made again.
+    #[error("somebody else wrote the same object meanwhile; try again")]
+    Overtaken,
     /// What is stored is not what this version writes.
     #[error("the store holds something unexpected: {0}")]
     Corrupt(String),
@@ -91,6 +99,9 @@ impl StoreError {
     /// Whether the same call may succeed when it is simply made again: two transactions met.
     #[must_use]
     pub fn is_race(&self) -> bool {
+        if matches!(self, Self::Overtaken) {
+            return true;
+        }
         let Self::Database(sqlx::Error::Database(error)) = self else { return false };
         // serialization_failure, deadlock_detected, unique_violation, exclusion_violation, foreign_key_violation
         matches!(error.code().as_deref(), Some("40001" | "40P01" | "23505" | "23P01" | "23503"))

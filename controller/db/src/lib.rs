@@ -18,6 +18,7 @@
 //! | `account`, `password` | who a token stands for, logins |
 //! | `audit` | who wrote what |
 //! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
+//! | [`rotate`] | another seal key |
 //! | [`recover`] | a database that went back in time |
 //!
 //! Queries are checked against the schema when `controller/db/prepare` is run; its result, `.sqlx`, is in git, so that
@@ -27,6 +28,7 @@ pub mod change;
 pub mod cluster;
 pub mod merge;
 pub mod recover;
+pub mod rotate;
 pub mod splice;
 #[cfg(feature = "testing")]
 pub mod testing;

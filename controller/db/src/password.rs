@@ -11,6 +11,11 @@ use zeroize::Zeroizing;
 /// Secrets that are hashed: kind and pointer.
 const HASHED: [(&str, &str); 1] = [("User", "/password")];
 
+/// Whether specs of this kind have such secrets.
+pub(crate) fn has_hashed(kind: &str) -> bool {
+    HASHED.iter().any(|(hashed, _)| *hashed == kind)
+}
+
 /// Whether a secret is kept as its hash.
 pub(crate) fn is_hashed(kind: &str, pointer: &str) -> bool {
     HASHED.contains(&(kind, pointer))

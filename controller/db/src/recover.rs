@@ -2,8 +2,8 @@
 
 use crate::store::{MIGRATIONS, connect};
 use crate::{SealKey, StoreError};
-use basalt_api::values::Incarnation;
-use sqlx::Connection;
+use basalt_api::values::{Incarnation, Uid};
+use sqlx::{Connection, PgConnection};
 
 /// A process that said that it lives within this many seconds may still live.
 const ALIVE_SECONDS: f64 = 15.0;
@@ -50,12 +50,7 @@ pub async fn vitals(url: &str) -> Result<Vitals, StoreError> {
     let mut connection = connect(url).await?;
     let meta =
         sqlx::query!("select incarnation, seal_check from region_meta").fetch_one(&mut connection).await?;
-    let living = sqlx::query_scalar!(
-        "select api_address from region_process where heartbeat > now() - make_interval(secs => $1)
-         order by api_address",
-        ALIVE_SECONDS
-    );
-    let living = living.fetch_all(&mut connection).await?;
+    let living = living(&mut connection, None).await?;
     // The table is sqlx's own, and not in the migrations that queries are checked against.
     let schema = sqlx::query_scalar::<_, i64>("select max(version) from _sqlx_migrations where success");
     let schema = schema.fetch_one(&mut connection).await?;
@@ -66,6 +61,20 @@ pub async fn vitals(url: &str) -> Result<Vitals, StoreError> {
         schema,
         living,
     })
+}
+
+/// Addresses of the regions that may be at work; `but` is known not to be.
+pub(crate) async fn living(
+    connection: &mut PgConnection,
+    but: Option<Uid>,
+) -> Result<Vec<String>, StoreError> {
+    let living = sqlx::query_scalar!(
+        "select api_address from region_process
+         where heartbeat > now() - make_interval(secs => $1) and id is distinct from $2 order by api_address",
+        ALIVE_SECONDS,
+        but.map(|id| id.get())
+    );
+    Ok(living.fetch_all(connection).await?)
 }
 
 /// Begins another life of a database that went back in time: watch positions, epochs and what racks were told by the

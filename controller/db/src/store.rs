@@ -26,6 +26,7 @@ const CHANNEL: &str = "basalt";
 /// At most one NOTIFY of ours in this time: from inside write transactions it would halve the write rate.
 const NOTIFY_EVERY: Duration = Duration::from_millis(5);
 
+/// A text that is sealed beside the secrets: by it a wrong key is noticed at start, and a replaced one while a region runs.
 const SEAL_CHECK: &[u8] = b"basalt seal check 1";
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -42,6 +43,8 @@ pub struct Store {
 struct Inner {
     pool: PgPool,
     seal: SealKey,
+    /// The sealed [`SEAL_CHECK`], as it was at start. Another key makes another one.
+    seal_check: Vec<u8>,
     incarnation: Incarnation,
     reconciled: Vec<String>,
     planned: Vec<String>,
@@ -80,11 +83,12 @@ impl Store {
             .await?;
         // Takes a PostgreSQL advisory lock: two regions that start at once do not migrate twice.
         MIGRATIONS.run(&pool).await.map_err(sqlx::Error::from)?;
-        let incarnation = check_seal(&pool, &seal).await?;
+        let (incarnation, seal_check) = check_seal(&pool, &seal).await?;
         let (woken, _) = tokio::sync::watch::channel(0);
         let inner = Inner {
             pool,
             seal,
+            seal_check,
             incarnation,
             reconciled: options.reconciled,
             planned: options.planned,
@@ -115,13 +119,30 @@ impl Store {
         self.actor.as_deref()
     }
 
-    /// Whether PostgreSQL answers.
+    /// Whether PostgreSQL answers, and the seal key is still the right one.
     ///
     /// # Errors
-    /// It does not.
+    /// It does not; or `SealReplaced`.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        sqlx::query!("select 1 as one").fetch_one(self.pool()).await?;
-        Ok(())
+        let check = sqlx::query_scalar!("select seal_check from region_meta");
+        self.is_in_place(check.fetch_one(self.pool()).await?)
+    }
+
+    /// Keeps the seal key in place until the transaction ends. Whoever seals calls this first, before a row with something
+    /// sealed in it is locked: [`rotate`](crate::rotate) locks in that order.
+    ///
+    /// # Errors
+    /// `SealReplaced`, or the database.
+    pub(crate) async fn hold_seal(&self, tx: &mut Tx) -> Result<(), StoreError> {
+        let check = sqlx::query_scalar!("select seal_check from region_meta for key share");
+        self.is_in_place(check.fetch_one(&mut **tx).await?)
+    }
+
+    fn is_in_place(&self, seal_check: Option<Vec<u8>>) -> Result<(), StoreError> {
+        match seal_check.as_deref() == Some(&self.inner.seal_check) {
+            true => Ok(()),
+            false => Err(StoreError::SealReplaced),
+        }
     }
 
     /// Makes the coming days' history partitions, and forgets facts older than `keep_days`.
@@ -228,13 +249,23 @@ impl Store {
     }
 }
 
-async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<Incarnation, StoreError> {
-    let row = sqlx::query!("select incarnation, seal_check from region_meta").fetch_one(pool).await?;
-    let place = Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" };
+fn seal_check_place() -> Place<'static> {
+    Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" }
+}
+
+/// The known text, sealed.
+pub(crate) fn sealed_check(seal: &SealKey) -> Result<Vec<u8>, StoreError> {
+    seal.seal(&seal_check_place(), SEAL_CHECK)
+}
+
+/// Which life of the database this is, and its sealed check. Waits while the key is being replaced.
+async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<(Incarnation, Vec<u8>), StoreError> {
+    let row =
+        sqlx::query!("select incarnation, seal_check from region_meta for key share").fetch_one(pool).await?;
     let check = match row.seal_check {
         Some(check) => check,
         None => {
-            let fresh = seal.seal(&place, SEAL_CHECK)?;
+            let fresh = sealed_check(seal)?;
             let kept = sqlx::query_scalar!(
                 r#"update region_meta set seal_check = coalesce(seal_check, $1) returning seal_check as "check!""#,
                 fresh
@@ -245,13 +276,12 @@ async fn check_seal(pool: &PgPool, seal: &SealKey) -> Result<Incarnation, StoreE
     if !opens(seal, &check) {
         return Err(StoreError::Seal { pointer: "seal_check".to_owned() });
     }
-    Ok(Incarnation::from(row.incarnation))
+    Ok((Incarnation::from(row.incarnation), check))
 }
 
 /// Whether the key opens the known text.
 pub(crate) fn opens(seal: &SealKey, check: &[u8]) -> bool {
-    let place = Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" };
-    seal.open(&place, check).is_ok_and(|text| text.as_slice() == SEAL_CHECK)
+    seal.open(&seal_check_place(), check).is_ok_and(|text| text.as_slice() == SEAL_CHECK)
 }
 
 /// One connection, for what is done beside a store.

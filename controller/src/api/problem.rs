@@ -68,6 +68,11 @@ impl From<StoreError> for Refusal {
             StoreError::StalePlan => ProblemCode::StalePlan,
             StoreError::Deleting { .. } => ProblemCode::Deleting,
             StoreError::Refused { errors } => return refused(errors).into(),
+            StoreError::Overtaken => return Self::unavailable(detail),
+            StoreError::SealReplaced => {
+                tracing::error!("{detail}");
+                return Self::unavailable(detail);
+            }
             StoreError::Fenced { .. }
             | StoreError::Seal { .. }
             | StoreError::Corrupt(_)

@@ -5,6 +5,7 @@ use super::problem::{Answer, Refusal};
 use axum::Json;
 use axum::extract::State;
 use basalt_api::wire::Version;
+use basalt_db::StoreError;
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -18,7 +19,10 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     if *app.stopping().borrow() {
         return Err(Refusal::unavailable("the region is stopping"));
     }
-    app.store().ping().await.map_err(|_| Refusal::unavailable("the database does not answer"))?;
+    match app.store().ping().await {
+        Err(error @ StoreError::SealReplaced) => return Err(error.into()),
+        pinged => pinged.map_err(|_| Refusal::unavailable("the database does not answer"))?,
+    }
     Ok("ok\n")
 }
 

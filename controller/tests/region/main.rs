@@ -17,5 +17,6 @@ mod metrics;
 mod objects;
 mod patch;
 mod process;
+mod rotate;
 mod support;
 mod watch;

@@ -1,5 +1,6 @@
 //! One object to be written: whether it may be, its secrets, and what changes.
 
+use super::passwords::Hashes;
 use super::rows::SecretRow;
 use crate::invariant::Subject;
 use crate::object::{self, Key, Layers, Object, Row, unsigned};
@@ -108,7 +109,7 @@ pub(super) struct Sealed {
 impl<'a> Draft<'a> {
     /// The inner error is about this spec, the outer one about the object.
     pub(super) fn new(
-        store: &Store,
+        (store, hashes): (&Store, Option<&Hashes>),
         put: &'a Put<'a>,
         old: Option<Row>,
         secrets: &mut BTreeMap<uuid::Uuid, Vec<SecretRow>>,
@@ -117,7 +118,7 @@ impl<'a> Draft<'a> {
         let uid = old.as_ref().map_or_else(Uid::generate, |o| Uid::from(o.uid));
         let before = old.as_ref().map_or_else(|| Ok(Value::Object(Map::new())), |o| parse(&o.spec))?;
         let stored = secrets.remove(&uid.get()).unwrap_or_default();
-        let sealed = match take_secrets(store, put, uid, &stored)? {
+        let sealed = match take_secrets((store, hashes), put, uid, &stored)? {
             Ok(sealed) => sealed,
             Err(errors) => return Ok(Err(errors)),
         };
@@ -200,7 +201,7 @@ impl<'a> Draft<'a> {
 
 /// Replaces each secret by its read form; an omitted or re-sent read form keeps what is stored, null clears it.
 fn take_secrets(
-    store: &Store,
+    (store, hashes): (&Store, Option<&Hashes>),
     put: &Put<'_>,
     uid: Uid,
     stored: &[SecretRow],
@@ -217,21 +218,22 @@ fn take_secrets(
             (SecretWrite::Clear, _) => {}
             (SecretWrite::Set(plain), before) => {
                 let place = Place { object: uid, pointer };
-                let opened = before.map(|b| store.seal().open(&place, &b.sealed)).transpose()?;
-                let is_hashed = password::is_hashed(put.kind.name, pointer);
-                match before {
-                    Some(before) if opened.is_some_and(|stored| same(plain, &stored, is_hashed)) => {
+                let new = match password::is_hashed(put.kind.name, pointer) {
+                    true => new_hash(hashes, pointer, before)?.map(str::as_bytes),
+                    false => {
+                        let opened = before.map(|b| store.seal().open(&place, &b.sealed)).transpose()?;
+                        let is_same = opened.is_some_and(|stored| *stored == *plain.as_bytes());
+                        (!is_same).then_some(plain.as_bytes())
+                    }
+                };
+                match (before, new) {
+                    (Some(before), None) => {
                         kept.push(pointer.clone());
                         read_forms.push((pointer.clone(), before.revision));
                     }
-                    _ => {
+                    (before, new) => {
                         let revision = before.map_or(1, |b| b.revision.saturating_add(1));
-                        let sealed = match is_hashed {
-                            true => store
-                                .seal()
-                                .seal(&place, password::hash_password(plain.as_bytes())?.as_bytes())?,
-                            false => store.seal().seal(&place, plain.as_bytes())?,
-                        };
+                        let sealed = store.seal().seal(&place, new.unwrap_or_default())?;
                         fresh.push((pointer.clone(), revision, sealed));
                         read_forms.push((pointer.clone(), revision));
                     }
@@ -269,14 +271,17 @@ fn take_secrets(
     Ok(Ok(Sealed { text, value, declared, fresh, kept, changed }))
 }
 
-/// Whether a plaintext is the one that is stored, or that the stored hash was made of.
-fn same(plain: &str, stored: &[u8], is_hashed: bool) -> bool {
-    match is_hashed {
-        true => {
-            std::str::from_utf8(stored).is_ok_and(|hash| password::verify_password(plain.as_bytes(), hash))
-        }
-        false => stored == plain.as_bytes(),
+/// The hash to store for a password; `None` when it is the one that is stored.
+fn new_hash<'a>(
+    hashes: Option<&'a Hashes>,
+    pointer: &str,
+    before: Option<&SecretRow>,
+) -> Result<Option<&'a str>, StoreError> {
+    let hashed = hashes.and_then(|hashes| hashes.get(pointer)).ok_or(StoreError::Overtaken)?;
+    if hashed.compared.as_deref() != before.map(|b| b.sealed.as_slice()) {
+        return Err(StoreError::Overtaken);
     }
+    Ok(hashed.fresh.as_ref().map(|hash| hash.as_str()))
 }
 
 fn precondition(put: &Put<'_>, old: Option<&Row>) -> Result<(), StoreError> {

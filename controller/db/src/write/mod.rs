@@ -6,11 +6,13 @@
 //! | module | is |
 //! | --- | --- |
 //! | `draft` | one object to be written: preconditions, secrets, what changes |
+//! | `passwords` | their hashes, computed before the transaction |
 //! | `references` | names to uids, those of the same batch included |
 //! | `rows` | the statements |
 //! | `prune` | what leaves, because nobody declares it any more |
 
 mod draft;
+mod passwords;
 mod prune;
 mod references;
 mod rows;
@@ -23,6 +25,7 @@ use crate::object::Object;
 use crate::{Store, StoreError, audit, change};
 use basalt_api::FieldError;
 use draft::Draft;
+use passwords::Passwords;
 
 /// Transactions may meet; each of them may lose this often.
 const TRIES: usize = 8;
@@ -101,19 +104,23 @@ impl Store {
     /// Creates objects or replaces their specs, and lets others leave: all in one transaction, or nothing.
     ///
     /// # Errors
-    /// `Exists`, `Conflict`, `Deleting`, `NotFound` (a uid), `Refused`, `StalePlan`, or the database. Nothing is stored then.
+    /// `Exists`, `Conflict`, `Deleting`, `NotFound` (a uid), `Refused`, `StalePlan`, `SealReplaced`, or the database. Nothing is stored then.
     pub async fn write(&self, batch: &Batch<'_>) -> Result<Written, StoreError> {
         let mut tries = 1;
         loop {
-            match Box::pin(self.write_once(batch)).await {
+            let passwords = Passwords::of(self, batch.puts).await?;
+            match Box::pin(self.write_once(batch, &passwords)).await {
                 Err(error) if error.is_race() && tries < TRIES => tries += 1,
                 result => return result,
             }
         }
     }
 
-    async fn write_once(&self, batch: &Batch<'_>) -> Result<Written, StoreError> {
+    async fn write_once(&self, batch: &Batch<'_>, passwords: &Passwords) -> Result<Written, StoreError> {
         let mut tx = self.begin().await?;
+        if batch.puts.iter().any(|put| basalt_api::has_secrets(put.kind)) {
+            self.hold_seal(&mut tx).await?;
+        }
         let olds = rows::lock(&mut tx, batch.puts).await?;
         let leaving = match &batch.prune {
             Some(prune) => prune::mark(&mut tx, prune, batch.puts).await?,
@@ -122,8 +129,9 @@ impl Store {
         let mut sealed = rows::secrets(&mut tx, &olds).await?;
         let mut drafts = Vec::with_capacity(batch.puts.len());
         let mut errors = Vec::new();
-        for (put, old) in batch.puts.iter().zip(olds) {
-            match Draft::new(self, put, old, &mut sealed)? {
+        for (place, (put, old)) in batch.puts.iter().zip(olds).enumerate() {
+            let hashes = passwords.of_put(place);
+            match Draft::new((self, hashes), put, old, &mut sealed)? {
                 Ok(draft) => drafts.push(draft),
                 Err(refused) => errors.extend(below(put, refused)),
             }

@@ -5,4 +5,5 @@ mod common;
 mod follower;
 mod ipam;
 mod objects;
+mod rotate;
 mod work;

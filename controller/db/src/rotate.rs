@@ -1,0 +1,200 @@
+//! Another seal key: everything that is sealed, opened with the old key and sealed with the new one, in one transaction.
+//!
+//! Regions that run do not seal with the old key behind our back: before a region seals anything it looks at `seal_check` under
+//! a lock that this transaction excludes ([`Store::hold_seal`](crate::Store)), and a check that is not the one it started with
+//! stops it. So a rotation that was committed is complete, and one that was not has changed nothing.
+
+use crate::StoreError;
+use crate::concern;
+use crate::driver::{attempt_pointer, authority_place};
+use crate::object::unsigned;
+use crate::recover::known_schema;
+use crate::seal::{Place, SealKey};
+use crate::store::{connect, opens, sealed_check};
+use basalt_api::values::{Attempt, Uid};
+use sqlx::{Connection, PgConnection};
+
+/// Rows read at once. Concerns, which are large, are read one by one.
+const PAGE: i64 = 500;
+
+/// What became of a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotated {
+    /// So many texts are sealed with the new key.
+    Now(u64),
+    /// They were already.
+    Before,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RotateError {
+    /// Neither key opens what is sealed.
+    #[error("the secrets are sealed with neither key")]
+    OtherKey,
+    /// Regions work on the database.
+    #[error("regions still work on this database ({})", .0.join(", "))]
+    Alive(Vec<String>),
+    /// A newer version may have sealed what this one does not know.
+    #[error("the database has the schema {theirs}, and this program knows {ours}")]
+    Newer {
+        /// Of the database.
+        theirs: i64,
+        /// Of this program.
+        ours: i64,
+    },
+    /// The database, or something that cannot be opened.
+    #[error("the secrets cannot be sealed anew")]
+    Store(#[from] StoreError),
+}
+
+impl From<sqlx::Error> for RotateError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Replaces `old` by `new`. `ourselves` is a region process that is known to be gone, whatever the database says. Before the
+/// transaction is committed `sealed` is called.
+///
+/// # Errors
+/// [`RotateError`]; nothing has changed then.
+pub async fn rotate(
+    url: &str,
+    (old, new): (&SealKey, &SealKey),
+    ourselves: Option<Uid>,
+    sealed: impl FnOnce(),
+) -> Result<Rotated, RotateError> {
+    let mut connection = connect(url).await?;
+    let mut tx = connection.begin().await?;
+    let newest = sqlx::query_scalar::<_, i64>("select max(version) from _sqlx_migrations where success");
+    let (theirs, ours) = (newest.fetch_one(&mut *tx).await?, known_schema());
+    if theirs > ours {
+        return Err(RotateError::Newer { theirs, ours });
+    }
+    // From here on nobody seals anything, and a region that starts waits.
+    let check = sqlx::query_scalar!("select seal_check from region_meta for update");
+    match check.fetch_one(&mut *tx).await? {
+        Some(check) if opens(new, &check) => return Ok(Rotated::Before),
+        Some(check) if !opens(old, &check) => return Err(RotateError::OtherKey),
+        _ => {}
+    }
+    let living = crate::recover::living(&mut tx, ourselves).await?;
+    if !living.is_empty() {
+        return Err(RotateError::Alive(living));
+    }
+    let keys = Keys { old, new };
+    let mut count = keys.secrets(&mut tx).await?;
+    count += keys.attempts(&mut tx).await?;
+    count += keys.concerns(&mut tx).await?;
+    count += keys.authority(&mut tx).await?;
+    let check = sealed_check(new)?;
+    sqlx::query!("update region_meta set seal_check = $1", check).execute(&mut *tx).await?;
+    sealed();
+    tx.commit().await?;
+    connection.close().await?;
+    Ok(Rotated::Now(count))
+}
+
+struct Keys<'a> {
+    old: &'a SealKey,
+    new: &'a SealKey,
+}
+
+/// One method for each table with something sealed in it.
+impl Keys<'_> {
+    fn again(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.new.seal(place, &self.old.open(place, sealed)?)
+    }
+
+    async fn secrets(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let (mut count, mut after) = (0, (uuid::Uuid::nil(), String::new()));
+        loop {
+            let rows = sqlx::query!(
+                "select object, pointer, sealed from secret where (object, pointer) > ($1, $2)
+                 order by object, pointer limit $3 for update",
+                after.0,
+                after.1,
+                PAGE
+            );
+            let rows = rows.fetch_all(&mut *tx).await?;
+            let Some(last) = rows.last() else { return Ok(count) };
+            after = (last.object, last.pointer.clone());
+            let (mut objects, mut pointers, mut resealed) = (Vec::new(), Vec::new(), Vec::new());
+            for row in rows {
+                let place = Place { object: Uid::from(row.object), pointer: &row.pointer };
+                resealed.push(self.again(&place, &row.sealed)?);
+                objects.push(row.object);
+                pointers.push(row.pointer);
+            }
+            let update = sqlx::query!(
+                "update secret s set sealed = u.sealed from unnest($1::uuid[], $2::text[], $3::bytea[]) u(object, pointer, sealed)
+                 where s.object = u.object and s.pointer = u.pointer",
+                &objects,
+                &pointers,
+                &resealed
+            );
+            count += update.execute(&mut *tx).await?.rows_affected();
+        }
+    }
+
+    async fn attempts(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let (mut count, mut after) = (0, i64::MIN);
+        loop {
+            let rows = sqlx::query!(
+                "select attempt, machine, sealed from attempt_key where attempt > $1 order by attempt limit $2 for update",
+                after,
+                PAGE
+            );
+            let rows = rows.fetch_all(&mut *tx).await?;
+            let Some(last) = rows.last() else { return Ok(count) };
+            after = last.attempt;
+            let (mut attempts, mut resealed) = (Vec::new(), Vec::new());
+            for row in rows {
+                let pointer = attempt_pointer(Attempt::new(unsigned(row.attempt)));
+                let place = Place { object: Uid::from(row.machine), pointer: &pointer };
+                resealed.push(self.again(&place, &row.sealed)?);
+                attempts.push(row.attempt);
+            }
+            let update = sqlx::query!(
+                "update attempt_key k set sealed = u.sealed from unnest($1::bigint[], $2::bytea[]) u(attempt, sealed)
+                 where k.attempt = u.attempt",
+                &attempts,
+                &resealed
+            );
+            count += update.execute(&mut *tx).await?.rows_affected();
+        }
+    }
+
+    async fn concerns(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let (mut count, mut after) = (0, (uuid::Uuid::nil(), String::new()));
+        loop {
+            let row = sqlx::query!(
+                "select rack, concern, body from rack_concern where (rack, concern) > ($1, $2)
+                 order by rack, concern limit 1 for update",
+                after.0,
+                after.1
+            );
+            let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(count) };
+            let pointer = concern::pointer(&row.concern);
+            let resealed =
+                self.again(&Place { object: Uid::from(row.rack), pointer: &pointer }, &row.body)?;
+            let update = sqlx::query!(
+                "update rack_concern set body = $3 where rack = $1 and concern = $2",
+                row.rack,
+                row.concern,
+                resealed
+            );
+            count += update.execute(&mut *tx).await?.rows_affected();
+            after = (row.rack, row.concern);
+        }
+    }
+
+    async fn authority(&self, tx: &mut PgConnection) -> Result<u64, StoreError> {
+        let key = sqlx::query_scalar!("select sealed_key from authority for update");
+        let Some(key) = key.fetch_optional(&mut *tx).await? else { return Ok(0) };
+        let resealed = self.again(&authority_place(), &key)?;
+        let update = sqlx::query!("update authority set sealed_key = $1", resealed);
+        Ok(update.execute(&mut *tx).await?.rows_affected())
+    }
+}

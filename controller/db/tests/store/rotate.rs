@@ -1,0 +1,146 @@
+//! Another seal key for everything that is sealed.
+
+use crate::common::{machine, open, put};
+use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId};
+use basalt_db::rotate::{Rotated, rotate};
+use basalt_db::{SealKey, Store, StoreError};
+use serde_json::json;
+use sqlx::{Connection, PgConnection, Row};
+
+/// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
+const BYTES: [(&str, bool); 18] = [
+    ("_sqlx_migrations.checksum", false),
+    ("api_token.sha256", false),
+    ("attempt_key.sealed", true),
+    ("authority.certificate_der", false),
+    ("authority.sealed_key", true),
+    ("blob.sha256", false),
+    ("dns_record.data_sha256", false),
+    ("issued_token.sha256", false),
+    ("join_secret.sha256", false),
+    ("join_secret.used_by", false),
+    ("rack_concern.body", true),
+    ("rack_concern.sha256", false),
+    ("rack_enrolment.cert_sha256", false),
+    ("rack_enrolment.certificate_der", false),
+    ("rack_enrolment.spki_sha256", false),
+    ("region_meta.seal_check", true),
+    ("secret.sealed", true),
+    ("session.sha256", false),
+];
+
+/// What is in the sealed columns now.
+async fn sealed(url: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let mut direct = PgConnection::connect(url).await.unwrap();
+    let mut found = Vec::new();
+    for (column, _) in BYTES.into_iter().filter(|(_, is_sealed)| *is_sealed) {
+        let (table, name) = column.split_once('.').unwrap();
+        let select = sqlx::AssertSqlSafe(format!("select {name} from {table}"));
+        for row in sqlx::query(select).fetch_all(&mut direct).await.unwrap() {
+            found.push((column, row.get(0)));
+        }
+    }
+    found
+}
+
+struct Sealed {
+    machine: MachineId,
+    rack: RackId,
+}
+
+async fn seal_everything(store: &Store) -> Sealed {
+    let machine = put(store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid.into();
+    put(store, "User", "alice", json!({"password": "correct horse"})).await.unwrap();
+    let rack = RackId::from(put(store, "Rack", "r", json!({})).await.unwrap().object.uid);
+    store.put_concern(rack, "power", Generation::new(0), b"one").await.unwrap();
+    store.put_concern(rack, "boot", Generation::new(0), b"two").await.unwrap();
+    let attempt = (Attempt::new(7), b"attempt".as_slice());
+    store.announce_attempt(machine, "install", Epoch::new(1), attempt, &json!({})).await.unwrap();
+    store.authority((b"certificate", b"key")).await.unwrap();
+    Sealed { machine, rack }
+}
+
+#[tokio::test]
+async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
+    let url = basalt_db::testing::database().await;
+    let old = open(&url, [7; 32]).await.unwrap();
+    let Sealed { machine, rack } = seal_everything(&old).await;
+    let before = sealed(&url).await;
+    let keys = [[7; 32], [8; 32]].map(|bytes| SealKey::new(&bytes).unwrap());
+    let rotated = rotate(&url, (&keys[0], &keys[1]), None, || ()).await.unwrap();
+    assert_eq!(rotated, Rotated::Now(6));
+    let after = sealed(&url).await;
+    assert_eq!(before.len(), after.len());
+    for (column, _) in BYTES.iter().filter(|(_, is_sealed)| *is_sealed) {
+        let kept = after.iter().any(|it| it.0 == *column && before.contains(it));
+        assert!(before.iter().any(|it| it.0 == *column) && !kept, "{column} is as it was, or was not tried");
+    }
+
+    let new = open(&url, [8; 32]).await.unwrap();
+    let password = new.open_secret(machine.into(), "/bmc/password").await.unwrap();
+    assert_eq!(password.as_deref().map(Vec::as_slice), Some(b"hunter2".as_slice()));
+    let account = new.account("alice").await.unwrap().unwrap();
+    assert!(basalt_db::verify_password(b"correct horse", &account.hash));
+    let bodies: Vec<_> = new.concerns(rack).await.unwrap().into_iter().map(|c| c.body).collect();
+    assert_eq!(bodies, [b"two", b"one"]);
+    let key = new.attempt_key(machine, Attempt::new(7)).await.unwrap();
+    assert_eq!(key.as_deref().map(Vec::as_slice), Some(b"attempt".as_slice()));
+    assert_eq!(new.authority((b"", b"")).await.unwrap().1.as_slice(), b"key");
+    assert!(matches!(open(&url, [7; 32]).await, Err(StoreError::Seal { .. })));
+
+    // Whoever has the old key still seals nothing.
+    let attempt = (Attempt::new(8), b"attempt".as_slice());
+    let refused = [
+        old.put_concern(rack, "power", Generation::new(1), b"three").await.unwrap_err(),
+        old.announce_attempt(machine, "erase", Epoch::new(2), attempt, &json!({})).await.unwrap_err(),
+        old.authority((b"", b"")).await.unwrap_err(),
+        put(&old, "User", "bob", json!({"password": "correct horse"})).await.unwrap_err(),
+        old.ping().await.unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| matches!(error, StoreError::SealReplaced)), "{refused:?}");
+    assert_eq!(sealed(&url).await, after);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_seals_while_the_key_is_replaced_waits_and_is_refused() {
+    let url = basalt_db::testing::database().await;
+    let old = open(&url, [7; 32]).await.unwrap();
+    seal_everything(&old).await;
+    let keys = [[7; 32], [8; 32]].map(|bytes| SealKey::new(&bytes).unwrap());
+    let (began, commit) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let rotating = {
+        let url = url.clone();
+        tokio::spawn(async move {
+            let held = move || {
+                began.0.send(()).unwrap();
+                tokio::task::block_in_place(|| commit.1.recv()).unwrap();
+            };
+            rotate(&url, (&keys[0], &keys[1]), None, held).await.unwrap()
+        })
+    };
+    let began = tokio::task::spawn_blocking(move || began.1.recv()).await.unwrap();
+    began.unwrap();
+    let writing =
+        tokio::spawn(async move { put(&old, "User", "bob", json!({"password": "correct horse"})).await });
+    // It stands in the queue for the row that the rotation holds.
+    let mut direct = PgConnection::connect(&url).await.unwrap();
+    let waiting = "select exists(select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())";
+    while !sqlx::query(waiting).fetch_one(&mut direct).await.unwrap().get::<bool, _>(0) {
+        tokio::task::yield_now().await;
+    }
+    assert!(!writing.is_finished());
+    commit.0.send(()).unwrap();
+    rotating.await.unwrap();
+    assert!(matches!(writing.await.unwrap(), Err(StoreError::SealReplaced)));
+}
+
+#[tokio::test]
+async fn every_column_of_bytes_is_known_to_be_sealed_or_no_secret() {
+    let url = basalt_db::testing::database().await;
+    let mut direct = PgConnection::connect(&url).await.unwrap();
+    let columns = "select table_name || '.' || column_name from information_schema.columns
+                   where table_schema = 'public' and data_type = 'bytea' order by 1";
+    let rows = sqlx::query(columns).fetch_all(&mut direct).await.unwrap();
+    let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(found, BYTES.map(|(column, _)| column.to_owned()));
+}
