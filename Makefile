@@ -65,6 +65,10 @@ deny: ## Licences, bans and sources of all dependencies (deny.toml)
 unit: ## Everything that needs no emulated machine
 	cargo test --workspace --exclude basalt-tests
 
+.PHONY: openapi
+openapi: ## Write docs/reference/openapi.json anew, after a change of the API
+	cargo run -q -p basalt-api --example openapi > docs/reference/openapi.json
+
 .PHONY: agent
 agent:
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build -p basalt-agent --profile agent --target $(TRIPLE)

@@ -53,7 +53,7 @@ pub use kinds::KINDS;
 pub use model::private as __private;
 pub use model::{Described, KindOf, Model, Ref};
 pub use object::{Metadata, NotOfKind, Object, Typed};
-pub use openapi::openapi;
+pub use openapi::{Example, examples, openapi, openapi_text};
 pub use problem::{FieldCode, FieldError, Problem, ProblemCode};
 pub use schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Semantic, Stability, Type};
 pub use validate::{

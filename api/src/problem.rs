@@ -74,6 +74,8 @@ macro_rules! problem_codes {
 problem_codes! {
     /// There is no such object, or no such path.
     NotFound = "not_found", 404, "Not found";
+    /// The path does not have this method; the header `Allow` says which it has.
+    MethodNotAllowed = "method_not_allowed", 405, "Method not allowed";
     /// `If-None-Match: *`, and it is there.
     Exists = "exists", 412, "Already exists";
     /// It is being deleted, and takes no changes.

@@ -1,11 +1,34 @@
 //! The OpenAPI 3.1 document of the REST API: paths from one table, everything about kinds from their descriptions.
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`answers`] | what each operation answers; its refusals, by rules |
+//! | [`parameters`] | parameters, each described once |
+//! | [`schemas`], [`wire`] | the schemas of kinds; those that are not about kinds |
+//! | [`examples`] | an object of every kind |
+//!
+//! `docs/reference/openapi.json` is this document; `make openapi` writes it.
 
+mod answers;
+#[cfg(test)]
+mod compatibility;
+mod examples;
+mod parameters;
+mod schemas;
+#[cfg(test)]
+mod tests;
+mod text;
 mod wire;
 
-use crate::schema::{Field, Kind, Presence, Schema, Semantic, Type};
-use crate::watch::LAST_EVENT_ID;
-use crate::wire::MANAGER_HEADER;
+pub use examples::{Example, examples};
+pub use text::openapi_text;
+
+use crate::schema::Kind;
+use crate::wire::MERGE_PATCH;
 use serde_json::{Map, Value, json};
+
+/// The version of what the document promises. A promise is broken only together with this number: see `compatibility`.
+const VERSION: &str = "0.1";
 
 /// Which kinds an endpoint exists for.
 enum For {
@@ -42,7 +65,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::All,
         id: "list{Kind}",
         summary: "List objects of kind {Kind}, by name",
-        parameters: &["limit", "continue", "labels"],
+        parameters: &["limit", "continue", "labels", "fields", "q"],
         request: None,
         answers: &[("200", "A page of them", Some("{Kind}List"))],
     },
@@ -85,7 +108,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Declarable,
         id: "delete{Kind}",
         summary: "Have a {Kind} go; repeating it is harmless",
-        parameters: &["name", "dry_run", "force", "if_match"],
+        parameters: &["name", "dry_run", "if_match"],
         request: None,
         answers: &[
             ("200", "With `dry_run`: what would happen", Some("DryRun")),
@@ -214,12 +237,22 @@ const ENDPOINTS: &[Endpoint] = &[
         answers: &[("204", "It is good no more", None)],
     },
     Endpoint {
+        method: "post",
+        path: "/api/v1/join_tokens",
+        exists_for: For::Itself,
+        id: "joinToken",
+        summary: "Make a token with which one rack enrols",
+        parameters: &[],
+        request: Some("JoinRequest"),
+        answers: &[("201", "The token, for `basalt-rack --join`", Some("JoinAnswer"))],
+    },
+    Endpoint {
         method: "get",
         path: "/api/v1/audit",
         exists_for: For::Itself,
         id: "audit",
         summary: "Who wrote what, the newest first",
-        parameters: &["since", "object", "actor", "limit", "continue"],
+        parameters: &["since", "object", "actor", "limit", "entry"],
         request: None,
         answers: &[("200", "A page of the log", Some("AuditPage"))],
     },
@@ -251,6 +284,19 @@ const ENDPOINTS: &[Endpoint] = &[
         ],
     },
     Endpoint {
+        method: "get",
+        path: "/api/v1/blobs/{sha256}",
+        exists_for: For::Itself,
+        id: "getBlob",
+        summary: "Download a blob, or the rest of it",
+        parameters: &["sha256", "range"],
+        request: None,
+        answers: &[
+            ("200", "All of it", Some("application/octet-stream")),
+            ("206", "From there to its end", Some("application/octet-stream")),
+        ],
+    },
+    Endpoint {
         method: "put",
         path: "/api/v1/blobs/{sha256}",
         exists_for: For::Itself,
@@ -259,6 +305,7 @@ const ENDPOINTS: &[Endpoint] = &[
         parameters: &["sha256", "content_range"],
         request: Some("application/octet-stream"),
         answers: &[
+            ("200", "It was all there already", Some("BlobState")),
             ("201", "All of it is there, and its hash agrees", Some("BlobState")),
             ("202", "So much is there; go on from its end", Some("BlobState")),
         ],
@@ -275,13 +322,43 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/version",
+        exists_for: For::Itself,
+        id: "versionAtTheRoot",
+        summary: "The same, at a path that every version of the API has",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The version", Some("Version"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/openapi.json",
+        exists_for: For::Itself,
+        id: "openapi",
+        summary: "This document",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The document", Some("OpenApi"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/metrics",
+        exists_for: For::Itself,
+        id: "metrics",
+        summary: "What is counted, for Prometheus (exposition format 0.0.4)",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The counts", Some("text/plain"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/healthz",
         exists_for: For::Itself,
         id: "healthz",
         summary: "Whether the process runs",
         parameters: &[],
         request: None,
-        answers: &[("200", "It runs", None)],
+        answers: &[("200", "It runs", Some("text/plain"))],
     },
     Endpoint {
         method: "get",
@@ -291,7 +368,7 @@ const ENDPOINTS: &[Endpoint] = &[
         summary: "Whether the region can serve requests",
         parameters: &[],
         request: None,
-        answers: &[("200", "It can", None), ("503", "It cannot; the body says why", None)],
+        answers: &[("200", "It can", Some("text/plain"))],
     },
 ];
 
@@ -316,361 +393,88 @@ pub fn openapi(kinds: &[&Kind]) -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Basalt",
-            "version": "v1",
+            "version": VERSION,
             "summary": "Bare metal, declared.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "parameters": parameters(),
-            "responses": {"Problem": {
-                "description": "Refused, and why",
-                "content": {"application/problem+json": {"schema": reference("Problem")}},
+            "securitySchemes": {"token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "The text of an ApiToken or of a session. Over DIR/api.sock, root needs none.",
             }},
-            "schemas": schemas(kinds),
+            "parameters": parameters::components(kinds),
+            "headers": answers::headers(),
+            "responses": answers::refusals(),
+            "schemas": schemas::components(kinds),
         },
     })
 }
 
 fn add(paths: &mut Map<String, Value>, endpoint: &Endpoint, kind: Option<&Kind>) {
-    let named = |text: &str| text.replace("{Kind}", kind.map_or("", |k| k.name));
     let path = endpoint.path.replace("{plural}", kind.map_or("", |k| k.plural));
-    let mut answers = Map::new();
-    for (status, description, schema) in endpoint.answers {
-        let mut answer = json!({ "description": description });
-        if let (Some(schema), Some(answer)) = (schema, answer.as_object_mut()) {
-            let content = match schema.contains('/') {
-                true => json!({ (*schema): {"schema": {"type": "string"}} }),
-                false => json!({"application/json": {"schema": reference(&named(schema))}}),
-            };
-            answer.insert("content".to_owned(), content);
-        }
-        answers.insert((*status).to_owned(), answer);
+    let mut operation = Map::new();
+    operation.insert("operationId".to_owned(), json!(named(endpoint.id, kind)));
+    operation.insert("summary".to_owned(), json!(named(endpoint.summary, kind)));
+    if let Some(kind) = kind {
+        operation.insert("tags".to_owned(), json!([kind.name]));
     }
-    answers.insert("default".to_owned(), json!({"$ref": "#/components/responses/Problem"}));
-    let mut operation = json!({
-        "operationId": named(endpoint.id),
-        "summary": named(endpoint.summary),
-        "responses": answers,
-    });
-    if let Some(operation) = operation.as_object_mut() {
-        if let Some(kind) = kind {
-            operation.insert("tags".to_owned(), json!([kind.name]));
-        }
-        if !endpoint.parameters.is_empty() {
-            let all =
-                endpoint.parameters.iter().map(|p| json!({"$ref": format!("#/components/parameters/{p}")}));
-            operation.insert("parameters".to_owned(), all.collect());
-        }
-        if let Some(body) = endpoint.request {
-            let content = if body.contains('/') {
-                json!({ body: {} })
-            } else {
-                json!({"application/json": {"schema": reference(&named(body))}})
-            };
-            operation.insert("requestBody".to_owned(), json!({"required": true, "content": content}));
-        }
+    if endpoint.is_open() {
+        operation.insert("security".to_owned(), json!([]));
     }
+    if !endpoint.parameters.is_empty() {
+        let of = |key: &&str| parameters::reference(key, endpoint, kind);
+        operation.insert("parameters".to_owned(), endpoint.parameters.iter().map(of).collect());
+    }
+    if let Some(body) = endpoint.request {
+        let content = json!({ (media_type(body)): content(body, endpoint, kind) });
+        operation.insert("requestBody".to_owned(), json!({"required": true, "content": content}));
+    }
+    operation.insert("responses".to_owned(), answers::of(endpoint, kind));
     let entry = paths.entry(path).or_insert_with(|| json!({}));
     if let Some(entry) = entry.as_object_mut() {
-        entry.insert(endpoint.method.to_owned(), operation);
+        entry.insert(endpoint.method.to_owned(), Value::Object(operation));
     }
 }
 
-/// Name, place, schema and description of every parameter.
-fn parameters() -> Value {
-    let text = || json!({"type": "string"});
-    let all = [
-        ("name", "name", "path", text(), "The object's name, or `uid:` and its uid"),
-        ("sha256", "sha256", "path", form(Semantic::Sha256), "The blob's SHA-256"),
-        (
-            "limit",
-            "limit",
-            "query",
-            json!({"type": "integer", "minimum": 1, "maximum": 1000}),
-            "Most objects of a page",
-        ),
-        ("continue", "continue", "query", text(), "`continue` of the page before"),
-        ("labels", "labels", "query", text(), "Only objects with these labels: `a=b,c=d`"),
-        ("since", "since", "query", form(Semantic::Timestamp), "Only what is not older than this"),
-        ("object", "object", "query", text(), "Only of this object: `uid:UUID`, `KIND/NAME` or `KIND`"),
-        ("actor", "actor", "query", text(), "Only by this actor: `token NAME`, `user NAME`, `peer uid 0`"),
-        ("wait", "wait", "query", text(), "Answer when this condition is true, or Stalled is"),
-        (
-            "generation",
-            "generation",
-            "query",
-            json!({"type": "integer", "minimum": 1}),
-            "… and has observed this generation",
-        ),
-        ("timeout", "timeout", "query", form(Semantic::Duration), "… or when this time is up"),
-        (
-            "dry_run",
-            "dry_run",
-            "query",
-            json!({"type": "boolean"}),
-            "Store nothing, and answer what would happen",
-        ),
-        (
-            "force",
-            "force",
-            "query",
-            json!({"type": "boolean"}),
-            "Let go at once; a machine stays Broken, unwiped",
-        ),
-        ("manager", MANAGER_HEADER, "header", text(), "Which tool writes; becomes `metadata.manager`"),
-        ("layer_manager", "manager", "path", text(), "The tool whose labels and tags these are"),
-        ("if_match", "If-Match", "header", text(), "Only if this is still the generation"),
-        (
-            "if_none_match",
-            "If-None-Match",
-            "header",
-            json!({"const": "*"}),
-            "Only if there is no such object",
-        ),
-        (
-            "position",
-            "since",
-            "query",
-            text(),
-            "Go on from this position: of a list, or the `id` of an event",
-        ),
-        ("last_event_id", LAST_EVENT_ID, "header", text(), "The same, for clients that resume by themselves"),
-        ("kinds", "kinds", "query", text(), "Only objects of these kinds: `machines,deployments`"),
-        (
-            "content_range",
-            "Content-Range",
-            "header",
-            text(),
-            "Which bytes of the blob follow: `bytes 0-99/100`",
-        ),
-    ];
-    let entries = all.into_iter().map(|(key, name, place, schema, description)| {
-        let parameter = json!({
-            "name": name, "in": place, "required": place == "path", "schema": schema, "description": description,
-        });
-        (key.to_owned(), parameter)
+/// A text of the table, for this kind.
+fn named(text: &str, kind: Option<&Kind>) -> String {
+    text.replace("{Kind}", kind.map_or("", |k| k.name))
+}
+
+/// Bodies are named by their schema, or by their media type where they are no JSON.
+fn media_type(body: &str) -> &str {
+    if body.contains('/') { body } else { "application/json" }
+}
+
+/// Schema and example of a request's body.
+fn content(body: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
+    let schema = match body {
+        MERGE_PATCH => schemas::reference(&named("{Kind}Patch", kind)),
+        media_type if media_type.contains('/') => return json!({}),
+        name => schemas::reference(&named(name, kind)),
+    };
+    let example = kind.and_then(examples::example).and_then(|example| match endpoint.method {
+        "put" if endpoint.id == "put{Kind}" => Some(json!({"spec": example.spec})),
+        "patch" => Some(json!({"description": example.spec.get("description")?})),
+        _ => None,
     });
-    Value::Object(entries.collect())
-}
-
-fn schemas(kinds: &[&Kind]) -> Map<String, Value> {
-    let mut all = Map::new();
-    for kind in kinds {
-        component(kind.spec, &mut all);
-        component(kind.status, &mut all);
-        let name = kind.name;
-        all.insert(
-            name.to_owned(),
-            json!({
-                "type": "object",
-                "description": kind.doc,
-                "required": ["kind", "metadata", "spec", "status"],
-                "properties": {
-                    "kind": {"const": name},
-                    "metadata": reference("Metadata"),
-                    "spec": reference(kind.spec.name),
-                    "status": reference(kind.status.name),
-                },
-            }),
-        );
-        all.insert(
-            format!("{name}Put"),
-            json!({
-                "type": "object",
-                "required": ["spec"],
-                "properties": {
-                    "kind": {"const": name},
-                    "metadata": {
-                        "type": "object",
-                        "properties": {
-                            "name": {"type": "string", "pattern": kind.naming.pattern()},
-                            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-                        },
-                    },
-                    "spec": reference(kind.spec.name),
-                },
-            }),
-        );
-        all.insert(
-            format!("{name}List"),
-            json!({
-                "type": "object",
-                "required": ["items"],
-                "properties": {
-                    "items": {"type": "array", "items": reference(name)},
-                    "continue": {"type": "string", "description": "Goes into the next request; absent on the last page."},
-                    "position": {"type": "string", "description": "The watch position that goes on from this list."},
-                },
-            }),
-        );
-        all.insert(format!("{name}OrDryRun"), json!({"anyOf": [reference(name), reference("DryRun")]}));
-    }
-    for (name, schema) in wire::components() {
-        all.insert(name.to_owned(), schema);
-    }
-    all.sort_keys();
-    all
-}
-
-/// Adds `schema` and those it is made of.
-fn component(schema: &'static Schema, all: &mut Map<String, Value>) {
-    if all.contains_key(schema.name) {
-        return;
-    }
-    let mut properties = Map::new();
-    all.insert(schema.name.to_owned(), Value::Null);
-    for field in schema.fields {
-        properties.insert(field.name.to_owned(), property(field, all));
-    }
-    let required: Vec<&str> =
-        schema.fields.iter().filter(|f| f.presence == Presence::Required).map(|f| f.name).collect();
-    let mut object = json!({
-        "type": "object",
-        "description": schema.doc,
-        "properties": properties,
-        "additionalProperties": false,
-    });
-    if let (false, Some(object)) = (required.is_empty(), object.as_object_mut()) {
-        object.insert("required".to_owned(), json!(required));
-    }
-    all.insert(schema.name.to_owned(), object);
-}
-
-fn property(field: &'static Field, all: &mut Map<String, Value>) -> Value {
-    let mut schema = type_schema(&field.ty, all);
-    let Some(map) = schema.as_object_mut() else { return schema };
-    map.insert("description".to_owned(), json!(field.doc));
-    match field.presence {
-        Presence::Default(constant) => {
-            map.insert("default".to_owned(), constant.json(&field.ty));
-        }
-        Presence::ServerChosen => {
-            map.insert("x-basalt-server-chosen".to_owned(), json!(true));
-        }
-        Presence::Required | Presence::Optional => {}
-    }
-    if field.immutable {
-        map.insert("x-basalt-immutable".to_owned(), json!(true));
-    }
-    if field.sensitive {
-        map.insert("x-basalt-sensitive".to_owned(), json!(true));
-    }
-    map.insert("x-basalt-effect".to_owned(), json!(field.effect));
-    schema
-}
-
-fn type_schema(ty: &'static Type, all: &mut Map<String, Value>) -> Value {
-    match ty {
-        Type::Bool => json!({"type": "boolean"}),
-        Type::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Type::String | Type::Text => json!({"type": "string"}),
-        Type::Enum(words) => json!({"type": "string", "enum": words}),
-        Type::Semantic(semantic) => form(*semantic),
-        Type::Ref(kind) => {
-            let pattern = Kind::find(kind).map(|k| k.naming.pattern());
-            json!({"type": "string", "pattern": pattern, "x-basalt-refers-to": kind})
-        }
-        Type::Secret => reference("Secret"),
-        Type::Object(schema) => {
-            component(schema, all);
-            reference(schema.name)
-        }
-        Type::List(item) => json!({"type": "array", "items": type_schema(item, all)}),
-        Type::Set(item) => json!({"type": "array", "items": type_schema(item, all), "uniqueItems": true}),
-        Type::Map { key, value } => json!({
-            "type": "object",
-            "propertyNames": type_schema(key, all),
-            "additionalProperties": type_schema(value, all),
-        }),
-        Type::Json => json!({"type": "object"}),
+    match example {
+        Some(example) => json!({"schema": schema, "example": example}),
+        None => json!({ "schema": schema }),
     }
 }
 
-fn form(semantic: Semantic) -> Value {
-    json!({"type": "string", "format": semantic.name(), "examples": [semantic.example()]})
-}
-
-/// A reference to a component.
-fn reference(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    fn document() -> Value {
-        openapi(crate::KINDS)
+impl Endpoint {
+    /// Whether anybody may call it, without a token.
+    fn is_open(&self) -> bool {
+        ["healthz", "readyz", "version", "versionAtTheRoot", "openapi", "login"].contains(&self.id)
     }
 
-    #[test]
-    fn the_sample_kind_shows_everything_a_description_can_say() {
-        let document = document();
-        let schemas = &document["components"]["schemas"];
-        insta::assert_json_snapshot!(
-            "sample_kind",
-            json!({
-                "paths": document["paths"].as_object().unwrap().iter()
-                    .filter(|(path, _)| path.contains("/samples")).collect::<std::collections::BTreeMap<_, _>>(),
-                "schemas": schemas.as_object().unwrap().iter()
-                    .filter(|(name, _)| name.starts_with("Sample")).collect::<std::collections::BTreeMap<_, _>>(),
-            })
-        );
-    }
-
-    #[test]
-    fn every_path_and_operation_is_listed() {
-        let kinds: Vec<_> = crate::KINDS.iter().copied().filter(|k| k.name != "Sample").collect();
-        let lines: Vec<String> = openapi(&kinds)["paths"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(path, methods)| {
-                let methods: Vec<_> = methods.as_object().unwrap().keys().map(String::as_str).collect();
-                format!("{path} {}\n", methods.join(" "))
-            })
-            .collect();
-        insta::assert_snapshot!("paths", lines.concat());
-    }
-
-    #[test]
-    fn every_reference_leads_somewhere_and_every_id_is_unique() {
-        fn walk(value: &Value, root: &Value, ids: &mut BTreeSet<String>) {
-            match value {
-                Value::Object(map) => {
-                    if let Some(Value::String(to)) = map.get("$ref") {
-                        let pointer = to.strip_prefix('#').expect("a reference into the document");
-                        assert!(root.pointer(pointer).is_some_and(|v| !v.is_null()), "{to}");
-                    }
-                    if let Some(Value::String(id)) = map.get("operationId") {
-                        assert!(ids.insert(id.clone()), "{id}");
-                    }
-                    map.values().for_each(|v| walk(v, root, ids));
-                }
-                Value::Array(items) => items.iter().for_each(|v| walk(v, root, ids)),
-                _ => {}
-            }
-        }
-        let document = document();
-        walk(&document, &document, &mut BTreeSet::new());
-    }
-
-    #[test]
-    fn every_parameter_of_a_path_is_declared() {
-        for (path, methods) in document()["paths"].as_object().unwrap() {
-            for (method, operation) in methods.as_object().unwrap() {
-                for word in ["name", "sha256"] {
-                    let is_in_path = path.contains(&format!("{{{word}}}"));
-                    let reference = json!({"$ref": format!("#/components/parameters/{word}")});
-                    let is_declared =
-                        operation["parameters"].as_array().is_some_and(|all| all.contains(&reference));
-                    assert_eq!(is_in_path, is_declared, "{method} {path}");
-                }
-            }
-        }
+    /// Whether it is answered without looking at anything.
+    fn is_constant(&self) -> bool {
+        ["healthz", "version", "versionAtTheRoot", "openapi"].contains(&self.id)
     }
 }

@@ -1,22 +1,51 @@
 //! The parts of the document that are not about kinds: the shapes of [`crate::wire`], [`crate::plan`] and
 //! [`crate::problem`].
 
-use super::{form, reference};
+use super::schemas::{form, nullable, reference};
 use crate::problem::{FieldCode, ProblemCode};
 use crate::schema::{MAX_INT, Semantic};
+use crate::validate::MAX_STRING_BYTES;
+use crate::values::Naming;
 use crate::watch::CutReason;
 use crate::wire::MAX_DOCUMENTS;
 use serde_json::{Value, json};
 
+/// Labels, as they are written and read.
+pub(super) fn labels() -> Value {
+    json!({
+        "type": "object",
+        "maxProperties": 64,
+        "propertyNames": {"pattern": "^[0-9A-Za-z][0-9A-Za-z._/-]{0,62}$"},
+        "additionalProperties": {"type": "string", "maxLength": 255, "pattern": r"^[^,\u0000-\u001f\u007f-\u009f]*$"},
+    })
+}
+
+/// The metadata of what is written. What is the region's in it is ignored.
+pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
+    let ignored = || json!({"description": "Ignored"});
+    json!({
+        "type": "object",
+        "required": required,
+        "properties": {
+            "name": {"type": ["string", "null"], "pattern": name},
+            "labels": nullable(labels()),
+            "uid": ignored(), "manager": ignored(), "generation": ignored(), "created_at": ignored(),
+            "updated_at": ignored(), "deletion_requested_at": ignored(),
+        },
+        "additionalProperties": false,
+    })
+}
+
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 32] {
+pub(super) fn components() -> [(&'static str, Value); 35] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
     let list = |name: &str| json!({"type": "array", "items": reference(name)});
     let object = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties});
+    let bounded = |longest: usize| json!({"type": "string", "maxLength": longest});
     let texts = || json!({"type": "array", "items": {"type": "string"}});
-    let labels = || json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let closed = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false});
     let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
     let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
     let cut_reasons: Vec<_> = CutReason::ALL.iter().map(|r| r.as_str()).collect();
@@ -56,8 +85,8 @@ pub(super) fn components() -> [(&'static str, Value); 32] {
             json!({
                 "description": "Written as text; read as `{\"set\": true, \"revision\": 4}`, which, written back, keeps it. Null clears it.",
                 "anyOf": [
-                    {"type": "string", "writeOnly": true},
-                    object(&["set"], json!({"set": {"const": true}, "revision": number()})),
+                    {"type": "string", "maxLength": MAX_STRING_BYTES, "writeOnly": true},
+                    closed(&["set"], json!({"set": {"const": true}, "revision": number()})),
                     {"type": "null"},
                 ],
             }),
@@ -75,12 +104,24 @@ pub(super) fn components() -> [(&'static str, Value); 32] {
         ),
         (
             "LoginRequest",
-            json!({
-                "type": "object", "required": ["user", "password"], "additionalProperties": false,
-                "properties": {"user": text(), "password": {"type": "string", "writeOnly": true}},
-            }),
+            closed(
+                &["user", "password"],
+                json!({"user": bounded(1024), "password": {"type": "string", "maxLength": 1024, "writeOnly": true}}),
+            ),
         ),
         ("LoginAnswer", object(&["token", "expires_at"], json!({"token": text(), "expires_at": time()}))),
+        (
+            "JoinRequest",
+            closed(
+                &[],
+                json!({
+                    "rack": {"type": ["string", "null"], "pattern": Naming::Label.pattern()},
+                    "lifetime": nullable(form(Semantic::Duration)),
+                }),
+            ),
+        ),
+        ("JoinAnswer", object(&["token"], json!({"token": text()}))),
+        ("OpenApi", object(&["openapi", "paths"], json!({"openapi": text(), "paths": {"type": "object"}}))),
         ("TokenIssued", object(&["token"], json!({"token": text()}))),
         ("AuditPage", object(&["items"], json!({"items": list("AuditEntry"), "continue": text()}))),
         (
@@ -178,22 +219,24 @@ pub(super) fn components() -> [(&'static str, Value); 32] {
         ),
         (
             "Document",
-            object(
+            closed(
                 &["kind", "metadata", "spec"],
                 json!({
                     "kind": text(),
-                    "metadata": object(&["name"], json!({"name": text(), "labels": labels()})),
+                    "metadata": given_metadata(Naming::DomainName.pattern(), &["name"]),
                     "spec": {"type": "object"},
+                    "status": {"description": "Ignored"},
                 }),
             ),
         ),
         (
             "ApplyRequest",
-            object(
+            closed(
                 &["documents"],
                 json!({
                     "documents": {"type": "array", "items": reference("Document"), "maxItems": MAX_DOCUMENTS},
-                    "prune": text(), "digest": form(Semantic::Sha256), "adopt": {"type": "boolean"},
+                    "prune": {"type": ["string", "null"], "pattern": "="}, "digest": nullable(form(Semantic::Sha256)),
+                    "adopt": {"type": "boolean"},
                 }),
             ),
         ),
@@ -216,8 +259,11 @@ pub(super) fn components() -> [(&'static str, Value); 32] {
                 }),
             ),
         ),
-        ("RenameRequest", object(&["name"], json!({"name": text()}))),
-        ("OperationRequest", object(&["verb"], json!({"verb": {"type": "string", "enum": verbs}}))),
+        (
+            "RenameRequest",
+            closed(&["name"], json!({"name": {"type": "string", "pattern": Naming::DomainName.pattern()}})),
+        ),
+        ("OperationRequest", closed(&["verb"], json!({"verb": {"type": "string", "enum": verbs}}))),
         (
             "OperationAccepted",
             object(

@@ -15,7 +15,7 @@ use basalt_api::values::Sha256;
 use basalt_api::wire::{
     ApplyAction, ApplyResponse, ApplyResult, BlastRadius, MANAGER_HEADER, MAX_DOCUMENTS, PutMetadata,
 };
-use basalt_api::{FieldCode, FieldError, Kind, ProblemCode};
+use basalt_api::{FieldCode, FieldError, Kind, ProblemCode, validate_labels};
 use basalt_db::splice::Text;
 use basalt_db::{Batch, Key, Object, Precondition, Prune, Put, Stored, Written};
 use serde::Deserialize;
@@ -212,6 +212,11 @@ fn prune<'a>(
         let message = format!("{text:?} is no label with a value");
         return Err(Refusal::field("/prune", FieldCode::Format, message, "label=value"));
     };
+    let wrong = validate_labels(&BTreeMap::from([(label.to_owned(), value.to_owned())]));
+    if let Some(wrong) = wrong.into_iter().next() {
+        let hint = wrong.hint.unwrap_or_default();
+        return Err(Refusal::field("/prune", wrong.code, wrong.message, hint));
+    }
     let Some(manager) = manager else {
         let message = "only what a manager declared itself is pruned, and the request does not say who asks";
         let hint = format!("send the header {MANAGER_HEADER}");

@@ -7,6 +7,7 @@
 use super::App;
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
+use super::query::NoParameters;
 use crate::blobs::{BlobError, Part};
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -45,7 +46,11 @@ fn hash(text: &str) -> Answer<[u8; 32]> {
     bytes.try_into().map_err(|_| bad())
 }
 
-pub(super) async fn state(State(app): State<App>, Path(text): Path<String>) -> Answer<Response> {
+pub(super) async fn state(
+    State(app): State<App>,
+    Path(text): Path<String>,
+    _: NoParameters,
+) -> Answer<Response> {
     let sha256 = hash(&text)?;
     match app.blobs().find(&sha256).await? {
         Some(blob) => {
@@ -65,6 +70,7 @@ pub(super) async fn upload(
     State(app): State<App>,
     caller: Caller,
     Path(text): Path<String>,
+    _: NoParameters,
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
@@ -100,6 +106,7 @@ fn content_range(value: &HeaderValue) -> Answer<Part> {
 pub(super) async fn download(
     State(app): State<App>,
     Path(text): Path<String>,
+    _: NoParameters,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let sha256 = hash(&text)?;

@@ -129,8 +129,8 @@ pub(super) fn router(app: App) -> Router {
         })
         .method_not_allowed_fallback(|uri: Uri| async move {
             Refusal::new(
-                ProblemCode::NotFound,
-                format!("{} does not have this method; see /openapi.json", uri.path()),
+                ProblemCode::MethodNotAllowed,
+                format!("{} does not have this method; see Allow, or /openapi.json", uri.path()),
             )
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES))

@@ -1,6 +1,7 @@
 //! What will be done, what is waited for, what happened: asked of the driver.
 
 use super::problem::{Answer, Refusal};
+use super::query::NoParameters;
 use super::{App, body};
 use crate::driver::{Machinery, PLANNED};
 use axum::Json;
@@ -13,17 +14,17 @@ use std::sync::Arc;
 
 type At = Path<(String, String)>;
 
-pub(super) async fn plan(State(app): State<App>, path: At) -> Answer<Json<PlanReport>> {
+pub(super) async fn plan(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<PlanReport>> {
     let (machinery, object) = subject(&app, &path).await?;
     Ok(Json(machinery.plan(&object, None).await?))
 }
 
-pub(super) async fn waits(State(app): State<App>, path: At) -> Answer<Json<Waits>> {
+pub(super) async fn waits(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Waits>> {
     let (machinery, object) = subject(&app, &path).await?;
     Ok(Json(machinery.waits(&object).await?))
 }
 
-pub(super) async fn timeline(State(app): State<App>, path: At) -> Answer<Json<Timeline>> {
+pub(super) async fn timeline(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Timeline>> {
     let (machinery, object) = subject(&app, &path).await?;
     Ok(Json(machinery.timeline(&object).await?))
 }

@@ -71,14 +71,18 @@ pub(super) async fn arrive(
     if let Some(counter) = metrics.answers.get(class) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
-    if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_problem(&response) {
-        return Refusal::new(
-            ProblemCode::TooLarge,
-            "the request is larger than the region takes: 2 MiB, 64 MiB for an apply",
-        )
-        .into_response();
+    match response.status() {
+        StatusCode::PAYLOAD_TOO_LARGE if !is_problem(&response) => {
+            let detail = "the request is larger than the region takes: 2 MiB, 64 MiB for an apply";
+            Refusal::new(ProblemCode::TooLarge, detail).into_response()
+        }
+        // What stands in the path is no text, or the body broke off.
+        StatusCode::BAD_REQUEST if !is_problem(&response) => {
+            let detail = "the path or the body is not UTF-8, or the body is not whole";
+            Refusal::new(ProblemCode::Invalid, detail).into_response()
+        }
+        _ => response,
     }
-    response
 }
 
 fn is_problem(response: &Response) -> bool {

@@ -6,7 +6,7 @@ use super::body;
 use super::caller::Caller;
 use super::objects;
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, parameters};
+use super::query::{Flags, NoParameters, parameters};
 use super::render;
 use axum::Json;
 use axum::body::Bytes;
@@ -23,6 +23,7 @@ pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
     Path((plural, name)): Path<(String, String)>,
+    _: NoParameters,
 ) -> Answer<Json<Layers>> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;

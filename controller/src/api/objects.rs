@@ -6,7 +6,7 @@ use super::body::{self, Written};
 use super::caller::Caller;
 use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, ListParameters, ReadParameters, parameters};
+use super::query::{Flags, ListParameters, NoParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
 use super::{utilisation, wait};
 use axum::body::Bytes;
@@ -213,6 +213,7 @@ pub(super) async fn rename(
     State(app): State<App>,
     caller: Caller,
     Path((plural, name)): Path<(String, String)>,
+    _: NoParameters,
     body: Bytes,
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
+use super::query::NoParameters;
 use super::{App, body};
 use axum::Json;
 use axum::body::Bytes;
@@ -14,6 +15,7 @@ pub(super) async fn request(
     State(app): State<App>,
     caller: Caller,
     Path((plural, name)): Path<(String, String)>,
+    _: NoParameters,
     sent: Bytes,
 ) -> Answer<(StatusCode, Json<OperationAccepted>)> {
     let kind = body::kind(&plural)?;

@@ -1,8 +1,9 @@
 //! What stands behind the question mark. Unknown parameters are errors: a misspelt `dry_run` must not write.
 
 use super::problem::{Answer, Refusal};
-use axum::extract::Query;
+use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
+use axum::http::request::Parts;
 use basalt_api::FieldCode;
 use basalt_api::values::Generation;
 use serde::Deserialize;
@@ -15,6 +16,19 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// No wait lasts longer: clients ask again.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Of what takes none.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoParameters {}
+
+impl<S: Send + Sync> FromRequestParts<S> for NoParameters {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        parameters(&parts.uri)
+    }
+}
 
 /// Of writes.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -95,8 +109,12 @@ impl ReadParameters {
     }
 }
 
-/// Reads the query.
+/// Reads the query. A NUL is in no text that is stored.
 pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Answer<T> {
+    if uri.query().is_some_and(|query| query.contains("%00")) {
+        let message = "the query contains %00, a NUL, which no text has";
+        return Err(Refusal::field("", FieldCode::Format, message, "leave it out"));
+    }
     Query::<T>::try_from_uri(uri).map(|q| q.0).map_err(|error| {
         let message = format!("the query {:?} is not understood: {error}", uri.query().unwrap_or_default());
         Refusal::field("", FieldCode::UnknownField, message, "see /openapi.json")

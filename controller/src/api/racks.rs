@@ -3,6 +3,7 @@
 use super::App;
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
+use super::query::NoParameters;
 use crate::racks::join_token::LIFETIME;
 use axum::Json;
 use axum::body::Bytes;
@@ -32,6 +33,7 @@ pub(super) struct JoinAnswer {
 pub(super) async fn join_token(
     State(app): State<App>,
     caller: Caller,
+    _: NoParameters,
     sent: Bytes,
 ) -> Answer<(StatusCode, Json<JoinAnswer>)> {
     let request: JoinRequest = super::body::json(&sent)?;

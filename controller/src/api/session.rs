@@ -9,6 +9,7 @@ use super::bucket::{Buckets, Limit};
 use super::caller::Caller;
 use super::guard::{Peer, bearer};
 use super::problem::{Answer, Refusal};
+use super::query::NoParameters;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
@@ -95,11 +96,12 @@ pub(super) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
 pub(super) async fn login(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
+    _: NoParameters,
     sent: Bytes,
 ) -> Answer<(StatusCode, Json<LoginAnswer>)> {
     let LoginRequest { user, password } = body::json(&sent).map_err(|_| malformed())?;
     let password = Zeroizing::new(password);
-    if user.len() > LONGEST || password.len() > LONGEST {
+    if user.len() > LONGEST || password.len() > LONGEST || user.contains('\0') {
         return Err(malformed());
     }
     let address = peer.0.to_string();
@@ -149,7 +151,12 @@ async fn verified(
     Ok(account.filter(|_| is_right))
 }
 
-pub(super) async fn logout(State(app): State<App>, caller: Caller, headers: HeaderMap) -> Answer<StatusCode> {
+pub(super) async fn logout(
+    State(app): State<App>,
+    caller: Caller,
+    _: NoParameters,
+    headers: HeaderMap,
+) -> Answer<StatusCode> {
     let token = bearer(&headers).unwrap_or_default();
     match caller.store(&app).close_session(token).await? {
         true => Ok(StatusCode::NO_CONTENT),

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::problem::Answer;
+use super::query::NoParameters;
 use super::session::fresh_token;
 use super::{App, body};
 use axum::Json;
@@ -15,6 +16,7 @@ pub(super) async fn issue(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    _: NoParameters,
 ) -> Answer<(StatusCode, Json<TokenIssued>)> {
     let key = body::key(ApiToken::KIND, &name)?;
     let token = fresh_token()?;
@@ -26,6 +28,7 @@ pub(super) async fn revoke(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    _: NoParameters,
 ) -> Answer<StatusCode> {
     caller.store(&app).revoke_token(body::key(ApiToken::KIND, &name)?).await?;
     Ok(StatusCode::NO_CONTENT)

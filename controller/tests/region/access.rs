@@ -90,6 +90,27 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/api/v1/blobs/{sha256}", "/api/v1/blobs/SHA256", CHANGE),
 ];
 
+#[test]
+fn the_document_describes_every_endpoint_and_nothing_else() {
+    let document = basalt_api::openapi(basalt_api::KINDS);
+    let plurals: BTreeSet<&str> = basalt_api::KINDS.iter().map(|kind| kind.plural).collect();
+    let mut described = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for method in methods.as_object().expect("methods").keys() {
+            let method = method.to_ascii_uppercase();
+            let is_itself = ENDPOINTS.iter().any(|e| (e.method, e.path) == (&method, path));
+            let plural = path.split('/').nth(3).filter(|word| !is_itself && plurals.contains(word));
+            let path = plural.map_or(path.clone(), |plural| path.replacen(plural, "{plural}", 1));
+            described.insert((method, path));
+        }
+    }
+    let served: BTreeSet<_> = ENDPOINTS.iter().map(|e| (e.method.to_owned(), e.path.to_owned())).collect();
+    let (missing, made_up) = (served.difference(&described), described.difference(&served));
+    let (missing, made_up): (Vec<_>, Vec<_>) = (missing.collect(), made_up.collect());
+    assert!(missing.is_empty(), "add these to ENDPOINTS in api/src/openapi: {missing:?}");
+    assert!(made_up.is_empty(), "nothing answers these of api/src/openapi: {made_up:?}");
+}
+
 #[tokio::test]
 async fn every_endpoint_answers_everybody_as_the_table_says() {
     let of_endpoints: BTreeSet<_> = ENDPOINTS.iter().map(|e| (e.method, e.path)).collect();
@@ -175,7 +196,7 @@ async fn health_is_open_and_says_when_the_database_is_there() {
     assert_eq!(version["incarnation"], lab.region.store().incarnation().to_string());
     assert!(lab.api.get("/metrics").await.text().contains("basalt_api_answers_total{class=\"2xx\"}"));
     assert_eq!(lab.api.get("/nowhere").await.problem().1, "not_found");
-    assert_eq!(lab.api.send("POST", "/api/v1/zones/a", &[], "").await.problem().1, "not_found");
+    assert_eq!(lab.api.send("POST", "/api/v1/zones/a", &[], "").await.problem().1, "method_not_allowed");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use crate::kinds::observe;
 use crate::support::Lab;
 use basalt_api::values::Naming;
-use basalt_api::{KINDS, Kind, Presence, Schema, Semantic, Type};
-use serde_json::{Value, json};
+use basalt_api::{KINDS, Kind, Presence, Schema, Type};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// An object that is valid beside those before it.
@@ -46,165 +46,8 @@ impl Example {
 
 /// Each after those it refers to.
 pub(crate) fn examples() -> Vec<Example> {
-    let sha256 = "0".repeat(64);
-    let key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQ==\n-----END PGP PUBLIC KEY BLOCK-----\n";
-    let specs = [
-        ("Zone", "row-1", json!({"description": "x"})),
-        ("Pool", "web", json!({"description": "x"})),
-        ("Space", "inside", json!({"description": "x"})),
-        ("Fabric", "default", json!({"description": "x", "class": "10g"})),
-        ("Rack", "r1", json!({"description": "x", "zone": "row-1", "maintenance": false})),
-        (
-            "Vlan",
-            "default.0",
-            json!({"fabric": "default", "vid": 0, "description": "x", "mtu": 9000, "space": "inside",
-                "dhcp": {"enabled": true, "lease_time": "10m", "racks": ["r1"]}}),
-        ),
-        (
-            "Subnet",
-            "lab",
-            json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "description": "x", "gateway": "10.77.0.1",
-                "dns_servers": ["10.77.0.2"], "ntp_servers": ["ntp.example.com"], "managed": true,
-                "boot": {"mode": "dhcp"}}),
-        ),
-        ("Subnet", "office", json!({"vlan": "default.0", "cidr": "10.78.0.0/24"})),
-        (
-            "IpRange",
-            "pool",
-            json!({"subnet": "lab", "start": "10.77.0.100", "end": "10.77.0.200", "purpose": "dynamic",
-                "description": "x"}),
-        ),
-        (
-            "IpAddress",
-            "printer",
-            json!({"subnet": "lab", "address": "10.77.0.30", "mac": "52:54:00:00:00:09", "hostname": "printer",
-                "description": "x"}),
-        ),
-        (
-            "StaticRoute",
-            "to-office",
-            json!({"source": "lab", "destination": "office", "gateway": "10.77.0.1", "metric": 5, "description": "x"}),
-        ),
-        (
-            "StaticRoute",
-            "to-world",
-            json!({"source": "lab", "destination_cidr": "192.0.2.0/24", "gateway": "10.77.0.1"}),
-        ),
-        ("Domain", "lab.example.com", json!({"authoritative": true, "ttl": 60, "description": "x"})),
-        ("Domain", "away.example.com", json!({"authoritative": false, "forward_to": ["192.0.2.53"]})),
-        (
-            "DnsRecord",
-            "www",
-            json!({"domain": "lab.example.com", "owner_name": "www", "type": "A", "data": "10.77.0.9", "ttl": 30,
-                "description": "x"}),
-        ),
-        (
-            "ImageSource",
-            "upstream",
-            json!({"url": "https://images.example.com/", "keyring": key, "schedule": "6h", "description": "x",
-                "selections": {"stable": {"os": "debian", "release": "bookworm", "architectures": ["amd64"]}}}),
-        ),
-        (
-            "Image",
-            "debian",
-            json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "purpose": "deploy",
-                "files": {"root_tarball": {"sha256": sha256, "size": 7}}, "kernel_options": "quiet",
-                "source": "upstream", "description": "x"}),
-        ),
-        ("Tag", "gpu", json!({"expression": "gpu.count > 0", "kernel_options": "quiet", "comment": "x"})),
-        (
-            "Script",
-            "disks",
-            json!({"type": "testing", "content": "#!/bin/sh\n", "timeout": "5m", "parallel": "instance",
-                "hardware": ["pci:8086:*"], "description": "x",
-                "parameters": {"mode": {"type": "choice", "required": true, "default": "a", "min": 0, "max": 9,
-                    "choices": ["a", "b"], "description": "x"}}}),
-        ),
-        (
-            "PackageRepository",
-            "extra",
-            json!({"url": "http://deb.example.com/debian", "key": key, "suites": ["bookworm"],
-                "components": ["main"], "architectures": ["amd64"], "description": "x"}),
-        ),
-        ("SshKey", "me", json!({"public_key": Semantic::SshPublicKey.example(), "description": "x"})),
-        (
-            "Machine",
-            "m1",
-            json!({"architecture": "amd64", "zone": "row-1", "pool": "web", "tags": ["gpu"],
-                "domain": "lab.example.com", "boot_macs": ["52:54:00:00:00:01"],
-                "bmc": {"driver": "ipmi", "address": "10.77.0.3", "port": 623, "username": "admin",
-                    "password": "a password", "options": {"cipher_suite": 17, "privilege": "administrator"}},
-                "boot_order": "disk_first", "kernel_options": "quiet",
-                "commissioning": {"skip": false, "skip_bmc_config": true, "keep_power": false},
-                "power": "auto", "mode": "managed", "locked": false, "description": "x"}),
-        ),
-        (
-            "Device",
-            "switch",
-            json!({"macs": ["52:54:00:00:00:02"], "addresses": ["10.77.0.4"], "parent": "m1",
-                "domain": "lab.example.com", "description": "x"}),
-        ),
-        ("Deployment", "one", json!({"image": "debian", "machine": "m1"})),
-        (
-            "Deployment",
-            "any",
-            json!({"image": "debian", "kernel_options": "quiet", "user_data": "#cloud-config\n",
-                "selector": {"architecture": "amd64", "zone": "row-1", "not_zone": [], "pool": "web",
-                    "tags": ["gpu"], "not_tags": ["slow"], "min_cores": 2, "min_memory": "4GiB", "min_disk": "10GiB"},
-                "ssh_keys": [Semantic::SshPublicKey.example()], "hostname": "web-1",
-                "network": {"interfaces": {"eth0": {"mac": "52:54:00:00:00:01", "addressing": "static",
-                        "subnet": "lab", "address": "10.77.0.20", "mtu": 1500}},
-                    "dns_servers": ["10.77.0.2"], "search": ["lab.example.com"]},
-                "storage": {"layout": "flat", "disk": "sda", "root_size": "8GiB"}, "wipe": "if_ours",
-                "readiness": {"check": "tcp", "port": 22, "timeout": "15m"}, "redeploy": "refuse",
-                "release": {"erase": "quick", "on_failure": "hold"}, "deletion_protection": false,
-                "description": "x"}),
-        ),
-        ("Deployment", "elsewhere", json!({"image": "debian", "selector": {"not_zone": ["row-1"]}})),
-        ("Discovery", "printer", json!({"description": "x"})),
-        (
-            "Webhook",
-            "chat",
-            json!({"url": "https://chat.example.com/hook", "events": ["created"], "secret": "a secret",
-                "description": "x"}),
-        ),
-        (
-            "Settings",
-            "default",
-            json!({"default_image": "debian", "kernel_options": "quiet", "loader": "ipxe",
-                "upstream_dns": ["192.0.2.53"], "ntp_servers": ["ntp.example.com"], "erase": "quick",
-                "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128"},
-                "deadlines": {"readiness": "20m"},
-                "fleet_budget": {"max_unavailable": 10, "power_on_per_minute": 5}}),
-        ),
-        ("Role", "web-admins", json!({"base": "operator", "pools": ["web"], "description": "x"})),
-        (
-            "User",
-            "ada",
-            json!({"password": "a long password", "roles": ["web-admins"], "disabled": false, "description": "x"}),
-        ),
-        (
-            "ApiToken",
-            "ci",
-            json!({"user": "ada", "scopes": ["machines:read"], "expires_at": "2100-01-01T00:00:00Z",
-                "disabled": false, "description": "x"}),
-        ),
-        ("ApiToken", "robot", json!({"role": "web-admins"})),
-        (
-            "Sample",
-            "sample",
-            json!({"description": "x", "serial": "1", "count_wanted": 2, "enabled": true, "mac": "525400000003",
-                "network": "10.0.0.0/8", "patience": "1m", "colour": "dark_green", "zone": "row-1",
-                "password": "a password", "script": "one\ntwo", "detail": {"label": "x", "size": 1},
-                "parts": {"a": {"weight": 1, "notes": ["x"], "key": "a key"}}, "steps": ["x"],
-                "macs": ["525400000004"]}),
-        ),
-    ];
-    let example = |(kind, name, spec): (&str, &'static str, Value)| {
-        let kind = Kind::find(kind).unwrap_or_else(|| panic!("no kind {kind}"));
-        Example { kind, name, spec }
-    };
-    specs.map(example).into()
+    let example = |it: basalt_api::Example| Example { kind: it.kind, name: it.name, spec: it.spec };
+    basalt_api::examples().into_iter().map(example).collect()
 }
 
 /// Every place of a spec that is there, with its type.

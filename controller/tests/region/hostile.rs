@@ -91,6 +91,40 @@ async fn nothing_but(lab: &Lab, changes: &mut Changes, marker: &str) {
 type Changes = tokio::sync::broadcast::Receiver<std::sync::Arc<basalt_db::change::Change>>;
 
 #[tokio::test]
+async fn what_is_around_a_spec_is_checked_as_well() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    let manager: &[(&str, &str)] = &[("X-Basalt-Manager", "test")];
+    for (method, path, headers, body) in [
+        ("GET", "/api/v1/zones?q=%00", &[][..], ""),
+        ("GET", "/api/v1/zones?labels=a%3D%00", &[], ""),
+        ("GET", "/api/v1/zones?continue=%00", &[], ""),
+        ("GET", "/api/v1/audit?actor=%00", &[], ""),
+        ("GET", "/api/v1/audit?object=Zone/%00", &[], ""),
+        ("GET", "/api/v1/zones/%ff", &[], ""),
+        ("POST", "/api/v1/login", &[], r#"{"user":"a\u0000","password":"x"}"#),
+        ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a\u0000=b"}"#),
+        ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a=b\u0000"}"#),
+        ("POST", "/api/v1/zones/a/rename?dry_run=true", &[], r#"{"name":"b"}"#),
+        ("POST", "/api/v1/join_tokens?dry_run=true", &[], "{}"),
+    ] {
+        let (status, code, _) = lab.api.send(method, path, headers, body).await.problem();
+        assert_eq!((status, code.as_str()), (422, "invalid"), "{method} {path}");
+    }
+    assert_eq!(
+        lab.api.get("/api/v1/zones/a").await.status,
+        200,
+        "a rename cannot be tried, and was not done"
+    );
+    let refused = lab.api.delete("/api/v1/zones").await;
+    assert_eq!(refused.problem().1, "method_not_allowed");
+    assert_eq!(
+        (refused.status.as_u16(), &refused.headers["allow"]),
+        (405, &"GET,HEAD".parse().expect("a value"))
+    );
+}
+
+#[tokio::test]
 async fn every_field_of_every_kind_refuses_what_it_is_not_and_stores_nothing() {
     let lab = lab().await;
     let examples = examples();

@@ -1,0 +1,165 @@
+//! Parameters: what stands in paths, behind the question mark and in headers.
+
+use super::schemas::form;
+use super::{Endpoint, examples};
+use crate::KINDS;
+use crate::schema::{Kind, MAX_INT, Semantic};
+use crate::values::Naming;
+use crate::watch::LAST_EVENT_ID;
+use crate::wire::MANAGER_HEADER;
+use serde_json::{Map, Value, json};
+
+/// A position of the watch: which life of the database, and how far into it.
+const POSITION: &str = "^[0-9A-Fa-f-]{32,36}:[0-9]+$";
+
+/// The parameter that the table calls `key`, for an endpoint of this kind. Names have the form that their kind wants.
+pub(super) fn reference(key: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
+    let of_path = || {
+        let plural = endpoint.path.strip_prefix("/api/v1/")?.split('/').next()?;
+        KINDS.iter().copied().find(|kind| kind.plural == plural)
+    };
+    let key = match kind.or_else(of_path) {
+        Some(kind) if key == "name" => format!("{}Name", kind.name),
+        _ => key.to_owned(),
+    };
+    json!({"$ref": format!("#/components/parameters/{key}")})
+}
+
+/// All of them, by the keys that the table uses.
+pub(super) fn components(kinds: &[&Kind]) -> Value {
+    let names = kinds.iter().map(|kind| (format!("{}Name", kind.name), name(kind)));
+    let others = others().into_iter().map(|(key, name, place, schema, description)| {
+        let parameter = json!({
+            "name": name, "in": place, "required": place == "path", "description": description, "schema": schema,
+        });
+        (key.to_owned(), parameter)
+    });
+    let mut all: Map<String, Value> = names.chain(others).collect();
+    all.sort_keys();
+    Value::Object(all)
+}
+
+fn name(kind: &Kind) -> Value {
+    let pattern = kind.naming.pattern();
+    let name = pattern.trim_start_matches('^').trim_end_matches('$');
+    let uid = "uid:[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
+    let longest = if kind.naming == Naming::DomainName { 253 } else { 68 };
+    let schema = json!({"type": "string", "pattern": format!("^({name}|{uid})$"), "maxLength": longest});
+    let description = "The object's name, or `uid:` and its uid";
+    let mut parameter =
+        json!({"name": "name", "in": "path", "required": true, "description": description, "schema": schema});
+    if let (Some(example), Some(map)) = (examples::example(kind), parameter.as_object_mut()) {
+        map.insert("example".to_owned(), json!(example.name));
+    }
+    parameter
+}
+
+/// Key, name, place, schema and description.
+fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static str)> {
+    let text = || json!({"type": "string"});
+    let like = |pattern: &str| json!({"type": "string", "pattern": pattern});
+    let truth = || json!({"type": "boolean"});
+    vec![
+        ("sha256", "sha256", "path", form(Semantic::Sha256), "The blob's SHA-256"),
+        (
+            "layer_manager",
+            "manager",
+            "path",
+            like("^[!-~]{1,63}$"),
+            "The tool whose labels and tags these are",
+        ),
+        (
+            "limit",
+            "limit",
+            "query",
+            json!({"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+            "Most objects of a page",
+        ),
+        ("continue", "continue", "query", text(), "`continue` of the page before"),
+        ("entry", "continue", "query", like("^[0-9]{1,18}$"), "`continue` of the page before"),
+        (
+            "labels",
+            "labels",
+            "query",
+            like("^([^,]*=[^,]*)?(,([^,]*=[^,]*)?)*$"),
+            "Only objects with these labels: `a=b,c=d`",
+        ),
+        (
+            "fields",
+            "fields",
+            "query",
+            text(),
+            "Only these members of each object: `metadata.name,status.conditions`",
+        ),
+        ("q", "q", "query", text(), "Only objects whose name contains this"),
+        ("since", "since", "query", form(Semantic::Timestamp), "Only what is not older than this"),
+        ("object", "object", "query", text(), "Only of this object: `uid:UUID`, `KIND/NAME` or `KIND`"),
+        ("actor", "actor", "query", text(), "Only by this actor: `token NAME`, `user NAME`, `peer uid 0`"),
+        ("wait", "wait", "query", text(), "Answer when this condition is true, or Stalled is"),
+        (
+            "generation",
+            "generation",
+            "query",
+            json!({"type": "integer", "minimum": 0, "maximum": MAX_INT}),
+            "… and has observed this generation",
+        ),
+        (
+            "timeout",
+            "timeout",
+            "query",
+            form(Semantic::Duration),
+            "… or when this time is up: 1m where it is absent, 5m at most",
+        ),
+        ("dry_run", "dry_run", "query", truth(), "Store nothing, and answer what would happen"),
+        (
+            "manager",
+            MANAGER_HEADER,
+            "header",
+            like("^[!-~]{1,63}$"),
+            "Which tool writes; becomes `metadata.manager`",
+        ),
+        (
+            "if_match",
+            "If-Match",
+            "header",
+            like(r#"^(\*|[0-9]{1,18}|"[0-9]{1,18}")$"#),
+            "Only if this is still the generation: the ETag; `*`: only if it is there",
+        ),
+        (
+            "if_none_match",
+            "If-None-Match",
+            "header",
+            json!({"type": "string", "enum": ["*"]}),
+            "Only if there is no such object",
+        ),
+        (
+            "position",
+            "since",
+            "query",
+            like(POSITION),
+            "Go on from this position: of a list, or the `id` of an event",
+        ),
+        (
+            "last_event_id",
+            LAST_EVENT_ID,
+            "header",
+            like(POSITION),
+            "The same, for clients that resume by themselves",
+        ),
+        ("kinds", "kinds", "query", text(), "Only objects of these kinds: `machines,deployments`"),
+        (
+            "content_range",
+            "Content-Range",
+            "header",
+            like("^bytes [0-9]{1,18}-[0-9]{1,18}/[0-9]{1,18}$"),
+            "Which bytes of the blob follow: `bytes 0-99/100`",
+        ),
+        (
+            "range",
+            "Range",
+            "header",
+            text(),
+            "From which byte on: `bytes=100-`; anything else is answered with all of it",
+        ),
+    ]
+}
