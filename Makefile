@@ -87,7 +87,8 @@ end-to-end: root images ## Real Terraform, real firmware in QEMU, real wire
 	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
-BENCHES := provider_handshake api_apply_10000 boot_to_ready
+API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
+BENCHES := provider_handshake $(API_BENCHES) boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -97,9 +98,9 @@ bench: $(addprefix bench-,$(BENCHES)) ## All benchmarks; bench-NAME runs one
 bench-provider_handshake:
 	cargo bench -q -p terraform-provider-basalt --bench provider_handshake | $(RECORD)
 
-.PHONY: bench-api_apply_10000
-bench-api_apply_10000: setup
-	cargo bench -q -p basalt-region --bench api_apply_10000 | $(RECORD)
+.PHONY: $(addprefix bench-,$(API_BENCHES))
+$(addprefix bench-,$(API_BENCHES)): setup
+	cargo bench -q -p basalt-region --bench api -- $(@:bench-api_%=%) | $(RECORD)
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images

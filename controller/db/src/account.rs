@@ -6,7 +6,7 @@ use crate::{Store, StoreError, audit};
 use basalt_api::kinds::{ApiTokenSpec, RoleSpec, UserSpec};
 use basalt_api::values::{Timestamp, Uid};
 use serde::de::DeserializeOwned;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// A session that is not used for this long ends.
@@ -85,7 +85,18 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn holder(&self, token: &str) -> Result<Option<Holder>, StoreError> {
-        let hash = sha256(token);
+        let (hash, commits, asked) = (sha256(token), self.commits(), Instant::now());
+        if let Some(holder) = self.holders().get(commits, &hash) {
+            return Ok(Some(holder));
+        }
+        let found = self.find_holder(&hash).await?;
+        if let Some(holder) = &found {
+            self.holders().put(commits, hash, asked, holder.clone());
+        }
+        Ok(found)
+    }
+
+    async fn find_holder(&self, hash: &[u8; 32]) -> Result<Option<Holder>, StoreError> {
         let row = sqlx::query_as!(
             Found,
             r#"select 'token' as "source!", name as "name!", role as "role?", null::uuid as "object?",
@@ -133,7 +144,7 @@ impl Store {
             Holder { name: format!("user {}", found.name), grants, scopes: Vec::new() }
         };
         if found.is_stale {
-            self.note_use(&hash).await?;
+            self.note_use(hash).await?;
         }
         Ok(Some(holder))
     }

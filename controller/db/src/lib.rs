@@ -15,7 +15,7 @@
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `gauge` | what is measured |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
-//! | `account`, `password` | who a token stands for, logins |
+//! | `account`, `holders`, `password` | who a token stands for, logins |
 //! | `audit` | who wrote what |
 //! | [`cluster`] | a PostgreSQL of our own, supervised; dumps |
 //! | [`rotate`] | another seal key |
@@ -43,6 +43,7 @@ mod driver;
 mod error;
 mod fact;
 mod gauge;
+mod holders;
 mod invariant;
 mod ipam;
 mod layer;

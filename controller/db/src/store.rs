@@ -1,12 +1,12 @@
 //! The connection pool, the seal key, and what wakes followers and drivers after a commit.
 
+use crate::holders::Holders;
 use crate::seal::{Place, SealKey};
 use crate::{Actor, StoreError};
 use basalt_api::values::{Incarnation, Uid};
-use sqlx::ConnectOptions;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgPool, Postgres, Transaction};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Postgres, Transaction};
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -25,6 +25,9 @@ const CHANNEL: &str = "basalt";
 
 /// At most one NOTIFY of ours in this time: from inside write transactions it would halve the write rate.
 const NOTIFY_EVERY: Duration = Duration::from_millis(5);
+
+/// A connection that was used within this time is still there, as far as anybody can tell.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// A text that is sealed beside the secrets: by it a wrong key is noticed at start, and a replaced one while a region runs.
 const SEAL_CHECK: &[u8] = b"basalt seal check 1";
@@ -52,6 +55,7 @@ struct Inner {
     wrote: Notify,
     /// Something was committed by anyone.
     woken: tokio::sync::watch::Sender<u64>,
+    holders: Holders,
 }
 
 /// How to open a [`Store`].
@@ -79,6 +83,8 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(options.connections.max(4))
             .acquire_timeout(options.patience)
+            .test_before_acquire(false)
+            .before_acquire(|connection, of| Box::pin(still_there(connection, of.idle_for)))
             .connect_with(connect)
             .await?;
         // Takes a PostgreSQL advisory lock: two regions that start at once do not migrate twice.
@@ -94,6 +100,7 @@ impl Store {
             planned: options.planned,
             wrote: Notify::new(),
             woken,
+            holders: Holders::default(),
         };
         let store = Self { inner: Arc::new(inner), actor: None };
         sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
@@ -164,6 +171,15 @@ impl Store {
     #[must_use]
     pub fn woken(&self) -> tokio::sync::watch::Receiver<u64> {
         self.inner.woken.subscribe()
+    }
+
+    /// How often there has been word that something may have been committed.
+    pub(crate) fn commits(&self) -> u64 {
+        *self.inner.woken.borrow()
+    }
+
+    pub(crate) fn holders(&self) -> &Holders {
+        &self.inner.holders
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
@@ -249,6 +265,14 @@ impl Store {
     }
 }
 
+/// Whether an idle connection can be used. One that was used a moment ago is not asked: that would take as long as the query.
+async fn still_there(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
+    if idle_for > TRUSTED {
+        connection.ping().await?;
+    }
+    Ok(true)
+}
+
 fn seal_check_place() -> Place<'static> {
     Place { object: Uid::from(uuid::Uuid::nil()), pointer: "seal_check" }
 }
@@ -285,7 +309,7 @@ pub(crate) fn opens(seal: &SealKey, check: &[u8]) -> bool {
 }
 
 /// One connection, for what is done beside a store.
-pub(crate) async fn connect(url: &str) -> Result<sqlx::PgConnection, StoreError> {
+pub(crate) async fn connect(url: &str) -> Result<PgConnection, StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("basalt-region");
     match tokio::time::timeout(Duration::from_secs(10), options.connect()).await {
         Ok(connected) => Ok(connected?),

@@ -1,0 +1,81 @@
+//! Who tokens stand for, remembered until anything may have changed.
+//!
+//! What was found is good as long as nothing is committed: by this region, or by another one that says so. Should that word be lost,
+//! it is good for [`LONGEST`].
+
+use crate::Holder;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest that a token which was revoked through another region goes on being good here.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Tokens that are remembered at once.
+const MOST: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Holders(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// How often there had been word of a commit.
+    commits: u64,
+    by_hash: HashMap<[u8; 32], (Instant, Holder)>,
+}
+
+impl Holders {
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who the token stands for, if that was found after so many commits, and not long ago.
+    pub(crate) fn get(&self, commits: u64, hash: &[u8; 32]) -> Option<Holder> {
+        let remembered = self.lock();
+        let (found, holder) = remembered.by_hash.get(hash).filter(|_| remembered.commits == commits)?;
+        (found.elapsed() < LONGEST).then(|| holder.clone())
+    }
+
+    /// Remembers what was asked for after so many commits.
+    pub(crate) fn put(&self, commits: u64, hash: [u8; 32], asked: Instant, holder: Holder) {
+        let mut remembered = self.lock();
+        if remembered.commits != commits || remembered.by_hash.len() >= MOST {
+            *remembered = Remembered { commits, by_hash: HashMap::new() };
+        }
+        remembered.by_hash.insert(hash, (asked, holder));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(name: &str) -> Holder {
+        Holder { name: name.to_owned(), grants: Vec::new(), scopes: Vec::new() }
+    }
+
+    #[test]
+    fn what_was_found_is_good_until_something_is_committed() {
+        let (holders, hash, now) = (Holders::default(), [7; 32], Instant::now());
+        holders.put(3, hash, now, holder("a"));
+        assert_eq!(holders.get(3, &hash).map(|h| h.name).as_deref(), Some("a"));
+        assert!(holders.get(4, &hash).is_none() && holders.get(3, &[8; 32]).is_none());
+        // What was asked for before the commit is not taken for what is so after it.
+        holders.put(4, [8; 32], now, holder("b"));
+        assert!(holders.get(3, &hash).is_none() && holders.get(4, &hash).is_none());
+    }
+
+    #[test]
+    fn nothing_is_good_for_long_and_nothing_grows_for_ever() {
+        let holders = Holders::default();
+        let long_ago = Instant::now().checked_sub(LONGEST).unwrap();
+        holders.put(0, [1; 32], long_ago, holder("a"));
+        assert!(holders.get(0, &[1; 32]).is_none());
+        for number in 0..u16::try_from(2 * MOST).unwrap() {
+            let mut hash = [0; 32];
+            hash[..2].copy_from_slice(&number.to_be_bytes());
+            holders.put(0, hash, Instant::now(), holder("a"));
+        }
+        assert!(holders.lock().by_hash.len() <= MOST);
+    }
+}
