@@ -12,6 +12,7 @@
 //! | [`blobs`] | the bytes of images |
 //! | [`driver`] | the engine's driver, and what the API asks of it |
 //! | [`racks`] | enrolment of racks and the link with them |
+//! | [`webhooks`] | what happens, posted to those who asked for it |
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
@@ -28,3 +29,4 @@ pub mod region;
 pub mod rotate;
 pub mod seal_file;
 pub mod settings;
+pub mod webhooks;

@@ -49,7 +49,8 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (rpc_listen, join_urls) = (settings.rpc_listen, settings.join_urls.clone());
     let policy = Policy::default().compressed(settings.deadline_divisor);
-    let region = tokio::select! {
+    let webhooks = basalt_region::webhooks::Options::from(&settings);
+    let mut region = tokio::select! {
         region = Box::pin(Region::start(settings)) => region?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
@@ -61,6 +62,9 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
             return Err(error.into());
         }
     };
+    if let Err(error) = region.deliver(webhooks) {
+        tracing::error!(error, "webhooks are not delivered by this process");
+    }
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

@@ -6,6 +6,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{Machinery, PLANNED, RECONCILED};
 use crate::racks::join_token::Joiner;
 use crate::settings::Settings;
+use crate::webhooks::{self, Deliverer};
 use basalt_api::values::Uid;
 use basalt_db::change::Follower;
 use basalt_db::cluster::{Cluster, ClusterError, ClusterOptions};
@@ -33,6 +34,10 @@ const MAINTENANCE: Duration = Duration::from_secs(3600);
 
 /// Facts are kept this long.
 const HISTORY_DAYS: i32 = 30;
+
+/// Deliveries that were accepted, and those that were given up, are kept this long.
+const DELIVERED_FOR: Duration = Duration::from_secs(24 * 3600);
+const DEAD_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The audit log is kept this long: a year, and the time to look at it.
 const AUDIT_DAYS: i32 = 400;
@@ -233,6 +238,17 @@ impl Region {
         self.app.set_joiner(joiner);
     }
 
+    /// Begins to deliver to webhooks, until the region stops.
+    ///
+    /// # Errors
+    /// What keeps it from speaking TLS.
+    pub fn deliver(&mut self, options: webhooks::Options) -> Result<(), String> {
+        let counters = Arc::clone(self.app.webhooks());
+        let deliverer = Deliverer::new(self.store.clone(), self.id, options, counters)?;
+        self.servers.push(tokio::spawn(deliverer.run(self.stopping())));
+        Ok(())
+    }
+
     /// Ends requests under way, gives back what this process holds, and stops its PostgreSQL.
     pub async fn stop(self) {
         let _ = self.stopping.send(true);
@@ -288,10 +304,11 @@ async fn keep_house(
     }
 }
 
-/// Facts, audit entries and changes that are older than they are kept.
+/// Facts, audit entries, deliveries and changes that are older than they are kept.
 async fn prune_all(store: &Store, keep: Duration, rows: u32) -> Result<(), StoreError> {
     store.maintain(HISTORY_DAYS).await?;
     store.forget_audit(AUDIT_DAYS).await?;
+    store.prune_deliveries(DELIVERED_FOR, DEAD_FOR).await?;
     store.compact_changes(keep, rows.into()).await
 }
 

@@ -1,6 +1,6 @@
 //! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
 
-use basalt_api::values::Duration as Span;
+use basalt_api::values::{Cidr, Duration as Span};
 use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use std::io::IsTerminal;
@@ -41,6 +41,12 @@ pub struct Settings {
     pub change_retention: Duration,
     /// How many changes it keeps, at most, about.
     pub change_rows: u32,
+    /// Networks that webhooks may be in; none: anywhere but on this host and its links.
+    pub webhook_networks: Vec<Cidr>,
+    /// How long one request to a webhook may take.
+    pub webhook_timeout: Duration,
+    /// How long a delivery is tried before it is a dead letter.
+    pub webhook_patience: Duration,
     /// What is logged: a filter like `info,basalt_region=debug`.
     pub log: String,
     /// How: `text`, `json`; by default text on a terminal.
@@ -156,6 +162,15 @@ struct Flags {
     /// How many changes are kept, at most, about [default: 1000000]
     #[arg(long, global = true, value_name = "N", env = "BASALT_CHANGE_ROWS", value_parser = clap::value_parser!(u32).range(10_000..))]
     change_rows: Option<u32>,
+    /// Networks that webhooks may be in, like 10.0.0.0/8, comma-separated [default: anywhere but this host and its links]
+    #[arg(long, global = true, value_name = "CIDRS", env = "BASALT_WEBHOOK_NETWORKS", value_delimiter = ',')]
+    webhook_networks: Option<Vec<Cidr>>,
+    /// How long one request to a webhook may take [default: 15s]
+    #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WEBHOOK_TIMEOUT")]
+    webhook_timeout: Option<Span>,
+    /// How long a delivery to a webhook is tried before it is a dead letter [default: 1d]
+    #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WEBHOOK_PATIENCE")]
+    webhook_patience: Option<Span>,
     /// What is logged, like info,basalt_region=debug [default: info]
     #[arg(long, global = true, value_name = "FILTER", env = "BASALT_LOG")]
     log: Option<String>,
@@ -186,6 +201,9 @@ struct File {
     watch_buffer: Option<usize>,
     change_retention: Option<Span>,
     change_rows: Option<u32>,
+    webhook_networks: Option<Vec<Cidr>>,
+    webhook_timeout: Option<Span>,
+    webhook_patience: Option<Span>,
     log: Option<String>,
     log_json: Option<bool>,
 }
@@ -220,6 +238,9 @@ impl Settings {
             watch_buffer: 16 << 20,
             change_retention: Duration::from_secs(24 * 3600),
             change_rows: 1_000_000,
+            webhook_networks: Vec::new(),
+            webhook_timeout: Duration::from_secs(15),
+            webhook_patience: Duration::from_secs(24 * 3600),
             log: "info".to_owned(),
             log_json: None,
         }
@@ -266,6 +287,12 @@ impl Settings {
             watch_buffer: flags.watch_buffer.or(file.watch_buffer).unwrap_or(usual.watch_buffer),
             change_retention: span(flags.change_retention.or(file.change_retention), usual.change_retention),
             change_rows: flags.change_rows.or(file.change_rows).unwrap_or(usual.change_rows),
+            webhook_networks: flags
+                .webhook_networks
+                .or(file.webhook_networks)
+                .unwrap_or(usual.webhook_networks),
+            webhook_timeout: span(flags.webhook_timeout.or(file.webhook_timeout), usual.webhook_timeout),
+            webhook_patience: span(flags.webhook_patience.or(file.webhook_patience), usual.webhook_patience),
             log: flags.log.or(file.log).unwrap_or(usual.log),
             log_json: flags.log_json.or(file.log_json),
             data_dir: usual.data_dir,

@@ -7,7 +7,8 @@ use basalt_api_derive::Model;
 use std::collections::BTreeSet;
 
 kind! {
-    /// A URL that is told of what happens to objects.
+    /// A URL that is told of what happens to objects, as the Standard Webhooks specification has it: at least once, and in order
+    /// for each object. Only admins declare one. Answering 410 ends it.
     Webhook, "webhooks", "basalt_webhook", Label, declarable: true, WebhookSpec, WebhookStatus, no_rules
 }
 
@@ -18,7 +19,7 @@ pub struct WebhookSpec {
     pub url: Url,
     /// What is delivered. Empty: everything.
     pub events: BTreeSet<WebhookEvent>,
-    /// What deliveries are signed with.
+    /// What deliveries are signed with: `whsec_` and base64, or any text. Without it they are not.
     pub secret: Option<Secret>,
     /// What it is, for people.
     #[field(none)]
@@ -30,7 +31,7 @@ pub struct WebhookSpec {
 pub enum WebhookEvent {
     /// It was declared for the first time.
     Created,
-    /// Its spec has changed.
+    /// Its spec, name or labels have changed, or its deletion was asked for.
     Changed,
     /// It is as its spec says, and was not before.
     Ready,
@@ -49,10 +50,16 @@ pub struct WebhookStatus {
     /// Deliveries that were accepted.
     #[field(volatile)]
     pub delivered: Option<u64>,
-    /// Deliveries that were given up.
+    /// Deliveries that are not accepted yet.
+    #[field(volatile)]
+    pub waiting: Option<u64>,
+    /// Dead letters: deliveries that were given up, and can be sent again.
     #[field(volatile)]
     pub failed: Option<u64>,
     /// When one was last accepted.
     #[field(volatile)]
     pub last_delivered_at: Option<Timestamp>,
+    /// How the last attempt failed; absent when it was accepted.
+    #[field(volatile)]
+    pub last_error: Option<String>,
 }

@@ -145,7 +145,7 @@ pub fn examples() -> Vec<Example> {
         (
             "Webhook",
             "chat",
-            json!({"url": "https://chat.example.com/hook", "events": ["created"], "secret": "a secret",
+            json!({"url": "https://chat.example.com/hook", "events": ["stalled"], "secret": "a secret",
                 "description": "tells the operators"}),
         ),
         (

@@ -6,7 +6,7 @@ use crate::KINDS;
 use crate::schema::{Kind, MAX_INT, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
-use crate::wire::MANAGER_HEADER;
+use crate::wire::{DeliveryState, MANAGER_HEADER};
 use serde_json::{Map, Value, json};
 
 /// A position of the watch: which life of the database, and how far into it.
@@ -76,6 +76,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "Most objects of a page",
         ),
         ("continue", "continue", "query", text(), "`continue` of the page before"),
+        (
+            "state",
+            "state",
+            "query",
+            json!({"type": "string", "enum": DeliveryState::ALL.map(DeliveryState::as_str)}),
+            "Only deliveries of this state",
+        ),
         ("entry", "continue", "query", like("^[0-9]{1,18}$"), "`continue` of the page before"),
         (
             "labels",

@@ -7,7 +7,7 @@ use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
-use crate::wire::MAX_DOCUMENTS;
+use crate::wire::{DeliveryState, MAX_DOCUMENTS};
 use serde_json::{Value, json};
 
 /// Labels, as they are written and read.
@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 35] {
+pub(super) fn components() -> [(&'static str, Value); 39] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -48,6 +48,7 @@ pub(super) fn components() -> [(&'static str, Value); 35] {
     let closed = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false});
     let problem_codes: Vec<_> = ProblemCode::ALL.iter().map(|c| c.as_str()).collect();
     let field_codes: Vec<_> = FieldCode::ALL.iter().map(|c| json!(c)).collect();
+    let delivery_states = DeliveryState::ALL.map(DeliveryState::as_str);
     let cut_reasons: Vec<_> = CutReason::ALL.iter().map(|r| r.as_str()).collect();
     let effects = ["none", "live", "reboot", "redeploy", "replace"];
     let verbs = ["recommission"];
@@ -134,6 +135,20 @@ pub(super) fn components() -> [(&'static str, Value); 35] {
                 }),
             ),
         ),
+        ("DeliveryPage", object(&["items"], json!({"items": list("DeliveryInfo"), "continue": text()}))),
+        (
+            "DeliveryInfo",
+            object(
+                &["id", "state", "event", "at", "sequence", "kind", "name", "uid", "attempts"],
+                json!({
+                    "id": form(Semantic::Uid), "state": {"type": "string", "enum": delivery_states}, "event": text(),
+                    "at": time(), "sequence": number(), "kind": text(), "name": text(), "uid": form(Semantic::Uid),
+                    "attempts": number(), "due": time(), "ended_at": time(), "error": text(),
+                }),
+            ),
+        ),
+        ("RedeliverRequest", closed(&[], json!({"id": form(Semantic::Uid)}))),
+        ("Redelivered", object(&["deliveries"], json!({"deliveries": number()}))),
         (
             "FieldError",
             object(

@@ -14,6 +14,7 @@
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `gauge` | what is measured |
+//! | `webhook` | deliveries to webhooks |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
 //! | `account`, `holders`, `password` | who a token stands for, logins |
 //! | `audit` | who wrote what |
@@ -56,6 +57,7 @@ mod seal;
 mod step;
 mod store;
 mod watch;
+mod webhook;
 mod write;
 
 pub use access::{Enrolment, Joined, RegionProcess};
@@ -77,4 +79,5 @@ pub use seal::{BadSealKey, SealKey};
 pub use step::StepRecord;
 pub use store::{Options, Store};
 pub use watch::{Changed, ChangedPage};
+pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};
 pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};

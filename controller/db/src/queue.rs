@@ -132,6 +132,7 @@ impl Store {
             owner.get()
         );
         update.execute(self.pool()).await?;
+        self.release_deliveries(owner).await?;
         self.touched();
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::problem::Refusal;
 use super::rights::Role;
 use super::{
     App, apply, audit, blobs, explain, layers, metrics, objects, operations, patch, racks, session, slow,
-    system, tokens, watch,
+    system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -99,6 +99,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)),
     Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue)),
     Endpoint::new("POST", "/api/v1/api_tokens/{name}/revoke", ADMIN, || post(tokens::revoke)),
+    Endpoint::new("GET", "/api/v1/webhooks/{name}/deliveries", VIEWER, || get(webhooks::deliveries)),
+    Endpoint::new("POST", "/api/v1/webhooks/{name}/redeliver", ADMIN, || post(webhooks::redeliver)),
     Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),

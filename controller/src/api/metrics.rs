@@ -110,6 +110,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse>
     let mut text = Exposition::default();
     requests(&app.0.metrics, &mut text);
     watches(&app, &mut text);
+    deliveries(&app, &mut text).await?;
     store(&app, &mut text).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text.0))
 }
@@ -168,6 +169,23 @@ fn watches(app: &App, text: &mut Exposition) {
     for (reason, count) in watchers.cuts() {
         text.sample("basalt_watch_cuts_total", &[("reason", reason.as_str())], count);
     }
+}
+
+async fn deliveries(app: &App, text: &mut Exposition) -> Answer<()> {
+    let name = "basalt_webhook_attempts_total";
+    text.family(name, "counter", "Attempts of this process to deliver to webhooks, by result.");
+    for (result, count) in app.webhooks().results() {
+        text.sample(name, &[("result", result)], count);
+    }
+    let gauge = app.store().webhook_gauge().await?;
+    text.gauge("basalt_webhook_pending", "Deliveries that are not accepted yet.", gauge.pending);
+    text.gauge("basalt_webhook_dead", "Dead letters: deliveries that were given up.", gauge.dead);
+    text.gauge(
+        "basalt_webhook_oldest_seconds",
+        "Since when the oldest pending delivery waits.",
+        gauge.oldest,
+    );
+    Ok(())
 }
 
 async fn store(app: &App, text: &mut Exposition) -> Answer<()> {

@@ -12,6 +12,7 @@
 //! | `patch`, `layers` | some of a spec; labels and tags beside it |
 //! | `apply` | many objects in one transaction |
 //! | `announce` | what a write would do |
+//! | `webhooks` | deliveries, and what webhooks' status says of them |
 //! | `utilisation` | how full subnets and ranges are |
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
 //! | `explain` | plan, waits, timeline |
@@ -52,14 +53,17 @@ mod tokens;
 mod utilisation;
 mod wait;
 mod watch;
+mod webhooks;
 
 pub use rights::Role;
 pub use serve::{serve_tcp, serve_unix};
 pub use watch::hub::run as tell_watchers;
+pub(crate) use webhooks::payload;
 
 use crate::blobs::Blobs;
 use crate::driver::Machinery;
 use crate::racks::join_token::Joiner;
+use crate::webhooks::Counters;
 use basalt_db::Store;
 use basalt_db::change::Follower;
 use std::sync::{Arc, OnceLock};
@@ -98,6 +102,7 @@ struct Inner {
     metrics: metrics::Metrics,
     watchers: watch::hub::Hub,
     logins: session::Logins,
+    webhooks: Arc<Counters>,
 }
 
 impl std::fmt::Debug for App {
@@ -118,6 +123,7 @@ impl App {
             metrics: metrics::Metrics::default(),
             watchers,
             logins: session::Logins::default(),
+            webhooks: Arc::default(),
         }))
     }
 
@@ -129,6 +135,10 @@ impl App {
     /// Lets the API make join tokens; the first one stays.
     pub fn set_joiner(&self, joiner: Joiner) {
         let _ = self.0.joiner.set(joiner);
+    }
+
+    pub(crate) fn webhooks(&self) -> &Arc<Counters> {
+        &self.0.webhooks
     }
 
     fn joiner(&self) -> Option<&Joiner> {

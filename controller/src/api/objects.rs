@@ -8,7 +8,7 @@ use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, ListParameters, NoParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
-use super::{utilisation, wait};
+use super::{utilisation, wait, webhooks};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -74,6 +74,7 @@ pub(super) async fn list(
     };
     let mut page = app.store().list(&query).await?;
     utilisation::fill(&app, &mut page.objects).await?;
+    webhooks::fill(&app, &mut page.objects).await?;
     let mut items = Vec::with_capacity(page.objects.len());
     for object in page.objects {
         items.push(shown(&app, object).await?);
@@ -231,6 +232,7 @@ pub(super) async fn rename(
 /// The object as it is at this moment.
 pub(super) async fn rendered(app: &App, mut object: Object) -> Answer<Rendered> {
     utilisation::fill(app, std::slice::from_mut(&mut object)).await?;
+    webhooks::fill(app, std::slice::from_mut(&mut object)).await?;
     shown(app, object).await
 }
 

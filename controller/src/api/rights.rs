@@ -2,15 +2,15 @@
 //!
 //! A caller has grants: a role everywhere, or in some pools. Machines and deployments are of a pool; everything else is of
 //! none, is seen by everybody who has a grant at all, and is changed by those whose grant is for everywhere. Who may do
-//! what ([`ACCESS`]) is changed by admins, and seen by those with a grant for everywhere.
+//! what, and what leaves the region by itself ([`ACCESS`]), is changed by admins, and seen by those with a grant for everywhere.
 
 use std::collections::BTreeSet;
 
 /// Kinds whose objects are of a pool.
 pub const POOLED: [&str; 2] = ["Machine", "Deployment"];
 
-/// Kinds that say who may do what.
-pub const ACCESS: [&str; 3] = ["User", "Role", "ApiToken"];
+/// Kinds that say who may do what, and who is told what: a webhook is told of every object, and makes the region send requests.
+pub const ACCESS: [&str; 4] = ["User", "Role", "ApiToken", "Webhook"];
 
 /// What somebody may do; each may do what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -48,7 +48,7 @@ fn of_subnet(of: &SubnetUse) -> [(&'static str, Value); 3] {
     ]
 }
 
-fn with(
+pub(super) fn with(
     status: &RawValue,
     fields: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Result<Box<RawValue>, StoreError> {

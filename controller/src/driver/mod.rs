@@ -56,7 +56,6 @@ pub const STORED_ONLY: &[&str] = &[
     "SshKey",
     "Device",
     "Discovery",
-    "Webhook",
     "Settings",
 ];
 

@@ -42,8 +42,9 @@ async fn there_is_one_settings_object_and_deleting_it_returns_to_the_defaults() 
 #[tokio::test]
 async fn what_nothing_acts_on_yet_says_so() {
     let lab = lab().await;
-    lab.api.declare("/api/v1/webhooks/chat", r#"{"url":"https://chat.example.com/hook"}"#).await;
-    let ready = lab.api.get("/api/v1/webhooks/chat").await.json()["status"]["conditions"][0].clone();
+    lab.api.declare("/api/v1/domains/lab.example.com", "{}").await;
+    let ready =
+        lab.api.get("/api/v1/domains/lab.example.com").await.json()["status"]["conditions"][0].clone();
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("true"), &json!("Stored")));
     assert_eq!(ready["message"], "Nothing acts on this yet: Basalt stores and serves it.");
 }

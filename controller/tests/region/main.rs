@@ -17,6 +17,8 @@ mod metrics;
 mod objects;
 mod patch;
 mod process;
+mod receiver;
 mod rotate;
 mod support;
 mod watch;
+mod webhooks;

@@ -37,7 +37,11 @@ pub(crate) fn command(dir: &Path) -> Command {
 }
 
 pub(crate) fn start(dir: &Path) -> Program {
-    let mut child = command(dir).stdout(Stdio::piped()).spawn().expect("it runs");
+    start_with(command(dir), dir)
+}
+
+pub(crate) fn start_with(mut command: Command, dir: &Path) -> Program {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let first = lines.next().expect("it says where it answers").expect("text");
     let address: SocketAddr = first.trim_start_matches("API: http://").parse().expect("an address");
