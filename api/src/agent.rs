@@ -278,6 +278,8 @@ pub struct Inventory {
     pub disks: Vec<Disk>,
     /// Physical network interfaces.
     pub nics: Vec<Nic>,
+    /// Devices on PCI of the classes that do a machine's work.
+    pub pci: Vec<PciDevice>,
     /// What DMI says.
     pub dmi: Dmi,
     /// Whether the kernel sees a BMC.
@@ -343,6 +345,22 @@ pub struct Nic {
     pub link: bool,
     /// The machine booted from it.
     pub boot: bool,
+    /// Kernel driver.
+    pub driver: String,
+}
+
+/// A device on PCI. Its numbers are lower-case hex without a prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PciDevice {
+    /// `0000:3b:00.0`
+    pub address: String,
+    /// `10de`
+    pub vendor: String,
+    /// `20b5`
+    pub device: String,
+    /// Class, subclass and interface: `030200`.
+    pub class: String,
     /// Kernel driver.
     pub driver: String,
 }

@@ -61,6 +61,7 @@ impl Controller {
             store: store.clone(),
             sessions: sessions.clone(),
             policy,
+            allocator: Arc::default(),
             kill: KillPoints::from_env(),
             owner: region.id(),
         };

@@ -4,6 +4,7 @@ mod cpu;
 mod disks;
 mod dmi;
 mod nics;
+mod pci;
 
 use basalt_api::agent::{Firmware, Inventory};
 
@@ -21,6 +22,7 @@ pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
         memory_bytes: dmi::memory_bytes(root).or_else(|| usable_memory(root)).unwrap_or(0),
         disks: block_devices(root).into_iter().map(|device| device.disk).collect(),
         nics: nics::read(root, boot_mac),
+        pci: pci::read(root),
         dmi: dmi::identification(root),
         bmc_present: !root.names("sys/class/ipmi").is_empty(),
     }

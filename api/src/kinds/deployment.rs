@@ -1,9 +1,10 @@
 //! Deployment: an operating system on a machine.
 
-use super::{Architecture, Axes, CommonStatus, Image, Machine, Pool, Subnet, Zone, kind};
+use super::selector::{Selector, selector_rules};
+use super::{Axes, CommonStatus, Image, Machine, Subnet, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{ByteSize, Duration, Host, Hostname, Mac, Sha256, SshPublicKey, Tag, Timestamp};
+use crate::values::{ByteSize, Duration, Host, Hostname, Mac, Sha256, SshPublicKey, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -62,29 +63,6 @@ pub struct DeploymentSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
-}
-
-/// What a machine must be like. Every condition must hold.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct Selector {
-    /// Its processor architecture. Absent: the image's.
-    pub architecture: Option<Architecture>,
-    /// The zone it stands in.
-    pub zone: Option<Ref<Zone>>,
-    /// Zones it must not stand in.
-    pub not_zone: BTreeSet<Ref<Zone>>,
-    /// The pool it belongs to.
-    pub pool: Option<Ref<Pool>>,
-    /// Tags it must have.
-    pub tags: BTreeSet<Tag>,
-    /// Tags it must not have.
-    pub not_tags: BTreeSet<Tag>,
-    /// Least number of cores.
-    pub min_cores: Option<u32>,
-    /// Least memory.
-    pub min_memory: Option<ByteSize>,
-    /// Least size of its largest disk.
-    pub min_disk: Option<ByteSize>,
 }
 
 /// The network of an installed system.
@@ -327,20 +305,7 @@ fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
         _ => {}
     }
     if let Some(selector) = &spec.selector {
-        for tag in selector.tags.intersection(&selector.not_tags) {
-            rule.broken(
-                "/selector/not_tags",
-                format!("tag {:?} is both asked for and excluded: no machine can match", tag.as_str()),
-                "the tag in one of tags and not_tags",
-            );
-        }
-        if let Some(zone) = selector.zone.as_ref().filter(|zone| selector.not_zone.contains(zone)) {
-            rule.broken(
-                "/selector/not_zone",
-                format!("zone {:?} is both asked for and excluded: no machine can match", zone.as_str()),
-                "the zone in one of zone and not_zone",
-            );
-        }
+        selector_rules(selector, rule);
     }
     match (spec.readiness.check, spec.readiness.port) {
         (Readiness::Tcp, None) => {

@@ -32,6 +32,10 @@ pub struct Inventory {
     pub interfaces: BTreeMap<String, Interface>,
     /// Disks by kernel name.
     pub disks: BTreeMap<String, Disk>,
+    /// Devices on PCI that do the machine's work, by their address: storage, network, display, accelerators.
+    pub pci: BTreeMap<String, PciDevice>,
+    /// Graphics processors by their PCI address.
+    pub gpus: BTreeMap<String, Gpu>,
 }
 
 /// Processors.
@@ -113,6 +117,33 @@ pub struct Disk {
     pub marker: Option<DiskMarker>,
 }
 
+/// A device on PCI.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct PciDevice {
+    /// Its vendor's number: `10de`.
+    pub vendor: String,
+    /// The vendor's number for the device: `20b5`.
+    pub device: String,
+    /// Class, subclass and interface: `030200`.
+    pub class: String,
+    /// Kernel driver.
+    pub driver: Option<String>,
+}
+
+/// A graphics processor.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Gpu {
+    /// Its vendor: `nvidia`, `amd`, `intel`.
+    pub vendor: String,
+    /// Its model, as the PCI device number: `20b5`.
+    pub model: String,
+}
+
+/// PCI vendors of processors for graphics and computing. The displays of BMCs and emulators come from others.
+const GPU_VENDORS: [(&str, &str); 3] = [("10de", "nvidia"), ("1002", "amd"), ("8086", "intel")];
+/// PCI classes of such processors: VGA, XGA, 3D controllers, other displays, processing accelerators.
+const GPU_CLASSES: [&str; 5] = ["0300", "0301", "0302", "0380", "1200"];
+
 /// What Basalt wrote on a disk to say whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct DiskMarker {
@@ -167,8 +198,22 @@ impl Inventory {
             bmc_present: found.bmc_present,
             interfaces: found.nics.iter().filter_map(interface).collect(),
             disks: found.disks.iter().map(|d| (d.name.clone(), disk(d, markers.get(&d.name)))).collect(),
+            pci: found.pci.iter().map(|d| (d.address.clone(), pci(d))).collect(),
+            gpus: found.pci.iter().filter_map(gpu).collect(),
         }
     }
+}
+
+fn pci(found: &agent::PciDevice) -> PciDevice {
+    let mut device = PciDevice::new(found.vendor.clone(), found.device.clone(), found.class.clone());
+    device.driver = known(&found.driver);
+    device
+}
+
+fn gpu(found: &agent::PciDevice) -> Option<(String, Gpu)> {
+    let (_, vendor) = GPU_VENDORS.iter().find(|(number, _)| *number == found.vendor)?;
+    let is_gpu = GPU_CLASSES.iter().any(|class| found.class.starts_with(class));
+    is_gpu.then(|| (found.address.clone(), Gpu::new((*vendor).to_owned(), found.device.clone())))
 }
 
 fn interface(nic: &agent::Nic) -> Option<(String, Interface)> {
@@ -231,6 +276,15 @@ mod tests {
                     ..Default::default()
                 },
             ],
+            pci: [("0000:00:02.0", "1234", "030000"), ("0000:3b:00.0", "10de", "030200")]
+                .map(|(address, vendor, class)| agent::PciDevice {
+                    address: address.to_owned(),
+                    vendor: vendor.to_owned(),
+                    device: "20b5".to_owned(),
+                    class: class.to_owned(),
+                    ..Default::default()
+                })
+                .into(),
             ..Default::default()
         };
         let marker = agent::DiskMarker {
@@ -241,6 +295,10 @@ mod tests {
         let inventory = Inventory::from_agent(&found, &BTreeMap::from([("vda".to_owned(), marker)]));
         assert_eq!(inventory.architecture, Some(Architecture::Amd64));
         assert_eq!(inventory.interfaces.keys().collect::<Vec<_>>(), ["ens3"]);
+        assert_eq!(inventory.pci.len(), 2);
+        let gpus: Vec<_> =
+            inventory.gpus.iter().map(|(at, gpu)| (at.as_str(), gpu.vendor.as_str())).collect();
+        assert_eq!(gpus, [("0000:3b:00.0", "nvidia")], "an emulated display is none");
         assert_eq!(inventory.disks["vda"].marker.as_ref().unwrap().attempt, Attempt::new(7));
     }
 }

@@ -17,6 +17,7 @@ mod route;
 #[cfg(any(test, feature = "sample-kind"))]
 mod sample;
 mod script;
+mod selector;
 mod settings;
 mod source;
 mod space;
@@ -33,8 +34,8 @@ pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
 pub use deployment::Deployment;
 pub use deployment::{
     Addressing, DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, InterfaceConfig, NetworkConfig,
-    OnFailure, Progress, Readiness, ReadinessCheck, Redeploy, Release, Selector, StorageConfig,
-    StorageLayout, Timings, Wipe,
+    OnFailure, Progress, Readiness, ReadinessCheck, Redeploy, Release, StorageConfig, StorageLayout, Timings,
+    Wipe,
 };
 pub use device::{
     Device, DeviceSpec, DeviceStatus, Discovery, DiscoverySort, DiscoverySpec, DiscoveryStatus,
@@ -42,7 +43,9 @@ pub use device::{
 pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus};
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
-pub use inventory::{Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Interface, Inventory, MarkerState};
+pub use inventory::{
+    Cpu, Disk, DiskMarker, Dmi, FirmwareMode, Gpu, Interface, Inventory, MarkerState, PciDevice,
+};
 pub use machine::Machine;
 pub use machine::{
     Architecture, Bmc, BmcOptions, BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode,
@@ -61,6 +64,7 @@ pub use sample::{Sample, SampleColour, SampleDetail, SamplePart, SampleSpec, Sam
 pub use script::{
     Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec, ScriptStatus, ScriptType,
 };
+pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus};
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,

@@ -1,55 +1,81 @@
 //! Who has a machine.
 
 use crate::object::{signed, unsigned};
+use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{DeploymentId, Epoch, MachineId};
+use std::collections::BTreeSet;
 
-/// What became of a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claimed {
-    /// The machine is the deployment's.
-    Yes,
-    /// Another deployment has it.
-    HeldBy(String),
-    /// The deployment has another machine already.
-    Holds(MachineId),
+/// The right to give machines away, until it is used or dropped: of all regions on the database one has it at a time, so
+/// that what it read stays true of claims.
+#[derive(Debug)]
+pub struct Claiming {
+    store: Store,
+    tx: Tx,
+}
+
+impl Claiming {
+    /// Gives each deployment its machine, in one transaction; says who got one. The others are on their way out, have a machine
+    /// already, or it is another's or gone.
+    ///
+    /// # Errors
+    /// The database; then nobody got one.
+    pub async fn claim(
+        mut self,
+        given: &[(DeploymentId, MachineId)],
+        epoch: Epoch,
+    ) -> Result<BTreeSet<DeploymentId>, StoreError> {
+        let deployments: Vec<_> = given.iter().map(|(deployment, _)| deployment.get()).collect();
+        let machines: Vec<_> = given.iter().map(|(_, machine)| machine.get()).collect();
+        let insert = sqlx::query_scalar!(
+            "insert into machine_claim (machine, deployment, epoch)
+             select m.uid, d.uid, $3 from unnest($1::uuid[], $2::uuid[]) g(deployment, machine)
+               join object d on d.uid = g.deployment and d.deletion_requested_at is null
+               join object m on m.uid = g.machine
+             order by m.uid
+             on conflict do nothing returning deployment",
+            &deployments,
+            &machines,
+            signed(epoch.get())
+        );
+        let got = insert.fetch_all(&mut *self.tx).await?;
+        if !got.is_empty() {
+            self.store.wake_around_all(&mut self.tx, &got).await?;
+        }
+        self.store.commit(self.tx).await?;
+        Ok(got.into_iter().map(DeploymentId::from).collect())
+    }
 }
 
 impl Store {
-    /// Gives a free machine to a deployment; the same claim again is the same.
+    /// Waits for the right to give machines away.
+    ///
+    /// # Errors
+    /// The database; also when another region keeps the right for long.
+    pub async fn claiming(&self) -> Result<Claiming, StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query!("select set_config('lock_timeout', '5s', true)").fetch_one(&mut *tx).await?;
+        sqlx::query!("select pg_advisory_xact_lock(5240, 8)").fetch_one(&mut *tx).await?;
+        Ok(Claiming { store: self.clone(), tx })
+    }
+
+    /// Wakes every deployment that has no machine.
     ///
     /// # Errors
     /// The database.
-    pub async fn claim_machine(
-        &self,
-        deployment: DeploymentId,
-        machine: MachineId,
-        epoch: Epoch,
-    ) -> Result<Claimed, StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn enqueue_waiting(&self) -> Result<(), StoreError> {
         let insert = sqlx::query!(
-            "insert into machine_claim (machine, deployment, epoch) values ($1, $2, $3) on conflict do nothing",
-            machine.get(),
-            deployment.get(),
-            signed(epoch.get())
+            "insert into reconcile_queue as q (kind, object)
+             select o.kind, o.uid from object o where o.kind = 'Deployment' and o.deletion_requested_at is null
+               and not exists (select from machine_claim c where c.deployment = o.uid)
+             order by o.uid
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)"
         );
-        if insert.execute(&mut *tx).await?.rows_affected() == 1 {
-            self.wake_around(&mut tx, deployment.into()).await?;
-            self.commit(tx).await?;
-            return Ok(Claimed::Yes);
+        if insert.execute(self.pool()).await?.rows_affected() > 0 {
+            self.touched();
         }
-        let held = sqlx::query!(
-            "select c.machine, c.deployment, o.name from machine_claim c join object o on o.uid = c.deployment
-             where c.machine = $1 or c.deployment = $2 order by c.machine = $1 desc limit 1",
-            machine.get(),
-            deployment.get()
-        );
-        let held = held.fetch_one(&mut *tx).await?;
-        Ok(match (held.machine == machine.get(), held.deployment == deployment.get()) {
-            (true, true) => Claimed::Yes,
-            (true, false) => Claimed::HeldBy(held.name),
-            (false, _) => Claimed::Holds(MachineId::from(held.machine)),
-        })
+        Ok(())
     }
 
     /// Gives a deployment's machine back.
@@ -97,5 +123,14 @@ impl Store {
         let rows = sqlx::query!("select machine, deployment from machine_claim order by machine");
         let rows = rows.fetch_all(self.pool()).await?;
         Ok(rows.into_iter().map(|r| (MachineId::from(r.machine), DeploymentId::from(r.deployment))).collect())
+    }
+
+    /// The machines that may hold a former deployment's data.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn unwiped(&self) -> Result<BTreeSet<MachineId>, StoreError> {
+        let rows = sqlx::query_scalar!("select machine from machine_mark where unwiped");
+        Ok(rows.fetch_all(self.pool()).await?.into_iter().map(MachineId::from).collect())
     }
 }

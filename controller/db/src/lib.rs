@@ -64,7 +64,7 @@ pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Holder, Issued, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
-pub use claim::Claimed;
+pub use claim::Claiming;
 pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;

@@ -1,10 +1,10 @@
 //! The planner of a deployment. It writes a claim, and reports what its machine reports; it never touches a machine.
 
-use basalt_api::kinds::{Architecture, Condition, ConditionStatus, DeploymentSpec, InstallStage};
+use basalt_api::kinds::{Condition, ConditionStatus, DeploymentSpec, InstallStage};
 use basalt_api::values::{MachineId, Timestamp};
 
 use crate::plan::{Plan, Wait};
-use crate::select::{Candidate, Choice, Miss, choose, hindrances};
+use crate::select::{Choice, Misses};
 
 /// Everything that decides about a deployment.
 #[derive(Clone, Debug)]
@@ -17,10 +17,8 @@ pub struct DeploymentInput<'a> {
     pub deletion_requested_at: Option<Timestamp>,
     /// The machine that it has claimed, and that machine's plan.
     pub claimed: Option<(MachineId, &'a Plan)>,
-    /// The architecture of its image, if the image is known.
-    pub architecture: Option<Architecture>,
-    /// Every machine there is; needed only while nothing is claimed.
-    pub candidates: &'a [Candidate],
+    /// What [`crate::select::allocate`] decided for it; needed only while nothing is claimed.
+    pub choice: Option<&'a Choice>,
     /// Since when it has looked for a machine: its creation.
     pub since: Timestamp,
 }
@@ -61,53 +59,41 @@ pub fn plan_deployment(input: &DeploymentInput<'_>, now: Timestamp) -> Deploymen
 }
 
 fn find(input: &DeploymentInput<'_>, now: Timestamp) -> DeploymentPlan {
-    let chosen = match (&input.spec.machine, &input.spec.selector) {
-        (Some(machine), _) => named(machine.as_str(), input.candidates),
-        (None, Some(selector)) => choose(selector, input.architecture, input.candidates),
-        (None, None) => choose(&basalt_api::kinds::Selector::default(), input.architecture, input.candidates),
+    let nothing = Misses::default();
+    let misses = match input.choice {
+        Some(Choice::Chosen { machine, .. }) => {
+            return settle(DeploymentAction::Claim(*machine), Vec::new(), InstallStage::Selecting, now);
+        }
+        Some(Choice::None(misses)) => misses,
+        None => &nothing,
     };
-    match chosen {
-        Choice::Chosen(machine) => {
-            settle(DeploymentAction::Claim(machine), Vec::new(), InstallStage::Selecting, now)
-        }
-        Choice::None { nearest, looked_at } => {
-            let wait = no_machine(input, &nearest, looked_at);
-            settle(DeploymentAction::None, vec![wait], InstallStage::Selecting, now)
-        }
-    }
+    settle(DeploymentAction::None, vec![no_machine(input, misses)], InstallStage::Selecting, now)
 }
 
-fn named(name: &str, candidates: &[Candidate]) -> Choice {
-    let Some(machine) = candidates.iter().find(|c| c.name == name) else {
-        return Choice::None { nearest: Vec::new(), looked_at: candidates.len() };
-    };
-    let lacks = hindrances(machine);
-    if lacks.is_empty() {
-        Choice::Chosen(machine.uid)
-    } else {
-        Choice::None { nearest: vec![Miss { machine: machine.name.clone(), lacks }], looked_at: 1 }
-    }
-}
-
-fn no_machine(input: &DeploymentInput<'_>, nearest: &[Miss], looked_at: usize) -> Wait {
-    let misses: Vec<_> = nearest.iter().map(|m| format!("{}: {}", m.machine, m.lacks.join(", "))).collect();
+fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
+    let nearest = missed.nearest.iter().map(|m| format!("{}: {}", m.machine, m.lacks.join(", ")));
+    let nearest: Vec<_> = nearest.collect();
+    let failed: Vec<_> =
+        missed.failed_by.iter().map(|(constraint, n)| format!("{constraint}: {n}")).collect();
     let (message, human) = match &input.spec.machine {
-        Some(machine) if misses.is_empty() => (
+        Some(machine) if nearest.is_empty() => (
             format!("waiting for machine {machine}: there is none of that name"),
             format!("declare machine {machine}"),
         ),
         Some(machine) => (
-            format!("waiting for machine {machine}; {}", misses.join("; ")),
+            format!("waiting for machine {machine}; {}", nearest.join("; ")),
             "free the machine, or name another".to_owned(),
         ),
-        None if misses.is_empty() => (
+        None if nearest.is_empty() => (
             "waiting for a machine that matches the selector: there are no machines".to_owned(),
             "declare machines, or ask for less in selector".to_owned(),
         ),
         None => (
             format!(
-                "waiting for a machine that matches the selector: none of {looked_at} does; nearest: {}",
-                misses.join("; ")
+                "waiting for a machine that matches the selector: none of {} does ({}); nearest: {}",
+                missed.looked_at,
+                failed.join(", "),
+                nearest.join("; ")
             ),
             "add or free a machine, or ask for less in selector".to_owned(),
         ),

@@ -8,6 +8,7 @@ use basalt_api::values::Timestamp;
 use basalt_api::wire::{Timeline, Waits};
 use basalt_db::{Fact, Object, StepRecord, StoreError};
 use basalt_engine::deployment::DeploymentAction;
+use basalt_engine::select::Choice;
 use basalt_engine::steps::EffectKind;
 use basalt_engine::{Plan, plan, plan::Wait as Waited};
 use serde_json::{Map, Value};
@@ -63,7 +64,7 @@ impl Driver {
             }
             "Deployment" => {
                 let declared: DeploymentSpec = declared(object, instead)?;
-                let seen = deployment::look(self, object, declared.clone(), now).await?;
+                let seen = deployment::look(self, object, declared.clone(), now, None).await?;
                 let claimed = match (&seen.machine, &seen.planned.action) {
                     (Some((machine, _, planned)), _) => Some((machine.clone(), planned.clone())),
                     (None, DeploymentAction::Claim(machine)) => {
@@ -80,7 +81,11 @@ impl Driver {
                 if let Some(wait) = report.waits.first() {
                     report.summary = format!("{}: {}", object.name, wait.message);
                 } else if let (None, Some((machine, _))) = (&seen.machine, &claimed) {
-                    report.summary = format!("{}: claim {}, then install it", object.name, machine.name);
+                    let why = match &seen.choice {
+                        Some(Choice::Chosen { why, .. }) => format!(" ({why})"),
+                        _ => String::new(),
+                    };
+                    report.summary = format!("{}: claim {}{why}, then install it", object.name, machine.name);
                 }
                 Ok(report)
             }

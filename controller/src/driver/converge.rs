@@ -12,6 +12,7 @@ use basalt_db::{Lease, Store, StoreError, Then};
 use basalt_engine::Policy;
 use tokio::sync::{Semaphore, broadcast, watch};
 
+use super::allocate::Allocator;
 use super::kill::KillPoints;
 use super::{deployment, image, machine, rack};
 use crate::racks::sessions::Sessions;
@@ -35,7 +36,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("IpRange", &["Rack"]),
     ("IpAddress", &["Rack"]),
     ("Image", &["Rack", "Machine"]),
-    ("Machine", &["Rack", "Deployment"]),
+    ("Machine", &["Rack"]),
     ("Rack", &["Machine"]),
 ];
 
@@ -48,6 +49,8 @@ pub struct Driver {
     pub sessions: Sessions,
     /// Deadlines.
     pub policy: Policy,
+    /// Gives machines to deployments.
+    pub allocator: Arc<Allocator>,
     /// Where tests kill it.
     pub kill: KillPoints,
     /// This process, as the owner of leases.
@@ -59,7 +62,10 @@ impl Driver {
     pub async fn run(self, follower: Follower, mut stopping: watch::Receiver<bool>) {
         let slots = Arc::new(Semaphore::new(WORKERS));
         let mut woken = self.store.woken();
-        tokio::spawn(wake_dependents(self.store.clone(), follower.subscribe()));
+        let changes = follower.subscribe();
+        let dependents = tokio::spawn(wake_dependents(self.store.clone(), self.allocator.clone(), changes));
+        let (store, allocator) = (self.store.clone(), self.allocator.clone());
+        let waiting = tokio::spawn(async move { allocator.wake(&store).await });
         let scan = tokio::spawn(scan(self.store.clone()));
         while !*stopping.borrow() {
             let busy = self.claim(&slots).await;
@@ -73,7 +79,9 @@ impl Driver {
             }
             woken.mark_unchanged();
         }
-        scan.abort();
+        for task in [dependents, waiting, scan] {
+            task.abort();
+        }
         let all = u32::try_from(WORKERS).unwrap_or(1);
         let _ = tokio::time::timeout(LEASE, slots.acquire_many(all)).await;
     }
@@ -142,13 +150,25 @@ fn pause(attempts: i32) -> Duration {
 }
 
 /// Wakes what decides from a changed object.
-async fn wake_dependents(store: Store, mut changes: broadcast::Receiver<Arc<Change>>) {
+async fn wake_dependents(
+    store: Store,
+    allocator: Arc<Allocator>,
+    mut changes: broadcast::Receiver<Arc<Change>>,
+) {
     loop {
         let changed = match changes.recv().await {
-            Ok(change) if change.op == Op::Status => continue,
-            Ok(change) => change.kind.clone(),
+            Ok(change) => {
+                allocator.note(&change);
+                if change.op == Op::Status {
+                    continue;
+                }
+                change.kind.clone()
+            }
             // Everything may have changed.
-            Err(broadcast::error::RecvError::Lagged(_)) => String::new(),
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                allocator.note_any();
+                String::new()
+            }
             Err(broadcast::error::RecvError::Closed) => return,
         };
         let dependents =

@@ -3,28 +3,29 @@
 use std::time::Duration;
 
 use basalt_api::kinds::{
-    Axes, Condition, DeploymentSpec, DeploymentStatus, ImageSpec, InstallStage, Lifecycle, MachineStatus,
-    Operation, Progress, Sync, Timings, phase,
+    Axes, Condition, DeploymentSpec, DeploymentStatus, InstallStage, Lifecycle, Operation, Progress, Sync,
+    Timings, phase,
 };
 use basalt_api::values::{DeploymentId, MachineId, Timestamp};
-use basalt_db::{Claimed, Lease, Object, StoreError, Then};
+use basalt_db::{Lease, Object, StoreError, Then};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
 use basalt_engine::plan;
-use basalt_engine::select::Candidate;
+use basalt_engine::select::Choice;
 use basalt_engine::{Plan, steps::StepId};
 
+use super::allocate::{Decided, suppose};
 use super::converge::Driver;
 use super::load::{Estate, Loaded, spec};
 use super::machine::{installed_disk, to_json};
 
-/// What is called by nobody's name.
-const DEFAULT: &str = "default";
 /// While no machine matches: whatever changes wakes it, and this heals what was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A deployment with its machine.
 pub(super) struct Seen {
     pub(super) machine: Option<(Object, Loaded, Plan)>,
+    /// Which machine it would get, while it has none.
+    pub(super) choice: Option<Choice>,
     pub(super) planned: DeploymentPlan,
 }
 
@@ -35,22 +36,24 @@ pub(super) struct Seen {
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     let now = driver.store.now().await?;
-    let seen = look(driver, &object, spec(&object)?, now).await?;
+    let mut choice = None;
+    let held = driver.store.claimed_by(DeploymentId::from(object.uid)).await?;
+    if held.is_none() && object.deletion_requested_at.is_none() {
+        choice = match driver.allocator.decide(driver, &object, lease.epoch).await? {
+            Decided::Waits(misses) => Some(Choice::None(misses)),
+            Decided::Claimed | Decided::Overtaken => return Ok(Then::Again(Duration::ZERO)),
+        };
+    }
+    let seen = look(driver, &object, spec(&object)?, now, choice).await?;
     match seen.planned.action {
-        DeploymentAction::Claim(machine) => {
-            let claimed =
-                driver.store.claim_machine(DeploymentId::from(object.uid), machine, lease.epoch).await?;
-            tracing::info!(deployment = object.name, %machine, ?claimed, "machine claimed");
-            if claimed == Claimed::Yes {
-                driver.store.enqueue(machine.into(), Duration::ZERO).await?;
-            }
-            Ok(Then::Again(Duration::ZERO))
-        }
+        // It lost its machine just now; machines are given away in rounds.
+        DeploymentAction::Claim(_) => Ok(Then::Again(Duration::ZERO)),
         DeploymentAction::Delete => {
             driver.store.release_addresses(object.uid, &[]).await?;
             driver.store.finalise(object.uid).await?;
             // Machines that wait for this one's claim, and deployments that wait for its machine.
             driver.store.enqueue_kind("Deployment").await?;
+            driver.allocator.note_any();
             Ok(Then::Rest)
         }
         DeploymentAction::None => {
@@ -61,12 +64,13 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     }
 }
 
-/// Plans a deployment as if its spec were `declared`.
+/// Plans a deployment as if its spec were `declared`. `choice` is what was decided for it, if that is known.
 pub(super) async fn look(
     driver: &Driver,
     object: &Object,
     declared: DeploymentSpec,
     now: Timestamp,
+    choice: Option<Choice>,
 ) -> Result<Seen, StoreError> {
     let estate = Estate::load(&driver.store, &driver.sessions).await?;
     let claimed = driver.store.claimed_by(DeploymentId::from(object.uid)).await?;
@@ -84,27 +88,20 @@ pub(super) async fn look(
         }
         None => None,
     };
-    let candidates = if machine.is_none() { candidates(driver, &estate).await? } else { Vec::new() };
-    let architecture = driver
-        .store
-        .all("Image")
-        .await?
-        .iter()
-        .find(|image| image.name == declared.image.as_str())
-        .map(spec::<ImageSpec>)
-        .transpose()?
-        .map(|image| image.architecture);
+    let choice = match (&machine, choice) {
+        (None, None) if object.deletion_requested_at.is_none() => suppose(driver, object, &declared).await?,
+        (_, choice) => choice,
+    };
     let input = DeploymentInput {
         name: object.name.clone(),
         spec: declared,
         deletion_requested_at: object.deletion_requested_at,
         claimed: machine.as_ref().map(|(_, loaded, planned)| (loaded.input.uid, planned)),
-        architecture,
-        candidates: &candidates,
+        choice: choice.as_ref(),
         since: object.created_at,
     };
     let planned = plan_deployment(&input, now);
-    Ok(Seen { machine, planned })
+    Ok(Seen { machine, choice, planned })
 }
 
 /// What a machine would do, were it claimed by a deployment.
@@ -121,41 +118,6 @@ pub(super) async fn if_claimed(
     loaded.input.claim = Some(estate.as_if(object, declared, now, None));
     let planned = plan(&loaded.input, &driver.policy, now);
     Ok(Some((machine, planned)))
-}
-
-async fn candidates(driver: &Driver, _estate: &Estate) -> Result<Vec<Candidate>, StoreError> {
-    let claims = driver.store.claims().await?;
-    let mut layered = driver.store.layered_tags().await?;
-    let mut candidates = Vec::new();
-    for object in driver.store.all("Machine").await? {
-        let uid = MachineId::from(object.uid);
-        let machine: basalt_api::kinds::MachineSpec = spec(&object)?;
-        let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
-        let owner = claims.iter().find(|(claimed, _)| *claimed == uid).map(|(_, deployment)| *deployment);
-        let owner_name = match owner {
-            Some(deployment) => driver.store.get_by_uid(deployment.into()).await?.map(|o| o.name),
-            None => None,
-        };
-        let facts = super::fold::fold(driver.store.planning_facts(object.uid).await?);
-        candidates.push(Candidate {
-            uid,
-            name: object.name,
-            zone: machine.zone.as_ref().map_or(DEFAULT, |z| z.as_str()).to_owned(),
-            pool: machine.pool.as_ref().map_or(DEFAULT, |p| p.as_str()).to_owned(),
-            tags: {
-                let mut tags = layered.remove(&object.uid).unwrap_or_default();
-                tags.extend(machine.tags.iter().map(ToString::to_string));
-                tags.into_iter().collect()
-            },
-            inventory: facts.inventory.map(|seen| seen.inventory),
-            lifecycle: status.axes.lifecycle,
-            claimed_by: owner.map(|owner| (owner, owner_name.unwrap_or_default())),
-            deleting: object.deletion_requested_at.is_some(),
-            unwiped: driver.store.machine_marks(uid).await?.unwiped,
-            spec: machine,
-        });
-    }
-    Ok(candidates)
 }
 
 fn status(object: &Object, seen: &Seen, now: Timestamp) -> Result<DeploymentStatus, StoreError> {

@@ -29,6 +29,8 @@ pub struct RackSeen {
 pub struct Net {
     /// The subnet's uid.
     pub uid: basalt_api::values::SubnetId,
+    /// The subnet's name.
+    pub name: String,
     /// The subnet.
     pub subnet: SubnetSpec,
     /// Its VLAN.
@@ -76,6 +78,21 @@ pub fn power_rack<'a>(bmc: Option<IpAddr>, nets: &[Net], racks: &'a [RackSeen]) 
     usable.min_by_key(|rack| (rack.connected.is_none(), !near(rack), rack.uid))
 }
 
+/// The rack that stands where a machine does, by the machine's addresses: the first of those attached to the first one's
+/// network, whether or not it is connected now.
+#[must_use]
+pub fn rack_near<'a>(
+    addresses: impl IntoIterator<Item = IpAddr>,
+    nets: &[Net],
+    racks: &'a [RackSeen],
+) -> Option<&'a RackSeen> {
+    addresses.into_iter().find_map(|address| {
+        let net = nets.iter().find(|net| net.subnet.cidr.contains(address))?;
+        let attached = |rack: &&RackSeen| rack.addresses.iter().any(|a| net.subnet.cidr.contains(*a));
+        racks.iter().filter(attached).min_by_key(|rack| rack.uid)
+    })
+}
+
 /// Whether racks with a role are there. One connected rack is enough: the others are its spares.
 #[must_use]
 pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
@@ -117,7 +134,7 @@ mod tests {
         let mut vlan = VlanSpec::new("lab".parse().unwrap(), 0);
         vlan.dhcp.enabled = true;
         let subnet = SubnetSpec::new("lab.0".parse().unwrap(), cidr.parse().unwrap());
-        Net { uid: uuid::Uuid::from_u128(9).into(), subnet, vlan }
+        Net { uid: uuid::Uuid::from_u128(9).into(), name: "lab".to_owned(), subnet, vlan }
     }
 
     #[test]
@@ -140,6 +157,15 @@ mod tests {
         let names: Vec<_> =
             boot_racks(&[net("10.77.0.0/24")], &racks).iter().map(|r| r.name.clone()).collect();
         assert_eq!(names, ["rack2"]);
+    }
+
+    #[test]
+    fn a_machine_stands_by_the_rack_of_its_network_even_while_that_is_away() {
+        let racks = [rack(1, "10.1.0.1", true), rack(2, "10.77.0.1", false)];
+        let near = |address: &str| {
+            rack_near(address.parse().ok(), &[net("10.77.0.0/24")], &racks).map(|rack| rack.name.as_str())
+        };
+        assert_eq!((near("10.77.0.9"), near("10.1.0.9")), (Some("rack2"), None));
     }
 
     #[test]

@@ -88,7 +88,8 @@ impl Estate {
         for object in store.all("Subnet").await?.iter().filter(|o| o.deletion_requested_at.is_none()) {
             let subnet: SubnetSpec = spec(object)?;
             if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
-                nets.push(Net { uid: SubnetId::from(object.uid), vlan: vlan.clone(), subnet });
+                let (uid, name) = (SubnetId::from(object.uid), object.name.clone());
+                nets.push(Net { uid, name, vlan: vlan.clone(), subnet });
             }
         }
         let mut racks = Vec::new();

@@ -7,11 +7,13 @@
 //! | --- | --- |
 //! | [`converge`] | the loop: claim what is due, handle it, finish only what was seen |
 //! | [`machine`], [`deployment`], [`rack`], [`image`] | one reconciliation each |
+//! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`concerns`] | what racks are told |
 //! | [`answers`] | plans, waits and timelines for people |
 //! | [`kill`] | where crash tests kill the process |
 
+pub mod allocate;
 pub mod answers;
 pub mod concerns;
 pub mod converge;

@@ -3,6 +3,7 @@
 mod access;
 mod accounts;
 mod addresses;
+mod allocation;
 mod apply;
 mod audit;
 mod backup;

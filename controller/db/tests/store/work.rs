@@ -4,7 +4,7 @@ use crate::common::{machine, network, put, store};
 use basalt_api::values::{
     Attempt, DeploymentId, Epoch, Generation, MachineId, RackId, SubnetId, Timestamp, Uid,
 };
-use basalt_db::{AddressWish, Addressed, Claimed, ConcernWrite, Joined, Key, NewFact, StoreError, Then};
+use basalt_db::{AddressWish, Addressed, ConcernWrite, Joined, Key, NewFact, Precondition, StoreError, Then};
 use serde_json::json;
 use std::time::Duration;
 
@@ -117,13 +117,17 @@ async fn a_machine_has_one_deployment_at_a_time() {
         deployments.push(DeploymentId::from(put(&store, "Deployment", name, spec).await.unwrap().object.uid));
     }
     let epoch = Epoch::new(1);
-    for _ in 0..2 {
-        assert_eq!(store.claim_machine(deployments[0], machine, epoch).await.unwrap(), Claimed::Yes);
-    }
-    let held = store.claim_machine(deployments[1], machine, epoch).await.unwrap();
-    assert_eq!(held, Claimed::HeldBy("a".to_owned()));
+    let claim = async |deployment| {
+        let claiming = store.claiming().await.unwrap();
+        !claiming.claim(&[(deployment, machine)], epoch).await.unwrap().is_empty()
+    };
+    assert!(claim(deployments[0]).await);
+    assert!(!claim(deployments[0]).await && !claim(deployments[1]).await, "it is given away once");
+    assert_eq!(store.claimant_of(machine).await.unwrap(), Some(deployments[0]));
     store.release_machine(deployments[0]).await.unwrap();
-    assert_eq!(store.claim_machine(deployments[1], machine, epoch).await.unwrap(), Claimed::Yes);
+    store.request_deletion("Deployment", Key::Name("a"), Precondition::None, false).await.unwrap();
+    assert!(!claim(deployments[0]).await, "who is on the way out gets none");
+    assert!(claim(deployments[1]).await);
     assert_eq!(store.claimant_of(machine).await.unwrap(), Some(deployments[1]));
 }
 

@@ -1,55 +1,217 @@
 //! Which machine a deployment gets, and what it says while it has none.
 
-use basalt_api::agent::{Cpu, Inventory};
-use basalt_api::kinds::{Condition, ConditionStatus, DeploymentSpec, Lifecycle, Selector};
-use basalt_api::values::{DeploymentId, MachineId};
+use std::collections::BTreeMap;
+
+use basalt_api::kinds::{
+    Architecture, Condition, ConditionStatus, Cpu, DeploymentSpec, Disk, DiskWish, Gpu, GpuWish, Interface,
+    InterfaceWish, Inventory, Lifecycle, MachineMode, Preference, Selector, SpreadBy,
+};
+use basalt_api::values::{ByteSize, DeploymentId, MachineId};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
-use basalt_engine::select::{Candidate, Choice, choose};
+use basalt_engine::select::{Attached, Candidate, Choice, Placed, Wish, allocate, lacks};
+use proptest::prelude::*;
 
-use crate::world::{World, at, deployment_spec, machine_spec, ready, uuid};
+use crate::world::{World, at, deployment_spec, ready, uuid};
 
-fn candidate(n: u128, name: &str, cores: u32, zone: &str) -> Candidate {
-    let cpu = Cpu { cores, ..Cpu::default() };
+fn candidate(n: u128, cores: u32, zone: &str) -> Candidate {
+    let mut inventory = Inventory { memory_bytes: 8 << 30, ..Inventory::default() };
+    inventory.cpu = Cpu { cores, ..Cpu::default() };
     Candidate {
         uid: MachineId::from(uuid(n)),
-        name: name.to_owned(),
-        spec: machine_spec(),
+        name: format!("m{n}"),
+        architecture: Architecture::Amd64,
         zone: zone.to_owned(),
         pool: "default".to_owned(),
-        tags: vec!["ssd".to_owned()],
-        inventory: Some(Inventory { cpu, memory_bytes: 8 << 30, ..Inventory::default() }),
+        rack: None,
+        tags: ["ssd".to_owned()].into(),
+        inventory: Some(inventory),
+        attached: BTreeMap::new(),
         lifecycle: Lifecycle::Ready,
-        claimed_by: None,
+        mode: MachineMode::Managed,
+        locked: false,
+        owner: None,
         deleting: false,
         unwiped: false,
     }
 }
 
 fn fleet() -> Vec<Candidate> {
-    let mut taken = candidate(4, "m4", 8, "b");
-    taken.claimed_by = Some((DeploymentId::from(uuid(9)), "db".to_owned()));
-    vec![candidate(1, "m1", 32, "a"), candidate(2, "m2", 8, "a"), candidate(3, "m3", 8, "b"), taken]
+    let mut taken = candidate(4, 8, "b");
+    taken.owner = Some("db".to_owned());
+    vec![candidate(1, 32, "a"), candidate(2, 8, "a"), candidate(3, 8, "b"), taken]
+}
+
+fn wish(n: u128, selector: &Selector) -> Wish {
+    Wish {
+        uid: DeploymentId::from(uuid(1000 + n)),
+        name: format!("web-{n}"),
+        created_at: at(0),
+        machine: None,
+        selector: selector.clone(),
+        architecture: None,
+    }
+}
+
+/// The place that each wish got, by number.
+fn given(wishes: &[Wish], candidates: &[Candidate]) -> Vec<Option<String>> {
+    let choices = allocate(wishes, &[], candidates);
+    let name = |machine| candidates.iter().find(|c| c.uid == machine).map(|c| c.name.clone());
+    let of = |wish: &Wish| match &choices[&wish.uid] {
+        Choice::Chosen { machine, .. } => name(*machine),
+        Choice::None(_) => None,
+    };
+    wishes.iter().map(of).collect()
+}
+
+fn chosen(selector: &Selector, candidates: &[Candidate]) -> Option<String> {
+    given(&[wish(1, selector)], candidates).remove(0)
 }
 
 #[test]
 fn the_least_machine_that_suffices_is_chosen_whatever_the_order() {
     let selector = Selector { min_cores: Some(8), ..Selector::default() };
     let mut machines = fleet();
-    assert_eq!(choose(&selector, None, &machines), Choice::Chosen(MachineId::from(uuid(2))));
+    assert_eq!(chosen(&selector, &machines).as_deref(), Some("m2"));
     machines.reverse();
-    assert_eq!(choose(&selector, None, &machines), Choice::Chosen(MachineId::from(uuid(2))));
+    assert_eq!(chosen(&selector, &machines).as_deref(), Some("m2"));
     let elsewhere = Selector { not_zone: ["a".parse().unwrap()].into(), ..selector };
-    assert_eq!(choose(&elsewhere, None, &machines), Choice::Chosen(MachineId::from(uuid(3))));
+    assert_eq!(chosen(&elsewhere, &machines).as_deref(), Some("m3"));
+    let named = Selector { name: Some("*1".to_owned()), ..Selector::default() };
+    assert_eq!(chosen(&named, &machines).as_deref(), Some("m1"));
+}
+
+#[test]
+fn preferences_are_weighed_and_never_needed() {
+    let prefer = |weight, zone: &str| {
+        let zone = Some(zone.parse().unwrap());
+        Preference { weight, zone, ..Preference::default() }
+    };
+    let large = Preference { weight: 3, min_cores: Some(32), ..Preference::default() };
+    let mut selector = Selector::default();
+    selector.preferences.insert("b".to_owned(), prefer(2, "b"));
+    assert_eq!(chosen(&selector, &fleet()).as_deref(), Some("m3"));
+    selector.preferences.insert("large".to_owned(), large);
+    assert_eq!(chosen(&selector, &fleet()).as_deref(), Some("m1"), "3 is more than 2");
+    selector.preferences.insert("nowhere".to_owned(), prefer(1000, "c"));
+    assert_eq!(chosen(&selector, &fleet()).as_deref(), Some("m1"));
+}
+
+#[test]
+fn each_disk_that_is_asked_for_is_another_one() {
+    let mut machine = candidate(1, 8, "a");
+    let disks = &mut machine.inventory.as_mut().unwrap().disks;
+    let disk = |size: u64, rotational| Disk { rotational, ..Disk::new(size) };
+    disks.insert("sda".to_owned(), disk(1_000, false));
+    disks.insert("sdb".to_owned(), disk(4_000, true));
+    let asks = |wishes: &[(&str, u64, Option<bool>)]| {
+        let wish = |size, rotational| DiskWish {
+            min_size: Some(ByteSize::new(size)),
+            rotational,
+            ..DiskWish::default()
+        };
+        let disks =
+            wishes.iter().map(|(name, size, spins)| ((*name).to_owned(), wish(*size, *spins))).collect();
+        Selector { disks, ..Selector::default() }
+    };
+    let does = |selector: &Selector| chosen(selector, std::slice::from_ref(&machine)).is_some();
+    // "a" could have either disk, and leaves the large one to "b".
+    assert!(does(&asks(&[("a", 500, None), ("b", 2_000, None)])));
+    assert!(!does(&asks(&[("a", 2_000, None), ("b", 2_000, None)])), "there is one large disk");
+    assert!(!does(&asks(&[("a", 2_000, Some(false))])), "the large one spins");
+}
+
+#[test]
+fn one_interface_meets_all_of_its_conditions() {
+    let mut machine = candidate(1, 8, "a");
+    let on = |vid: u32| Attached {
+        subnet: format!("lab{vid}"),
+        vlan: format!("lab.{vid}"),
+        fabric: "lab".to_owned(),
+        space: Some("inside".to_owned()),
+    };
+    for (name, speed, vid) in [("eth0", 1_000, 1), ("eth1", 25_000, 2)] {
+        let mut interface = Interface::new("52:54:00:00:00:01".parse().unwrap());
+        interface.speed_mbps = Some(speed);
+        machine.inventory.as_mut().unwrap().interfaces.insert(name.to_owned(), interface);
+        machine.attached.insert(name.to_owned(), vec![on(vid)]);
+    }
+    let asks = |vlan: &str, min_speed| InterfaceWish {
+        vlan: Some(vlan.parse().unwrap()),
+        fabric: Some("lab".parse().unwrap()),
+        space: Some("inside".parse().unwrap()),
+        min_speed: Some(min_speed),
+        ..InterfaceWish::default()
+    };
+    let does = |wishes: &[InterfaceWish]| {
+        let interfaces = wishes.iter().enumerate().map(|(n, wish)| (n.to_string(), wish.clone())).collect();
+        chosen(&Selector { interfaces, ..Selector::default() }, std::slice::from_ref(&machine)).is_some()
+    };
+    assert!(does(&[asks("lab.2", 10_000)]));
+    assert!(!does(&[asks("lab.1", 10_000)]), "the fast one is on another VLAN");
+    assert!(does(&[asks("lab.1", 100), asks("lab.2", 100)]));
+    assert!(!does(&[asks("lab.2", 100), asks("lab.2", 100)]), "one interface is not two");
+}
+
+#[test]
+fn gpus_are_counted_by_vendor_and_model() {
+    let mut machine = candidate(1, 8, "a");
+    for (at, vendor, model) in [("3b", "nvidia", "20b5"), ("3c", "nvidia", "20b5"), ("3d", "amd", "740f")] {
+        let gpu = Gpu::new(vendor.to_owned(), model.to_owned());
+        machine.inventory.as_mut().unwrap().gpus.insert(at.to_owned(), gpu);
+    }
+    let does = |vendor: Option<&str>, min_count| {
+        let gpus = GpuWish { vendor: vendor.map(str::to_owned), min_count, ..GpuWish::default() };
+        chosen(&Selector { gpus: Some(gpus), ..Selector::default() }, std::slice::from_ref(&machine))
+            .is_some()
+    };
+    assert!(does(Some("NVIDIA"), 2) && does(None, 3));
+    assert!(!does(Some("nvidia"), 3));
+}
+
+#[test]
+fn who_could_take_anything_does_not_starve_a_picky_one() {
+    let machines = [candidate(1, 8, "a"), candidate(2, 16, "a")];
+    let anything = wish(1, &Selector::default());
+    let mut picky =
+        wish(2, &Selector { min_cores: Some(4), name: Some("m1".to_owned()), ..Selector::default() });
+    picky.created_at = at(60);
+    let names = given(&[anything.clone(), picky], &machines);
+    assert_eq!(names, [Some("m2".to_owned()), Some("m1".to_owned())]);
+    // A name is as picky as it gets.
+    let mut named = wish(3, &Selector::default());
+    named.machine = Some("m1".to_owned());
+    assert_eq!(given(&[anything, named], &machines), [Some("m2".to_owned()), Some("m1".to_owned())]);
+}
+
+#[test]
+fn a_group_is_spread_together_with_those_that_have_machines() {
+    let machines: Vec<_> = (1..=9).map(|n| candidate(n, 8, ["a", "b", "c"][(n % 3) as usize])).collect();
+    let spread = Selector { spread_by: Some(SpreadBy::Zone), ..Selector::default() };
+    let zone = |choice: &Choice| match choice {
+        Choice::Chosen { machine, .. } => machines.iter().find(|m| m.uid == *machine).unwrap().zone.clone(),
+        Choice::None(_) => panic!("there are machines"),
+    };
+    let wishes = [wish(1, &spread), wish(2, &spread), wish(3, &spread)];
+    let mut zones: Vec<_> = allocate(&wishes, &[], &machines).values().map(zone).collect();
+    zones.sort();
+    assert_eq!(zones, ["a", "b", "c"]);
+    let placed = |n| Placed { selector: spread.clone(), machine: MachineId::from(uuid(n)) };
+    let choices = allocate(&wishes[..1], &[placed(3), placed(1)], &machines);
+    assert_eq!(choices.values().map(zone).collect::<Vec<_>>(), ["c"], "a and b have one each");
+    let Some(Choice::Chosen { why, .. }) = choices.values().next() else { panic!("there are machines") };
+    assert_eq!(why, "the best of 9 that match; zone c holds 0 of its group");
 }
 
 fn plan_of(spec: DeploymentSpec, machines: &[Candidate]) -> DeploymentPlan {
+    let mut wish = wish(1, &spec.selector.clone().unwrap_or_default());
+    wish.machine = spec.machine.as_ref().map(ToString::to_string);
+    let choices = allocate(&[wish], &[], machines);
     let input = DeploymentInput {
         name: "web".to_owned(),
         spec,
         deletion_requested_at: None,
         claimed: None,
-        architecture: None,
-        candidates: machines,
+        choice: choices.values().next(),
         since: at(0),
     };
     plan_deployment(&input, at(60))
@@ -63,8 +225,18 @@ fn no_match_is_a_wait_that_names_the_nearest_misses() {
         Some(Selector { min_cores: Some(16), zone: Some("b".parse().unwrap()), tags, ..Selector::default() });
     let plan = plan_of(spec, &fleet());
     assert_eq!(plan.action, DeploymentAction::None);
-    insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: none of 4 does; nearest: m1: it stands in zone a, not b, it lacks tag gpu; m3: it lacks tag gpu, it has 8 of 16 cores; m2: it stands in zone a, not b, it lacks tag gpu, it has 8 of 16 cores");
+    insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: none of 4 does (not free: 1, zone: 2, tags: 4, cores: 3); nearest: m1: zone a, b asked, no tag gpu; m3: no tag gpu, 8 cores, 16 asked; m2: zone a, b asked, no tag gpu, 8 cores, 16 asked");
     assert!(plan.waits[0].human.is_some());
+}
+
+#[test]
+fn who_came_too_late_is_told_who_has_the_machine() {
+    let choices =
+        allocate(&[wish(1, &Selector::default()), wish(2, &Selector::default())], &[], &fleet()[1..2]);
+    let Some(Choice::None(misses)) = choices.get(&DeploymentId::from(uuid(1002))) else {
+        panic!("one is left")
+    };
+    assert_eq!(misses.nearest[0].lacks, ["deployment web-1 has it"]);
 }
 
 #[test]
@@ -73,7 +245,7 @@ fn a_machine_has_one_owner() {
     spec.machine = Some("m4".parse().unwrap());
     let plan = plan_of(spec.clone(), &fleet());
     assert_eq!(plan.action, DeploymentAction::None);
-    assert_eq!(plan.waits[0].message, "waiting for machine m4; m4: it belongs to deployment db");
+    assert_eq!(plan.waits[0].message, "waiting for machine m4; m4: deployment db has it");
     spec.machine = Some("m3".parse().unwrap());
     assert_eq!(plan_of(spec, &fleet()).action, DeploymentAction::Claim(MachineId::from(uuid(3))));
 }
@@ -89,8 +261,7 @@ fn a_deployment_is_ready_when_its_machine_says_so_and_leaves_when_it_has_none() 
             spec: deployment_spec(),
             deletion_requested_at: deleted.then_some(world.now),
             claimed: claimed.then_some((world.input.uid, &machine)),
-            architecture: None,
-            candidates: &[],
+            choice: None,
             since: at(0),
         };
         plan_deployment(&input, world.now)
@@ -103,4 +274,115 @@ fn a_deployment_is_ready_when_its_machine_says_so_and_leaves_when_it_has_none() 
     assert!(holds(&plan_with(&world, true, false), Condition::READY));
     assert!(!holds(&plan_with(&world, true, true), Condition::READY));
     assert_eq!(plan_with(&world, false, true).action, DeploymentAction::Delete);
+}
+
+fn some_machine(n: usize) -> impl Strategy<Value = Candidate> {
+    (1..5_u32, 0..3_usize, any::<bool>(), 0..8_u8).prop_map(move |(cores, zone, ssd, state)| {
+        let mut machine = candidate(1 + n as u128, cores * 8, ["a", "b", "c"][zone]);
+        machine.rack = (zone > 0).then(|| format!("r{zone}"));
+        if !ssd {
+            machine.tags.clear();
+        }
+        match state {
+            0 => machine.owner = Some("db".to_owned()),
+            1 => machine.lifecycle = Lifecycle::Commissioning,
+            2 => machine.inventory = None,
+            _ => {}
+        }
+        machine
+    })
+}
+
+fn some_selector() -> impl Strategy<Value = Selector> {
+    let zones = prop::option::of(prop::sample::select(vec!["a", "b", "c"]));
+    let spread = prop::option::of(prop::sample::select(vec![SpreadBy::Zone, SpreadBy::Rack]));
+    (zones.clone(), zones, any::<bool>(), prop::option::of(1..40_u32), spread).prop_map(
+        |(zone, preferred, ssd, min_cores, spread_by)| {
+            let mut selector = Selector { min_cores, spread_by, ..Selector::default() };
+            selector.zone = zone.map(|zone| zone.parse().unwrap());
+            if ssd {
+                selector.tags.insert("ssd".parse().unwrap());
+            }
+            if let Some(zone) = preferred {
+                let zone = Some(zone.parse().unwrap());
+                selector.preferences.insert("near".to_owned(), Preference { zone, ..Preference::default() });
+            }
+            selector
+        },
+    )
+}
+
+fn some_machines() -> impl Strategy<Value = Vec<Candidate>> {
+    (0..12_usize).prop_flat_map(|count| (0..count).map(some_machine).collect::<Vec<_>>())
+}
+
+proptest! {
+    #[test]
+    fn no_machine_is_given_twice_or_to_whom_it_does_not_do_whatever_the_order(
+        machines in some_machines(),
+        selectors in prop::collection::vec(some_selector(), 0..10),
+    ) {
+        let wishes: Vec<_> = selectors.iter().enumerate().map(|(n, s)| wish(n as u128, s)).collect();
+        let choices = allocate(&wishes, &[], &machines);
+        prop_assert_eq!(choices.len(), wishes.len());
+        let mut taken = std::collections::BTreeSet::new();
+        for wish in &wishes {
+            if let Choice::Chosen { machine, .. } = &choices[&wish.uid] {
+                let candidate = machines.iter().find(|m| m.uid == *machine).unwrap();
+                prop_assert_eq!(lacks(&wish.selector, None, candidate, candidate.owner.as_deref()), vec![]);
+                prop_assert!(taken.insert(*machine), "{} is given twice", candidate.name);
+            }
+        }
+        for wish in &wishes {
+            if let Choice::None(_) = &choices[&wish.uid] {
+                let left = machines.iter().find(|m| {
+                    !taken.contains(&m.uid) && lacks(&wish.selector, None, m, m.owner.as_deref()).is_empty()
+                });
+                prop_assert!(left.is_none(), "{} waits beside {:?}", wish.name, left.map(|m| &m.name));
+            }
+        }
+        let (mut others, mut backwards) = (wishes, machines);
+        others.reverse();
+        backwards.reverse();
+        prop_assert_eq!(allocate(&others, &[], &backwards), choices);
+    }
+
+    #[test]
+    fn preferences_change_who_is_chosen_and_never_whether(machines in some_machines(), selector in some_selector()) {
+        let indifferent = Selector { preferences: BTreeMap::new(), ..selector.clone() };
+        let (with, without) = (chosen(&selector, &machines), chosen(&indifferent, &machines));
+        prop_assert_eq!(with.is_some(), without.is_some());
+        if let (Some(name), None) = (without, indifferent.spread_by) {
+            let size = |m: &Candidate| m.inventory.as_ref().map_or(0, |found| found.cpu.cores);
+            let one = machines.iter().find(|m| m.name == name).unwrap();
+            let fits = machines.iter().filter(|m| lacks(&selector, None, m, m.owner.as_deref()).is_empty());
+            prop_assert_eq!(fits.map(size).min(), Some(size(one)), "the least that suffices");
+        }
+    }
+
+    #[test]
+    fn a_group_is_balanced_over_the_domains_that_have_machines_left(
+        machines in some_machines(),
+        selector in some_selector(),
+        count in 0..12_u128,
+        by in prop::sample::select(vec![SpreadBy::Zone, SpreadBy::Rack]),
+    ) {
+        let selector = Selector { spread_by: Some(by), ..selector };
+        let wishes: Vec<_> = (0..count).map(|n| wish(n, &selector)).collect();
+        let given: Vec<_> = given(&wishes, &machines).into_iter().flatten().collect();
+        let domain = |m: &Candidate| match by {
+            SpreadBy::Zone => m.zone.clone(),
+            SpreadBy::Rack => m.rack.clone().unwrap_or_default(),
+        };
+        let (mut fill, mut left) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
+        for machine in machines.iter().filter(|m| lacks(&selector, None, m, m.owner.as_deref()).is_empty()) {
+            let is_given = given.contains(&machine.name);
+            *fill.entry(domain(machine)).or_default() += usize::from(is_given);
+            *left.entry(domain(machine)).or_default() += usize::from(!is_given);
+        }
+        let fullest = fill.values().max().copied().unwrap_or(0);
+        for (domain, _) in left.iter().filter(|(_, left)| **left > 0) {
+            prop_assert!(fullest - fill[domain] <= 1, "{domain} holds {} of {fill:?}", fill[domain]);
+        }
+    }
 }

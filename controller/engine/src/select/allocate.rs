@@ -1,0 +1,275 @@
+//! One decision for all deployments that wait.
+//!
+//! Who waits is served in this order: those for whom the fewest machines would do come first, so that the choice of one that
+//! takes anything does not starve a picky one; then by creation, then by uid. Each gets the best machine that is left: in
+//! the failure domain that holds the fewest of its group, where it is to be spread; then the one that meets the heaviest
+//! preferences; then the least one; then by name. It is greedy: it does not take back what it has given, and can miss an
+//! assignment in which more deployments have a machine.
+//!
+//! Deployments with equal selectors share one examination of all machines, so that thousands of them cost little more than one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use basalt_api::kinds::{Architecture, Selector, SpreadBy};
+use basalt_api::values::{DeploymentId, MachineId, Timestamp};
+
+use super::matching::{Constraint, failed, fits, hindrances, is_preferred, lacks};
+use super::{Candidate, Choice, Miss, Misses};
+
+/// A deployment that waits for a machine.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Which.
+    pub uid: DeploymentId,
+    /// Its name.
+    pub name: String,
+    /// When it was declared.
+    pub created_at: Timestamp,
+    /// The machine it names.
+    pub machine: Option<String>,
+    /// What its machine must be like, where it names none.
+    pub selector: Selector,
+    /// Its image's architecture, which holds where the selector names none.
+    pub architecture: Option<Architecture>,
+}
+
+/// A deployment that has a machine: it counts where its group is spread.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// What it asked for.
+    pub selector: Selector,
+    /// What it has.
+    pub machine: MachineId,
+}
+
+/// Misses that are named.
+const NEAREST: usize = 3;
+
+/// Decides for every wish.
+#[must_use]
+pub fn allocate(
+    wishes: &[Wish],
+    placed: &[Placed],
+    candidates: &[Candidate],
+) -> BTreeMap<DeploymentId, Choice> {
+    let mut sources: HashMap<String, Source<'_>> = HashMap::new();
+    let mut waiting = Vec::with_capacity(wishes.len());
+    for wish in wishes {
+        let key = key(wish);
+        let source = sources.entry(key.clone()).or_insert_with(|| Source::new(wish, candidates));
+        waiting.push((source.matching, wish.created_at, wish.uid, wish, key));
+    }
+    waiting.sort_by_key(|it| (it.0, it.1, it.2));
+    let mut round =
+        Round { candidates, taken: vec![None; candidates.len()], groups: groups(placed, candidates) };
+    let mut choices = BTreeMap::new();
+    let mut unmatched = Vec::new();
+    for (_, _, uid, wish, key) in &waiting {
+        let Some(source) = sources.get_mut(key) else { continue };
+        match round.take(wish, source) {
+            Some(choice) => drop(choices.insert(*uid, choice)),
+            None => unmatched.push((*uid, *wish, key)),
+        }
+    }
+    // Only now is it known who has what. Who asks for the same misses the same.
+    let mut misses: HashMap<&str, Misses> = HashMap::new();
+    for (uid, wish, key) in unmatched {
+        let misses = misses.entry(key).or_insert_with(|| round.misses(wish));
+        choices.insert(uid, Choice::None(misses.clone()));
+    }
+    choices
+}
+
+/// What a wish has in common with all that ask for the same.
+fn key(wish: &Wish) -> String {
+    match &wish.machine {
+        Some(machine) => format!("machine {machine}"),
+        None => {
+            let architecture = wish.architecture.map(|it| it.to_string()).unwrap_or_default();
+            format!("{architecture} {}", text(&wish.selector))
+        }
+    }
+}
+
+fn text(selector: &Selector) -> String {
+    serde_json::to_string(selector).unwrap_or_default()
+}
+
+/// The group that a selector's deployments are spread in.
+fn group(selector: &Selector, by: SpreadBy) -> String {
+    match &selector.spread_group {
+        Some(group) => format!("{by:?} group {group}"),
+        None => format!("{by:?} {}", text(selector)),
+    }
+}
+
+/// How many of a group each failure domain holds.
+type Fill = BTreeMap<String, usize>;
+
+fn groups(placed: &[Placed], candidates: &[Candidate]) -> HashMap<String, Fill> {
+    let mut groups: HashMap<String, Fill> = HashMap::new();
+    let spread = placed.iter().filter_map(|it| Some((it, it.selector.spread_by?)));
+    let mut spread = spread.peekable();
+    if spread.peek().is_none() {
+        return groups;
+    }
+    let known: HashMap<MachineId, &Candidate> = candidates.iter().map(|c| (c.uid, c)).collect();
+    for (placed, by) in spread {
+        let Some(machine) = known.get(&placed.machine) else { continue };
+        let fill = groups.entry(group(&placed.selector, by)).or_default();
+        *fill.entry(machine.domain(by).to_owned()).or_default() += 1;
+    }
+    groups
+}
+
+/// The machines that would do for a wish, the best first.
+struct Source<'a> {
+    /// How many there were.
+    matching: usize,
+    /// The group, where its deployments are spread.
+    group: Option<(SpreadBy, String)>,
+    /// By failure domain; all in one where nothing is spread. With how far it is used up.
+    domains: BTreeMap<&'a str, (Vec<usize>, usize)>,
+    /// Weights of the preferences that each machine meets, by its place.
+    scores: HashMap<usize, u32>,
+}
+
+type Rank<'a> = (Reverse<u32>, (u32, u64), &'a str);
+
+impl<'a> Source<'a> {
+    fn new(wish: &Wish, candidates: &'a [Candidate]) -> Self {
+        let selector = &wish.selector;
+        let does = |candidate: &Candidate| match &wish.machine {
+            Some(name) => {
+                candidate.name == *name && hindrances(candidate, candidate.owner.as_deref()).is_empty()
+            }
+            None => fits(selector, wish.architecture, candidate),
+        };
+        let by = selector.spread_by.filter(|_| wish.machine.is_none());
+        let mut source = Self {
+            matching: 0,
+            group: by.map(|by| (by, group(selector, by))),
+            domains: BTreeMap::new(),
+            scores: HashMap::new(),
+        };
+        for (place, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| does(candidate)) {
+            source.matching = source.matching.saturating_add(1);
+            let met = selector.preferences.values().filter(|it| is_preferred(it, candidate));
+            let score = met.fold(0_u32, |sum, it| sum.saturating_add(it.weight));
+            if score > 0 {
+                source.scores.insert(place, score);
+            }
+            let domain = by.map_or("", |by| candidate.domain(by));
+            source.domains.entry(domain).or_default().0.push(place);
+        }
+        let scores = &source.scores;
+        for (places, _) in source.domains.values_mut() {
+            places.sort_by_cached_key(|place| candidates.get(*place).map(|c| rank(scores, *place, c)));
+        }
+        source
+    }
+}
+
+fn rank<'a>(scores: &HashMap<usize, u32>, place: usize, candidate: &'a Candidate) -> Rank<'a> {
+    (Reverse(scores.get(&place).copied().unwrap_or(0)), candidate.size(), candidate.name.as_str())
+}
+
+/// What has been given so far.
+struct Round<'a> {
+    candidates: &'a [Candidate],
+    /// To whom, by the machine's place.
+    taken: Vec<Option<String>>,
+    groups: HashMap<String, Fill>,
+}
+
+impl Round<'_> {
+    fn take(&mut self, wish: &Wish, source: &mut Source<'_>) -> Option<Choice> {
+        let fill = source.group.as_ref().map(|(_, group)| self.groups.entry(group.clone()).or_default());
+        let mut best = None;
+        for (domain, (places, used)) in &mut source.domains {
+            let is_taken = |place: &usize| self.taken.get(*place).is_none_or(Option::is_some);
+            while places.get(*used).is_some_and(is_taken) {
+                *used = used.saturating_add(1);
+            }
+            let Some(place) = places.get(*used).copied() else { continue };
+            let Some(candidate) = self.candidates.get(place) else { continue };
+            let there = fill.as_ref().and_then(|fill| fill.get(*domain)).copied().unwrap_or(0);
+            let rank = (there, rank(&source.scores, place, candidate));
+            if best.as_ref().is_none_or(|(least, _, _)| rank < *least) {
+                best = Some((rank, place, *domain));
+            }
+        }
+        let ((there, (score, _, _)), place, domain) = best?;
+        if let Some(fill) = fill {
+            *fill.entry(domain.to_owned()).or_default() += 1;
+        }
+        let candidate = self.candidates.get(place)?;
+        *self.taken.get_mut(place)? = Some(wish.name.clone());
+        let why = why(wish, source, candidate, (there, score.0));
+        Some(Choice::Chosen { machine: candidate.uid, why })
+    }
+
+    fn owner<'b>(&'b self, place: usize, candidate: &'b Candidate) -> Option<&'b str> {
+        candidate.owner.as_deref().or_else(|| self.taken.get(place)?.as_deref())
+    }
+
+    fn misses(&self, wish: &Wish) -> Misses {
+        let all = self.candidates.iter().enumerate().map(|(place, c)| (c, self.owner(place, c)));
+        let Some(name) = &wish.machine else { return self.nearest(wish, all.collect()) };
+        let named = all.filter(|(candidate, _)| candidate.name == *name);
+        let found: Vec<_> = named.map(|(c, owner)| (c, hindrances(c, owner))).collect();
+        Misses {
+            failed_by: BTreeMap::new(),
+            looked_at: found.len(),
+            nearest: found.into_iter().map(|(c, lacks)| miss(c, lacks)).collect(),
+        }
+    }
+
+    fn nearest(&self, wish: &Wish, all: Vec<(&Candidate, Option<&str>)>) -> Misses {
+        let mut misses = Misses { looked_at: all.len(), ..Misses::default() };
+        let mut by_distance = Vec::with_capacity(all.len());
+        for (candidate, owner) in all {
+            let mut constraints = failed(&wish.selector, wish.architecture, candidate, owner);
+            by_distance.push((constraints.len(), candidate, owner));
+            constraints.sort_unstable();
+            constraints.dedup();
+            for constraint in constraints {
+                *misses.failed_by.entry(constraint).or_default() += 1;
+            }
+        }
+        by_distance.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
+        let nearest = by_distance.into_iter().take(NEAREST);
+        let named = |c: &Candidate, owner| miss(c, lacks(&wish.selector, wish.architecture, c, owner));
+        misses.nearest = nearest.map(|(_, candidate, owner)| named(candidate, owner)).collect();
+        misses
+    }
+}
+
+fn miss(candidate: &Candidate, lacks: Vec<(Constraint, String)>) -> Miss {
+    Miss { machine: candidate.name.clone(), lacks: lacks.into_iter().map(|(_, words)| words).collect() }
+}
+
+/// In words: of how many, for what spread, with which preferences.
+fn why(wish: &Wish, source: &Source<'_>, candidate: &Candidate, (there, score): (usize, u32)) -> String {
+    if wish.machine.is_some() {
+        return "it is named".to_owned();
+    }
+    let mut words = match source.matching {
+        1 => vec!["the one that matches".to_owned()],
+        n => vec![format!("the best of {n} that match")],
+    };
+    if let Some((by, _)) = &source.group {
+        let domain = match candidate.domain(*by) {
+            "" => "no known rack".to_owned(),
+            name => format!("{by} {name}"),
+        };
+        words.push(format!("{domain} holds {there} of its group"));
+    }
+    if score > 0 {
+        let met = wish.selector.preferences.iter().filter(|(_, it)| is_preferred(it, candidate));
+        let met: Vec<_> = met.map(|(name, _)| name.as_str()).collect();
+        words.push(format!("it meets {}", met.join(", ")));
+    }
+    words.join("; ")
+}

@@ -1,0 +1,402 @@
+//! What a machine lacks of what a selector asks for.
+//!
+//! [`examine`] is the one place that knows the constraints. It hands every lack to a closure, with words that are put
+//! together only where somebody reads them: whether a machine fits is asked millions of times.
+
+use std::fmt;
+use std::fmt::Arguments;
+use std::ops::ControlFlow;
+
+use basalt_api::kinds::{
+    Architecture, Disk, GpuWish, Interface, InterfaceWish, Inventory, Lifecycle, MachineMode, Preference,
+    Selector,
+};
+
+use super::{Attached, Candidate};
+
+/// What a machine can fail by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Constraint {
+    /// Nobody has it, and nothing forbids to take it.
+    Free,
+    /// It was commissioned, and is well.
+    Ready,
+    /// Its hardware is known, where a constraint asks for hardware.
+    Known,
+    /// `architecture`
+    Architecture,
+    /// `name`
+    Name,
+    /// `zone` and `not_zone`
+    Zone,
+    /// `pool`
+    Pool,
+    /// `tags` and `not_tags`
+    Tags,
+    /// `min_cores`
+    Cores,
+    /// `min_memory`
+    Memory,
+    /// `min_disk` and `disks`
+    Disks,
+    /// `interfaces`
+    Interfaces,
+    /// `gpus`
+    Gpus,
+}
+
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "not free",
+            Self::Ready => "not ready",
+            Self::Known => "hardware unknown",
+            Self::Architecture => "architecture",
+            Self::Name => "name",
+            Self::Zone => "zone",
+            Self::Pool => "pool",
+            Self::Tags => "tags",
+            Self::Cores => "cores",
+            Self::Memory => "memory",
+            Self::Disks => "disks",
+            Self::Interfaces => "interfaces",
+            Self::Gpus => "gpus",
+        })
+    }
+}
+
+type Flow = ControlFlow<()>;
+
+/// Who hears of lacks. Breaking off ends the examination.
+type Hear<'a> = dyn FnMut(Constraint, Arguments<'_>) -> Flow + 'a;
+
+/// Everything that a machine lacks; empty when it fits. `owner` is who has it.
+#[must_use]
+pub fn lacks(
+    selector: &Selector,
+    architecture: Option<Architecture>,
+    candidate: &Candidate,
+    owner: Option<&str>,
+) -> Vec<(Constraint, String)> {
+    let mut found = Vec::new();
+    let _ = examine(selector, architecture, candidate, owner, &mut |constraint, words| {
+        found.push((constraint, words.to_string()));
+        Flow::Continue(())
+    });
+    found
+}
+
+/// Why a machine that was asked for by name cannot be had now; empty when it can. It need not have been looked into.
+#[must_use]
+pub fn hindrances(candidate: &Candidate, owner: Option<&str>) -> Vec<(Constraint, String)> {
+    let mut found = Vec::new();
+    let _ = free(candidate, owner, &mut |constraint, words| {
+        found.push((constraint, words.to_string()));
+        Flow::Continue(())
+    });
+    found
+}
+
+/// Whether a machine lacks nothing.
+pub(super) fn fits(selector: &Selector, architecture: Option<Architecture>, candidate: &Candidate) -> bool {
+    let owner = candidate.owner.as_deref();
+    examine(selector, architecture, candidate, owner, &mut |_, _| Flow::Break(())).is_continue()
+}
+
+/// The constraints that a machine fails by.
+pub(super) fn failed(
+    selector: &Selector,
+    architecture: Option<Architecture>,
+    candidate: &Candidate,
+    owner: Option<&str>,
+) -> Vec<Constraint> {
+    let mut found = Vec::new();
+    let _ = examine(selector, architecture, candidate, owner, &mut |constraint, _| {
+        found.push(constraint);
+        Flow::Continue(())
+    });
+    found
+}
+
+fn examine(
+    selector: &Selector,
+    architecture: Option<Architecture>,
+    candidate: &Candidate,
+    owner: Option<&str>,
+    hear: &mut Hear<'_>,
+) -> Flow {
+    free(candidate, owner, hear)?;
+    if candidate.mode == MachineMode::Managed && owner.is_none() && candidate.lifecycle != Lifecycle::Ready {
+        hear(Constraint::Ready, format_args!("{}, not ready", candidate.lifecycle))?;
+    }
+    let has = candidate.architecture;
+    if let Some(wanted) = selector.architecture.or(architecture).filter(|wanted| *wanted != has) {
+        hear(Constraint::Architecture, format_args!("{has}, {wanted} asked"))?;
+    }
+    if let Some(pattern) = selector.name.as_ref().filter(|p| !glob(p.as_bytes(), candidate.name.as_bytes())) {
+        hear(Constraint::Name, format_args!("its name is not like {pattern}"))?;
+    }
+    place(selector, candidate, hear)?;
+    hardware(selector, candidate, hear)
+}
+
+fn free(candidate: &Candidate, owner: Option<&str>, hear: &mut Hear<'_>) -> Flow {
+    if let Some(owner) = owner {
+        hear(Constraint::Free, format_args!("deployment {owner} has it"))?;
+    }
+    if candidate.deleting {
+        hear(Constraint::Free, format_args!("being deleted"))?;
+    }
+    if candidate.locked {
+        hear(Constraint::Free, format_args!("locked"))?;
+    }
+    if candidate.mode != MachineMode::Managed {
+        hear(Constraint::Free, format_args!("its mode is {}", candidate.mode))?;
+    }
+    if candidate.unwiped {
+        hear(Constraint::Free, format_args!("it may hold a former deployment's data"))?;
+    }
+    Flow::Continue(())
+}
+
+fn place(selector: &Selector, candidate: &Candidate, hear: &mut Hear<'_>) -> Flow {
+    let (zone, pool) = (&candidate.zone, &candidate.pool);
+    if let Some(wanted) = selector.zone.as_ref().filter(|wanted| wanted.as_str() != zone) {
+        hear(Constraint::Zone, format_args!("zone {zone}, {wanted} asked"))?;
+    }
+    if selector.not_zone.iter().any(|excluded| excluded.as_str() == zone) {
+        hear(Constraint::Zone, format_args!("zone {zone}, which is excluded"))?;
+    }
+    if let Some(wanted) = selector.pool.as_ref().filter(|wanted| wanted.as_str() != pool) {
+        hear(Constraint::Pool, format_args!("pool {pool}, {wanted} asked"))?;
+    }
+    for tag in selector.tags.iter().filter(|tag| !candidate.tags.contains(tag.as_str())) {
+        hear(Constraint::Tags, format_args!("no tag {tag}"))?;
+    }
+    for tag in selector.not_tags.iter().filter(|tag| candidate.tags.contains(tag.as_str())) {
+        hear(Constraint::Tags, format_args!("tag {tag}, which is excluded"))?;
+    }
+    Flow::Continue(())
+}
+
+fn hardware(selector: &Selector, candidate: &Candidate, hear: &mut Hear<'_>) -> Flow {
+    let Some(inventory) = &candidate.inventory else {
+        let asks = selector.min_cores.is_some()
+            || selector.min_memory.is_some()
+            || selector.min_disk.is_some()
+            || selector.gpus.is_some()
+            || !selector.disks.is_empty()
+            || !selector.interfaces.is_empty();
+        if asks {
+            hear(Constraint::Known, format_args!("its hardware is not known"))?;
+        }
+        return Flow::Continue(());
+    };
+    let cores = inventory.cpu.cores;
+    if let Some(wanted) = selector.min_cores.filter(|wanted| cores < *wanted) {
+        hear(Constraint::Cores, format_args!("{cores} cores, {wanted} asked"))?;
+    }
+    let memory = inventory.memory_bytes;
+    if let Some(wanted) = selector.min_memory.filter(|wanted| memory < wanted.bytes()) {
+        hear(Constraint::Memory, format_args!("{} memory, {wanted} asked", Bytes(memory)))?;
+    }
+    let largest = inventory.disks.values().map(|disk| disk.size_bytes).max().unwrap_or(0);
+    if let Some(wanted) = selector.min_disk.filter(|wanted| largest < wanted.bytes()) {
+        hear(Constraint::Disks, format_args!("largest disk {}, {wanted} asked", Bytes(largest)))?;
+    }
+    let (wishes, disks): (Vec<_>, Vec<_>) =
+        (selector.disks.iter().collect(), inventory.disks.values().collect());
+    let holds = |wish: usize, thing: usize| match (wishes.get(wish), disks.get(thing)) {
+        (Some((_, wish)), Some(disk)) => holds_disk(wish, disk),
+        _ => false,
+    };
+    if let Some((name, _)) = left_over(wishes.len(), disks.len(), holds).and_then(|wish| wishes.get(wish)) {
+        hear(Constraint::Disks, format_args!("of its {} disks none for {name}", disks.len()))?;
+    }
+    interfaces(selector, candidate, inventory, hear)?;
+    if let Some(wish) = &selector.gpus {
+        let has = inventory.gpus.values().filter(|gpu| is_wished(wish, gpu)).count();
+        let wanted = usize::try_from(wish.min_count).unwrap_or(usize::MAX);
+        if has < wanted {
+            let vendor = wish.vendor.as_deref().unwrap_or("");
+            let model = wish.model.as_deref().unwrap_or("");
+            hear(Constraint::Gpus, format_args!("{has} gpus like {vendor}:{model}, {wanted} asked"))?;
+        }
+    }
+    Flow::Continue(())
+}
+
+fn interfaces(
+    selector: &Selector,
+    candidate: &Candidate,
+    inventory: &Inventory,
+    hear: &mut Hear<'_>,
+) -> Flow {
+    let wishes: Vec<_> = selector.interfaces.iter().collect();
+    let interfaces: Vec<_> = inventory.interfaces.iter().collect();
+    let meets = |wish: usize, thing: usize| match (wishes.get(wish), interfaces.get(thing)) {
+        (Some((_, wish)), Some((name, interface))) => {
+            let attached = candidate.attached.get(*name).map_or(&[][..], Vec::as_slice);
+            meets_interface(wish, interface, attached)
+        }
+        _ => false,
+    };
+    let missing = left_over(wishes.len(), interfaces.len(), meets).and_then(|wish| wishes.get(wish));
+    if let Some((name, wish)) = missing {
+        let network = [
+            wish.subnet.as_ref().map(|it| format!(" on subnet {it}")),
+            wish.vlan.as_ref().map(|it| format!(" on VLAN {it}")),
+            wish.space.as_ref().map(|it| format!(" in space {it}")),
+            wish.fabric.as_ref().map(|it| format!(" on fabric {it}")),
+            wish.min_speed.map(|it| format!(" with {it} Mb/s")),
+        ];
+        let network: String = network.into_iter().flatten().collect();
+        let count = interfaces.len();
+        hear(Constraint::Interfaces, format_args!("of its {count} interfaces none{network} for {name}"))?;
+    }
+    Flow::Continue(())
+}
+
+fn holds_disk(wish: &basalt_api::kinds::DiskWish, disk: &Disk) -> bool {
+    wish.min_size.is_none_or(|least| disk.size_bytes >= least.bytes())
+        && wish.rotational.is_none_or(|rotational| disk.rotational == rotational)
+        && wish.transport.as_ref().is_none_or(|transport| disk.transport.as_ref() == Some(transport))
+}
+
+/// All conditions are of one network: a VLAN and a space of another one do not do.
+fn meets_interface(wish: &InterfaceWish, interface: &Interface, attached: &[Attached]) -> bool {
+    let speed = wish.min_speed.is_none_or(|least| interface.speed_mbps.is_some_and(|speed| speed >= least));
+    let anywhere =
+        wish.subnet.is_none() && wish.vlan.is_none() && wish.space.is_none() && wish.fabric.is_none();
+    let there = |on: &Attached| {
+        wish.subnet.as_ref().is_none_or(|it| it.as_str() == on.subnet)
+            && wish.vlan.as_ref().is_none_or(|it| it.as_str() == on.vlan)
+            && wish.space.as_ref().is_none_or(|it| Some(it.as_str()) == on.space.as_deref())
+            && wish.fabric.as_ref().is_none_or(|it| it.as_str() == on.fabric)
+    };
+    speed && (anywhere || attached.iter().any(there))
+}
+
+fn is_wished(wish: &GpuWish, gpu: &basalt_api::kinds::Gpu) -> bool {
+    wish.vendor.as_ref().is_none_or(|vendor| vendor.eq_ignore_ascii_case(&gpu.vendor))
+        && wish.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&gpu.model))
+}
+
+/// Whether every condition of a preference holds.
+pub(super) fn is_preferred(preference: &Preference, candidate: &Candidate) -> bool {
+    let (cores, memory) = candidate.size();
+    preference.zone.as_ref().is_none_or(|it| it.as_str() == candidate.zone)
+        && preference.pool.as_ref().is_none_or(|it| it.as_str() == candidate.pool)
+        && preference.tags.iter().all(|tag| candidate.tags.contains(tag.as_str()))
+        && !preference.not_tags.iter().any(|tag| candidate.tags.contains(tag.as_str()))
+        && preference.min_cores.is_none_or(|least| cores >= least)
+        && preference.min_memory.is_none_or(|least| memory >= least.bytes())
+}
+
+/// Gives each wish a thing of its own, by augmenting paths; the first wish for which that cannot be done, if any.
+fn left_over(wishes: usize, things: usize, does: impl Fn(usize, usize) -> bool) -> Option<usize> {
+    let mut given: Vec<Option<usize>> = vec![None; things];
+    (0..wishes).find(|wish| !give(*wish, &does, &mut given, &mut vec![false; things]))
+}
+
+fn give(
+    wish: usize,
+    does: &impl Fn(usize, usize) -> bool,
+    given: &mut [Option<usize>],
+    tried: &mut [bool],
+) -> bool {
+    for thing in 0..given.len() {
+        if tried.get(thing).copied().unwrap_or(true) || !does(wish, thing) {
+            continue;
+        }
+        if let Some(seen) = tried.get_mut(thing) {
+            *seen = true;
+        }
+        let holder = given.get(thing).copied().flatten();
+        if holder.is_none_or(|holder| give(holder, does, given, tried)) {
+            if let Some(slot) = given.get_mut(thing) {
+                *slot = Some(wish);
+            }
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether `*` (any bytes) and `?` (one byte) make the pattern the text. Linear in both but for one pass back a star.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut seen, mut star) = (0, 0, None);
+    while seen < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, seen));
+                at += 1;
+            }
+            Some(byte) if *byte == b'?' || text.get(seen) == Some(byte) => {
+                at += 1;
+                seen += 1;
+            }
+            _ => {
+                let Some((place, from)) = star else { return false };
+                star = Some((place, from + 1));
+                at = place + 1;
+                seen = from + 1;
+            }
+        }
+    }
+    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
+}
+
+/// An amount that was measured, as people compare it: to a tenth.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..0x4000_0000 => (1 << 20, "MiB"),
+            0x4000_0000..0x100_0000_0000 => (1 << 30, "GiB"),
+            _ => (1_u64 << 40, "TiB"),
+        };
+        let tenths = u128::from(self.0).saturating_mul(10) / u128::from(unit);
+        match tenths % 10 {
+            0 => write!(f, "{}{name}", tenths / 10),
+            rest => write!(f, "{}.{rest}{name}", tenths / 10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_the_whole_name() {
+        for (pattern, text, is) in [
+            ("web-*", "web-1", true),
+            ("web-*", "web-", true),
+            ("*b*1", "web-b-1", true),
+            ("web-?", "web-12", false),
+            ("web", "web-1", false),
+            ("*", "", true),
+            ("?", "", false),
+            ("a*b*c", "abbbd", false),
+        ] {
+            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), is, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn wishes_make_room_for_each_other() {
+        // The first wish could take both, the second one only thing 0.
+        let does = |wish: usize, thing: usize| wish == 0 || thing == 0;
+        assert_eq!(left_over(2, 2, does), None);
+        assert_eq!(left_over(3, 2, |_, _| true), Some(2));
+    }
+
+    #[test]
+    fn amounts_are_rounded_down_to_a_tenth() {
+        let shown: Vec<_> =
+            [8_u64 << 30, 8_250_000_000, 512 << 20, 3 << 40].map(|n| Bytes(n).to_string()).into();
+        assert_eq!(shown, ["8GiB", "7.6GiB", "512MiB", "3TiB"]);
+    }
+}

@@ -1,0 +1,287 @@
+//! Machines for deployments: decided in rounds.
+//!
+//! The first deployment that is looked at without a machine starts a round. It reads all machines and all deployments that
+//! wait, decides for all of them at once, and claims in one transaction, while no other region gives machines away. So
+//! what was declared together is decided together, and thousands cost one reading of the fleet. Those that got nothing
+//! are told why from what the round left, until something changes that a choice depends on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use basalt_api::kinds::{DeploymentSpec, MachineSpec, MachineStatus};
+use basalt_api::values::{DeploymentId, Epoch, Generation, MachineId};
+use basalt_db::change::{Change, Op};
+use basalt_db::{Object, Store, StoreError};
+use basalt_engine::select::{Attached, Candidate, Choice, Misses, Placed, Wish, allocate};
+use tokio::sync::{Mutex, Notify};
+
+use super::converge::Driver;
+use super::estate;
+use super::load::{Estate, spec};
+
+/// What is called by nobody's name.
+const DEFAULT: &str = "default";
+/// At most one wake-up of all that wait in this time: a fleet at work changes all the time.
+const WAKE_EVERY: Duration = Duration::from_millis(250);
+/// What a round left is believed for so long, whatever was missed.
+const BELIEVED: Duration = Duration::from_secs(30);
+/// The kinds that a choice depends on.
+const DECIDES: [&str; 4] = ["Image", "Subnet", "Vlan", "Rack"];
+
+/// The rounds of one process.
+#[derive(Debug, Default)]
+pub struct Allocator {
+    changes: AtomicU64,
+    changed: Notify,
+    last: Mutex<Option<Round>>,
+}
+
+/// What a round left.
+#[derive(Debug)]
+struct Round {
+    /// As of which count of changes.
+    changes: u64,
+    at: Instant,
+    waiting: HashMap<DeploymentId, (Generation, Misses)>,
+}
+
+/// What became of a deployment that had no machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// It has one now.
+    Claimed,
+    /// None does for it.
+    Waits(Misses),
+    /// What was read is not true any more: look again.
+    Overtaken,
+}
+
+impl Allocator {
+    /// Notes a committed change; those that wait are woken if their choice may depend on it.
+    pub fn note(&self, change: &Change) {
+        let decides = match (change.kind.as_str(), change.op) {
+            // A status says whether it is ready, and what it is made of.
+            ("Machine", _) => true,
+            (_, Op::Status) => false,
+            ("Deployment", op) => op == Op::Delete,
+            (kind, _) => DECIDES.contains(&kind),
+        };
+        if decides {
+            self.note_any();
+        }
+    }
+
+    /// Notes that anything may have changed.
+    pub fn note_any(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Wakes those that wait, now and then. Never ends.
+    pub async fn wake(&self, store: &Store) {
+        loop {
+            self.changed.notified().await;
+            // In this order: whoever is woken does not believe in what was left before.
+            self.changes.fetch_add(1, Ordering::SeqCst);
+            if let Err(error) = store.enqueue_waiting().await {
+                tracing::warn!(%error, "deployments that wait were not woken; they look by themselves");
+            }
+            tokio::time::sleep(WAKE_EVERY).await;
+        }
+    }
+
+    /// Finds a machine for a deployment that has none, and for all others that wait.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn decide(
+        &self,
+        driver: &Driver,
+        object: &Object,
+        epoch: Epoch,
+    ) -> Result<Decided, StoreError> {
+        let uid = DeploymentId::from(object.uid);
+        let mut last = self.last.lock().await;
+        if let Some(misses) = last.as_ref().and_then(|round| self.believed(round, uid, object.generation)) {
+            return Ok(Decided::Waits(misses));
+        }
+        if driver.store.claimed_by(uid).await?.is_some() {
+            return Ok(Decided::Claimed);
+        }
+        let changes = self.changes.load(Ordering::SeqCst);
+        let (got, waiting) = round(driver, epoch).await?;
+        let decided = match (got.contains(&uid), waiting.get(&uid)) {
+            (true, _) => Decided::Claimed,
+            (false, Some((generation, misses))) if *generation == object.generation => {
+                Decided::Waits(misses.clone())
+            }
+            (false, _) => Decided::Overtaken,
+        };
+        *last = Some(Round { changes, at: Instant::now(), waiting });
+        Ok(decided)
+    }
+
+    fn believed(&self, round: &Round, uid: DeploymentId, generation: Generation) -> Option<Misses> {
+        let fresh = round.changes == self.changes.load(Ordering::SeqCst) && round.at.elapsed() < BELIEVED;
+        let (of, misses) = round.waiting.get(&uid).filter(|_| fresh)?;
+        (*of == generation).then(|| misses.clone())
+    }
+}
+
+type Left = (std::collections::BTreeSet<DeploymentId>, HashMap<DeploymentId, (Generation, Misses)>);
+
+/// Decides and claims for everybody: who got a machine, and why the others did not.
+async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
+    let claiming = driver.store.claiming().await?;
+    let fleet = Fleet::load(driver).await?;
+    let generations: HashMap<_, _> = fleet.waiting.iter().map(|(wish, at)| (wish.uid, *at)).collect();
+    let names: BTreeMap<_, _> = fleet.waiting.iter().map(|(wish, _)| (wish.uid, wish.name.clone())).collect();
+    let choices = fleet.decide().await?;
+    let (mut given, mut waiting) = (Vec::new(), HashMap::new());
+    for (uid, choice) in choices {
+        match choice {
+            Choice::Chosen { machine, why } => given.push((uid, machine, why)),
+            Choice::None(misses) => {
+                waiting.insert(uid, (generations.get(&uid).copied().unwrap_or_default(), misses));
+            }
+        }
+    }
+    let pairs: Vec<_> = given.iter().map(|(uid, machine, _)| (*uid, *machine)).collect();
+    let got = claiming.claim(&pairs, epoch).await?;
+    for (uid, machine, why) in given.iter().filter(|(uid, ..)| got.contains(uid)) {
+        let deployment = names.get(uid).map_or("", String::as_str);
+        tracing::info!(deployment, %machine, why, "machine claimed");
+    }
+    Ok((got, waiting))
+}
+
+/// What would be chosen for a deployment, were it as `declared`, after all others that wait have been served with it.
+///
+/// # Errors
+/// The database.
+pub async fn suppose(
+    driver: &Driver,
+    object: &Object,
+    declared: &DeploymentSpec,
+) -> Result<Option<Choice>, StoreError> {
+    let mut fleet = Fleet::load(driver).await?;
+    let uid = DeploymentId::from(object.uid);
+    fleet.waiting.retain(|(wish, _)| wish.uid != uid);
+    let wish = wish(object, declared, &fleet.images);
+    fleet.waiting.push((wish, object.generation));
+    Ok(fleet.decide().await?.remove(&uid))
+}
+
+/// Everything that decides who gets which machine.
+struct Fleet {
+    waiting: Vec<(Wish, Generation)>,
+    placed: Vec<Placed>,
+    candidates: Vec<Candidate>,
+    images: Images,
+}
+
+type Images = BTreeMap<String, basalt_api::kinds::Architecture>;
+
+impl Fleet {
+    async fn load(driver: &Driver) -> Result<Self, StoreError> {
+        let (store, sessions) = (&driver.store, &driver.sessions);
+        let estate = Estate::load(store, sessions).await?;
+        let images: Images =
+            estate.images.iter().map(|image| (image.name.clone(), image.spec.architecture)).collect();
+        let claims: HashMap<MachineId, DeploymentId> = store.claims().await?.into_iter().collect();
+        let held: HashMap<DeploymentId, MachineId> = claims.iter().map(|(m, d)| (*d, *m)).collect();
+        let (mut waiting, mut placed, mut names) = (Vec::new(), Vec::new(), HashMap::new());
+        for object in store.all("Deployment").await? {
+            let uid = DeploymentId::from(object.uid);
+            let declared: DeploymentSpec = spec(&object)?;
+            match held.get(&uid) {
+                Some(machine) => {
+                    let selector = declared.selector.unwrap_or_default();
+                    placed.push(Placed { selector, machine: *machine });
+                }
+                None if object.deletion_requested_at.is_none() => {
+                    waiting.push((wish(&object, &declared, &images), object.generation));
+                }
+                None => {}
+            }
+            names.insert(uid, object.name);
+        }
+        let owner = |machine: &MachineId| -> Option<String> {
+            let deployment = claims.get(machine)?;
+            Some(names.get(deployment).cloned().unwrap_or_else(|| deployment.to_string()))
+        };
+        let unwiped = store.unwiped().await?;
+        let mut layered = store.layered_tags().await?;
+        let mut candidates = Vec::new();
+        for object in store.all("Machine").await? {
+            let uid = MachineId::from(object.uid);
+            let mut machine = candidate(&object, &estate)?;
+            machine.owner = owner(&uid);
+            machine.unwiped = unwiped.contains(&uid);
+            machine.tags.extend(layered.remove(&object.uid).unwrap_or_default());
+            candidates.push(machine);
+        }
+        Ok(Self { waiting, placed, candidates, images })
+    }
+
+    /// Decides, where it holds up nobody else.
+    async fn decide(self) -> Result<BTreeMap<DeploymentId, Choice>, StoreError> {
+        let decide = move || {
+            let wishes: Vec<_> = self.waiting.into_iter().map(|(wish, _)| wish).collect();
+            allocate(&wishes, &self.placed, &self.candidates)
+        };
+        let decided = tokio::task::spawn_blocking(decide).await;
+        decided.map_err(|died| StoreError::Corrupt(format!("choosing machines failed badly: {died}")))
+    }
+}
+
+fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
+    Wish {
+        uid: DeploymentId::from(object.uid),
+        name: object.name.clone(),
+        created_at: object.created_at,
+        machine: declared.machine.as_ref().map(ToString::to_string),
+        selector: declared.selector.clone().unwrap_or_default(),
+        architecture: images.get(declared.image.as_str()).copied(),
+    }
+}
+
+/// A machine as it is declared and as its status has it.
+fn candidate(object: &Object, estate: &Estate) -> Result<Candidate, StoreError> {
+    let machine: MachineSpec = spec(object)?;
+    let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let bmc = machine.bmc.as_ref().and_then(|bmc| bmc.address.as_ref()?.ip());
+    let known = status.addresses.values().copied().chain(bmc);
+    let rack = estate::rack_near(known, &estate.nets, &estate.racks);
+    let attached = status.addresses.iter().map(|(name, at)| (name.clone(), attached(*at, estate)));
+    Ok(Candidate {
+        uid: MachineId::from(object.uid),
+        name: object.name.clone(),
+        architecture: machine.architecture,
+        zone: machine.zone.as_ref().map_or(DEFAULT, |zone| zone.as_str()).to_owned(),
+        pool: machine.pool.as_ref().map_or(DEFAULT, |pool| pool.as_str()).to_owned(),
+        rack: rack.map(|rack| rack.name.clone()),
+        tags: machine.tags.iter().map(ToString::to_string).collect(),
+        attached: attached.collect(),
+        inventory: status.inventory,
+        lifecycle: status.axes.lifecycle,
+        mode: machine.mode,
+        locked: machine.locked,
+        owner: None,
+        deleting: object.deletion_requested_at.is_some(),
+        unwiped: false,
+    })
+}
+
+/// The networks that an address is of. Two fabrics may use the same addresses: then it is taken to be of both.
+fn attached(address: IpAddr, estate: &Estate) -> Vec<Attached> {
+    let of = estate.nets.iter().filter(|net| net.subnet.cidr.contains(address));
+    of.map(|net| Attached {
+        subnet: net.name.clone(),
+        vlan: net.subnet.vlan.to_string(),
+        fabric: net.vlan.fabric.to_string(),
+        space: net.vlan.space.as_ref().map(ToString::to_string),
+    })
+    .collect()
+}

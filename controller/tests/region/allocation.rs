@@ -1,0 +1,169 @@
+//! Machines for deployments: each to one, however many regions give them away, and those that wait are told why.
+
+use crate::support::{Client, Lab, admin_token, driven_lab};
+use basalt_engine::Policy;
+use basalt_region::controller::Controller;
+use basalt_region::region::Region;
+use basalt_region::settings::Settings;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Something that takes a moment, looked at until it is there.
+async fn once<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn apply(api: &Client, documents: Vec<Value>) {
+    let body = json!({"documents": documents}).to_string();
+    let answer = api.send("POST", "/api/v1/apply", &[], body).await;
+    assert!(answer.status.is_success(), "{answer:?}");
+}
+
+fn image() -> Value {
+    json!({"kind": "Image", "metadata": {"name": "debian"},
+        "spec": {"os": "debian", "release": "12", "architecture": "amd64",
+            "files": {"root_tarball": {"sha256": "0".repeat(64), "size": 7}}}})
+}
+
+/// Ready without having been looked into; a person presses its buttons.
+fn machine(name: &str, zone: &str) -> Value {
+    json!({"kind": "Machine", "metadata": {"name": name},
+        "spec": {"zone": zone, "commissioning": {"skip": true}}})
+}
+
+fn deployment(name: &str, selector: &Value) -> Value {
+    json!({"kind": "Deployment", "metadata": {"name": name}, "spec": {"image": "debian", "selector": selector}})
+}
+
+async fn list(api: &Client, plural: &str) -> Vec<Value> {
+    api.get(&format!("/api/v1/{plural}?limit=1000")).await.json()["items"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// Once all machines are ready to be chosen.
+async fn ready(api: &Client, count: usize) {
+    once("machines are ready", async || {
+        let machines = list(api, "machines").await;
+        let ready = machines.iter().filter(|m| m["status"]["axes"]["lifecycle"] == "ready").count();
+        (ready == count).then_some(())
+    })
+    .await;
+}
+
+/// Deployments and their machines, once all have one.
+async fn placed(api: &Client, count: usize) -> BTreeMap<String, String> {
+    once("every deployment has a machine", async || {
+        let has = |d: &Value| {
+            Some((d["metadata"]["name"].as_str()?.to_owned(), d["status"]["machine"].as_str()?.to_owned()))
+        };
+        let placed: BTreeMap<_, _> = list(api, "deployments").await.iter().filter_map(has).collect();
+        (placed.len() == count).then_some(placed)
+    })
+    .await
+}
+
+/// Another region on the same database.
+async fn beside(lab: &Lab) -> (Region, Controller, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let settings = Settings {
+        database_url: Some(lab.url.clone()),
+        seal_key_file: Some(lab.dir.path().join("seal-key")),
+        listen: anywhere,
+        rpc_listen: anywhere,
+        ..Settings::new(dir.path())
+    };
+    let region = Box::pin(Region::start(settings)).await.expect("it starts");
+    let controller =
+        Controller::start(&region, anywhere, Policy::default(), Vec::new()).await.expect("it starts");
+    (region, controller, dir)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_regions_give_64_machines_to_64_deployments_each_to_one() {
+    let lab = driven_lab().await;
+    let (region, controller, dir) = beside(&lab).await;
+    let zone = json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}});
+    let machines = (0..64).map(|n| machine(&format!("m{n}"), "a"));
+    apply(&lab.api, machines.chain([zone, image()]).collect()).await;
+    ready(&lab.api, 64).await;
+    let token = Some(admin_token(lab.dir.path()));
+    let clients = [lab.api.clone(), Client::new(region.address(), token)];
+    let mut writes = tokio::task::JoinSet::new();
+    for n in 0..64 {
+        let api = clients[n % 2].clone();
+        let document = deployment(&format!("d{n}"), &json!({}));
+        writes.spawn(async move {
+            api.declare(&format!("/api/v1/deployments/d{n}"), &document["spec"].to_string()).await;
+        });
+    }
+    writes.join_all().await;
+    let placed = placed(&lab.api, 64).await;
+    assert_eq!(placed.values().collect::<BTreeSet<_>>().len(), 64, "{placed:?}");
+    region.stop().await;
+    controller.ended().await;
+    drop(dir);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why() {
+    let lab = driven_lab().await;
+    let mut documents = vec![image()];
+    for zone in ["a", "b", "c"] {
+        documents.push(json!({"kind": "Zone", "metadata": {"name": zone}, "spec": {}}));
+        documents.extend((0..3).map(|n| machine(&format!("{zone}{n}"), zone)));
+    }
+    apply(&lab.api, documents).await;
+    ready(&lab.api, 9).await;
+    let spread = json!({"spread_by": "zone"});
+    let plan = lab
+        .api
+        .put(
+            "/api/v1/deployments/web-0?dry_run=true",
+            &json!({"spec": deployment("web-0", &spread)["spec"]}).to_string(),
+        )
+        .await;
+    let plan = plan.json()["plan"].clone();
+    assert_eq!(plan["machine"], "a0");
+    assert_eq!(
+        plan["summary"],
+        "web-0: claim a0 (the best of 9 that match; zone a holds 0 of its group), then install it"
+    );
+    apply(&lab.api, (0..6).map(|n| deployment(&format!("web-{n}"), &spread)).collect()).await;
+    let zones = placed(&lab.api, 6).await;
+    let mut zones: Vec<_> = zones.values().map(|machine| machine[..1].to_owned()).collect();
+    zones.sort();
+    assert_eq!(zones.concat(), "aabbcc");
+
+    lab.api
+        .declare(
+            "/api/v1/deployments/picky",
+            &deployment("picky", &json!({"zone": "b", "tags": ["gpu"]}))["spec"].to_string(),
+        )
+        .await;
+    let message = once("it says what it waits for", async || {
+        let waits = lab.api.get("/api/v1/deployments/picky/waits").await.json();
+        let message = waits["waits"][0]["message"].as_str()?.to_owned();
+        message.contains("tags: 9").then_some(message)
+    })
+    .await;
+    let expected = "waiting for a machine that matches the selector: none of 9 does (not free: 6, zone: 6, tags: 9); \
+        nearest: b2: no tag gpu; a2: zone a, b asked, no tag gpu; ";
+    assert!(message.starts_with(expected), "{message}");
+    // What changes wakes it, long before it would look again.
+    let mut changed = machine("b2", "b")["spec"].clone();
+    changed["tags"] = json!(["gpu"]);
+    lab.api.declare("/api/v1/machines/b2", &changed.to_string()).await;
+    assert_eq!(placed(&lab.api, 7).await["picky"], "b2");
+}
