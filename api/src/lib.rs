@@ -27,6 +27,8 @@ extern crate self as basalt_api;
 pub mod agent;
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "expressions")]
+pub mod expression;
 pub mod kinds;
 pub mod plan;
 pub mod pointer;

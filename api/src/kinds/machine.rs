@@ -166,6 +166,12 @@ pub struct MachineStatus {
     /// The deployment that owns it.
     #[field(volatile)]
     pub deployment: Option<Ref<Deployment>>,
+    /// Its tags: those of its spec, those that other tools gave it, and the automatic ones.
+    #[field(volatile)]
+    pub tags: BTreeSet<Tag>,
+    /// Of these, the ones it has because the expression of a tag holds for it.
+    #[field(volatile)]
+    pub automatic_tags: BTreeSet<Tag>,
     /// What it is made of.
     pub inventory: Option<Inventory>,
     /// Its power, as last seen.

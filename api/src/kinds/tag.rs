@@ -14,9 +14,9 @@ kind! {
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct TagSpec {
     /// What a machine's inventory must be like, as `cpu.cores >= 32 && gpu.count > 0`. Absent: only machines whose specs
-    /// name the tag have it. Not acted on yet: no expression is evaluated.
+    /// name the tag have it. CEL, over the names that the README lists.
     pub expression: Option<String>,
-    /// Kernel parameters for machines that have it. Not acted on yet.
+    /// Kernel parameters for every system that boots on machines that have it; before those of the machine itself.
     #[field(reboot)]
     pub kernel_options: Option<String>,
     /// What it is for, for people.
@@ -30,9 +30,18 @@ pub struct TagStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// Machines that have it.
+    /// Machines that have it, declared or by the expression.
     #[field(volatile)]
     pub machines: Option<u64>,
+    /// Of these, machines that have it by the expression.
+    #[field(volatile)]
+    pub automatic: Option<u64>,
+    /// Machines for which the expression cannot be computed; they do not have the tag.
+    #[field(volatile)]
+    pub errors: Option<u64>,
+    /// One of these machines, and why.
+    #[field(volatile)]
+    pub error: Option<String>,
 }
 
 fn tag_rules(spec: &TagSpec, rule: &mut Rule<'_>) {
@@ -42,5 +51,10 @@ fn tag_rules(spec: &TagSpec, rule: &mut Rule<'_>) {
             "the expression is empty",
             "like cpu.cores >= 32, or leave it out for a tag that only specs give",
         );
+        return;
+    }
+    #[cfg(feature = "expressions")]
+    if let Some(Err(error)) = spec.expression.as_deref().map(crate::expression::Expression::parse) {
+        rule.broken("/expression", error.to_string(), "like cpu.cores >= 32 && gpu.count > 0");
     }
 }

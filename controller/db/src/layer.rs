@@ -48,19 +48,6 @@ impl Store {
         self.end(tx, dry_run).await?;
         row.object()
     }
-
-    /// The tags that managers gave to machines, by machine.
-    ///
-    /// # Errors
-    /// The database.
-    pub async fn layered_tags(&self) -> Result<BTreeMap<Uid, BTreeSet<String>>, StoreError> {
-        let rows = sqlx::query!("select object, tag from tag_layer").fetch_all(self.pool()).await?;
-        let mut tags: BTreeMap<Uid, BTreeSet<String>> = BTreeMap::new();
-        for row in rows {
-            tags.entry(Uid::from(row.object)).or_default().insert(row.tag);
-        }
-        Ok(tags)
-    }
 }
 
 async fn layers(tx: &mut Tx, row: &Row) -> Result<BTreeMap<String, Layer>, StoreError> {

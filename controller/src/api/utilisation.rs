@@ -1,4 +1,5 @@
-//! How full subnets and ranges are, put into their status as they go out: counted at that moment, stored nowhere.
+//! How full subnets and ranges are, how many machines zones, pools and tags have, put into their status as they go out: counted
+//! at that moment, stored nowhere.
 
 use super::App;
 use super::problem::Answer;
@@ -20,12 +21,43 @@ pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
         true => BTreeMap::new(),
         false => app.store().range_use(&ranges).await?,
     };
+    fill_groups(app, objects).await?;
     for object in objects {
         if let Some(of) = subnets.get(&object.uid) {
             object.status = with(&object.status, of_subnet(of))?;
         }
         if let Some(used) = ranges.get(&object.uid) {
             object.status = with(&object.status, [("used", json!(used))])?;
+        }
+    }
+    Ok(())
+}
+
+/// How many machines zones, pools and tags have.
+async fn fill_groups(app: &App, objects: &mut [Object]) -> Answer<()> {
+    let has = |kind: &str| objects.iter().any(|object| object.kind == kind);
+    let mut places = BTreeMap::new();
+    for (kind, pools) in [("Zone", false), ("Pool", true)] {
+        if has(kind) {
+            places.insert(kind, app.store().place_use(pools).await?);
+        }
+    }
+    let names: Vec<_> = objects.iter().filter(|o| o.kind == "Tag").map(|o| o.name.clone()).collect();
+    let tags = match names.is_empty() {
+        true => BTreeMap::new(),
+        false => app.store().tag_use(&names).await?,
+    };
+    for object in objects {
+        if let Some(places) = places.get(object.kind.as_str()) {
+            let of = places.get(&object.name).copied().unwrap_or_default();
+            let ready = (object.kind == "Pool").then(|| ("ready", json!(of.ready)));
+            object.status =
+                with(&object.status, [("machines", json!(of.machines))].into_iter().chain(ready))?;
+        } else if let Some(of) = tags.get(&object.name).filter(|_| object.kind == "Tag") {
+            let error = of.error.as_ref().map(|error| ("error", json!(error)));
+            let counts = [("machines", of.machines), ("automatic", of.automatic), ("errors", of.errors)];
+            let counts = counts.map(|(field, count)| (field, json!(count)));
+            object.status = with(&object.status, counts.into_iter().chain(error))?;
         }
     }
     Ok(())

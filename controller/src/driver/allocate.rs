@@ -212,14 +212,14 @@ impl Fleet {
             Some(names.get(deployment).cloned().unwrap_or_else(|| deployment.to_string()))
         };
         let unwiped = store.unwiped().await?;
-        let mut layered = store.layered_tags().await?;
+        let mut beside = store.tags_beside_specs().await?;
         let mut candidates = Vec::new();
         for object in store.all("Machine").await? {
             let uid = MachineId::from(object.uid);
             let mut machine = candidate(&object, &estate)?;
             machine.owner = owner(&uid);
             machine.unwiped = unwiped.contains(&uid);
-            machine.tags.extend(layered.remove(&object.uid).unwrap_or_default());
+            machine.tags.extend(beside.remove(&object.uid).unwrap_or_default());
             candidates.push(machine);
         }
         Ok(Self { waiting, placed, candidates, images })

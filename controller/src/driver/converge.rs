@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::allocate::Allocator;
 use super::kill::KillPoints;
-use super::{deployment, image, machine, rack};
+use super::{deployment, image, machine, rack, tag};
 use crate::racks::sessions::Sessions;
 
 /// Objects handled at once by one process.
@@ -121,6 +121,7 @@ impl Driver {
                 "Deployment" => deployment::reconcile(&driver, &held).await,
                 "Rack" => rack::reconcile(&driver, &held).await,
                 "Image" => image::reconcile(&driver, &held).await,
+                "Tag" => tag::reconcile(&driver, &held).await,
                 _ => Ok(Then::Rest),
             }
         });
@@ -156,28 +157,33 @@ async fn wake_dependents(
     mut changes: broadcast::Receiver<Arc<Change>>,
 ) {
     loop {
-        let changed = match changes.recv().await {
+        let dependents: Vec<&str> = match changes.recv().await {
             Ok(change) => {
                 allocator.note(&change);
-                if change.op == Op::Status {
-                    continue;
-                }
-                change.kind.clone()
+                dependents(&change)
             }
             // Everything may have changed.
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 allocator.note_any();
-                String::new()
+                WAKES.iter().flat_map(|(_, to)| *to).copied().collect()
             }
             Err(broadcast::error::RecvError::Closed) => return,
         };
-        let dependents =
-            WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(|(_, to)| *to);
         for kind in dependents {
             if let Err(error) = store.enqueue_kind(kind).await {
                 tracing::warn!(%error, kind, "objects were not woken; the next full scan finds them");
             }
         }
+    }
+}
+
+/// The kinds whose objects are woken by a change.
+fn dependents(change: &Change) -> Vec<&'static str> {
+    match (change.op, change.kind.as_str()) {
+        (Op::Status, _) => Vec::new(),
+        // While it is there, it looks after its machines itself.
+        (Op::Delete, "Tag") => vec!["Machine"],
+        (_, kind) => WAKES.iter().filter(|(of, _)| *of == kind).flat_map(|(_, to)| *to).copied().collect(),
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
-    DeploymentSpec, FileRole, ImagePurpose, ImageSpec, MachineSpec, RackSpec, SubnetSpec, VlanSpec,
+    DeploymentSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
-use basalt_db::{Fact, Object, Store, StoreError};
+use basalt_db::{Fact, Object, Store, StoreError, Tagged};
 use basalt_engine::facts::{BootSeen, Facts, StepRecord};
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
 use basalt_engine::render::Assigned;
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::estate::{self, Net, RackSeen};
 use super::fold::fold;
+use super::tag::{self, TagSeen};
 use crate::racks::observed::Observed;
 use crate::racks::sessions::Sessions;
 
@@ -32,6 +33,8 @@ pub struct Estate {
     pub racks: Vec<RackSeen>,
     /// Images.
     pub images: Vec<Image>,
+    /// Tags that are declared, by name.
+    pub tags: Vec<TagSeen>,
 }
 
 /// An image and what of it the region holds.
@@ -60,6 +63,12 @@ pub struct Loaded {
     pub markers: BTreeMap<String, DiskMarker>,
     /// The facts themselves.
     pub facts: Vec<Fact>,
+    /// What it is made of.
+    pub inventory: Option<Inventory>,
+    /// All of its tags.
+    pub tags: BTreeSet<String>,
+    /// Those by expression, with the ones that cannot be computed.
+    pub automatic: Vec<Tagged>,
 }
 
 /// Reads a stored spec.
@@ -111,7 +120,9 @@ impl Estate {
         }
         // The newest first.
         images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
-        Ok(Self { nets, racks, images: images.into_iter().map(|(_, image)| image).collect() })
+        let images = images.into_iter().map(|(_, image)| image).collect();
+        let tags = store.all("Tag").await?.iter().map(TagSeen::of).collect::<Result<_, _>>()?;
+        Ok(Self { nets, racks, images, tags })
     }
 
     /// The environment that machines of an architecture are worked on in: the newest complete one.
@@ -173,10 +184,17 @@ impl Estate {
     /// The database.
     pub async fn machine(&self, store: &Store, object: &Object) -> Result<Loaded, StoreError> {
         let uid = MachineId::from(object.uid);
-        let machine: MachineSpec = spec(object)?;
+        let mut machine: MachineSpec = spec(object)?;
         let stored = store.planning_facts(object.uid).await?;
         let markers = markers(&stored);
         let mut facts: Facts = fold(stored.clone());
+        let inventory = facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &markers));
+        let subject = tag::subject(&object.name, &machine, inventory.as_ref());
+        let automatic = tag::evaluate(uid, &subject, &self.tags);
+        let mut tags = store.layered_tags_of(uid).await?;
+        tags.extend(machine.tags.iter().map(ToString::to_string));
+        tags.extend(automatic.iter().filter(|it| it.error.is_none()).map(|it| it.name.clone()));
+        machine.kernel_options = tag::kernel_options(&self.tags, &tags, machine.kernel_options);
         let boot_racks = estate::boot_racks(&self.nets, &self.racks);
         (facts.boot_applied, facts.boot_refused) = applied(store, uid, &boot_racks).await?;
         facts.boot_racks = estate::link(boot_racks);
@@ -206,7 +224,7 @@ impl Estate {
             facts,
             records,
         };
-        Ok(Loaded { input, deployment, tasks, markers, facts: stored })
+        Ok(Loaded { input, deployment, tasks, markers, facts: stored, inventory, tags, automatic })
     }
 
     /// The rack that moves a machine's BMC.

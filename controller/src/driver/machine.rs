@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use basalt_api::agent::{DiskMarker, MarkerState};
 use basalt_api::kinds::{
-    Addressing, BootProgress, Condition, ConditionStatus, Inventory, MachineStatus, PowerStatus, phase,
+    Addressing, BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase,
 };
 use basalt_api::values::{Attempt, MachineId, SubnetId, Timestamp};
 use basalt_db::{AddressWish, Addressed, Lease, Object, StoreError, Then};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::load::{Estate, Loaded};
-use super::report_token;
+use super::{report_token, tag};
 
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 8;
@@ -345,7 +345,9 @@ async fn write(
     status.common.observed_generation = object.generation;
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(())
+    let input = &loaded.input;
+    let subject = tag::subject(&input.name, &input.spec, loaded.inventory.as_ref());
+    tag::settle(driver, input.uid, &subject, &loaded.automatic).await
 }
 
 /// Only a person can go on.
@@ -366,8 +368,10 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     status.phase = Some(phase(&planned.report.axes).to_owned());
     status.deployment =
         loaded.deployment.as_ref().and_then(|o| o.name.parse().ok()).map(basalt_api::Ref::new);
-    status.inventory =
-        facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &loaded.markers));
+    status.tags = loaded.tags.iter().filter_map(|tag| tag.parse().ok()).collect();
+    let automatic = loaded.automatic.iter().filter(|it| it.error.is_none());
+    status.automatic_tags = automatic.filter_map(|it| it.name.parse().ok()).collect();
+    status.inventory = loaded.inventory.clone();
     status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
     status.power = facts.power.as_ref().map(|reading| PowerStatus::new(reading.state, reading.at));
     if let (Some(lease), Some(nic)) = (&facts.lease, boot_nic(loaded))

@@ -6,7 +6,7 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`converge`] | the loop: claim what is due, handle it, finish only what was seen |
-//! | [`machine`], [`deployment`], [`rack`], [`image`] | one reconciliation each |
+//! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | one reconciliation each |
 //! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`concerns`] | what racks are told |
@@ -26,6 +26,7 @@ pub mod load;
 pub mod machine;
 pub mod rack;
 pub mod report_token;
+pub mod tag;
 
 pub use converge::Driver;
 
@@ -40,7 +41,7 @@ use std::pin::Pin;
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The kinds whose objects are reconciled. The others are ready as soon as they are stored.
-pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image"];
+pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag"];
 
 /// Those of them that something is done for, their leaving included, so that there is a plan to ask for.
 pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
@@ -52,7 +53,6 @@ pub const STORED_ONLY: &[&str] = &[
     "Domain",
     "DnsRecord",
     "ImageSource",
-    "Tag",
     "Script",
     "PackageRepository",
     "SshKey",

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Something that takes a moment, looked at until it is there.
-async fn once<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn once<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = look().await {
@@ -28,14 +28,14 @@ async fn apply(api: &Client, documents: Vec<Value>) {
     assert!(answer.status.is_success(), "{answer:?}");
 }
 
-fn image() -> Value {
+pub(crate) fn image() -> Value {
     json!({"kind": "Image", "metadata": {"name": "debian"},
         "spec": {"os": "debian", "release": "12", "architecture": "amd64",
             "files": {"root_tarball": {"sha256": "0".repeat(64), "size": 7}}}})
 }
 
 /// Ready without having been looked into; a person presses its buttons.
-fn machine(name: &str, zone: &str) -> Value {
+pub(crate) fn machine(name: &str, zone: &str) -> Value {
     json!({"kind": "Machine", "metadata": {"name": name},
         "spec": {"zone": zone, "commissioning": {"skip": true}}})
 }

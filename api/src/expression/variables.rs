@@ -1,0 +1,373 @@
+//! What an expression sees of a machine. [`VARIABLES`] is the whole table; nothing else has a name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use serde::Serialize;
+
+use crate::kinds::{Architecture, Disk, Gpu, Interface, Inventory, PciDevice};
+use crate::values::Mac;
+
+/// Elements of a list of an inventory that an expression is evaluated over.
+pub const MAX_LIST: usize = 256;
+
+/// A machine, as an expression sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its declared architecture.
+    pub architecture: Architecture,
+    /// Its zone, with the default filled in.
+    pub zone: &'a str,
+    /// Its pool, with the default filled in.
+    pub pool: &'a str,
+    /// What it is made of, once that is known.
+    pub inventory: Option<&'a Inventory>,
+}
+
+/// What stands behind a name.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// A text; empty where the hardware does not say.
+    Text,
+    /// A whole number; 0 where the hardware does not say.
+    Number,
+    /// True or false.
+    Truth,
+    /// Things with names.
+    Fields(&'static [(&'static str, Shape)]),
+    /// Several of them.
+    List(&'static Shape),
+    /// What is computed.
+    Any,
+}
+
+/// A name that expressions know.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// The name.
+    pub name: &'static str,
+    /// What stands behind it.
+    pub shape: Shape,
+}
+
+use Shape::{Fields, List, Number, Text, Truth};
+
+const fn variable(name: &'static str, shape: Shape) -> Variable {
+    Variable { name, shape }
+}
+
+/// Every name.
+pub const VARIABLES: &[Variable] = &[
+    variable("name", Text),
+    variable("architecture", Text),
+    variable("zone", Text),
+    variable("pool", Text),
+    variable("firmware", Text),
+    variable("cpu", Fields(&[("model", Text), ("sockets", Number), ("cores", Number), ("threads", Number)])),
+    variable("memory", Fields(&[("bytes", Number), ("mib", Number)])),
+    variable(
+        "dmi",
+        Fields(&[
+            ("manufacturer", Text),
+            ("product", Text),
+            ("serial", Text),
+            ("uuid", Text),
+            ("bios_version", Text),
+        ]),
+    ),
+    variable("bmc", Fields(&[("present", Truth)])),
+    variable("disk", Fields(&[("count", Number), ("bytes", Number)])),
+    variable(
+        "disks",
+        List(&Fields(&[
+            ("name", Text),
+            ("bytes", Number),
+            ("model", Text),
+            ("serial", Text),
+            ("transport", Text),
+            ("rotational", Truth),
+        ])),
+    ),
+    variable("interface", Fields(&[("count", Number)])),
+    variable(
+        "interfaces",
+        List(&Fields(&[
+            ("name", Text),
+            ("mac", Text),
+            ("speed", Number),
+            ("link", Truth),
+            ("booted", Truth),
+            ("driver", Text),
+        ])),
+    ),
+    variable("gpu", Fields(&[("count", Number)])),
+    variable("gpus", List(&Fields(&[("address", Text), ("vendor", Text), ("model", Text)]))),
+    variable(
+        "pci",
+        List(&Fields(&[
+            ("address", Text),
+            ("vendor", Text),
+            ("device", Text),
+            ("class", Text),
+            ("driver", Text),
+        ])),
+    ),
+];
+
+/// Those that are known once the hardware was read.
+pub(super) const HARDWARE: &[&str] = &[
+    "firmware",
+    "cpu",
+    "memory",
+    "dmi",
+    "bmc",
+    "disk",
+    "disks",
+    "interface",
+    "interfaces",
+    "gpu",
+    "gpus",
+    "pci",
+];
+
+/// CEL tells signed from unsigned numbers, and literals are signed.
+fn number(unsigned: u64) -> i64 {
+    i64::try_from(unsigned).unwrap_or(i64::MAX)
+}
+
+fn text(known: Option<&String>) -> &str {
+    known.map_or("", String::as_str)
+}
+
+#[derive(Serialize)]
+struct Processors<'a> {
+    model: &'a str,
+    sockets: i64,
+    cores: i64,
+    threads: i64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    bytes: i64,
+    mib: i64,
+}
+
+#[derive(Serialize)]
+struct Identity<'a> {
+    manufacturer: &'a str,
+    product: &'a str,
+    serial: &'a str,
+    uuid: &'a str,
+    bios_version: &'a str,
+}
+
+#[derive(Serialize)]
+struct Controller {
+    present: bool,
+}
+
+#[derive(Serialize)]
+struct Storage {
+    count: i64,
+    bytes: i64,
+}
+
+#[derive(Serialize)]
+struct Several {
+    count: i64,
+}
+
+#[derive(Serialize)]
+struct OneDisk<'a> {
+    name: &'a str,
+    bytes: i64,
+    model: &'a str,
+    serial: &'a str,
+    transport: &'a str,
+    rotational: bool,
+}
+
+#[derive(Serialize)]
+struct OneInterface<'a> {
+    name: &'a str,
+    mac: String,
+    speed: i64,
+    link: bool,
+    booted: bool,
+    driver: &'a str,
+}
+
+#[derive(Serialize)]
+struct OneGpu<'a> {
+    address: &'a str,
+    vendor: &'a str,
+    model: &'a str,
+}
+
+#[derive(Serialize)]
+struct OneDevice<'a> {
+    address: &'a str,
+    vendor: &'a str,
+    device: &'a str,
+    class: &'a str,
+    driver: &'a str,
+}
+
+fn disk<'a>((name, disk): (&'a String, &'a Disk)) -> OneDisk<'a> {
+    OneDisk {
+        name,
+        bytes: number(disk.size_bytes),
+        model: text(disk.model.as_ref()),
+        serial: text(disk.serial.as_ref()),
+        transport: text(disk.transport.as_ref()),
+        rotational: disk.rotational,
+    }
+}
+
+fn interface<'a>((name, interface): (&'a String, &'a Interface)) -> OneInterface<'a> {
+    OneInterface {
+        name,
+        mac: interface.mac.to_string(),
+        speed: number(interface.speed_mbps.unwrap_or(0)),
+        link: interface.link,
+        booted: interface.booted,
+        driver: text(interface.driver.as_ref()),
+    }
+}
+
+fn device<'a>((address, device): (&'a String, &'a PciDevice)) -> OneDevice<'a> {
+    OneDevice {
+        address,
+        vendor: &device.vendor,
+        device: &device.device,
+        class: &device.class,
+        driver: text(device.driver.as_ref()),
+    }
+}
+
+fn count<T>(map: &BTreeMap<String, T>) -> i64 {
+    i64::try_from(map.len()).unwrap_or(i64::MAX)
+}
+
+/// Gives the context the variables that are used.
+pub(super) fn bind(context: &mut cel::Context<'_, '_>, machine: &Subject<'_>, used: &BTreeSet<&'static str>) {
+    let nothing = Inventory::default();
+    for root in used {
+        if let Ok(value) = value(root, machine, machine.inventory.unwrap_or(&nothing)) {
+            context.add_variable_from_value(*root, value);
+        }
+    }
+}
+
+fn value(
+    root: &str,
+    machine: &Subject<'_>,
+    found: &Inventory,
+) -> Result<cel::Value, cel::SerializationError> {
+    let (cpu, dmi) = (&found.cpu, &found.dmi);
+    match root {
+        "name" => cel::to_value(machine.name),
+        "architecture" => cel::to_value(machine.architecture.to_string()),
+        "zone" => cel::to_value(machine.zone),
+        "pool" => cel::to_value(machine.pool),
+        "firmware" => cel::to_value(found.firmware.map(|mode| mode.to_string()).unwrap_or_default()),
+        "cpu" => cel::to_value(Processors {
+            model: text(cpu.model.as_ref()),
+            sockets: cpu.sockets.into(),
+            cores: cpu.cores.into(),
+            threads: cpu.threads.into(),
+        }),
+        "memory" => {
+            cel::to_value(Memory { bytes: number(found.memory_bytes), mib: number(found.memory_bytes >> 20) })
+        }
+        "dmi" => cel::to_value(Identity {
+            manufacturer: text(dmi.manufacturer.as_ref()),
+            product: text(dmi.product.as_ref()),
+            serial: text(dmi.serial.as_ref()),
+            uuid: text(dmi.uuid.as_ref()),
+            bios_version: text(dmi.bios_version.as_ref()),
+        }),
+        "bmc" => cel::to_value(Controller { present: found.bmc_present }),
+        "disk" => {
+            let bytes = found.disks.values().fold(0_u64, |sum, disk| sum.saturating_add(disk.size_bytes));
+            cel::to_value(Storage { count: count(&found.disks), bytes: number(bytes) })
+        }
+        "disks" => cel::to_value(found.disks.iter().map(disk).collect::<Vec<_>>()),
+        "interface" => cel::to_value(Several { count: count(&found.interfaces) }),
+        "interfaces" => cel::to_value(found.interfaces.iter().map(interface).collect::<Vec<_>>()),
+        "gpu" => cel::to_value(Several { count: count(&found.gpus) }),
+        "gpus" => {
+            let gpu = |(address, gpu): (&'_ String, &'_ Gpu)| {
+                cel::to_value(OneGpu { address, vendor: &gpu.vendor, model: &gpu.model })
+            };
+            let gpus = found.gpus.iter().map(gpu).collect::<Result<Vec<_>, _>>()?;
+            Ok(gpus.into())
+        }
+        "pci" => cel::to_value(found.pci.iter().map(device).collect::<Vec<_>>()),
+        _ => Ok(cel::Value::Null),
+    }
+}
+
+/// Elements of the longest list.
+pub(super) fn longest(machine: &Subject<'_>) -> usize {
+    machine.inventory.map_or(0, |found| {
+        found.disks.len().max(found.interfaces.len()).max(found.gpus.len()).max(found.pci.len())
+    })
+}
+
+/// A machine that has one of everything.
+pub(super) fn sample() -> Subject<'static> {
+    static ONE: LazyLock<Inventory> = LazyLock::new(|| {
+        let mut inventory = Inventory::default();
+        inventory.disks.insert("sda".to_owned(), Disk::new(1));
+        inventory.interfaces.insert("eth0".to_owned(), Interface::new(Mac::new([0x52, 0x54, 0, 0, 0, 1])));
+        inventory.gpus.insert("0000:00:00.0".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
+        let device = PciDevice::new("10de".to_owned(), "20b5".to_owned(), "030200".to_owned());
+        inventory.pci.insert("0000:00:00.0".to_owned(), device);
+        // What people divide by.
+        (inventory.cpu.sockets, inventory.cpu.cores, inventory.cpu.threads) = (1, 1, 1);
+        inventory.memory_bytes = 1 << 20;
+        inventory
+    });
+    Subject {
+        name: "machine",
+        architecture: Architecture::Amd64,
+        zone: "default",
+        pool: "default",
+        inventory: Some(&ONE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_the_shape_that_the_table_says() {
+        fn has(value: &cel::Value, shape: Shape) -> bool {
+            match (value, shape) {
+                (cel::Value::String(_), Text)
+                | (cel::Value::Int(_), Number)
+                | (cel::Value::Bool(_), Truth) => true,
+                (cel::Value::List(items), List(item)) => {
+                    !items.is_empty() && items.iter().all(|v| has(v, *item))
+                }
+                (cel::Value::Map(map), Fields(fields)) => {
+                    let field = |name: &str| map.map.get(&cel::objects::Key::from(name));
+                    map.map.len() == fields.len()
+                        && fields.iter().all(|(name, shape)| field(name).is_some_and(|v| has(v, *shape)))
+                }
+                _ => false,
+            }
+        }
+        let sample = sample();
+        for variable in VARIABLES {
+            let value = value(variable.name, &sample, sample.inventory.unwrap()).unwrap();
+            assert!(has(&value, variable.shape), "{}: {value:?}", variable.name);
+        }
+        assert!(HARDWARE.iter().all(|name| VARIABLES.iter().any(|variable| variable.name == *name)));
+    }
+}

@@ -1,0 +1,247 @@
+//! Tags that machines have because an expression holds for them. What holds is decided elsewhere; here it is kept.
+//!
+//! Two things lead to a decision: a machine changed, or a tag did. Whoever decides first takes the right to, then reads what
+//! is committed, and writes in the same transaction. So the last decision about a machine and a tag always knew both as
+//! they were last.
+
+use crate::object::select_objects;
+use crate::store::Tx;
+use crate::{Object, Store, StoreError};
+use basalt_api::values::{MachineId, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A tag that a machine has by its expression, or would have if that could be computed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tagged {
+    /// The machine.
+    pub machine: MachineId,
+    /// The tag.
+    pub tag: Uid,
+    /// The tag's name.
+    pub name: String,
+    /// Why the expression cannot be computed for the machine, which then does not have the tag.
+    pub error: Option<String>,
+}
+
+/// The right to decide about tags, until it is used or dropped: one on a database has it at a time.
+#[derive(Debug)]
+pub struct Tagging {
+    store: Store,
+    tx: Tx,
+}
+
+/// How many machines have a tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagUse {
+    /// In whatever way.
+    pub machines: u64,
+    /// By its expression.
+    pub automatic: u64,
+    /// Machines for which that cannot be computed.
+    pub errors: u64,
+    /// One of them, with its error.
+    pub error: Option<String>,
+}
+
+/// How many machines are in a zone or pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaceUse {
+    /// All.
+    pub machines: u64,
+    /// Those that a deployment could take now.
+    pub ready: u64,
+}
+
+fn count(number: Option<i64>) -> u64 {
+    u64::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+impl Tagging {
+    /// The next machines after one, in the order of uids.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn machines(&mut self, after: Option<Uid>, limit: i64) -> Result<Vec<Object>, StoreError> {
+        let rows = select_objects!(
+            "where kind = 'Machine' and ($1::uuid is null or uid > $1) order by uid limit $2",
+            after.map(Uid::get),
+            limit
+        );
+        rows.fetch_all(&mut *self.tx).await?.into_iter().map(crate::object::Row::object).collect()
+    }
+
+    /// Every tag there is.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn tags(&mut self) -> Result<Vec<Object>, StoreError> {
+        let rows = select_objects!("where kind = 'Tag' order by name");
+        rows.fetch_all(&mut *self.tx).await?.into_iter().map(crate::object::Row::object).collect()
+    }
+
+    /// Keeps what was decided about these machines and these tags: `held`, and nothing else of them. Wakes machines for which that
+    /// is news; says how many.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn keep(
+        mut self,
+        machines: &[Uid],
+        tags: &[Uid],
+        held: &[Tagged],
+    ) -> Result<usize, StoreError> {
+        let raw = |uids: &[Uid]| uids.iter().map(|uid| uid.get()).collect::<Vec<_>>();
+        let of: Vec<_> = held.iter().map(|it| it.machine.get()).collect();
+        let with: Vec<_> = held.iter().map(|it| it.tag.get()).collect();
+        let names: Vec<_> = held.iter().map(|it| it.name.clone()).collect();
+        let errors: Vec<_> = held.iter().map(|it| it.error.clone().unwrap_or_default()).collect();
+        let changed = sqlx::query_scalar!(
+            r#"with held as (
+                 select h.machine, h.tag, h.name, nullif(h.error, '') as error
+                 from unnest($3::uuid[], $4::uuid[], $5::text[], $6::text[]) h(machine, tag, name, error)
+                   join object m on m.uid = h.machine join object t on t.uid = h.tag),
+               gone as (
+                 delete from machine_tag k where k.machine = any($1) and k.tag = any($2)
+                   and not exists (select from held h where h.machine = k.machine and h.tag = k.tag)
+                 returning k.machine),
+               put as (
+                 insert into machine_tag as k (machine, tag, name, error) select machine, tag, name, error from held
+                 on conflict (machine, tag) do update set name = excluded.name, error = excluded.error
+                 where k.name <> excluded.name or k.error is distinct from excluded.error
+                 returning k.machine)
+               select machine as "machine!" from gone union select machine from put"#,
+            &raw(machines),
+            &raw(tags),
+            &of,
+            &with,
+            &names,
+            &errors
+        );
+        let changed = changed.fetch_all(&mut *self.tx).await?;
+        if !changed.is_empty() {
+            self.store.wake_around_all(&mut self.tx, &changed).await?;
+        }
+        self.store.commit(self.tx).await?;
+        Ok(changed.len())
+    }
+}
+
+impl Store {
+    /// Waits for the right to decide about tags.
+    ///
+    /// # Errors
+    /// The database; also when somebody keeps the right for long.
+    pub async fn tagging(&self) -> Result<Tagging, StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query!("select set_config('lock_timeout', '5s', true)").fetch_one(&mut *tx).await?;
+        sqlx::query!("select pg_advisory_xact_lock(5240, 9)").fetch_one(&mut *tx).await?;
+        Ok(Tagging { store: self.clone(), tx })
+    }
+
+    /// What is kept about one machine, in the order of tags' names.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn tagged(&self, machine: MachineId) -> Result<Vec<Tagged>, StoreError> {
+        let rows = sqlx::query!(
+            "select tag, name, error from machine_tag where machine = $1 order by name, tag",
+            machine.get()
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let tagged = |(tag, name, error)| Tagged { machine, tag: Uid::from(tag), name, error };
+        Ok(rows.into_iter().map(|r| tagged((r.tag, r.name, r.error))).collect())
+    }
+
+    /// Whether machines are kept under another name of a tag: it was renamed.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn is_kept_otherwise(&self, tag: Uid, name: &str) -> Result<bool, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select exists (select from machine_tag where tag = $1 and name <> $2) as "otherwise!""#,
+            tag.get(),
+            name
+        );
+        Ok(query.fetch_one(self.pool()).await?)
+    }
+
+    /// The tags that machines have beside those of their specs, by machine: given by managers, or automatic.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn tags_beside_specs(&self) -> Result<BTreeMap<Uid, BTreeSet<String>>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select machine as "machine!", name as "name!" from (
+                 select machine, name from machine_tag where error is null
+                 union select object, tag from tag_layer) t"#
+        );
+        let mut tags: BTreeMap<Uid, BTreeSet<String>> = BTreeMap::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            tags.entry(Uid::from(row.machine)).or_default().insert(row.name);
+        }
+        Ok(tags)
+    }
+
+    /// The tags that managers gave one machine.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn layered_tags_of(&self, machine: MachineId) -> Result<BTreeSet<String>, StoreError> {
+        let rows = sqlx::query_scalar!("select distinct tag from tag_layer where object = $1", machine.get());
+        Ok(rows.fetch_all(self.pool()).await?.into_iter().collect())
+    }
+
+    /// How many machines have the tags of these names.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn tag_use(&self, names: &[String]) -> Result<BTreeMap<String, TagUse>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select n.name as "name!", h.machines, k.automatic, k.errors, k.error
+               from unnest($1::text[]) n(name)
+               left join (
+                 select name, count(*) as machines from (
+                   select name, machine from machine_tag where error is null and name = any($1)
+                   union select tag, object from tag_layer where tag = any($1)
+                   union select t.name, m.uid from object m, json_array_elements_text(
+                     case json_typeof(m.spec->'tags') when 'array' then m.spec->'tags' else '[]' end) t(name)
+                     where m.kind = 'Machine' and t.name = any($1)) every group by name) h on h.name = n.name
+               left join (
+                 select k.name, count(*) filter (where k.error is null) as automatic,
+                   count(*) filter (where k.error is not null) as errors,
+                   min(o.name || ': ' || k.error) as error
+                 from machine_tag k join object o on o.uid = k.machine
+                 where k.name = any($1) group by k.name) k on k.name = n.name"#,
+            names
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let mut uses = BTreeMap::new();
+        for row in rows {
+            let (automatic, errors) = (count(row.automatic), count(row.errors));
+            uses.insert(
+                row.name,
+                TagUse { machines: count(row.machines), automatic, errors, error: row.error },
+            );
+        }
+        Ok(uses)
+    }
+
+    /// How many machines each zone, or each pool, holds. Machines that name none are in `default`.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn place_use(&self, pools: bool) -> Result<BTreeMap<String, PlaceUse>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select coalesce(m.spec->>(case when $1 then 'pool' else 'zone' end), 'default') as "name!",
+                 count(*) as machines,
+                 count(*) filter (where m.status->'axes'->>'lifecycle' = 'ready' and m.deletion_requested_at is null
+                   and c.machine is null) as ready
+               from object m left join machine_claim c on c.machine = m.uid
+               where m.kind = 'Machine' group by 1"#,
+            pools
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let place = |machines, ready| PlaceUse { machines: count(machines), ready: count(ready) };
+        Ok(rows.into_iter().map(|r| (r.name, place(r.machines, r.ready))).collect())
+    }
+}

@@ -1,0 +1,208 @@
+//! Tags by expression: which machines have them.
+//!
+//! A machine is looked at with all tags whenever it is worked on, and only what differs from what is kept is written. A tag is
+//! looked at with all machines, some at a time, once its text or its name has changed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use basalt_api::expression::{Expression, ExpressionError, Subject};
+use basalt_api::kinds::{
+    Condition, ConditionStatus, Inventory, MachineSpec, MachineStatus, TagSpec, TagStatus,
+};
+use basalt_api::values::{MachineId, Timestamp, Uid};
+use basalt_db::{Lease, Object, StoreError, Tagged, Then};
+
+use super::converge::Driver;
+use super::load::spec;
+use super::machine::to_json;
+
+/// Machines that a tag is looked at with in one transaction.
+const BATCH: i64 = 500;
+/// For so long the next batch has the lease.
+const LEASE: Duration = Duration::from_secs(10);
+/// Expressions that are kept read.
+const MOST_READ: usize = 1000;
+/// What is called by nobody's name.
+const DEFAULT: &str = "default";
+
+/// A tag, as far as machines care.
+#[derive(Clone, Debug)]
+pub struct TagSeen {
+    /// Which.
+    pub uid: Uid,
+    /// Its name.
+    pub name: String,
+    /// What is declared.
+    pub spec: TagSpec,
+}
+
+impl TagSeen {
+    /// The tag of an object.
+    ///
+    /// # Errors
+    /// Another version wrote it.
+    pub fn of(object: &Object) -> Result<Self, StoreError> {
+        Ok(Self { uid: object.uid, name: object.name.clone(), spec: spec(object)? })
+    }
+}
+
+type Read = Arc<Result<Expression, ExpressionError>>;
+
+/// Expressions, each read once: what a text means is the same everywhere.
+static READ: LazyLock<Mutex<HashMap<String, Read>>> = LazyLock::new(Mutex::default);
+
+fn read(text: &str) -> Read {
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = read.get(text) {
+        return known.clone();
+    }
+    if read.len() >= MOST_READ {
+        read.clear();
+    }
+    let parsed = Arc::new(Expression::parse(text));
+    read.insert(text.to_owned(), parsed.clone());
+    parsed
+}
+
+/// Of these tags the ones that a machine has by their expressions, and those for which that cannot be computed.
+#[must_use]
+pub fn evaluate(uid: MachineId, subject: &Subject<'_>, tags: &[TagSeen]) -> Vec<Tagged> {
+    let of = |tag: &TagSeen, error| Tagged { machine: uid, tag: tag.uid, name: tag.name.clone(), error };
+    let mut held = Vec::new();
+    for tag in tags {
+        let Some(text) = &tag.spec.expression else { continue };
+        let truth = match read(text).as_ref() {
+            Ok(expression) => expression.holds(subject),
+            Err(error) => Err(error.clone()),
+        };
+        match truth {
+            Ok(true) => held.push(of(tag, None)),
+            Ok(false) => {}
+            Err(error) => held.push(of(tag, Some(error.to_string()))),
+        }
+    }
+    held.sort_by(|a, b| (&a.name, a.tag).cmp(&(&b.name, b.tag)));
+    held
+}
+
+/// A machine, as expressions see it.
+pub(super) fn subject<'a>(
+    name: &'a str,
+    machine: &'a MachineSpec,
+    inventory: Option<&'a Inventory>,
+) -> Subject<'a> {
+    Subject {
+        name,
+        architecture: machine.architecture,
+        zone: machine.zone.as_ref().map_or(DEFAULT, |zone| zone.as_str()),
+        pool: machine.pool.as_ref().map_or(DEFAULT, |pool| pool.as_str()),
+        inventory,
+    }
+}
+
+/// Keeps which tags a machine has. What it is was written to its status before, so that who looks at a tag meanwhile sees it too.
+///
+/// # Errors
+/// The database.
+pub(super) async fn settle(
+    driver: &Driver,
+    uid: MachineId,
+    subject: &Subject<'_>,
+    evaluated: &[Tagged],
+) -> Result<(), StoreError> {
+    if driver.store.tagged(uid).await? == evaluated {
+        return Ok(());
+    }
+    let mut tagging = driver.store.tagging().await?;
+    let tags = tagging.tags().await?.iter().map(TagSeen::of).collect::<Result<Vec<_>, _>>()?;
+    let held = evaluate(uid, subject, &tags);
+    let uids: Vec<_> = tags.iter().map(|tag| tag.uid).collect();
+    tagging.keep(&[uid.into()], &uids, &held).await?;
+    Ok(())
+}
+
+/// The kernel parameters of a machine with these tags: those that tags bring, in the order of the tags' names, then its own.
+#[must_use]
+pub fn kernel_options(tags: &[TagSeen], has: &BTreeSet<String>, own: Option<String>) -> Option<String> {
+    let of = tags.iter().filter(|tag| has.contains(&tag.name));
+    let options: Vec<_> = of.filter_map(|tag| tag.spec.kernel_options.clone()).chain(own).collect();
+    (!options.is_empty()).then(|| options.join(" "))
+}
+
+/// Works on one tag.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    if object.deletion_requested_at.is_some() {
+        // The store lets it leave; the machines that had it are woken by that.
+        return Ok(Then::Rest);
+    }
+    let is_new = object.observed_generation != object.generation;
+    if !is_new && !driver.store.is_kept_otherwise(object.uid, &object.name).await? {
+        return Ok(Then::Rest);
+    }
+    let tags = [TagSeen::of(&object)?];
+    let (mut after, mut seen, mut changed) = (None, 0_usize, 0_usize);
+    loop {
+        let mut tagging = driver.store.tagging().await?;
+        let machines = tagging.machines(after, BATCH).await?;
+        let Some(last) = machines.last() else { break };
+        after = Some(last.uid);
+        let held = evaluate_all(&machines, &tags)?;
+        let uids: Vec<_> = machines.iter().map(|machine| machine.uid).collect();
+        changed = changed.saturating_add(tagging.keep(&uids, &[object.uid], &held).await?);
+        seen = seen.saturating_add(machines.len());
+        driver.store.extend(lease, LEASE).await?;
+    }
+    tracing::info!(
+        tag = object.name,
+        machines = seen,
+        changed,
+        "the tag's expression was looked at with all machines"
+    );
+    let [tag] = &tags;
+    let status = status(&object, &tag.spec, driver.store.now().await?);
+    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(Then::Rest)
+}
+
+fn evaluate_all(machines: &[Object], tags: &[TagSeen]) -> Result<Vec<Tagged>, StoreError> {
+    let mut held = Vec::new();
+    for object in machines {
+        let machine: MachineSpec = spec(object)?;
+        let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+        let subject = subject(&object.name, &machine, status.inventory.as_ref());
+        held.extend(evaluate(object.uid.into(), &subject, tags));
+    }
+    Ok(held)
+}
+
+/// How a tag is once all machines were looked at. How many have it is counted when it is read.
+fn status(object: &Object, declared: &TagSpec, now: Timestamp) -> TagStatus {
+    let before: TagStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let (reason, message) = match declared.expression {
+        Some(_) => ("Evaluated", "Every machine was looked at; each is looked at again when it changes."),
+        None => {
+            ("Stored", "It has no expression: machines have it whose specs name it, or whom tools gave it.")
+        }
+    };
+    let mut status = TagStatus::default();
+    status.common.observed_generation = object.generation;
+    status.common.conditions =
+        [(Condition::READY, true), (Condition::PROGRESSING, false), (Condition::STALLED, false)]
+            .map(|(kind, holds)| Condition {
+                kind: kind.to_owned(),
+                status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                since: now,
+                deadline: None,
+            })
+            .into();
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    status
+}

@@ -1,0 +1,112 @@
+//! Tags by expression: they follow the machines, and their own text.
+
+use crate::allocation::{image, machine, once};
+use crate::support::{Lab, driven_lab};
+use basalt_api::agent::{Cpu, Inventory, Outcome, TaskResult};
+use basalt_api::values::{Attempt, Timestamp};
+use basalt_db::{Key, NewFact};
+use basalt_region::racks::observed::Observed;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const BIG: &str = "/api/v1/tags/big";
+
+async fn declare(lab: &Lab, document: &Value, plural: &str) {
+    let name = document["metadata"]["name"].as_str().expect("a name");
+    lab.api.declare(&format!("/api/v1/{plural}/{name}"), &document["spec"].to_string()).await;
+}
+
+/// As if its agent had just reported.
+async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
+    let object = lab.region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
+    let inventory = Inventory { cpu: Cpu { cores, ..Cpu::default() }, ..Inventory::default() };
+    let outcome = Outcome::Succeeded;
+    let (markers, timings) = (BTreeMap::new(), BTreeMap::new());
+    let result = TaskResult { attempt, outcome, inventory: Some(inventory), markers, timings };
+    let (kind, body) = Observed::Result(Box::new(result)).stored();
+    let fact = NewFact {
+        seq: attempt,
+        object: Some(object),
+        mac: None,
+        kind,
+        step_key: None,
+        attempt: Some(Attempt::new(attempt)),
+        body,
+        observed_at: Timestamp::UNIX_EPOCH,
+        wakes: true,
+    };
+    lab.region.store().store_own_fact(&fact).await.expect("it is stored");
+}
+
+/// Until the object's status says so.
+async fn shows(lab: &Lab, path: &str, field: &str, wanted: Value) -> Value {
+    once(&format!("{path}: {field} is {wanted}"), async || {
+        let status = lab.api.get(path).await.json()["status"].clone();
+        (status[field] == wanted).then_some(status)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_follows_the_machines_and_its_own_text() {
+    let lab = driven_lab().await;
+    declare(&lab, &json!({"metadata": {"name": "a"}, "spec": {}}), "zones").await;
+    for name in ["m1", "m2"] {
+        declare(&lab, &machine(name, "a"), "machines").await;
+    }
+    lab.api.declare(BIG, r#"{"expression":"cpu.cores >= 16","kernel_options":"isolcpus=2"}"#).await;
+    let path = "/api/v1/machines/m1";
+    report(&lab, "m1", 1, 32).await;
+    report(&lab, "m2", 2, 8).await;
+    let status = shows(&lab, path, "automatic_tags", json!(["big"])).await;
+    assert_eq!(status["tags"], json!(["big"]));
+    let tag = shows(&lab, BIG, "observed_generation", json!(1)).await;
+    assert_eq!((&tag["machines"], &tag["automatic"], &tag["errors"]), (&json!(1), &json!(1), &json!(0)));
+
+    // A selector sees it.
+    declare(&lab, &image(), "images").await;
+    lab.api.declare("/api/v1/deployments/d", r#"{"image":"debian","selector":{"tags":["big"]}}"#).await;
+    shows(&lab, "/api/v1/deployments/d", "machine", json!("m1")).await;
+
+    // Other hardware, another text, a spec that names it, another name, none at all.
+    report(&lab, "m2", 3, 16).await;
+    shows(&lab, "/api/v1/machines/m2", "automatic_tags", json!(["big"])).await;
+    lab.api.declare(BIG, r#"{"expression":"cpu.cores > 16"}"#).await;
+    shows(&lab, "/api/v1/machines/m2", "automatic_tags", Value::Null).await;
+    let mut given = machine("m2", "a");
+    given["spec"]["tags"] = json!(["big"]);
+    declare(&lab, &given, "machines").await;
+    let tag = shows(&lab, BIG, "machines", json!(2)).await;
+    assert_eq!(tag["automatic"], 1);
+    let renamed = lab.api.send("POST", &format!("{BIG}/rename"), &[], r#"{"name":"large"}"#).await;
+    assert!(renamed.status.is_success(), "{renamed:?}");
+    shows(&lab, path, "automatic_tags", json!(["large"])).await;
+    assert_eq!(lab.api.delete("/api/v1/tags/large").await.status, 204);
+    shows(&lab, path, "automatic_tags", Value::Null).await;
+    let zone = lab.api.get("/api/v1/zones/a").await.json()["status"]["machines"].clone();
+    assert_eq!(zone, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_an_expression_cannot_be_computed_for_is_counted() {
+    let lab = driven_lab().await;
+    declare(&lab, &json!({"metadata": {"name": "a"}, "spec": {}}), "zones").await;
+    declare(&lab, &machine("m1", "a"), "machines").await;
+    report(&lab, "m1", 1, 8).await;
+    shows(&lab, "/api/v1/machines/m1", "automatic_tags", Value::Null).await;
+    lab.api.declare("/api/v1/tags/odd", r#"{"expression":"disks[0].bytes > 0"}"#).await;
+    let tag = shows(&lab, "/api/v1/tags/odd", "errors", json!(1)).await;
+    assert_eq!((&tag["machines"], &tag["automatic"]), (&json!(0), &json!(0)));
+    let error = tag["error"].as_str().expect("it says which");
+    assert!(error.starts_with("m1: "), "{error}");
+}
+
+#[tokio::test]
+async fn an_expression_that_is_none_is_refused_with_its_place() {
+    let lab = crate::support::lab().await;
+    let refused = lab.api.put(BIG, r#"{"spec":{"expression":"cpu.coors >= 16"}}"#).await;
+    let (status, _, errors) = refused.problem();
+    let why = "/spec/expression: at character 4: there is no field coors: model, sockets, cores, threads";
+    assert_eq!((status, errors), (422, vec![why.to_owned()]));
+    assert_eq!(lab.api.get(BIG).await.status, 404);
+}
