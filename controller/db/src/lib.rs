@@ -15,6 +15,7 @@
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
 //! | `gauge` | what is measured |
 //! | `webhook` | deliveries to webhooks |
+//! | [`trace`] | for which trace something is written |
 //! | `concern`, `access`, `blob` | what racks are told, who may speak, which blobs there are |
 //! | `account`, `holders`, `password` | who a token stands for, logins |
 //! | `audit` | who wrote what |
@@ -33,6 +34,7 @@ pub mod rotate;
 pub mod splice;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trace;
 
 mod access;
 mod account;

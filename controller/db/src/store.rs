@@ -202,8 +202,14 @@ impl Store {
         self.inner.planned.iter().any(|k| k == kind)
     }
 
+    /// A transaction, which notes the trace that it is for.
     pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
-        Ok(self.pool().begin().await?)
+        let mut tx = self.pool().begin().await?;
+        if let Some(trace) = crate::trace::current() {
+            let note = sqlx::query!("select set_config('basalt.trace', $1, true)", &*trace);
+            note.fetch_one(&mut *tx).await?;
+        }
+        Ok(tx)
     }
 
     /// Commits, and wakes who waits for commits.

@@ -2,10 +2,11 @@
 
 use super::caller::Caller;
 use super::endpoints::Endpoint;
-use super::problem::Refusal;
+use super::problem::{REQUEST, Refusal};
 use super::query::Flags;
 use super::rights::{ACCESS, Grant, POOLED, Rights, Role, Scopes};
 use super::{App, body};
+use crate::telemetry::Context;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -15,6 +16,7 @@ use basalt_db::{Actor, RoleGrant};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tracing::Instrument;
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +44,34 @@ pub(super) struct Guard {
     pub(super) endpoint: &'static Endpoint,
 }
 
-/// Around every request: no plain HTTP from other hosts; count the answer.
+/// Around every request: give it a name and a trace; no plain HTTP from other hosts; count the answer.
 pub(super) async fn arrive(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
+    let asked = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
+    let parent = asked.and_then(Context::parse);
+    let context = parent.map_or_else(Context::fresh, Context::child);
+    let (id, trace_id) = (context.request_id(), context.trace_id());
+    let span = tracing::info_span!(
+        "request",
+        trace_id,
+        request_id = id,
+        method = %request.method(),
+        path = request.uri().path()
+    );
+    let carried = parent.map(|_| context.to_string());
+    let answer = basalt_db::trace::within(carried, Box::pin(answer(app, peer, request, next)));
+    let mut response = REQUEST.scope(id.clone(), answer).instrument(span).await;
+    if let Ok(id) = header::HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+async fn answer(app: App, peer: ConnectInfo<Peer>, request: Request, next: Next) -> Response {
     let metrics = &app.0.metrics;
     metrics.under_way.fetch_add(1, Ordering::Relaxed);
     let response = match peer.0 {

@@ -9,6 +9,11 @@ use basalt_db::StoreError;
 /// Seconds after which a client may try again when the database does not answer.
 const RETRY_AFTER: u64 = 1;
 
+tokio::task_local! {
+    /// What the request is called that is being answered.
+    pub(super) static REQUEST: String;
+}
+
 /// A refusal.
 #[derive(Debug)]
 pub(super) struct Refusal(Box<Problem>);
@@ -101,7 +106,8 @@ fn refused(errors: Vec<FieldError>) -> Problem {
 }
 
 impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        self.0.request_id = REQUEST.try_with(Clone::clone).ok();
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();

@@ -23,5 +23,6 @@ mod receiver;
 mod rotate;
 mod support;
 mod tags;
+mod traces;
 mod watch;
 mod webhooks;

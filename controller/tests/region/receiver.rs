@@ -42,6 +42,7 @@ pub(crate) struct Arrival {
     pub(crate) attempt: u32,
     timestamp: String,
     signature: Option<String>,
+    pub(crate) traceparent: Option<String>,
     body: Bytes,
     pub(crate) behaviour: Behaviour,
     /// It was answered with 200.
@@ -222,6 +223,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<R
         attempt: header(&parts.headers, "basalt-attempt").and_then(|n| n.parse().ok()).unwrap_or_default(),
         timestamp: header(&parts.headers, "webhook-timestamp").unwrap_or_default(),
         signature: header(&parts.headers, "webhook-signature"),
+        traceparent: header(&parts.headers, "traceparent"),
         body,
         behaviour: Behaviour::Accept,
         accepted: false,
