@@ -241,6 +241,10 @@ field_codes! {
     ReferenceNotFound;
     /// It takes addresses of another object.
     Overlap;
+    /// There is no such object, for whoever asks.
+    NotFound;
+    /// The token's role does not allow it.
+    Forbidden;
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! | `put` | [`Object`] | it is so now; several changes may have become one |
 //! | `delete` | [`Gone`] | it has left, or this watch does not show it any more |
 //! | `bookmark` | `{}` | everything up to this position was told |
-//! | `cut` | [`Cut`] | the last event: the region ends the connection; resume |
+//! | `cut` | [`Cut`] | the last event: the region ends the connection; resume. After `rights` that is answered `compacted` |
 //!
 //! Every event's `id` is a position to resume from, `INCARNATION:SEQUENCE`, by `since` or `Last-Event-ID`. What was told may be
 //! told again; an object never goes back to an older state.
@@ -83,6 +83,8 @@ pub enum CutReason {
     Stopping,
     /// No watch lasts for ever: whether the caller may still watch is asked anew.
     Renew,
+    /// What the caller may see has changed: list again, and watch from there.
+    Rights,
     /// A reason of a newer region.
     #[serde(other)]
     Other,
@@ -91,7 +93,7 @@ pub enum CutReason {
 impl CutReason {
     /// Every reason.
     pub const ALL: &'static [Self] =
-        &[Self::Slow, Self::Compacted, Self::Unavailable, Self::Stopping, Self::Renew];
+        &[Self::Slow, Self::Compacted, Self::Unavailable, Self::Stopping, Self::Renew, Self::Rights];
 
     /// The word on the wire.
     #[must_use]
@@ -102,6 +104,7 @@ impl CutReason {
             Self::Unavailable => "unavailable",
             Self::Stopping => "stopping",
             Self::Renew => "renew",
+            Self::Rights => "rights",
             Self::Other => "other",
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::object::{Key, lock, not_found, select_objects, timestamp};
 use crate::seal::Place;
-use crate::{Store, StoreError, audit};
+use crate::{Store, StoreError, audit, change};
 use basalt_api::kinds::{ApiTokenSpec, RoleSpec, UserSpec};
 use basalt_api::values::{Timestamp, Uid};
 use serde::de::DeserializeOwned;
@@ -27,6 +27,8 @@ pub struct Holder {
     pub grants: Vec<RoleGrant>,
     /// To what it is limited; nothing: everything that it may.
     pub scopes: Vec<String>,
+    /// The objects that say so: the token or user, and its roles. A change of one of them may change all of this.
+    pub rests_on: Vec<Uid>,
 }
 
 /// A role that a holder has.
@@ -96,6 +98,14 @@ impl Store {
         Ok(found)
     }
 
+    /// The same as it is now, whatever is remembered.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn holder_now(&self, token: &str) -> Result<Option<Holder>, StoreError> {
+        self.find_holder(&sha256(token)).await
+    }
+
     async fn find_holder(&self, hash: &[u8; 32]) -> Result<Option<Holder>, StoreError> {
         let row = sqlx::query_as!(
             Found,
@@ -123,7 +133,8 @@ impl Store {
         let Some(found) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
         let (Some(object), Some(text)) = (found.object, &found.spec) else {
             let grants = found.role.map(|role| RoleGrant { role, pools: None }).into_iter().collect();
-            return Ok(Some(Holder { name: format!("token {}", found.name), grants, scopes: Vec::new() }));
+            let (name, scopes) = (format!("token {}", found.name), Vec::new());
+            return Ok(Some(Holder { name, grants, scopes, rests_on: Vec::new() }));
         };
         let holder = if found.source == "issued" {
             let token: ApiTokenSpec = spec(text)?;
@@ -131,17 +142,17 @@ impl Store {
             if token.disabled || token.expires_at.is_some_and(|end| end <= now) {
                 return Ok(None);
             }
-            let Some(grants) = self.grants(object).await? else { return Ok(None) };
+            let Some((grants, rests_on)) = self.grants(object).await? else { return Ok(None) };
             let scopes = token.scopes.into_iter().collect();
-            Holder { name: format!("token {}", found.name), grants, scopes }
+            Holder { name: format!("token {}", found.name), grants, scopes, rests_on }
         } else {
             let user: UserSpec = spec(text)?;
             let grants = match user.disabled {
                 true => None,
                 false => self.grants(object).await?,
             };
-            let Some(grants) = grants else { return Ok(None) };
-            Holder { name: format!("user {}", found.name), grants, scopes: Vec::new() }
+            let Some((grants, rests_on)) = grants else { return Ok(None) };
+            Holder { name: format!("user {}", found.name), grants, scopes: Vec::new(), rests_on }
         };
         if found.is_stale {
             self.note_use(hash).await?;
@@ -149,20 +160,22 @@ impl Store {
         Ok(Some(holder))
     }
 
-    /// The roles that an object refers to, or the user that it refers to does; `None` when that user is not let in.
-    async fn grants(&self, of: uuid::Uuid) -> Result<Option<Vec<RoleGrant>>, StoreError> {
+    /// The roles that an object refers to, or the user that it refers to does, and which objects say so; `None` when that user is
+    /// not let in.
+    async fn grants(&self, of: uuid::Uuid) -> Result<Option<(Vec<RoleGrant>, Vec<Uid>)>, StoreError> {
         let rows = sqlx::query!(
             r#"with via as (
                  select o.uid, o.spec::text as spec, o.deletion_requested_at is not null as leaving
                  from object_ref r join object o on o.uid = r.to_uid where r.from_uid = $1 and o.kind = 'User')
-               select 'User' as "kind!", spec as "spec!", leaving as "leaving!" from via
+               select 'User' as "kind!", uid as "uid!", spec as "spec!", leaving as "leaving!" from via
                union all
-               select 'Role', o.spec::text, false from object_ref r join object o on o.uid = r.to_uid
+               select 'Role', o.uid, o.spec::text, false from object_ref r join object o on o.uid = r.to_uid
                where o.kind = 'Role' and (r.from_uid = $1 or r.from_uid in (select uid from via))"#,
             of
         );
-        let mut grants = Vec::new();
+        let (mut grants, mut rests_on) = (Vec::new(), vec![Uid::from(of)]);
         for row in rows.fetch_all(self.pool()).await? {
+            rests_on.push(Uid::from(row.uid));
             if row.kind == "User" {
                 let user: UserSpec = spec(&row.spec)?;
                 if user.disabled || row.leaving {
@@ -177,7 +190,7 @@ impl Store {
                 pools: (!pools.is_empty()).then_some(pools),
             });
         }
-        Ok(Some(grants))
+        Ok(Some((grants, rests_on)))
     }
 
     async fn note_use(&self, sha256: &[u8; 32]) -> Result<(), StoreError> {
@@ -277,6 +290,7 @@ impl Store {
             hash.as_slice()
         );
         upsert.execute(&mut *tx).await?;
+        change::record(&mut tx, &row, change::Op::Status).await?;
         let asked = serde_json::json!({ "token": "issued" });
         self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
         self.commit(tx).await
@@ -290,6 +304,7 @@ impl Store {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
         sqlx::query!("delete from issued_token where object = $1", row.uid).execute(&mut *tx).await?;
+        change::record(&mut tx, &row, change::Op::Status).await?;
         let asked = serde_json::json!({ "token": "revoked" });
         self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
         self.commit(tx).await

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn holder(name: &str) -> Holder {
-        Holder { name: name.to_owned(), grants: Vec::new(), scopes: Vec::new() }
+        Holder { name: name.to_owned(), grants: Vec::new(), scopes: Vec::new(), rests_on: Vec::new() }
     }
 
     #[test]

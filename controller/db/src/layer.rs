@@ -2,6 +2,7 @@
 
 use crate::object::{self, Key, Object, Row, select_objects};
 use crate::store::Tx;
+use crate::write::Judge;
 use crate::{Store, StoreError, audit, change};
 use basalt_api::values::{Tag, Uid};
 use basalt_api::wire::Layer;
@@ -22,17 +23,18 @@ impl Store {
     /// Replaces one manager's layer; an empty one is no layer. The generation stays, since the spec does.
     ///
     /// # Errors
-    /// `NotFound`, `Deleting`, or the database.
+    /// `NotFound`, `Deleting`, `Refused`, or the database.
     pub async fn set_layer(
         &self,
         kind: &str,
         key: Key<'_>,
         manager: &str,
         layer: &Layer,
-        dry_run: bool,
+        (dry_run, judge): (bool, &dyn Judge),
     ) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = object::lock(&mut tx, kind, key).await?.ok_or_else(|| object::not_found(kind, key))?;
+        self.within_reach(&mut tx, &row, judge).await?;
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }

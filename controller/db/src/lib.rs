@@ -8,6 +8,7 @@
 //! | [`Store`] | pool, seal key, wake-ups |
 //! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
 //! | `layer` | labels and tags of one manager |
+//! | `reach` | who may write what, by pools |
 //! | `invariant` | what only one object can have |
 //! | `ipam` | addresses: who has which, which are free |
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
@@ -53,6 +54,7 @@ mod layer;
 mod object;
 mod password;
 mod queue;
+mod reach;
 mod remove;
 mod rename;
 mod seal;
@@ -77,7 +79,7 @@ pub use ipam::{Address, AddressWish, Addressed, SubnetUse};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, Then};
-pub use remove::Deletion;
+pub use remove::{Deletion, Removal};
 pub use seal::{BadSealKey, SealKey};
 pub use step::StepRecord;
 pub use store::{Options, Store};

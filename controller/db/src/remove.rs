@@ -2,8 +2,32 @@
 
 use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
+use crate::write::{Judge, NoJudge};
 use crate::{Precondition, Store, StoreError, audit, change};
 use basalt_api::values::Uid;
+
+/// What is to be deleted, by whom.
+#[derive(Clone, Copy)]
+pub struct Removal<'a> {
+    /// Its kind.
+    pub kind: &'a str,
+    /// Which.
+    pub key: Key<'a>,
+    /// What has to hold before.
+    pub precondition: Precondition,
+    /// Do everything, then roll back.
+    pub dry_run: bool,
+    /// What may stand against it beside the store's own rules.
+    pub judge: &'a dyn Judge,
+}
+
+impl std::fmt::Debug for Removal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Removal");
+        shown.field("kind", &self.kind).field("key", &self.key).field("dry_run", &self.dry_run);
+        shown.finish_non_exhaustive()
+    }
+}
 
 /// What a request to delete came to.
 #[derive(Clone, Debug)]
@@ -31,10 +55,24 @@ impl Store {
         precondition: Precondition,
         dry_run: bool,
     ) -> Result<Deletion, StoreError> {
+        self.delete(Removal { kind, key, precondition, dry_run, judge: &NoJudge }).await
+    }
+
+    /// The same, where something may stand against it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Conflict`, `Refused`, or the database.
+    pub async fn delete(&self, removal: Removal<'_>) -> Result<Deletion, StoreError> {
+        let Removal { kind, key, precondition, dry_run, judge } = removal;
         let mut tx = self.begin().await?;
         let Some(row) = object::lock(&mut tx, kind, key).await? else {
             return Err(object::not_found(kind, key));
         };
+        self.within_reach(&mut tx, &row, judge).await?;
+        let errors = judge.removal(&row.clone().object()?);
+        if !errors.is_empty() {
+            return Err(StoreError::Refused { errors });
+        }
         if let Precondition::Generation(wanted) = precondition
             && signed(wanted.get()) != row.generation
         {

@@ -3,6 +3,7 @@
 use crate::object::{self, Key, Object, Row, select_objects};
 use crate::splice::Text;
 use crate::store::Tx;
+use crate::write::{Judge, NoJudge};
 use crate::{Store, StoreError, audit, change};
 use basalt_api::values::Uid;
 
@@ -13,10 +14,25 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Exists`, `Deleting`, or the database.
     pub async fn rename(&self, kind: &str, key: Key<'_>, to: &str) -> Result<Object, StoreError> {
+        self.rename_judged(kind, key, to, &NoJudge).await
+    }
+
+    /// The same, where something may stand against it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `Deleting`, `Refused`, or the database.
+    pub async fn rename_judged(
+        &self,
+        kind: &str,
+        key: Key<'_>,
+        to: &str,
+        judge: &dyn Judge,
+    ) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let Some(row) = object::lock(&mut tx, kind, key).await? else {
             return Err(object::not_found(kind, key));
         };
+        self.within_reach(&mut tx, &row, judge).await?;
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }

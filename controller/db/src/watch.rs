@@ -23,6 +23,10 @@ pub struct Changed {
     pub name: String,
     /// As it is now; `None` once it has left.
     pub object: Option<Object>,
+    /// The pool by which roles are limited, that it is of now.
+    pub pool: Option<String>,
+    /// The pools that it left by these changes.
+    pub left: Vec<String>,
 }
 
 /// Some of what changed, in the order of positions; several changes of one object are one.
@@ -49,13 +53,16 @@ impl Store {
     ) -> Result<ChangedPage, StoreError> {
         let rows = sqlx::query!(
             r#"with page as (
-                 select seq, object, kind, name from change_log
+                 select seq, object, kind, name, left_pool from change_log
                  where seq > $1 and seq <= $2 and ($3::text[] is null or kind = any($3)) order by seq limit $4
                ), last as (
                  select distinct on (object) object, kind, name, seq from page order by object, seq desc
                )
                select l.seq as "seq!", l.object as "uid!", l.kind as "kind!", l.name as "name!",
                  (select max(c.seq) from change_log c where c.object = l.object) as "version!",
+                 (select array_agg(distinct p.left_pool) from page p
+                  where p.object = l.object and p.left_pool is not null) as left_pools,
+                 object_pool(o.kind, o.uid, o.spec) as pool,
                  (select count(*) from page) as "rows!", (select max(seq) from page) as "end!",
                  o.name as "now_called?", o.manager as "manager?", o.labels as "labels?", o.spec::text as spec,
                  o.status::text as status, o.generation as "generation?", o.observed_generation as "observed?",
@@ -93,9 +100,33 @@ impl Store {
                 _ => None,
             };
             let (uid, kind, name) = (Uid::from(r.uid), r.kind, r.name);
-            changed.push(Changed { position: r.seq, version: r.version, uid, kind, name, object });
+            let (pool, left) = (r.pool, r.left_pools.unwrap_or_default());
+            changed.push(Changed {
+                position: r.seq,
+                version: r.version,
+                uid,
+                kind,
+                name,
+                object,
+                pool,
+                left,
+            });
         }
         Ok(ChangedPage { changed, through })
+    }
+
+    /// Whether what one of these objects declares, or its name, has changed after `after`.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn changed_since(&self, after: i64, objects: &[Uid]) -> Result<bool, StoreError> {
+        let objects: Vec<uuid::Uuid> = objects.iter().map(|uid| uid.get()).collect();
+        let query = sqlx::query_scalar!(
+            r#"select exists (select from change_log where object = any($1) and seq > $2 and op <> 'status') as "changed!""#,
+            &objects,
+            after
+        );
+        Ok(query.fetch_one(self.pool()).await?)
     }
 
     /// Up to where the log was compacted: positions before cannot be resumed from. Asked after a page was read, it says

@@ -76,26 +76,20 @@ pub(super) async fn apply(
     }
     let now = app.store().now().await?;
     let documents = documents(&request.documents, |kind| render::first_status(kind, now))?;
+    let guards = caller.guards(flags.dry_run);
+    let forbidden = documents.iter().filter_map(|it| Some(guards.kind(it.kind)?.below(it.whole())));
+    let forbidden: Vec<FieldError> = forbidden.collect();
+    if !forbidden.is_empty() {
+        return Err(Refusal::refused(forbidden));
+    }
     for document in documents.iter().filter(|document| !document.kind.declarable) {
         objects::enrolled(&app, document.kind, Key::Name(&document.name)).await?;
-    }
-    if let Some(document) = documents.iter().find(|document| !caller.governs(document.kind.name)) {
-        let detail = format!(
-            "{} {:?} says who may do what, which needs the role admin",
-            document.kind.name, document.name
-        );
-        return Err(Refusal::new(ProblemCode::Forbidden, detail));
     }
     let prune = prune(request.prune.as_deref(), manager.as_deref(), &documents)?;
     let puts: Vec<Put<'_>> = documents.iter().map(|it| it.put(manager.as_deref(), request.adopt)).collect();
     let wanted: Vec<(&Kind, &Value)> = documents.iter().map(|it| (it.kind, &it.value)).collect();
-    let governs = |kind: &str| caller.governs(kind);
-    let tried = |expected| ApplyGuards {
-        manager: manager.as_deref(),
-        adopt: request.adopt,
-        expected,
-        governs: &governs,
-    };
+    let tried =
+        |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected, guards };
     let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None) };
     if flags.dry_run {
         let written = app.store().write(&dry).await?;
@@ -186,6 +180,11 @@ fn document(
 }
 
 impl Document {
+    /// Where it stands.
+    fn whole(&self) -> &str {
+        self.at.strip_suffix("/spec").unwrap_or(&self.at)
+    }
+
     fn put<'a>(&'a self, manager: Option<&'a str>, adopt: bool) -> Put<'a> {
         Put {
             kind: self.kind,

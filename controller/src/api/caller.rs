@@ -1,14 +1,15 @@
 //! Who asks: what the guard found out, for handlers.
 
 use super::App;
+use super::guards::Guards;
 use super::problem::{Answer, Refusal};
-use super::rights::{ACCESS, POOLED, Rights, Role, Scopes};
+use super::rights::{POOLED, Rights, Scopes};
 use crate::blobs::Blobs;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use basalt_api::{FieldCode, Kind, ProblemCode};
-use basalt_db::{Actor, Key, Precondition, Store, StoreError};
-use serde_json::Value;
+use basalt_api::values::Uid;
+use basalt_api::{Kind, ProblemCode};
+use basalt_db::{Actor, Key, Store, StoreError};
 use std::sync::Arc;
 
 /// Who makes a request. Every handler behind the guard can take it as an argument.
@@ -20,6 +21,10 @@ pub(super) struct Caller {
     pub(super) rights: Rights,
     /// To what its token is limited.
     pub(super) scopes: Scopes,
+    /// The objects that say so; a change of one of them may change all of this.
+    pub(super) rests_on: Vec<Uid>,
+    /// The position that the change log was at before that was looked up.
+    pub(super) as_of: i64,
 }
 
 impl Caller {
@@ -44,80 +49,15 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may write this spec: into a pool that it has. What was found is made a precondition, so that nobody moves
-    /// the object between this look and the write.
-    pub(super) async fn puts(
-        &self,
-        app: &App,
-        (kind, key): (&Kind, Key<'_>),
-        spec: &Value,
-        precondition: Precondition,
-        dry_run: bool,
-    ) -> Answer<Precondition> {
-        let needed = if dry_run { Role::Viewer } else { Role::Operator };
-        if !POOLED.contains(&kind.name) || self.rights.unlimited() >= Some(needed) {
-            return Ok(precondition);
-        }
-        let pool = match kind.name {
-            "Machine" => Some(word(spec, "/pool").unwrap_or("default").to_owned()),
-            _ => match word(spec, "/machine") {
-                None => word(spec, "/selector/pool").map(str::to_owned),
-                Some(machine) => match app.store().pool_of("Machine", Key::Name(machine)).await? {
-                    Some(pool) if self.rights.may_see("Machine", pool.as_deref()) => pool,
-                    // It may be created in the same apply.
-                    None if dry_run => return Ok(precondition),
-                    _ => {
-                        let message = format!("there is no Machine {machine:?}");
-                        let hint = "create the Machine first, or name another one";
-                        return Err(Refusal::field(
-                            "/spec/machine",
-                            FieldCode::ReferenceNotFound,
-                            message,
-                            hint,
-                        ));
-                    }
-                },
-            },
-        };
-        if self.rights.over(pool.as_deref()) < Some(needed) {
-            let where_to = pool.map_or_else(|| "any pool".to_owned(), |pool| format!("pool {pool:?}"));
-            let detail =
-                format!("this token may not put a {} into {where_to}; name a pool that it has", kind.name);
-            return Err(Refusal::new(ProblemCode::Forbidden, detail));
-        }
-        let before = match app.store().get(kind.name, key).await {
-            Ok(object) => Some(object.generation),
-            Err(StoreError::NotFound { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        if before.is_some() {
-            let pool = app.store().pool_of(kind.name, key).await?.flatten();
-            if self.rights.over(pool.as_deref()) < Some(needed) {
-                return Err(Self::unseen(kind, key));
-            }
-        }
-        Ok(match (precondition, before) {
-            (Precondition::None | Precondition::Present, Some(generation)) => {
-                Precondition::Generation(generation)
-            }
-            (Precondition::None, None) => Precondition::Absent,
-            (other, _) => other,
-        })
-    }
-
-    /// Whether the caller may change who may do what.
-    pub(super) fn governs(&self, kind: &str) -> bool {
-        !ACCESS.contains(&kind) || self.rights.unlimited() >= Some(Role::Admin)
+    /// What stands against the caller's writes, asked in their transactions.
+    pub(super) fn guards(&self, dry_run: bool) -> Guards<'_> {
+        Guards { rights: &self.rights, dry_run }
     }
 
     /// The blobs, acting for the caller.
     pub(super) fn blobs(&self, app: &App) -> Blobs {
         app.blobs().acting(self.actor.clone())
     }
-}
-
-fn word<'a>(spec: &'a Value, pointer: &str) -> Option<&'a str> {
-    spec.pointer(pointer).and_then(Value::as_str)
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {

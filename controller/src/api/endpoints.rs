@@ -25,8 +25,8 @@ pub struct Endpoint {
     pub role: Option<Role>,
     /// The lowest role with `?dry_run=true`, where that is another one.
     pub dry_run: Option<Role>,
-    /// A role for some pools is not enough, not even for looking.
-    pub everywhere: bool,
+    /// A role for some pools is enough to begin with: the handler judges each object.
+    pub judged: bool,
     handler: fn() -> MethodRouter<App>,
 }
 
@@ -37,15 +37,15 @@ impl Endpoint {
         role: Option<Role>,
         handler: fn() -> MethodRouter<App>,
     ) -> Self {
-        Self { method, path, role, dry_run: None, everywhere: false, handler }
+        Self { method, path, role, dry_run: None, judged: false, handler }
     }
 
     const fn dry_run(self, role: Role) -> Self {
         Self { dry_run: Some(role), ..self }
     }
 
-    const fn everywhere(self) -> Self {
-        Self { everywhere: true, ..self }
+    const fn judged(self) -> Self {
+        Self { judged: true, ..self }
     }
 
     /// The first word behind `/api/v1/`, or the whole path: by these words tokens are scoped.
@@ -73,8 +73,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
     Endpoint::new("GET", "/metrics", VIEWER, || get(metrics::metrics)),
     Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
-    // Its readers share what is read for them; what a pool hides is not hidden there yet.
-    Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)).everywhere(),
+    Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)),
     Endpoint::new("GET", "/api/v1/{plural}", VIEWER, || get(objects::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}", VIEWER, || get(objects::read)),
     Endpoint::new("PUT", "/api/v1/{plural}/{name}", OPERATOR, || put(objects::write)).dry_run(Role::Viewer),
@@ -94,7 +93,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
     })
     .dry_run(Role::Viewer)
-    .everywhere(),
+    .judged(),
     Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)),
     Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)),
     Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue)),

@@ -4,7 +4,7 @@ use super::caller::Caller;
 use super::endpoints::Endpoint;
 use super::problem::{REQUEST, Refusal};
 use super::query::Flags;
-use super::rights::{ACCESS, Grant, POOLED, Rights, Role, Scopes};
+use super::rights::{ACCESS, Grant, POOLED, Rights, Role, SETTINGS, Scopes};
 use super::{App, body};
 use crate::telemetry::Context;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
@@ -157,8 +157,9 @@ async fn admit(
     let rights = &caller.rights;
     let kind = plural.and_then(|plural| basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural));
     let (needed, has) = match kind {
-        // Trying out a password or a role is no viewer's business either.
-        Some(kind) if ACCESS.contains(&kind.name) => {
+        Some(kind)
+            if ACCESS.contains(&kind.name) || (kind.name == SETTINGS && !reads && needed > Role::Viewer) =>
+        {
             (if reads { needed } else { Role::Admin }, rights.unlimited())
         }
         Some(kind) if POOLED.contains(&kind.name) && rights.unlimited() < Some(needed) => {
@@ -173,7 +174,7 @@ async fn admit(
                 },
             }
         }
-        _ if needed == Role::Viewer && !endpoint.everywhere => (needed, rights.highest()),
+        _ if needed == Role::Viewer || endpoint.judged => (needed, rights.highest()),
         _ => (needed, rights.unlimited()),
     };
     enough(endpoint, needed, has)
@@ -198,16 +199,21 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let found = |name: String, rights: Rights, scopes: Scopes| {
+    let as_of = app.follower().position();
+    let actor = |name: String| {
         let request = format!("{} {}", endpoint.method, endpoint.path);
-        Caller { actor: Arc::new(Actor { name, address: peer.to_string(), request }), rights, scopes }
+        Arc::new(Actor { name, address: peer.to_string(), request })
     };
     let unknown = |detail: &str| Refusal::new(ProblemCode::Unauthenticated, detail);
     if !headers.contains_key(header::AUTHORIZATION) {
         return match peer {
-            Peer::Unix { uid: Some(0) } => {
-                Ok(found("peer uid 0".to_owned(), Rights::everywhere(Role::Admin), Scopes::default()))
-            }
+            Peer::Unix { uid: Some(0) } => Ok(Caller {
+                actor: actor("peer uid 0".to_owned()),
+                rights: Rights::everywhere(Role::Admin),
+                scopes: Scopes::default(),
+                rests_on: Vec::new(),
+                as_of,
+            }),
             _ => Err(unknown("no token: send Authorization: Bearer TOKEN")),
         };
     }
@@ -217,10 +223,26 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
     let Some(holder) = app.store().holder(token).await? else {
         return Err(unknown("this token is not known, or its time is over"));
     };
+    Ok(Caller {
+        rights: granted(holder.grants),
+        actor: actor(holder.name),
+        scopes: Scopes::new(holder.scopes),
+        rests_on: holder.rests_on,
+        as_of,
+    })
+}
+
+fn granted(grants: Vec<RoleGrant>) -> Rights {
     let grant = |grant: RoleGrant| {
         let pools = grant.pools.map(|pools| pools.into_iter().collect());
         Some(Grant { role: Role::parse(&grant.role)?, pools })
     };
-    let grants = holder.grants.into_iter().filter_map(grant).collect();
-    Ok(found(holder.name, Rights::new(grants), Scopes::new(holder.scopes)))
+    Rights::new(grants.into_iter().filter_map(grant).collect())
+}
+
+/// Whether the caller has the same rights still.
+pub(super) async fn is_unchanged(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<bool, Refusal> {
+    let Some(token) = bearer(headers) else { return Ok(true) };
+    let holder = app.store().holder_now(token).await?;
+    Ok(holder.is_some_and(|now| granted(now.grants) == caller.rights && now.rests_on == caller.rests_on))
 }

@@ -1,12 +1,11 @@
 //! What stands against a write or a removal that is valid by itself: a protection that somebody set, or a system that would
 //! be installed again without anybody having asked for it.
 
-use super::App;
 use super::announce::{self, Chosen};
-use super::problem::{Answer, Refusal};
+use super::rights::{POOLED, Rights, changes};
 use basalt_api::values::Sha256;
-use basalt_api::{Effect, FieldCode, FieldError, Kind, ProblemCode};
-use basalt_db::{Judge, Key, Object, Put, Written};
+use basalt_api::{Effect, FieldCode, FieldError, Kind};
+use basalt_db::{Judge, Object, Put, Written};
 use serde_json::Value;
 
 /// Fields that keep an object from being deleted while they are true.
@@ -25,22 +24,76 @@ fn protection(object: &Object) -> Option<String> {
     holds.then(|| format!("{} {:?} has {field} = true", object.kind, object.name))
 }
 
-/// Whether a protected object is asked to go.
-pub(super) async fn removal(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
-    if !PROTECTIONS.iter().any(|(protected, _)| *protected == kind.name) {
-        return Ok(());
+/// What stands against a write, judged inside its transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guards<'a> {
+    /// Of who asks.
+    pub(super) rights: &'a Rights,
+    /// It is only tried out.
+    pub(super) dry_run: bool,
+}
+
+impl Guards<'_> {
+    /// What stands against writing an object that is of no pool, or whose pool is not known yet.
+    fn of_kind(&self, kind: &str) -> Option<FieldError> {
+        let hint = format!("it needs the role {} for everywhere", changes(kind, self.dry_run).as_str());
+        let message = format!("this token may not write a {kind}");
+        (self.rights.may_change(kind, None, self.dry_run) != Some(true))
+            .then(|| FieldError::new("", FieldCode::Forbidden, message, hint))
     }
-    match protection(&app.store().get(kind.name, key).await?) {
-        None => Ok(()),
-        Some(holds) => Err(Refusal::new(ProblemCode::Locked, format!("{holds}; set it to false first"))),
+
+    /// The same for a whole document, where its pool does not matter.
+    pub(super) fn kind(&self, kind: &Kind) -> Option<FieldError> {
+        if POOLED.contains(&kind.name) { None } else { self.of_kind(kind.name) }
     }
 }
 
-/// What stands against a write, judged inside its transaction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Guards;
+impl Judge for Guards<'_> {
+    fn minds_pools(&self) -> bool {
+        self.rights.unlimited() < Some(changes("Machine", self.dry_run))
+    }
 
-impl Judge for Guards {
+    fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
+        let may = self.rights.may_change(kind, pool, self.dry_run);
+        if may == Some(true) {
+            return None;
+        }
+        if !POOLED.contains(&kind) {
+            return self.of_kind(kind);
+        }
+        let Some(wanted) = wanted else {
+            return Some(match may {
+                None => FieldError::new("", FieldCode::NotFound, format!("there is no {kind} {name:?}"), ""),
+                Some(_) => {
+                    let pool = pool.unwrap_or_default();
+                    let message = format!("{kind} {name:?} is of pool {pool:?}, where this token only looks");
+                    FieldError::new(
+                        "",
+                        FieldCode::Forbidden,
+                        message,
+                        "it needs the role operator for that pool",
+                    )
+                }
+            });
+        };
+        let wanted = parsed(wanted);
+        let machine = wanted.get("machine").and_then(Value::as_str);
+        if let (Some(machine), None) = (machine, may) {
+            // As one that is not there: see basalt_db's references.
+            let message = format!("there is no Machine {machine:?}");
+            let hint = "create the Machine first, or name another one";
+            return Some(FieldError::new("/machine", FieldCode::ReferenceNotFound, message, hint));
+        }
+        let pointer = match (kind, machine) {
+            ("Machine", _) => "/pool",
+            (_, Some(_)) => "/machine",
+            (_, None) => "/selector/pool",
+        };
+        let into = pool.map_or_else(|| "any pool".to_owned(), |pool| format!("pool {pool:?}"));
+        let message = format!("this token may not put a {kind} into {into}");
+        Some(FieldError::new(pointer, FieldCode::Forbidden, message, "name a pool that it has"))
+    }
+
     fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError> {
         match put.kind.name {
             "Deployment" => reinstallation(put.kind, before, &parsed(put.spec.as_str())),
@@ -69,13 +122,13 @@ pub(super) struct ApplyGuards<'a> {
     pub(super) adopt: bool,
     /// The digest of what was approved, but for the machines that selectors choose.
     pub(super) expected: Option<Sha256>,
-    /// Whether who applies may change objects of this kind, where it is one that says who may do what.
-    pub(super) governs: &'a (dyn Fn(&str) -> bool + Send + Sync),
+    /// What stands against a write of any sort.
+    pub(super) guards: Guards<'a>,
 }
 
 impl Judge for ApplyGuards<'_> {
     fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError> {
-        let mut errors = Guards.change(put, before);
+        let mut errors = self.guards.change(put, before);
         if let Some(other) =
             before.manager.as_deref().filter(|other| self.manager != Some(*other) && !self.adopt)
         {
@@ -87,11 +140,15 @@ impl Judge for ApplyGuards<'_> {
     }
 
     fn removal(&self, object: &Object) -> Vec<FieldError> {
-        if !(self.governs)(&object.kind) {
-            let message = format!("{} {:?} says who may do what", object.kind, object.name);
-            return vec![FieldError::new("", FieldCode::Rule, message, "only an admin deletes it")];
-        }
-        Guards.removal(object)
+        self.guards.removal(object)
+    }
+
+    fn minds_pools(&self) -> bool {
+        self.guards.minds_pools()
+    }
+
+    fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
+        self.guards.reach(kind, name, pool, wanted)
     }
 
     fn approves(&self, written: &Written) -> bool {

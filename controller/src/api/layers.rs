@@ -15,6 +15,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use basalt_api::wire::{Layer, Layers};
 use basalt_api::{FieldCode, FieldError, validate_labels};
+use basalt_db::Judge;
 
 /// The kind whose objects have tags.
 const TAGGED: &str = "Machine";
@@ -53,7 +54,9 @@ pub(super) async fn write(
     if !errors.is_empty() {
         return Err(Refusal::invalid(errors));
     }
-    let object = caller.store(&app).set_layer(kind.name, key, &manager, &layer, flags.dry_run).await?;
+    let guards = caller.guards(flags.dry_run);
+    let judged = (flags.dry_run, &guards as &dyn Judge);
+    let object = caller.store(&app).set_layer(kind.name, key, &manager, &layer, judged).await?;
     if flags.dry_run {
         let plan = announce::of_layer(&object, &manager);
         let object = render::render(object, &[])?;

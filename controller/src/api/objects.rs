@@ -4,7 +4,6 @@ use super::App;
 use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
-use super::guards::{self, Guards};
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, ListParameters, NoParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
@@ -16,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::plan::{Advisory, PlanReport};
 use basalt_api::wire::RenameRequest;
 use basalt_api::{FieldCode, Kind, ProblemCode};
-use basalt_db::{Batch, Deletion, Key, ListQuery, Object, Precondition, Put, Stored};
+use basalt_db::{Batch, Deletion, Key, ListQuery, Object, Put, Removal, StoreError, Stored};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -61,8 +60,8 @@ pub(super) async fn list(
     if !(1..=1000).contains(&limit) {
         return Err(Refusal::field("", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"));
     }
-    // Read before the list: everything up to here is in it.
-    let position = format!("{}:{}", app.store().incarnation(), app.follower().position());
+    // From before the list, and before the caller's rights were looked up: everything up to here is in both.
+    let position = format!("{}:{}", app.store().incarnation(), caller.as_of);
     let pools = caller.rights.visible_pools().map(|pools| pools.into_iter().collect::<Vec<_>>());
     let query = ListQuery {
         kind: kind.name,
@@ -124,7 +123,6 @@ pub(super) async fn write(
     if !kind.declarable {
         enrolled(&app, kind, key).await?;
     }
-    let precondition = caller.puts(&app, (kind, key), &value, precondition, flags.dry_run).await?;
     let now = app.store().now().await?;
     let put = Put {
         kind,
@@ -137,7 +135,8 @@ pub(super) async fn write(
         precondition,
         first_status: &render::first_status(kind.name, now),
     };
-    let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &Guards };
+    let batch =
+        Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &caller.guards(flags.dry_run) };
     let mut written = caller.store(&app).write(&batch).await?;
     let stored = written.stored.pop().ok_or_else(|| {
         Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
@@ -152,7 +151,7 @@ pub(super) async fn write(
 /// Objects of kinds that enrol themselves can be changed, and not made.
 pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()> {
     match app.store().get(kind.name, key).await {
-        Err(basalt_db::StoreError::NotFound { .. }) => {
+        Err(StoreError::NotFound { .. }) => {
             let detail = format!(
                 "there is no {} {:?}, and it cannot be declared: Basalt makes it when it meets one",
                 kind.name,
@@ -183,11 +182,12 @@ pub(super) async fn remove(
     let key = body::key(kind, &name)?;
     let flags: Flags = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
-    guards::removal(&app, kind, key).await?;
+    let guards = caller.guards(flags.dry_run);
+    let removal = Removal { kind: kind.name, key, precondition, dry_run: flags.dry_run, judge: &guards };
     if flags.dry_run {
-        return dry_removal(&app, kind, key, precondition).await;
+        return dry_removal(&app, removal).await;
     }
-    match caller.store(&app).request_deletion(kind.name, key, precondition, false).await? {
+    match caller.store(&app).delete(removal).await.map_err(protected)? {
         Deletion::Gone => Ok(StatusCode::NO_CONTENT.into_response()),
         Deletion::Waits { object, waits_for } => {
             Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
@@ -195,9 +195,20 @@ pub(super) async fn remove(
     }
 }
 
-async fn dry_removal(app: &App, kind: &Kind, key: Key<'_>, precondition: Precondition) -> Answer<Response> {
-    let before = app.store().get(kind.name, key).await?;
-    let (object, plan) = match app.store().request_deletion(kind.name, key, precondition, true).await? {
+/// What is not deleted because of the object itself is protected.
+fn protected(error: StoreError) -> Refusal {
+    match error {
+        StoreError::Refused { errors } if errors.iter().any(|error| error.code == FieldCode::Rule) => {
+            let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            Refusal::new(ProblemCode::Locked, words.join("; "))
+        }
+        error => error.into(),
+    }
+}
+
+async fn dry_removal(app: &App, removal: Removal<'_>) -> Answer<Response> {
+    let before = app.store().get(removal.kind, removal.key).await?;
+    let (object, plan) = match app.store().delete(removal).await.map_err(protected)? {
         Deletion::Gone => {
             let plan = announce::of_deletion(app, &before, true, &[]).await?;
             (render::render(before, &[])?, plan)
@@ -225,7 +236,8 @@ pub(super) async fn rename(
         let message = "a VLAN is called after its fabric and number, which cannot be changed by a rename";
         return Err(Refusal::field("/name", FieldCode::Rule, message, "rename the fabric: its VLANs follow"));
     }
-    let object = caller.store(&app).rename(kind.name, key, to.as_str()).await?;
+    let guards = caller.guards(false);
+    let object = caller.store(&app).rename_judged(kind.name, key, to.as_str(), &guards).await?;
     Ok(rendered(&app, object).await?.answer(StatusCode::OK))
 }
 

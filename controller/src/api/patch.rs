@@ -3,7 +3,6 @@
 use super::App;
 use super::body;
 use super::caller::Caller;
-use super::guards::Guards;
 use super::objects;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, parameters};
@@ -48,8 +47,6 @@ pub(super) async fn patch(
             asked => asked,
         };
         let (text, value) = merged(kind, &before, &patch)?;
-        let precondition =
-            caller.puts(&app, (kind, Key::Uid(before.uid)), &value, precondition, flags.dry_run).await?;
         let put = Put {
             kind,
             key: Key::Uid(before.uid),
@@ -61,7 +58,8 @@ pub(super) async fn patch(
             precondition,
             first_status: &json!({}),
         };
-        let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &Guards };
+        let guards = caller.guards(flags.dry_run);
+        let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards };
         let stored = match caller.store(&app).write(&batch).await {
             Err(StoreError::Conflict { .. }) if asked != precondition && tries < TRIES => {
                 tries += 1;

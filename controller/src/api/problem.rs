@@ -42,6 +42,11 @@ impl Refusal {
         })
     }
 
+    /// Of the sort that the first of them is.
+    pub(super) fn refused(errors: Vec<FieldError>) -> Self {
+        of_errors(errors).into()
+    }
+
     pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
         Self::from(Problem::invalid(errors))
     }
@@ -72,7 +77,7 @@ impl From<StoreError> for Refusal {
             StoreError::Conflict { .. } => ProblemCode::Conflict,
             StoreError::StalePlan => ProblemCode::StalePlan,
             StoreError::Deleting { .. } => ProblemCode::Deleting,
-            StoreError::Refused { errors } => return refused(errors).into(),
+            StoreError::Refused { errors } => return Self::refused(errors),
             StoreError::Overtaken => return Self::unavailable(detail),
             StoreError::SealReplaced => {
                 tracing::error!("{detail}");
@@ -94,11 +99,13 @@ fn source(error: &StoreError) -> String {
     std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
 }
 
-/// The sort of the refusal is that of its first error.
-fn refused(errors: Vec<FieldError>) -> Problem {
+/// The sort of a refusal is that of its first error.
+fn of_errors(errors: Vec<FieldError>) -> Problem {
     let code = match errors.first().map(|e| e.code) {
         Some(FieldCode::ReferenceNotFound) => ProblemCode::ReferenceNotFound,
         Some(FieldCode::Overlap) => ProblemCode::Overlap,
+        Some(FieldCode::NotFound) => ProblemCode::NotFound,
+        Some(FieldCode::Forbidden) => ProblemCode::Forbidden,
         _ => ProblemCode::Invalid,
     };
     let problem = Problem::invalid(errors);

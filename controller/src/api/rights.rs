@@ -3,6 +3,7 @@
 //! A caller has grants: a role everywhere, or in some pools. Machines and deployments are of a pool; everything else is of
 //! none, is seen by everybody who has a grant at all, and is changed by those whose grant is for everywhere. Who may do
 //! what, and what leaves the region by itself ([`ACCESS`]), is changed by admins, and seen by those with a grant for everywhere.
+//! [`Settings`](SETTINGS), which decide for the whole fleet, are changed by admins too.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,21 @@ pub const POOLED: [&str; 2] = ["Machine", "Deployment"];
 
 /// Kinds that say who may do what, and who is told what: a webhook is told of every object, and makes the region send requests.
 pub const ACCESS: [&str; 4] = ["User", "Role", "ApiToken", "Webhook"];
+
+/// The kind of what decides for the whole fleet.
+pub const SETTINGS: &str = "Settings";
+
+/// The role that changes objects of a kind, or only tries that out.
+#[must_use]
+pub fn changes(kind: &str, dry_run: bool) -> Role {
+    match kind {
+        // Trying out a password or a role is no viewer's business either.
+        kind if ACCESS.contains(&kind) => Role::Admin,
+        _ if dry_run => Role::Viewer,
+        SETTINGS => Role::Admin,
+        _ => Role::Operator,
+    }
+}
 
 /// What somebody may do; each may do what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +107,18 @@ impl Rights {
         self.0.iter().filter(holds).map(|g| g.role).max()
     }
 
+    /// Whether an object of this kind and pool may be changed, or that tried out: `None` when it is not even seen.
+    #[must_use]
+    pub fn may_change(&self, kind: &str, pool: Option<&str>, dry_run: bool) -> Option<bool> {
+        let needed = changes(kind, dry_run);
+        let has = match kind {
+            kind if POOLED.contains(&kind) => self.over(pool),
+            _ if needed == Role::Viewer => self.highest(),
+            _ => self.unlimited(),
+        };
+        self.may_see(kind, pool).then_some(has >= Some(needed))
+    }
+
     /// Whether objects of this kind and pool ([`basalt_db::Store::pool_of`] says which) are seen at all.
     #[must_use]
     pub fn may_see(&self, kind: &str, pool: Option<&str>) -> bool {
@@ -169,6 +197,25 @@ mod tests {
         );
         assert_eq!(rights.visible_pools(), None);
         assert!(rights.may_see("User", None));
+    }
+
+    #[test]
+    fn what_is_changed_is_of_a_pool_that_one_has_or_one_has_everything() {
+        let blue = Rights::new(vec![grant(Role::Operator, &["blue"]), grant(Role::Viewer, &["red"])]);
+        let changes = |kind: &str, pool| blue.may_change(kind, pool, false);
+        assert_eq!(changes("Machine", Some("blue")), Some(true));
+        assert_eq!(changes("Machine", Some("red")), Some(false));
+        assert_eq!(changes("Machine", Some("green")), None);
+        assert_eq!((changes("Zone", None), blue.may_change("Zone", None, true)), (Some(false), Some(true)));
+        assert_eq!(changes("Role", None), None);
+        let operator = Rights::everywhere(Role::Operator);
+        assert_eq!(
+            (operator.may_change("Role", None, true), operator.may_change("Zone", None, false)),
+            (Some(false), Some(true))
+        );
+        let of_settings = |dry_run| operator.may_change(SETTINGS, None, dry_run);
+        assert_eq!((of_settings(false), of_settings(true)), (Some(false), Some(true)));
+        assert_eq!(Rights::everywhere(Role::Admin).may_change(SETTINGS, None, false), Some(true));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Watching over real HTTP: nothing skipped, nothing going back, slow readers cut, and where a watch can go on from.
 
+use crate::accounts::{issue, pools};
 use crate::support::{Lab, lab, lab_with};
 use basalt_api::client::{Client, ClientConfig, Watch, WatchOptions};
 use basalt_api::watch::{CutReason, Event, What};
@@ -21,8 +22,28 @@ fn zone() -> &'static Kind {
 }
 
 fn client(lab: &Lab) -> Client {
+    client_with(lab, lab.api.token.clone())
+}
+
+fn client_with(lab: &Lab, token: Option<String>) -> Client {
     let endpoints = vec![format!("http://{}", lab.region.address())];
-    Client::new(&ClientConfig { endpoints, token: lab.api.token.clone(), ..ClientConfig::default() }).unwrap()
+    Client::new(&ClientConfig { endpoints, token, ..ClientConfig::default() }).unwrap()
+}
+
+/// Of one who is an operator of the pool `blue`, and nothing else. There is a pool `green`, too.
+async fn blue_client(lab: &Lab) -> Client {
+    lab.api.declare("/api/v1/pools/green", "{}").await;
+    let token = issue(lab, "blue", r#"{"role":"blue"}"#).await;
+    client_with(lab, Some(token))
+}
+
+fn machine() -> &'static Kind {
+    Kind::find("Machine").unwrap()
+}
+
+async fn move_to(lab: &Lab, number: u64, pool: &str) {
+    let spec = format!(r#"{{"pool":"{pool}","boot_macs":["52:54:00:00:07:{number:02x}"]}}"#);
+    lab.api.declare(&format!("/api/v1/machines/m{number}"), &spec).await;
 }
 
 fn of_zones(since: Option<String>) -> WatchOptions {
@@ -338,4 +359,156 @@ async fn a_region_that_stops_tells_its_watchers_where_to_go_on() {
     let What::Cut(cut) = told(&mut watch).await.what else { panic!("it goes on") };
     assert_eq!(cut.reason, CutReason::Stopping);
     stopping.await.unwrap();
+}
+
+/// Kinds and names of what is told until the zone `end` comes.
+async fn told_until(watch: &mut Watch, end: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let event = told(watch).await;
+        let kind = match &event.what {
+            What::Put(object) => object.kind.clone(),
+            What::Delete(gone) => gone.kind.clone(),
+            _ => String::new(),
+        };
+        if short(&event) == format!("put {end} 1") {
+            return all;
+        }
+        let words = short(&event);
+        let (what, name) = words.split_once(' ').unwrap_or((&words, ""));
+        all.push(format!("{what} {kind} {}", name.split(' ').next().unwrap_or_default()));
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_leaves_a_viewer_s_pools_is_deleted_for_it_and_others_are_never_told() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    move_to(&lab, 1, "red").await;
+    let blue = blue_client(&lab).await;
+    settled(&lab).await;
+    let (listed, since) = blue.list_to_watch(machine(), &BTreeMap::new()).await.unwrap();
+    assert_eq!(listed.iter().map(|m| m.metadata.name.as_str()).collect::<Vec<_>>(), ["blue"]);
+    let mut watch = blue.watch(WatchOptions { since: since.clone(), ..WatchOptions::default() });
+    let moved = |pool: &str| format!(r#"{{"pool":"{pool}","boot_macs":["52:54:00:00:00:00"]}}"#);
+    let zone = async |name: &str| lab.api.declare(&format!("/api/v1/zones/{name}"), "{}").await;
+
+    lab.api.declare("/api/v1/machines/blue", &moved("red")).await;
+    zone("one").await;
+    assert_eq!(told_until(&mut watch, "one").await, ["delete Machine blue", "delete Deployment blue"]);
+    // What happens elsewhere is not told: neither that it is there, nor that it leaves.
+    lab.api
+        .declare(
+            "/api/v1/machines/blue",
+            r#"{"pool":"red","boot_macs":["52:54:00:00:00:00"],"description":"x"}"#,
+        )
+        .await;
+    move_to(&lab, 1, "green").await;
+    lab.api.declare("/api/v1/users/alice", "{}").await;
+    let m1 = client(&lab).get(machine(), "m1").await.unwrap().metadata.uid;
+    assert_eq!(lab.api.delete("/api/v1/machines/m1").await.status, 202);
+    lab.region.store().finalise(m1).await.unwrap();
+    zone("two").await;
+    assert_eq!(told_until(&mut watch, "two").await, Vec::<String>::new());
+    lab.api.declare("/api/v1/machines/blue", &moved("blue")).await;
+    move_to(&lab, 2, "blue").await;
+    zone("three").await;
+    let entered = ["put Machine blue", "put Deployment blue", "put Machine m2"];
+    assert_eq!(told_until(&mut watch, "three").await, entered);
+    let m2 = client(&lab).get(machine(), "m2").await.unwrap().metadata.uid;
+    assert_eq!(lab.api.delete("/api/v1/machines/m2").await.status, 202);
+    lab.region.store().finalise(m2).await.unwrap();
+    zone("four").await;
+    let left = told_until(&mut watch, "four").await;
+    assert_eq!(left.last().map(String::as_str), Some("delete Machine m2"), "{left:?}");
+
+    // Whoever resumes is told the same of what it knew.
+    lab.api.declare("/api/v1/machines/blue", &moved("red")).await;
+    zone("five").await;
+    settled(&lab).await;
+    let mut again = blue.watch(WatchOptions { since, ..WatchOptions::default() });
+    let mut caught_up = told_until(&mut again, "five").await;
+    caught_up.retain(|event| !event.contains("Zone"));
+    assert_eq!(caught_up, ["delete Machine m2", "delete Machine blue", "delete Deployment blue"]);
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_its_token_s_rights_change_and_the_list_is_read_again() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let blue = blue_client(&lab).await;
+    settled(&lab).await;
+    let (_, since) = blue.list_to_watch(machine(), &BTreeMap::new()).await.unwrap();
+    let mut watch = blue.watch(WatchOptions { since, ..WatchOptions::default() });
+    assert_eq!(watch.next().await.unwrap().what, What::Bookmark);
+    // A rename of the pool changes machines and the role in one transaction: nothing of it is told with the rights before.
+    let renamed = lab.api.send("POST", "/api/v1/pools/blue/rename", &[], r#"{"name":"azure"}"#).await;
+    assert_eq!(renamed.status, 200, "{renamed:?}");
+    assert_eq!(short(&told(&mut watch).await), "cut rights");
+    assert_eq!(watch.next().await.unwrap_err().code(), Some(ProblemCode::Compacted));
+    let (listed, since) = blue.list_to_watch(machine(), &BTreeMap::new()).await.unwrap();
+    assert_eq!(listed.len(), 1, "the machine is of the pool that the role is for");
+
+    let mut watch = blue.watch(WatchOptions { since, ..WatchOptions::default() });
+    assert_eq!(watch.next().await.unwrap().what, What::Bookmark);
+    assert_eq!(lab.api.send("POST", "/api/v1/api_tokens/blue/revoke", &[], "").await.status, 204);
+    assert_eq!(short(&told(&mut watch).await), "cut rights");
+    assert_eq!(watch.next().await.unwrap_err().code(), Some(ProblemCode::Unauthenticated));
+}
+
+/// Machines that wander between pools, and readers of one pool that break off at random.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_of_a_pool_end_with_what_it_holds_however_machines_wander() {
+    const MACHINES: u64 = 20;
+    let lab = Arc::new(lab().await);
+    pools(&lab.api).await;
+    for number in 0..MACHINES {
+        move_to(&lab, number, "red").await;
+    }
+    let blue = blue_client(&lab).await;
+    let read = async |client: Client, seed: u64| {
+        let mut dice = Dice::new(seed);
+        let (objects, since) = client.list_to_watch(machine(), &BTreeMap::new()).await.unwrap();
+        let mut state: BTreeMap<_, _> =
+            objects.into_iter().map(|o| (o.metadata.name.to_string(), o)).collect();
+        let options = |since| WatchOptions { kinds: vec![machine()], since, ..WatchOptions::default() };
+        let mut watch = client.watch(options(since));
+        let mut left = dice.below(20);
+        while !state.contains_key("m99") {
+            if left == 0 && !seed.is_multiple_of(2) {
+                watch = client.watch(options(watch.position().map(str::to_owned)));
+            }
+            left = left.checked_sub(1).unwrap_or_else(|| dice.below(20));
+            match watch.next().await.unwrap().what {
+                What::Put(object) => drop(state.insert(object.metadata.name.to_string(), *object)),
+                What::Delete(gone) => drop(state.remove(gone.metadata.name.as_str())),
+                What::Bookmark | What::Cut(_) => {}
+            }
+        }
+        state
+    };
+    let writers = (1..=6).map(|seed| {
+        let lab = lab.clone();
+        tokio::spawn(async move {
+            let mut dice = Dice::new(seed);
+            for _ in 0..30 {
+                let pool = ["blue", "red", "green"][usize::try_from(dice.below(3)).unwrap()];
+                move_to(&lab, dice.below(MACHINES), pool).await;
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let written = async {
+        for writer in writers {
+            writer.await.expect("a writer");
+        }
+        move_to(&lab, 99, "blue").await;
+    };
+    let (one, two, three, ()) =
+        tokio::join!(read(blue.clone(), 1), read(blue.clone(), 2), read(blue.clone(), 3), written);
+    let held = blue.list_all(machine(), &BTreeMap::new()).await.unwrap();
+    let held: BTreeMap<_, _> = held.into_iter().map(|o| (o.metadata.name.to_string(), o)).collect();
+    for state in [one, two, three] {
+        assert_eq!(state, held);
+    }
 }

@@ -21,8 +21,9 @@ pub use draft::{Precondition, Put, Stored};
 pub use prune::{Prune, Pruned};
 
 use crate::invariant::{self, Subject};
-use crate::object::Object;
-use crate::{Store, StoreError, audit, change};
+use crate::object::{Object, Row};
+use crate::store::Tx;
+use crate::{Store, StoreError, audit, change, reach};
 use basalt_api::FieldError;
 use draft::Draft;
 use passwords::Passwords;
@@ -58,6 +59,18 @@ pub trait Judge: Send + Sync {
 
     /// What stands against an object's leaving.
     fn removal(&self, object: &Object) -> Vec<FieldError>;
+
+    /// Whether it matters to [`reach`](Self::reach) of which pools objects are.
+    fn minds_pools(&self) -> bool {
+        false
+    }
+
+    /// What stands against writing an object of this pool at all, by who asks: `wanted` is the spec that would put it there; without
+    /// it the object is as it is. Asked before anything else is said of the object.
+    fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
+        let _ = (kind, name, pool, wanted);
+        None
+    }
 
     /// Whether what is about to be committed is what was meant; nothing is stored when it is not.
     fn approves(&self, written: &Written) -> bool;
@@ -122,8 +135,9 @@ impl Store {
             self.hold_seal(&mut tx).await?;
         }
         let olds = rows::lock(&mut tx, batch.puts).await?;
+        reach_before(&mut tx, batch, &olds).await?;
         let leaving = match &batch.prune {
-            Some(prune) => prune::mark(&mut tx, prune, batch.puts).await?,
+            Some(prune) => prune::mark(&mut tx, prune, batch).await?,
             None => Vec::new(),
         };
         let mut sealed = rows::secrets(&mut tx, &olds).await?;
@@ -163,6 +177,7 @@ impl Store {
             false => prune::held(&mut tx, &rewritten).await?,
         };
         rows::write_references(&mut tx, &drafts).await?;
+        reach_after(&mut tx, batch, &drafts).await?;
         rows::write_secrets(&mut tx, &drafts).await?;
         let mut log: Vec<_> = leaving.iter().map(audit::Written::removal).collect();
         let pruned = self.let_go(&mut tx, leaving).await?;
@@ -195,6 +210,41 @@ impl Store {
         self.commit(tx).await?;
         Ok(written)
     }
+}
+
+/// Whether who asks may write the objects as they are.
+async fn reach_before(tx: &mut Tx, batch: &Batch<'_>, olds: &[Option<Row>]) -> Result<(), StoreError> {
+    let uids: Vec<uuid::Uuid> = olds.iter().flatten().map(|row| row.uid).collect();
+    let pools = match batch.judge.minds_pools() && !uids.is_empty() {
+        true => reach::pools(tx, &uids).await?,
+        false => reach::Pools::new(),
+    };
+    let mut errors = Vec::new();
+    for (put, row) in batch.puts.iter().zip(olds) {
+        let Some(row) = row else { continue };
+        let pool = pools.get(&row.uid).and_then(Option::as_deref);
+        errors.extend(below(put, batch.judge.reach(&row.kind, &row.name, pool, None)));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(StoreError::Refused { errors }) }
+}
+
+/// Whether who asks may put them where they go.
+async fn reach_after(tx: &mut Tx, batch: &Batch<'_>, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
+    // Of a dry run: where it would go is not known before what it refers to is there.
+    let drafts = drafts.iter().filter(|draft| draft.errors.is_empty());
+    let drafts: Vec<(&Draft<'_>, &Row)> =
+        drafts.filter_map(|draft| Some((draft, draft.row.as_ref()?))).collect();
+    let uids: Vec<uuid::Uuid> = drafts.iter().map(|(_, row)| row.uid).collect();
+    let pools = match batch.judge.minds_pools() && !uids.is_empty() {
+        true => reach::pools(tx, &uids).await?,
+        false => reach::Pools::new(),
+    };
+    let mut errors = Vec::new();
+    for (draft, row) in drafts {
+        let pool = pools.get(&row.uid).and_then(Option::as_deref);
+        errors.extend(below(draft.put, batch.judge.reach(&row.kind, &row.name, pool, Some(&row.spec))));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(StoreError::Refused { errors }) }
 }
 
 /// Errors of a draft are advisories of a dry run.

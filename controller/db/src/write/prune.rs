@@ -1,9 +1,9 @@
 //! What leaves because nobody declares it any more.
 
-use super::draft::Put;
+use super::Batch;
 use crate::object::{self, Key, Object, Referrer, Row, select_objects};
 use crate::store::Tx;
-use crate::{Store, StoreError, change};
+use crate::{Store, StoreError, change, reach};
 use basalt_api::values::Uid;
 
 /// Which objects leave that are not among the puts.
@@ -28,9 +28,10 @@ pub struct Pruned {
     pub gone: bool,
 }
 
-/// Locks what is to leave, and marks it, so that no reference to it is made.
-pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, puts: &[Put<'_>]) -> Result<Vec<Row>, StoreError> {
-    let (kinds, names): (Vec<String>, Vec<String>) = puts
+/// Locks what is to leave, and marks it, so that no reference to it is made. What who asks may not delete is passed over.
+pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, batch: &Batch<'_>) -> Result<Vec<Row>, StoreError> {
+    let (kinds, names): (Vec<String>, Vec<String>) = batch
+        .puts
         .iter()
         .filter_map(|put| match put.key {
             Key::Name(name) => Some((put.kind.name.to_owned(), name.to_owned())),
@@ -47,7 +48,16 @@ pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, puts: &[Put<'_>]) -> Re
         &kinds,
         &names
     );
-    let rows = rows.fetch_all(&mut **tx).await?;
+    let mut rows = rows.fetch_all(&mut **tx).await?;
+    let all: Vec<uuid::Uuid> = rows.iter().map(|row| row.uid).collect();
+    let pools = match batch.judge.minds_pools() {
+        true => reach::pools(tx, &all).await?,
+        false => reach::Pools::new(),
+    };
+    rows.retain(|row| {
+        let pool = pools.get(&row.uid).and_then(Option::as_deref);
+        batch.judge.reach(&row.kind, &row.name, pool, None).is_none()
+    });
     let uids: Vec<uuid::Uuid> = rows.iter().map(|row| row.uid).collect();
     let update = sqlx::query!("update object set deletion_requested_at = now() where uid = any($1)", &uids);
     update.execute(&mut **tx).await?;

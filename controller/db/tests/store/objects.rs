@@ -1,9 +1,9 @@
 //! What the store keeps, refuses, and how it says so.
 
 use crate::common::{machine, network, open, put, put_if, store};
-use basalt_api::FieldCode;
 use basalt_api::values::Generation;
-use basalt_db::{Deletion, Key, ListQuery, Precondition, StoreError};
+use basalt_api::{FieldCode, FieldError};
+use basalt_db::{Deletion, Judge, Key, ListQuery, Object, Precondition, Put, Removal, StoreError, Written};
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -279,4 +279,73 @@ async fn a_region_that_is_older_than_the_database_leaves_the_newer_schema_alone(
     newer.execute(migrated).await.unwrap();
     let store = open(&url, [7; 32]).await.expect("it opens");
     put(&store, "Zone", "a", json!({})).await.unwrap();
+}
+
+/// Lets those pass that are of the pool `blue`.
+struct OnlyBlue;
+
+impl Judge for OnlyBlue {
+    fn change(&self, _: &Put<'_>, _: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    fn removal(&self, _: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    fn approves(&self, _: &Written) -> bool {
+        true
+    }
+
+    fn minds_pools(&self) -> bool {
+        true
+    }
+
+    fn reach(&self, kind: &str, name: &str, pool: Option<&str>, _: Option<&str>) -> Option<FieldError> {
+        let unseen = FieldError::new("", FieldCode::NotFound, format!("there is no {kind} {name:?}"), "");
+        (pool != Some("blue")).then_some(unseen)
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_an_object_that_goes_to_another_pool_neither_deletes_nor_renames_it() {
+    let url = basalt_db::testing::database().await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    for pool in ["blue", "red"] {
+        put(&store, "Pool", pool, json!({})).await.unwrap();
+    }
+    let spec = |pool: &str| json!({"pool": pool, "boot_macs": ["52:54:00:00:00:01"]});
+    put(&store, "Machine", "m", spec("blue")).await.unwrap();
+    let (mut mover, mut looker) =
+        (PgConnection::connect(&url).await.unwrap(), PgConnection::connect(&url).await.unwrap());
+    let mut moving = mover.begin().await.unwrap();
+    let moved =
+        sqlx::query("update object set spec = $1::json where name = 'm'").bind(spec("red").to_string());
+    moved.execute(&mut *moving).await.unwrap();
+    let deleting = {
+        let store = store.clone();
+        let (kind, key, precondition) = ("Machine", Key::Name("m"), Precondition::None);
+        tokio::spawn(async move {
+            store
+                .delete(Removal { kind, key, precondition, dry_run: false, judge: &OnlyBlue })
+                .await
+                .unwrap_err()
+        })
+    };
+    let renaming = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store.rename_judged("Machine", Key::Name("m"), "n", &OnlyBlue).await.unwrap_err()
+        })
+    };
+    let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut looker).await.unwrap() < 2 {
+        tokio::task::yield_now().await;
+    }
+    moving.commit().await.unwrap();
+    for refused in [deleting.await.unwrap(), renaming.await.unwrap()] {
+        assert!(matches!(refused, StoreError::NotFound { .. }), "{refused:?}");
+    }
+    let object = store.get("Machine", Key::Name("m")).await.unwrap();
+    assert_eq!(object.deletion_requested_at, None);
 }

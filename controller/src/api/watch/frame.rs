@@ -38,6 +38,7 @@ impl Frames {
             CutReason::Compacted => "the log does not reach back to here any more; list again",
             CutReason::Unavailable => "the database does not answer; go on from here",
             CutReason::Stopping => "the region stops; go on from here, at another one",
+            CutReason::Rights => "what this token may see has changed; list again",
             CutReason::Renew | CutReason::Other => "no watch lasts for ever; go on from here",
         };
         let cut = Cut { reason, message: message.to_owned() };

@@ -200,15 +200,26 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
             hub.count_cut(CutReason::Compacted);
         }
     }
+    // Before anything of the page: whoever resumes does so from before the change of its rights.
+    for reader in &state.readers {
+        if page.changed.iter().any(|changed| reader.view.rests_on(changed.uid)) {
+            let _ = reader.shared.cut.set(CutReason::Rights);
+        }
+    }
     let frames = Frames(app.store().incarnation());
     for changed in page.changed {
         hand_one(app, &mut state.readers, frames, changed).await?;
     }
-    state.readers.retain(|reader| {
-        reader.shared.through.store(page.through, Ordering::Release);
-        let Some(reason) = reader.shared.cut.get() else { return true };
-        hub.count_cut(*reason);
-        false
+    state.readers.retain(|reader| match reader.shared.cut.get() {
+        None => {
+            reader.shared.through.store(page.through, Ordering::Release);
+            true
+        }
+        // It was not handed everything: its bookmarks stay where they are.
+        Some(reason) => {
+            hub.count_cut(*reason);
+            false
+        }
     });
     state.position = page.through;
     Ok(true)
@@ -222,10 +233,13 @@ async fn hand_one(
     mut changed: Changed,
 ) -> Result<(), StoreError> {
     let object = changed.object.take();
-    let covered = readers.iter_mut().filter(|reader| reader.view.covers(&changed.kind));
+    let covered = readers
+        .iter_mut()
+        .filter(|reader| reader.view.covers(&changed.kind) && reader.shared.cut.get().is_none());
     let covered: Vec<(&mut Reader, bool)> = covered
         .map(|reader| {
-            let shown = object.as_ref().is_some_and(|object| reader.view.shows(object));
+            let shown =
+                object.as_ref().is_some_and(|object| reader.view.shows(object, changed.pool.as_deref()));
             (reader, shown)
         })
         .collect();
@@ -244,6 +258,7 @@ async fn hand_one(
             }
             // It cannot be rendered.
             (None, true) => continue,
+            (_, false) if !reader.view.knew(&changed) => continue,
             (_, false) if has_left => {
                 let known_to_be_gone = reader.hidden.remove(&uid);
                 if known_to_be_gone {

@@ -8,7 +8,8 @@
 //! | [`frame`] | events as bytes |
 //!
 //! Nothing is buffered without bound: a reader whose queue is full is cut, and resumes from the log at the last event that it
-//! has read.
+//! has read. What a reader may see is what its token may see; a change of that ends the watch, and since nobody can say what a
+//! reader with other rights has missed, the position from before is answered `compacted`.
 
 mod frame;
 pub(super) mod hub;
@@ -16,6 +17,8 @@ mod reader;
 mod view;
 
 use super::App;
+use super::caller::Caller;
+use super::guard;
 use super::problem::{Answer, Refusal};
 use super::query::{WatchParameters, parameters};
 use axum::body::Body;
@@ -28,15 +31,27 @@ use reader::Watch;
 use std::sync::Arc;
 use view::View;
 
-pub(super) async fn watch(State(app): State<App>, headers: HeaderMap, uri: Uri) -> Answer<Response> {
+pub(super) async fn watch(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Answer<Response> {
     let parameters: WatchParameters = parameters(&uri)?;
-    let view = Arc::new(View::new(parameters.kinds.as_deref(), parameters.labels.as_deref())?);
+    let view = Arc::new(View::new(&caller, parameters.kinds.as_deref(), parameters.labels.as_deref())?);
     // A client that resumes by itself repeats its first request; only the header says where it is.
     let resumed = headers.get(LAST_EVENT_ID).map(|v| v.to_str().unwrap_or("?").to_owned());
     let since = resumed.or(parameters.since).map(|text| position(&app, &text)).transpose()?;
     let seat = app.watchers().join(view.clone()).await?;
+    // From here on the hub sees every change of the rights.
+    if !guard::is_unchanged(&app, &headers, &caller).await? {
+        return Err(Refusal::unavailable("what this token may see is being changed; try again"));
+    }
     if let Some(since) = since {
         reachable(&app, since, seat.joined_at).await?;
+        if app.store().changed_since(since, &caller.rests_on).await? {
+            return Err(compacted("what this token may see has changed since then; list again".to_owned()));
+        }
     }
     let watch = Watch::new(app.clone(), view, seat, since, app.0.parts.bookmark_every);
     let body = Body::from_stream(futures_util::stream::unfold(watch, Watch::next));

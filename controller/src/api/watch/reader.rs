@@ -131,19 +131,22 @@ impl Watch {
             return Err(CutReason::Compacted);
         }
         for mut changed in page.changed {
-            if changed.version > through {
-                self.newer.insert(changed.uid, changed.version);
+            if !self.view.covers(&changed.kind) {
+                continue;
             }
+            let (uid, version) = (changed.uid, changed.version);
             let frame = match changed.object.take() {
-                None => Some(self.frames.delete(&changed, None)),
-                Some(object) if !self.view.shows(&object) => {
-                    Some(self.frames.delete(&changed, Some(&object)))
-                }
-                Some(object) => {
+                Some(object) if self.view.shows(&object, changed.pool.as_deref()) => {
                     let put = hub::put(&self.app, self.frames, changed.position, object);
                     put.await.map_err(unavailable)?
                 }
+                object if self.view.knew(&changed) => Some(self.frames.delete(&changed, object.as_ref())),
+                _ => None,
             };
+            // Of what is not told nothing is known either: the hub may have to say that it is gone.
+            if frame.is_some() && version > through {
+                self.newer.insert(uid, version);
+            }
             self.ready.extend(frame.map(|frame| (changed.position, frame)));
         }
         self.behind = Some(page.through).filter(|at| *at < through);

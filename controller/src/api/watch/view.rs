@@ -1,10 +1,13 @@
 //! What one reader is shown.
 
 use super::super::body;
+use super::super::caller::Caller;
 use super::super::problem::{Answer, Refusal};
 use super::super::query::labels;
-use basalt_api::{FieldCode, Kind};
-use basalt_db::Object;
+use super::super::rights::{ACCESS, Rights};
+use basalt_api::values::Uid;
+use basalt_api::{FieldCode, Kind, ProblemCode};
+use basalt_db::{Changed, Object};
 use std::collections::BTreeMap;
 
 /// What one reader is shown. An object that it does not show is, to its reader, deleted.
@@ -13,18 +16,31 @@ pub(super) struct View {
     /// `None`: every kind.
     kinds: Option<Vec<String>>,
     labels: BTreeMap<String, String>,
+    /// What its reader may see.
+    rights: Rights,
+    /// The objects that say so.
+    rests_on: Vec<Uid>,
 }
 
 impl View {
-    /// From `kinds=a,b` and `labels=a=b,c=d`.
-    pub(super) fn new(kinds: Option<&str>, selector: Option<&str>) -> Answer<Self> {
+    /// Of `caller`, from `kinds=a,b` and `labels=a=b,c=d`.
+    pub(super) fn new(caller: &Caller, kinds: Option<&str>, selector: Option<&str>) -> Answer<Self> {
         let words = kinds.map(|kinds| kinds.split(',').map(str::trim).filter(|w| !w.is_empty()));
         let kinds = words.map(|words| words.map(kind).collect::<Answer<Vec<_>>>()).transpose()?;
         if kinds.as_ref().is_some_and(Vec::is_empty) {
             let hint = "name some, like kinds=machines,deployments, or leave kinds out";
             return Err(Refusal::field("", FieldCode::Required, "kinds names no kind", hint));
         }
-        Ok(Self { kinds, labels: labels(selector)? })
+        let rights = caller.rights.clone();
+        let mut hidden = kinds
+            .iter()
+            .flatten()
+            .filter(|kind| ACCESS.contains(&kind.as_str()) && !rights.may_see(kind, None));
+        if let Some(kind) = hidden.next() {
+            let detail = format!("a {kind} is seen by those with a role for everywhere");
+            return Err(Refusal::new(ProblemCode::Forbidden, detail));
+        }
+        Ok(Self { kinds, labels: labels(selector)?, rights, rests_on: caller.rests_on.clone() })
     }
 
     /// For the log: only changes of these kinds matter.
@@ -33,12 +49,25 @@ impl View {
     }
 
     pub(super) fn covers(&self, kind: &str) -> bool {
-        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k == kind))
+        let is_seen = !ACCESS.contains(&kind) || self.rights.may_see(kind, None);
+        is_seen && self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k == kind))
     }
 
-    /// Whether its reader sees the object. Whatever decides that belongs here: it is asked for every event.
-    pub(super) fn shows(&self, object: &Object) -> bool {
-        self.labels.iter().all(|(key, value)| object.labels.get(key) == Some(value))
+    /// Whether what its reader may see rests on this object.
+    pub(super) fn rests_on(&self, uid: Uid) -> bool {
+        self.rests_on.contains(&uid)
+    }
+
+    /// Whether its reader sees the object, which is of this pool. Whatever decides that belongs here: it is asked for every event.
+    pub(super) fn shows(&self, object: &Object, pool: Option<&str>) -> bool {
+        self.rights.may_see(&object.kind, pool)
+            && self.labels.iter().all(|(key, value)| object.labels.get(key) == Some(value))
+    }
+
+    /// Whether its reader may know an object that it is not shown: one that it was never shown does not leave it either.
+    pub(super) fn knew(&self, changed: &Changed) -> bool {
+        let pools = changed.left.iter().map(String::as_str).map(Some);
+        pools.chain([changed.pool.as_deref()]).any(|pool| self.rights.may_see(&changed.kind, pool))
     }
 }
 

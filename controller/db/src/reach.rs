@@ -1,0 +1,44 @@
+//! Whether who asks may write an object, by the pool that it is of: looked at in the transaction that writes it.
+
+use crate::object::Row;
+use crate::store::Tx;
+use crate::write::Judge;
+use crate::{Store, StoreError};
+use basalt_api::FieldCode;
+use std::collections::HashMap;
+use uuid::Uuid;
+
+/// The pools of objects, by which roles are limited.
+pub(crate) type Pools = HashMap<Uuid, Option<String>>;
+
+/// Of which pools these objects are, as the transaction has them.
+pub(crate) async fn pools(tx: &mut Tx, objects: &[Uuid]) -> Result<Pools, StoreError> {
+    let rows = sqlx::query!(
+        "select uid, object_pool(kind, uid, spec) as pool from object where uid = any($1)",
+        objects
+    );
+    Ok(rows.fetch_all(&mut **tx).await?.into_iter().map(|row| (row.uid, row.pool)).collect())
+}
+
+impl Store {
+    /// Refuses what the judge does not let a locked object undergo.
+    pub(crate) async fn within_reach(
+        &self,
+        tx: &mut Tx,
+        row: &Row,
+        judge: &dyn Judge,
+    ) -> Result<(), StoreError> {
+        let pools = match judge.minds_pools() {
+            true => pools(tx, &[row.uid]).await?,
+            false => Pools::new(),
+        };
+        let pool = pools.get(&row.uid).and_then(Option::as_deref);
+        match judge.reach(&row.kind, &row.name, pool, None) {
+            None => Ok(()),
+            Some(error) if error.code == FieldCode::NotFound => {
+                Err(StoreError::NotFound { kind: row.kind.clone(), name: row.name.clone() })
+            }
+            Some(error) => Err(StoreError::Refused { errors: vec![error] }),
+        }
+    }
+}
