@@ -88,7 +88,7 @@ end-to-end: root images ## Real Terraform, real firmware in QEMU, real wire
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
-BENCHES := provider_handshake $(API_BENCHES) allocate_5000 boot_to_ready
+BENCHES := provider_handshake $(API_BENCHES) allocate_5000 allocate_address boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -105,6 +105,10 @@ $(addprefix bench-,$(API_BENCHES)): setup
 .PHONY: bench-allocate_5000
 bench-allocate_5000: setup
 	cargo bench -q -p basalt-region --bench allocate_5000 | $(RECORD)
+
+.PHONY: bench-allocate_address
+bench-allocate_address: setup
+	cargo bench -q -p basalt-db --bench allocate_address | $(RECORD)
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images

@@ -2,8 +2,11 @@
 //!
 //! Terraform runs what does not depend on each other at the same time and in any order. A range whose addresses another
 //! range still holds, or whose own predecessor is still going, may be accepted a moment later: such a refusal is tried
-//! again for a while, if the object in the way is ours, before it is told.
+//! again for a while, if the object in the way is ours, before it is told. One that this same run has written is as it will
+//! be: what it stands in the way of does not heal, and is told at once.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientError, DeleteOptions, Precondition};
@@ -31,15 +34,19 @@ impl Default for Turn {
     }
 }
 
-/// A configured region.
+/// A configured region. Terraform configures it once a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     pub(crate) client: Client,
+    written: Arc<Mutex<Written>>,
 }
+
+/// What this run has written, by kind and name, and when the region had answered.
+type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, written: Arc::default() }
     }
 
     /// The object, by uid or name.
@@ -58,9 +65,14 @@ impl Region {
     ) -> Result<Object, ClientError> {
         let mut turn = Turn::default();
         loop {
+            let asked = Instant::now();
             match self.client.put(kind, key, request, precondition).await {
-                Ok(written) => return Ok(written.object),
-                Err(error) => self.wait_turn(cx, &mut turn, error).await?,
+                Ok(written) => {
+                    let mut known = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+                    known.insert((kind.name, written.object.metadata.name.to_string()), Instant::now());
+                    return Ok(written.object);
+                }
+                Err(error) => self.wait_turn(cx, &mut turn, asked, error).await?,
             }
         }
     }
@@ -74,17 +86,24 @@ impl Region {
     ) -> Result<Option<Object>, ClientError> {
         let mut turn = Turn::default();
         loop {
+            let asked = Instant::now();
             match self.client.delete(kind, key, DeleteOptions::default()).await {
                 Ok(object) => return Ok(object),
                 Err(error) if error.is_not_found() => return Ok(None),
-                Err(error) => self.wait_turn(cx, &mut turn, error).await?,
+                Err(error) => self.wait_turn(cx, &mut turn, asked, error).await?,
             }
         }
     }
 
-    /// Waits a little if what refuses the change will pass; otherwise the refusal comes back.
-    async fn wait_turn(&self, cx: &Cx, turn: &mut Turn, error: ClientError) -> Result<(), ClientError> {
-        let Some(limit) = self.may_pass(&error).await else { return Err(error) };
+    /// Waits a little if what refused the change that was `asked` for will pass; otherwise the refusal comes back.
+    async fn wait_turn(
+        &self,
+        cx: &Cx,
+        turn: &mut Turn,
+        asked: Instant,
+        error: ClientError,
+    ) -> Result<(), ClientError> {
+        let Some(limit) = self.may_pass(&error, asked).await else { return Err(error) };
         if turn.began.elapsed() + turn.pause > limit {
             return Err(error);
         }
@@ -98,7 +117,7 @@ impl Region {
     }
 
     /// For how long a refusal is worth another try.
-    async fn may_pass(&self, error: &ClientError) -> Option<Duration> {
+    async fn may_pass(&self, error: &ClientError, asked: Instant) -> Option<Duration> {
         let problem = error.problem()?;
         let all_are =
             |code| !problem.errors.is_empty() && problem.errors.iter().all(|error| error.code == code);
@@ -106,16 +125,25 @@ impl Region {
             ProblemCode::Deleting => Some(IN_THE_WAY),
             ProblemCode::ReferenceNotFound => Some(ON_ITS_WAY),
             _ if all_are(FieldCode::ReferenceNotFound) => Some(ON_ITS_WAY),
+            ProblemCode::Overlap | ProblemCode::InUse if self.stays(problem, asked) => None,
             ProblemCode::Overlap | ProblemCode::InUse => self.is_ours(problem).await.then_some(IN_THE_WAY),
-            _ if all_are(FieldCode::Overlap) => self.is_ours(problem).await.then_some(IN_THE_WAY),
+            _ if all_are(FieldCode::Overlap) && !self.stays(problem, asked) => {
+                self.is_ours(problem).await.then_some(IN_THE_WAY)
+            }
             _ => None,
         }
     }
 
+    /// Whether an object that the refusal names was as it will be when the change was asked for: this run had written it.
+    fn stays(&self, problem: &Problem, asked: Instant) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = texts(problem).flat_map(named);
+        named.any(|(kind, name)| written.get(&(kind.name, name.to_owned())).is_some_and(|at| *at <= asked))
+    }
+
     /// Whether every object that the refusal names is ours.
     async fn is_ours(&self, problem: &Problem) -> bool {
-        let texts = problem.errors.iter().map(|error| &error.message).chain([&problem.detail]);
-        for (kind, name) in texts.flat_map(|text| named(text)) {
+        for (kind, name) in texts(problem).flat_map(named) {
             match self.client.find(kind, name).await {
                 Ok(Some(object)) if object.metadata.manager.as_deref() != Some(MANAGER) => return false,
                 _ => {}
@@ -123,6 +151,10 @@ impl Region {
         }
         true
     }
+}
+
+fn texts(problem: &Problem) -> impl Iterator<Item = &str> {
+    problem.errors.iter().map(|error| error.message.as_str()).chain([problem.detail.as_str()])
 }
 
 /// The objects that a message names, as `IpRange "lab-dynamic"`.

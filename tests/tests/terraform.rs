@@ -308,6 +308,26 @@ fn a_range_gives_way_to_one_that_overlaps_it_in_the_same_apply() {
 }
 
 #[test]
+fn two_new_ranges_that_overlap_are_refused_at_once() {
+    within(async |world| {
+        let more = r#"
+resource "basalt_ip_range" "overlapping" {
+  name   = "lab-overlapping"
+  subnet = basalt_subnet.lab.name
+  start  = "10.77.0.140"
+  end    = "10.77.0.160"
+}
+"#;
+        let began = std::time::Instant::now();
+        let text = format!("{}{NETWORK}{more}", provider(&world));
+        let said = flat(&world.config(&text).fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("overlaps 10.77.0.1"), "{said}");
+        assert!(began.elapsed().as_secs() < 25, "it waited for what this very run had made: {said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn an_address_that_the_region_chose_is_used_by_others_and_kept() {
     within(async |world| {
         let more = r#"

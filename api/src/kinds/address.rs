@@ -20,7 +20,7 @@ pub struct IpAddressSpec {
     pub subnet: Ref<Subnet>,
     /// This very address; in a `reserved` range too. Absent: the next free one, which is kept until another one is named here.
     pub address: Option<IpAddr>,
-    /// The interface that DHCP gives the address to. A MAC has one address of a subnet.
+    /// The interface that DHCP gives the address to, and a deployment's interface too. A MAC has one address of a subnet.
     pub mac: Option<Mac>,
     /// The host name that DHCP hands out with it.
     pub hostname: Option<Hostname>,

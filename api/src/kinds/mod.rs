@@ -52,8 +52,9 @@ pub use machine::{
     MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
 };
 pub use network::{
-    BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangePurpose, Subnet,
-    SubnetBoot, SubnetPurposes, SubnetSpec, SubnetStatus, Vlan, VlanDhcp, VlanSpec, VlanStatus,
+    BlockState, BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangeBlock,
+    RangePurpose, Subnet, SubnetBoot, SubnetPurposes, SubnetSpec, SubnetStatus, Vlan, VlanDhcp, VlanSpec,
+    VlanStatus,
 };
 pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
 pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};

@@ -5,7 +5,7 @@ use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
 use crate::values::{Cidr, Duration, Host};
 use basalt_api_derive::Model;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
@@ -163,6 +163,9 @@ pub struct SubnetPurposes {
     /// Of deployments' interfaces.
     #[field(default = 0)]
     pub deployments: u64,
+    /// Racks' own, that are nobody else's.
+    #[field(default = 0)]
+    pub racks: u64,
     /// Leased from `dynamic` ranges, to machines that Basalt knows.
     #[field(default = 0)]
     pub leases: u64,
@@ -241,6 +244,35 @@ pub struct IpRangeStatus {
     /// Addresses of it that are leased, or in a `reserved` range somebody's.
     #[field(volatile)]
     pub used: Option<u64>,
+    /// Of an IPv4 `dynamic` range, which rack leases which part, as `10.77.0.100-10.77.0.149`. Racks share a range evenly, and
+    /// lease from their own parts alone.
+    #[field(volatile)]
+    pub blocks: BTreeMap<String, RangeBlock>,
+}
+
+/// A part of a range that one rack leases.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct RangeBlock {
+    /// The rack. Absent: it was deleted, and what it may have leased has not ended.
+    pub rack: Option<Ref<Rack>>,
+    /// How the rack has it.
+    #[field(default = BlockState::Leased)]
+    pub state: BlockState,
+    /// How many addresses it has.
+    #[field(default = 0)]
+    pub addresses: u64,
+    /// How many of them are leased, to machines that Basalt knows.
+    #[field(default = 0)]
+    pub used: u64,
+}
+
+/// How a rack has a part of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum BlockState {
+    /// It leases from it.
+    Leased,
+    /// It is to lease from it no more. Nobody else does before it has said so and its last lease there has ended.
+    TakenBack,
 }
 
 fn ip_range_rules(spec: &IpRangeSpec, rule: &mut Rule<'_>) {

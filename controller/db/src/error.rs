@@ -75,6 +75,15 @@ pub enum StoreError {
     /// What was looked at before the transaction is not so any more: the same call may succeed when it is made again.
     #[error("somebody else wrote the same object meanwhile; try again")]
     Overtaken,
+    /// The database is of an earlier version, and holds what this one would refuse. It was not changed.
+    #[error(
+        "the database holds what this version refuses: {}; change that with the version before, which can go on with it, and start this one again",
+        found.join("; ")
+    )]
+    Before {
+        /// Everything that is wrong, each with the objects it is about.
+        found: Vec<String>,
+    },
     /// What is stored is not what this version writes.
     #[error("the store holds something unexpected: {0}")]
     Corrupt(String),

@@ -2,7 +2,7 @@
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, ipam};
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
@@ -106,6 +106,7 @@ impl Store {
                 continue;
             }
             woken.extend(insert(&mut tx, source, fact).await?);
+            ipam::block::note_in_force(&mut tx, rack, fact).await?;
             through = fact.seq;
         }
         let update = sqlx::query!(
@@ -128,6 +129,7 @@ impl Store {
     /// The database.
     pub async fn store_own_fact(&self, fact: &NewFact) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
+        ipam::block::note_addresses(&mut tx, fact).await?;
         if let Some(object) = insert(&mut tx, "region", fact).await? {
             self.wake_around_all(&mut tx, &[object]).await?;
         }

@@ -75,7 +75,9 @@ pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use gauge::{KindGauge, QueueGauge};
-pub use ipam::{Address, AddressWish, Addressed, SubnetUse};
+pub use ipam::{
+    Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
+};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, Then};

@@ -89,13 +89,18 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
         sqlx::query_scalar!("update region_meta set incarnation = gen_random_uuid() returning incarnation");
     let incarnation = incarnation.fetch_one(&mut *tx).await?;
     let leap = sqlx::query!(
-        "select setval('attempt', nextval('attempt') + $1) as attempt, setval('epoch', nextval('epoch') + $1) as epoch",
+        "select setval('attempt', nextval('attempt') + $1) as attempt, setval('epoch', nextval('epoch') + $1) as epoch,
+           setval('dhcp_delegation', nextval('dhcp_delegation') + $1) as dhcp_delegation",
         LEAP
     );
     leap.fetch_one(&mut *tx).await?;
     let leases =
         sqlx::query!("update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0");
     leases.execute(&mut *tx).await?;
+    // What racks said of blocks in the life before counts for nothing: they are asked under new numbers.
+    sqlx::query!("update dhcp_block set leaves_at = null where range is null and free_at is null")
+        .execute(&mut *tx)
+        .await?;
     sqlx::query!("delete from region_process").execute(&mut *tx).await?;
     tx.commit().await?;
     connection.close().await?;

@@ -87,6 +87,7 @@ impl Store {
             .before_acquire(|connection, of| Box::pin(still_there(connection, of.idle_for)))
             .connect_with(connect)
             .await?;
+        crate::ipam::before::check(&pool).await?;
         // Takes a PostgreSQL advisory lock: two regions that start at once do not migrate twice.
         MIGRATIONS.run(&pool).await.map_err(sqlx::Error::from)?;
         let (incarnation, seal_check) = check_seal(&pool, &seal).await?;

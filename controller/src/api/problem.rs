@@ -86,6 +86,7 @@ impl From<StoreError> for Refusal {
             StoreError::Fenced { .. }
             | StoreError::Seal { .. }
             | StoreError::Corrupt(_)
+            | StoreError::Before { .. }
             | StoreError::Database(_) => {
                 tracing::error!(%error, source = %source(&error), "a request failed");
                 return Self::new(ProblemCode::Internal, "the region made a mistake; its log has more");

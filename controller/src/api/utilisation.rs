@@ -3,8 +3,8 @@
 
 use super::App;
 use super::problem::Answer;
-use basalt_api::kinds::SubnetPurposes;
-use basalt_db::{Object, StoreError, SubnetUse};
+use basalt_api::kinds::{BlockState, RangeBlock, SubnetPurposes};
+use basalt_db::{Object, RangeUse, StoreError, SubnetUse};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
         if let Some(of) = subnets.get(&object.uid) {
             object.status = with(&object.status, of_subnet(of))?;
         }
-        if let Some(used) = ranges.get(&object.uid) {
-            object.status = with(&object.status, [("used", json!(used))])?;
+        if let Some(of) = ranges.get(&object.uid) {
+            object.status = with(&object.status, of_range(of))?;
         }
     }
     Ok(())
@@ -63,12 +63,32 @@ async fn fill_groups(app: &App, objects: &mut [Object]) -> Answer<()> {
     Ok(())
 }
 
+fn of_range(of: &RangeUse) -> [(&'static str, Value); 2] {
+    let blocks: BTreeMap<String, RangeBlock> = of
+        .blocks
+        .iter()
+        .map(|block| {
+            let said = RangeBlock {
+                rack: block.rack.as_deref().and_then(|name| name.parse().ok()),
+                state: if block.taken_back { BlockState::TakenBack } else { BlockState::Leased },
+                addresses: block.size,
+                used: block.used,
+            };
+            (format!("{}-{}", block.first, block.last), said)
+        })
+        .collect();
+    [("used", json!(of.used)), ("blocks", json!(blocks))]
+}
+
 fn of_subnet(of: &SubnetUse) -> [(&'static str, Value); 3] {
-    let owned = of.gateways.saturating_add(of.ip_addresses).saturating_add(of.deployments);
+    let owned = [of.gateways, of.ip_addresses, of.deployments, of.racks]
+        .iter()
+        .fold(0, |sum: u64, n| sum.saturating_add(*n));
     let purposes = SubnetPurposes {
         gateways: of.gateways,
         ip_addresses: of.ip_addresses,
         deployments: of.deployments,
+        racks: of.racks,
         leases: of.leases,
         dynamic: of.dynamic,
         reserved: of.reserved,

@@ -2,12 +2,12 @@
 //!
 //! Everything is in a fixed order: the same state has the same bytes, and the same bytes get no new generation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use basalt_api::kinds::{ImagePurpose, IpRangeSpec, MachineSpec, RangePurpose};
+use basalt_api::kinds::{ImagePurpose, MachineSpec};
 use basalt_api::values::{Attempt, MachineId};
-use basalt_db::{Address, ConcernWrite, Object, Store, StoreError};
+use basalt_db::{Address, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::{
     AddressRange, Blob, Bmc, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot, ImagesConcern,
@@ -15,7 +15,7 @@ use basalt_proto::rack_v1::{
 };
 use prost::Message;
 
-use super::estate::{self, RackSeen};
+use super::estate::{self, Net, RackSeen};
 use super::load::{Estate, spec};
 
 /// Another writer may come first this often.
@@ -37,7 +37,9 @@ pub async fn write(
             let estate = Estate::load(store, sessions).await?;
             let body = match name {
                 "dhcp" => {
-                    dhcp(&estate, rack, &ranges(store).await?, &store.addresses().await?).encode_to_vec()
+                    store.delegate(&served(&estate)).await?;
+                    let delegation = store.delegation(rack.uid).await?;
+                    dhcp(&estate, rack, &delegation, &store.addresses().await?).encode_to_vec()
                 }
                 "images" => images(&estate).encode_to_vec(),
                 "power" => power(store).await?.encode_to_vec(),
@@ -51,67 +53,92 @@ pub async fn write(
     Ok(())
 }
 
-/// A range of a subnet, with the subnet's name.
-async fn ranges(store: &Store) -> Result<Vec<(String, IpRangeSpec)>, StoreError> {
-    let objects = store.all("IpRange").await?;
-    let live = objects.iter().filter(|o| o.deletion_requested_at.is_none());
-    let mut ranges = Vec::new();
-    for object in live {
-        let uids = store.references(object.uid).await?;
-        let subnet = uids.get("/subnet").map(ToString::to_string).unwrap_or_default();
-        ranges.push((subnet, spec(object)?));
-    }
-    Ok(ranges)
-}
-
-fn dhcp(
-    estate: &Estate,
-    rack: &RackSeen,
-    ranges: &[(String, IpRangeSpec)],
-    addresses: &[Address],
-) -> DhcpConcern {
+fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[Address]) -> DhcpConcern {
     let mut subnets = Vec::new();
     for net in &estate.nets {
-        let serving = estate::racks_of(net, &estate.racks);
-        let Some(rank) = serving.iter().position(|other| other.uid == rack.uid) else { continue };
+        if !estate::racks_of(net, &estate.racks).iter().any(|other| other.uid == rack.uid) {
+            continue;
+        }
         let uid = net.uid.to_string();
-        let dynamic =
-            ranges.iter().filter(|(subnet, range)| *subnet == uid && range.purpose == RangePurpose::Dynamic);
-        let blocks = dynamic.filter_map(|(_, range)| block(range.start, range.end, rank, serving.len()));
-        let reservations = addresses.iter().filter(|a| a.subnet == net.uid).filter_map(|a| {
-            let hostname = a.hostname.clone().unwrap_or_default();
-            Some(Reservation { mac: a.mac.clone()?, address: a.address.to_string(), hostname })
-        });
+        // A rack knows its own address, and not the others'.
+        let racks: BTreeSet<IpAddr> = estate.racks.iter().flat_map(|rack| rack.addresses.clone()).collect();
+        let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
+        let dynamic = blocks.flat_map(|block| around(block.first, block.last, &racks));
         subnets.push(DhcpSubnet {
-            subnet_uid: uid.clone(),
+            subnet_uid: uid,
             cidr: net.subnet.cidr.to_string(),
             gateway: net.subnet.gateway.map(|g| g.to_string()).unwrap_or_default(),
             dns_servers: list(net.subnet.dns_servers.as_deref()),
             ntp_servers: list(net.subnet.ntp_servers.as_deref()),
-            dynamic: blocks.collect(),
-            reservations: reservations.collect(),
-            lease_seconds: u32::try_from(net.vlan.dhcp.lease_time.get().as_secs()).unwrap_or(u32::MAX),
+            dynamic: dynamic.collect(),
+            reservations: reservations(net, addresses),
+            lease_seconds: lease_seconds(net),
             mtu: if net.vlan.mtu == 1500 { 0 } else { net.vlan.mtu },
             domain: String::new(),
         });
     }
-    DhcpConcern { subnets, serve_unknown: true }
+    DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number }
+}
+
+/// Who answers DHCP where, for the division of ranges.
+fn served(estate: &Estate) -> Vec<ServedSubnet> {
+    let one = |net: &Net| ServedSubnet {
+        subnet: net.uid,
+        racks: estate::racks_of(net, &estate.racks).into_iter().map(|rack| rack.uid).collect(),
+        lease_seconds: lease_seconds(net),
+    };
+    estate.nets.iter().map(one).collect()
+}
+
+fn lease_seconds(net: &Net) -> u32 {
+    u32::try_from(net.vlan.dhcp.lease_time.get().as_secs()).unwrap_or(u32::MAX)
+}
+
+/// The addresses of a subnet that are of one client each, in the order of the clients.
+fn reservations(net: &Net, addresses: &[Address]) -> Vec<Reservation> {
+    let here = addresses.iter().filter(|address| address.subnet == net.uid && address.address.is_ipv4());
+    // DHCP gives a client one address of a subnet: what is declared comes before what a deployment has.
+    let mut by_mac: BTreeMap<&str, &Address> = BTreeMap::new();
+    for address in here {
+        let Some(mac) = address.mac.as_deref() else { continue };
+        let first = by_mac.entry(mac).or_insert(address);
+        if address.declared && !first.declared {
+            *first = address;
+        }
+    }
+    let reservation = |(mac, address): (&str, &Address)| Reservation {
+        mac: mac.to_owned(),
+        address: address.address.to_string(),
+        hostname: address.hostname.clone().unwrap_or_default(),
+    };
+    by_mac.into_iter().map(reservation).collect()
+}
+
+/// A block without the addresses of racks.
+fn around(first: Ipv4Addr, last: Ipv4Addr, racks: &BTreeSet<IpAddr>) -> Vec<AddressRange> {
+    let mut parts = Vec::new();
+    let mut next = Some(first);
+    let inside = racks.range(IpAddr::V4(first)..=IpAddr::V4(last)).filter_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    });
+    let mut until = |start: Option<Ipv4Addr>, end: Option<Ipv4Addr>| {
+        if let (Some(start), Some(end)) = (start, end)
+            && start <= end
+        {
+            parts.push(AddressRange { start: start.to_string(), end: end.to_string() });
+        }
+    };
+    for address in inside {
+        until(next, u32::from(address).checked_sub(1).map(Ipv4Addr::from));
+        next = u32::from(address).checked_add(1).map(Ipv4Addr::from);
+    }
+    until(next, Some(last));
+    parts
 }
 
 fn list<T: ToString>(items: Option<&[T]>) -> Vec<String> {
     items.unwrap_or_default().iter().map(ToString::to_string).collect()
-}
-
-/// The rack's own block of a dynamic range: racks that cannot see each other never lease the same address.
-fn block(start: IpAddr, end: IpAddr, rank: usize, racks: usize) -> Option<AddressRange> {
-    let (IpAddr::V4(start), IpAddr::V4(end)) = (start, end) else { return None };
-    let (first, last) = (u64::from(u32::from(start)), u64::from(u32::from(end)));
-    let count = last.checked_sub(first)?.checked_add(1)?;
-    let (rank, racks) = (u64::try_from(rank).ok()?, u64::try_from(racks).ok()?);
-    let from = first + count * rank / racks;
-    let to = first + count * (rank + 1) / racks;
-    let address = |n: u64| u32::try_from(n).ok().map(|n| Ipv4Addr::from(n).to_string());
-    (from < to).then(|| Some(AddressRange { start: address(from)?, end: address(to - 1)? })).flatten()
 }
 
 fn images(estate: &Estate) -> ImagesConcern {
@@ -209,16 +236,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn racks_get_disjoint_blocks_that_cover_the_range() {
-        let (start, end) = ("10.0.0.10".parse().unwrap(), "10.0.0.19".parse().unwrap());
-        let blocks: Vec<_> = (0..3).filter_map(|rank| block(start, end, rank, 3)).collect();
-        let text: Vec<_> = blocks.iter().map(|b| format!("{}-{}", b.start, b.end)).collect();
-        assert_eq!(text, ["10.0.0.10-10.0.0.12", "10.0.0.13-10.0.0.15", "10.0.0.16-10.0.0.19"]);
-    }
-
-    #[test]
-    fn a_range_smaller_than_the_number_of_racks_leaves_some_without() {
-        let one = "10.0.0.10".parse().unwrap();
-        assert_eq!((0..3).filter_map(|rank| block(one, one, rank, 3)).count(), 1);
+    fn a_block_goes_around_the_addresses_of_racks() {
+        let ip = |text: &str| -> Ipv4Addr { text.parse().unwrap() };
+        let text = |racks: &[&str]| {
+            let racks = racks.iter().map(|rack| rack.parse().unwrap()).collect();
+            let parts = around(ip("10.0.0.10"), ip("10.0.0.19"), &racks);
+            parts.iter().map(|p| format!("{}-{}", p.start, p.end)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(text(&["10.0.0.9", "10.0.0.20", "fd00::1"]), "10.0.0.10-10.0.0.19");
+        assert_eq!(text(&["10.0.0.10", "10.0.0.15", "10.0.0.19"]), "10.0.0.11-10.0.0.14 10.0.0.16-10.0.0.18");
+        assert_eq!(text(&["10.0.0.12", "10.0.0.13"]), "10.0.0.10-10.0.0.11 10.0.0.14-10.0.0.19");
     }
 }

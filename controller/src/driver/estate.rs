@@ -16,7 +16,7 @@ pub struct RackSeen {
     pub name: String,
     /// Its addresses, as it said in its last Hello.
     pub addresses: Vec<IpAddr>,
-    /// Set aside by an operator.
+    /// Set aside by an operator, or being deleted.
     pub maintenance: bool,
     /// Since when its stream is open here; the database's clock.
     pub connected: Option<Timestamp>,

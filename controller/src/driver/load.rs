@@ -293,7 +293,7 @@ async fn rack(store: &Store, sessions: &Sessions, object: &Object) -> Result<Rac
         uid,
         name: object.name.clone(),
         addresses,
-        maintenance: spec.maintenance,
+        maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
         last_seen,
     })

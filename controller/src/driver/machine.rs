@@ -10,7 +10,7 @@ use basalt_api::agent::{DiskMarker, MarkerState};
 use basalt_api::kinds::{
     Addressing, BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase,
 };
-use basalt_api::values::{Attempt, MachineId, SubnetId, Timestamp};
+use basalt_api::values::{Attempt, Mac, MachineId, SubnetId, Timestamp};
 use basalt_db::{AddressWish, Addressed, Lease, Object, StoreError, Then};
 use basalt_engine::facts::BootSeen;
 use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
@@ -267,6 +267,14 @@ fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> Option<String> 
         .map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
 }
 
+/// Every MAC that is known of a machine.
+fn macs(loaded: &Loaded) -> Vec<String> {
+    let booting = loaded.input.spec.boot_macs.iter().map(ToString::to_string);
+    let inventory = loaded.input.facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
+    let found = inventory.filter_map(|nic| nic.mac.parse::<Mac>().ok()).map(|mac| mac.to_string());
+    booting.chain(found).collect()
+}
+
 /// Gives the deployment's interfaces the addresses that it declares, or free ones. Says whether one was given; one that
 /// cannot be given is the planner's to wait for.
 async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<bool, StoreError> {
@@ -277,6 +285,7 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
     let Some(network) = &claim.spec.network else { return Ok(false) };
     let references = driver.store.references(claim.uid.into()).await?;
     let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
+    let machine_macs = macs(loaded);
     let mut given = false;
     for (name, interface) in &network.interfaces {
         let has = claim.assigned.get(name).map(|assigned| assigned.address);
@@ -300,6 +309,7 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
             address: interface.address,
             mac: mac.as_deref(),
             hostname: hostname.as_deref(),
+            machine_macs: &machine_macs,
         };
         match driver.store.own_address(&wish).await? {
             Addressed::Owned(_) => given = true,

@@ -17,13 +17,21 @@ use crate::racks::observed::Observed;
 /// While a rack is away, it is looked at again for its own sake only; a Hello wakes it at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
+/// Between two looks at a rack that is being deleted; what it says wakes it earlier.
+const LET_GO: Duration = Duration::from_secs(1);
+/// How long a deleted rack that is connected may take to stop leasing, in seconds.
+const PATIENCE: i64 = 10;
+
 /// Works on one rack.
 ///
 /// # Errors
 /// The database, or the lease is over.
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
-    if object.deletion_requested_at.is_some() {
+    if let Some(since) = object.deletion_requested_at {
+        if lets_go(driver, RackId::from(object.uid), since).await? {
+            return Ok(Then::Again(LET_GO));
+        }
         driver.store.revoke(RackId::from(object.uid)).await?;
         driver.store.finalise(object.uid).await?;
         return Ok(Then::Rest);
@@ -37,6 +45,20 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let status = status(driver, &object, now).await?;
     driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Again(LOOK_AGAIN))
+}
+
+/// Whether a deleted rack has still to be heard: while it is connected it is told to lease nothing, and says what it has leased.
+/// Who is not there, or does not answer, is let go; its blocks wait for its longest lease.
+async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool, StoreError> {
+    let patience = driver.store.now().await?.duration_since(since).as_secs() < PATIENCE;
+    if driver.sessions.since(rack).is_none() || !patience || !driver.store.has_blocks(rack).await? {
+        return Ok(false);
+    }
+    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    if let Some(rack) = estate.racks.iter().find(|seen| seen.uid == rack) {
+        concerns::write(&driver.store, rack, &driver.sessions).await?;
+    }
+    driver.store.has_blocks(rack).await
 }
 
 async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<RackStatus, StoreError> {

@@ -32,6 +32,8 @@ pub enum Observed {
     Readiness(Readiness),
     /// A part of an agent's log.
     Log(Log),
+    /// Which blocks a rack leases from.
+    DhcpInForce(DhcpInForce),
     /// A rack introduced itself.
     Hello(Hello),
 }
@@ -120,6 +122,25 @@ pub struct Log {
     pub text: String,
 }
 
+/// See [`wire::DhcpInForceFact`]. The store reads it (`basalt_db`'s `ipam`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct DhcpInForce {
+    pub delegation: u64,
+    pub leftover: Vec<Leftover>,
+    pub unsure_ms: u64,
+}
+
+/// See [`wire::Leftover`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Leftover {
+    pub subnet_uid: String,
+    pub start: String,
+    pub end: String,
+    pub ends_in_ms: u64,
+}
+
 /// See [`wire::Hello`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
@@ -189,6 +210,19 @@ impl Observed {
             Body::Alarm(it) => Self::Alarm(Alarm { code: it.code, message: it.message }),
             Body::Readiness(it) => {
                 Self::Readiness(Readiness { level: it.level, message: it.message, address: it.address })
+            }
+            Body::DhcpInForce(it) => {
+                let leftover = it.leftover.into_iter().map(|it| Leftover {
+                    subnet_uid: it.subnet_uid,
+                    start: it.start,
+                    end: it.end,
+                    ends_in_ms: it.ends_in_ms,
+                });
+                Self::DhcpInForce(DhcpInForce {
+                    delegation: it.delegation,
+                    leftover: leftover.collect(),
+                    unsure_ms: it.unsure_ms,
+                })
             }
             Body::Log(it) => {
                 // PostgreSQL's JSON cannot hold NUL.

@@ -51,7 +51,7 @@ async fn subnets_and_ranges_say_how_full_they_are() {
     lab.api.declare("/api/v1/ip_addresses/a", r#"{"subnet":"lab","address":"10.77.0.12"}"#).await;
     lab.api.declare("/api/v1/ip_addresses/b", r#"{"subnet":"lab"}"#).await;
     let expected = json!({"used": 3, "free": 254 - 10 - 2, "by_purpose": {
-        "gateways": 1, "ip_addresses": 2, "deployments": 0, "leases": 0, "dynamic": 0, "reserved": 10}});
+        "gateways": 1, "ip_addresses": 2, "deployments": 0, "racks": 0, "leases": 0, "dynamic": 0, "reserved": 10}});
     let one = lab.api.get("/api/v1/subnets/lab").await.json();
     let list = lab.api.get("/api/v1/subnets").await.json();
     for subnet in [&one, &list["items"][0]] {

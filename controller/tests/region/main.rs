@@ -8,6 +8,7 @@ mod apply;
 mod audit;
 mod backup;
 mod blobs;
+mod dhcp;
 mod examples;
 mod hostile;
 mod images;

@@ -7,6 +7,9 @@ pub struct DhcpConcern {
     /// Clients without a reservation get dynamic addresses.
     #[prost(bool, tag = "2")]
     pub serve_unknown: bool,
+    /// Names the blocks in `dynamic`; higher after every change of them. Once they are in force, a DhcpInForce fact repeats it.
+    #[prost(uint64, tag = "3")]
+    pub delegation: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DhcpSubnet {
@@ -183,7 +186,7 @@ pub struct FactBatch {
     #[prost(message, repeated, tag = "2")]
     pub facts: ::prost::alloc::vec::Vec<Fact>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Fact {
     #[prost(uint64, tag = "1")]
     pub seq: u64,
@@ -202,12 +205,12 @@ pub struct Fact {
     /// 0: none
     #[prost(uint64, tag = "6")]
     pub attempt: u64,
-    #[prost(oneof = "fact::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
+    #[prost(oneof = "fact::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
     pub body: ::core::option::Option<fact::Body>,
 }
 /// Nested message and enum types in `Fact`.
 pub mod fact {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
         #[prost(message, tag = "10")]
         Lease(super::LeaseFact),
@@ -229,6 +232,8 @@ pub mod fact {
         Readiness(super::ReadinessFact),
         #[prost(message, tag = "19")]
         Log(super::AgentLog),
+        #[prost(message, tag = "20")]
+        DhcpInForce(super::DhcpInForceFact),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -243,6 +248,32 @@ pub struct LeaseFact {
     pub released: bool,
     #[prost(string, tag = "5")]
     pub subnet_uid: ::prost::alloc::string::String,
+}
+/// From now on the rack grants dynamic addresses from the blocks of this delegation alone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DhcpInForceFact {
+    /// DhcpConcern.delegation
+    #[prost(uint64, tag = "1")]
+    pub delegation: u64,
+    /// leases outside of these blocks that still run
+    #[prost(message, repeated, tag = "2")]
+    pub leftover: ::prost::alloc::vec::Vec<Leftover>,
+    /// leases were lost: for this long there may be others; 0: there are not
+    #[prost(uint64, tag = "3")]
+    pub unsure_ms: u64,
+}
+/// Neighbouring addresses, and when the last of their leases ends.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Leftover {
+    #[prost(string, tag = "1")]
+    pub subnet_uid: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub start: ::prost::alloc::string::String,
+    /// inclusive
+    #[prost(string, tag = "3")]
+    pub end: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub ends_in_ms: u64,
 }
 /// A machine asked for something at boot.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -282,6 +282,22 @@ impl Server {
         self.table.iter().filter(|lease| lease.state != LeaseState::Offered)
     }
 
+    /// Leases that still run on addresses outside of the configured dynamic ranges, in order of address: of ranges that it had
+    /// before, or reserved ones.
+    pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {
+        let dynamic = |address| {
+            let mut ranges = self.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
+            ranges.any(|range| range.contains(address))
+        };
+        self.leases().filter(move |lease| lease.is_live(now) && !dynamic(lease.address))
+    }
+
+    /// Until when leases may run that this server lost; see [`Server::withhold_dynamic_until`].
+    #[must_use]
+    pub const fn withheld_until(&self) -> Time {
+        self.dynamic_from
+    }
+
     /// Answers a message. The actions are carried out in order; see [`Action::Persist`].
     pub fn handle(&mut self, now: Time, via: Arrival, packet: &Packet) -> Vec<Action> {
         self.answer(now, via, packet)

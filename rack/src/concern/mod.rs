@@ -217,7 +217,12 @@ mod tests {
     use super::*;
 
     fn offer(incarnation: &str, generation: u64, serve_unknown: bool) -> ConcernVersion {
-        version(Concern::Dhcp, generation, incarnation, &DhcpConcern { subnets: vec![], serve_unknown })
+        version(
+            Concern::Dhcp,
+            generation,
+            incarnation,
+            &DhcpConcern { subnets: vec![], serve_unknown, delegation: 0 },
+        )
     }
 
     #[test]

@@ -276,7 +276,7 @@ mod tests {
             Concern::Dhcp,
             generation,
             incarnation,
-            &DhcpConcern { subnets: vec![], serve_unknown: generation.is_multiple_of(2) },
+            &DhcpConcern { subnets: vec![], serve_unknown: generation.is_multiple_of(2), delegation: 0 },
         )
     }
 

@@ -91,7 +91,9 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use basalt_dhcp::{Action, Arrival, Event, Server, Time, egress, ingress};
     use basalt_proto::rack_v1 as proto;
+    use dhcproto::v4::{MessageType, OptionCode};
 
     fn concern() -> DhcpConcern {
         DhcpConcern {
@@ -108,6 +110,7 @@ mod tests {
                 ..DhcpSubnet::default()
             }],
             serve_unknown: true,
+            delegation: 0,
         }
     }
 
@@ -118,6 +121,29 @@ mod tests {
         assert_eq!((subnet.lease_seconds, subnet.mtu, &subnet.domain), (600, None, &None));
         assert_eq!(subnet.reservations[0].hostname.as_deref(), Some("m1"));
         assert_eq!(subnet.boot.script_url, "http://{server}:8080/ipxe?mac={mac}");
+    }
+
+    #[test]
+    fn a_reserved_address_is_that_clients_and_nobody_elses() {
+        let mut server = Server::new(config(&concern(), 8080).unwrap()).unwrap();
+        let link = Arrival { interface: 1, local: Ipv4Addr::new(10, 77, 0, 2), unicast: false };
+        let mut ask = |kind, mac: &str, wanted: Option<Ipv4Addr>| {
+            let mut message = egress::Message::request(kind, 1, mac.parse().unwrap());
+            if let Some(wanted) = wanted {
+                message.option(OptionCode::RequestedIpAddress, wanted.octets());
+            }
+            server.handle(Time(1_700_000_000_000), link, &ingress::parse(&message.encode()).unwrap())
+        };
+        let reserved = Ipv4Addr::new(10, 77, 0, 11);
+        let offered = |actions: &[Action], mac: &str| {
+            let offered = Event::Offered { mac: mac.parse().unwrap(), address: reserved };
+            actions.contains(&Action::Report(offered))
+        };
+        let (own, other) = ("52:54:00:00:00:01", "52:54:00:00:00:02");
+        assert!(offered(&ask(MessageType::Discover, own, None), own));
+        assert!(!offered(&ask(MessageType::Discover, other, Some(reserved)), other));
+        let refused = ask(MessageType::Request, other, Some(reserved));
+        assert!(refused.iter().any(|it| matches!(it, Action::Report(Event::Refused { .. }))), "{refused:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use basalt_dhcp::{
     Action, Arrival, BootClient, Destination, Event, Lease, LeaseState, Mac, Server, Time, ingress,
 };
-use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, fact::Body};
+use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leftover, fact::Body};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -68,6 +68,8 @@ pub struct Dhcp {
 struct Core {
     server: Server,
     journal: Journal<Lease>,
+    /// The blocks that are leased from; 0: of no region.
+    delegation: u64,
 }
 
 impl Dhcp {
@@ -102,20 +104,58 @@ impl Dhcp {
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
             presence.leased(lease.mac, lease.address, millis(lease.expires));
         }
-        Ok(Self { core: Mutex::new(Core { server, journal }), ports, presence, facts, boot })
+        Ok(Self { core: Mutex::new(Core { server, journal, delegation: 0 }), ports, presence, facts, boot })
     }
 
-    /// Takes another concern; it was checked before.
+    /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
     pub fn configure(&self, concern: &DhcpConcern) {
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
         match config::config(concern, self.ports.http).map_err(|error| error.to_string()) {
-            Ok(config) => {
-                if let Err(error) = core.server.set_config(now(), config) {
+            Ok(config) => match core.server.set_config(now(), config) {
+                Ok(()) => {
+                    core.delegation = concern.delegation;
+                    self.tell_in_force(&core);
+                }
+                Err(error) => {
                     tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
                 }
-            }
+            },
             Err(error) => tracing::error!(error, "the DHCP concern cannot be used; the one before stays"),
         }
+    }
+
+    /// Tells again which blocks are leased from: a region may have lost what it was told.
+    pub fn repeat_in_force(&self) {
+        self.tell_in_force(&self.core.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn tell_in_force(&self, core: &Core) {
+        if core.delegation == 0 {
+            return;
+        }
+        let now = now();
+        let mut leftover: Vec<Leftover> = Vec::new();
+        let mut next = None;
+        for lease in core.server.leftover(now) {
+            let ends_in_ms = u64::try_from(now.until(lease.expires).as_millis()).unwrap_or(u64::MAX);
+            match leftover.last_mut() {
+                Some(run) if next == Some(lease.address) && run.subnet_uid == lease.subnet => {
+                    run.end = lease.address.to_string();
+                    run.ends_in_ms = run.ends_in_ms.max(ends_in_ms);
+                }
+                _ => leftover.push(Leftover {
+                    subnet_uid: lease.subnet.clone(),
+                    start: lease.address.to_string(),
+                    end: lease.address.to_string(),
+                    ends_in_ms,
+                }),
+            }
+            next = u32::from(lease.address).checked_add(1).map(Ipv4Addr::from);
+        }
+        let unsure = now.until(core.server.withheld_until());
+        let unsure_ms = u64::try_from(unsure.as_millis()).unwrap_or(u64::MAX);
+        let fact = DhcpInForceFact { delegation: core.delegation, leftover, unsure_ms };
+        self.facts.tell(About::default().saw(Body::DhcpInForce(fact)));
     }
 
     /// A region has stored this lease: its renewals may take the whole lease time.

@@ -86,6 +86,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     context.origin.insert(address, channel);
     tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
     context.facts.tell(health("link", None));
+    context.dhcp.repeat_in_force();
     let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
     tokio::select! {
         ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,

@@ -10,16 +10,22 @@
 //! | `declared` | those that clients declare: IpAddress, and a Subnet's gateway |
 //! | `range` | IpRange |
 //! | `fit` | what stands against an address |
+//! | `before` | what a database of an earlier version holds that would be refused |
+//! | `block`, `divide` | which rack leases which part of a dynamic range |
 //! | `usage` | how full subnets and ranges are |
 
+pub(crate) mod before;
+pub(crate) mod block;
 pub(crate) mod declared;
+mod divide;
 mod fit;
 mod own;
 pub(crate) mod range;
 mod usage;
 
+pub use block::{Block, Delegation, ServedSubnet};
 pub use own::{Address, AddressWish, Addressed};
-pub use usage::SubnetUse;
+pub use usage::{BlockUse, RangeUse, SubnetUse};
 
 use crate::StoreError;
 use crate::store::Tx;
@@ -40,12 +46,15 @@ pub(crate) async fn lock(tx: &mut Tx, subnets: &[Uuid]) -> Result<(), StoreError
     Ok(())
 }
 
-/// The lowest free addresses of a locked subnet, at most `wanted`; none of one that is not managed.
+/// The lowest free addresses of a locked subnet, at most `wanted`; none of one that is not managed, and no rack's own.
 async fn next_free(tx: &mut Tx, subnet: Uuid, wanted: usize) -> Result<Vec<String>, StoreError> {
-    let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
+    let wanted = i32::try_from(wanted).unwrap_or(i32::MAX / 2);
     let free = sqlx::query_scalar!(
-        r#"select host(a) as "address!" from object o, next_free(o.uid, $2) a
-           where o.uid = $1 and coalesce((o.spec->>'managed')::boolean, true)"#,
+        r#"select host(a) as "address!"
+           from object o, next_free(o.uid, $2 + (select count(*) from rack_address)::int) a
+           where o.uid = $1 and coalesce((o.spec->>'managed')::boolean, true)
+             and not exists (select from rack_address r where r.address = a)
+           limit $2"#,
         subnet,
         wanted
     );

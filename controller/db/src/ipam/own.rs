@@ -2,6 +2,7 @@
 
 use super::fit::{self, Place};
 use super::parse;
+use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{SubnetId, Uid};
 use std::net::IpAddr;
@@ -24,12 +25,14 @@ pub struct AddressWish<'a> {
     pub mac: Option<&'a str>,
     /// The name that DHCP hands out with it.
     pub hostname: Option<&'a str>,
+    /// All MACs of the machine: an IpAddress of one of them may be named.
+    pub machine_macs: &'a [String],
 }
 
 /// What became of an [`AddressWish`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addressed {
-    /// It is the owner's, now or already.
+    /// It is the owner's to use, now or already: its own, or the one that an IpAddress keeps for its MAC.
     Owned(IpAddr),
     /// The wished address is another object's.
     HeldBy(String),
@@ -54,6 +57,8 @@ pub struct Address {
     pub mac: Option<String>,
     /// The name that DHCP hands out with it.
     pub hostname: Option<String>,
+    /// An IpAddress keeps it.
+    pub declared: bool,
 }
 
 impl Store {
@@ -94,7 +99,13 @@ impl Store {
                 return Ok(Addressed::Owned(own));
             }
         }
-        let chosen = match wish.address {
+        let former = self.former_use(&mut tx, wish).await?;
+        if let Some(kept) = reserved(&mut tx, wish).await? {
+            keep_using(&mut tx, wish, &kept).await?;
+            self.commit(tx).await?;
+            return Ok(Addressed::Owned(parse(&kept)?));
+        }
+        let chosen = match wish.address.or(former) {
             Some(wished) => {
                 let place = [Place { owner, subnet, address: wished.to_string() }];
                 if let Some(error) = fit::misfits(&mut tx, &place, "").await?.into_values().next() {
@@ -127,6 +138,20 @@ impl Store {
         Ok(Addressed::Owned(chosen))
     }
 
+    /// The address that an interface used and that nobody has any more: its IpAddress is gone, and the machine has it still.
+    async fn former_use(&self, tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<IpAddr>, StoreError> {
+        let delete = sqlx::query!(
+            r#"with gone as (delete from address_use where owner = $1 and subnet = $2 and purpose = $3 returning address)
+               select host(g.address) as "address!" from gone g
+               where not exists (select from address a where a.subnet = $2 and a.address = g.address)
+                 and not exists (select from ip_range r where r.subnet = $2 and r.span @> g.address)"#,
+            wish.owner.get(),
+            wish.subnet.get(),
+            wish.purpose
+        );
+        delete.fetch_optional(&mut **tx).await?.map(|row| parse(&row.address)).transpose()
+    }
+
     /// Gives back every address of an owner but those for the purposes in `keep`.
     ///
     /// # Errors
@@ -140,17 +165,29 @@ impl Store {
         let delete =
             sqlx::query!("delete from address where owner = $1 and purpose <> all($2)", owner.get(), keep);
         delete.execute(&mut *tx).await?;
+        let delete = sqlx::query!(
+            "delete from address_use where owner = $1 and purpose <> all($2)",
+            owner.get(),
+            keep
+        );
+        delete.execute(&mut *tx).await?;
         self.commit(tx).await
     }
 
-    /// Every owned address, in order.
+    /// Every address that somebody has, in order. One that an IpAddress keeps for a deployment's interface is there for each of them.
     ///
     /// # Errors
     /// The database.
     pub async fn addresses(&self) -> Result<Vec<Address>, StoreError> {
         let rows = sqlx::query!(
-            r#"select subnet, host(address) as "address!", owner, purpose, mac::text as mac, hostname
-               from address order by subnet, address"#
+            r#"select subnet as "subnet!", host(address) as "address!", owner as "owner!", purpose as "purpose!",
+                 mac::text as mac, hostname, declared as "declared!"
+               from (
+                 select subnet, address, owner, purpose, mac, hostname, class = 'static' as declared from address
+                 union all
+                 select u.subnet, u.address, u.owner, u.purpose, null, null, false from address_use u
+                 join address a on a.subnet = u.subnet and a.address = u.address and a.class = 'static') x
+               order by subnet, address, declared desc"#
         );
         let rows = rows.fetch_all(self.pool()).await?;
         rows.into_iter()
@@ -162,8 +199,46 @@ impl Store {
                     purpose: r.purpose,
                     mac: r.mac,
                     hostname: r.hostname,
+                    declared: r.declared,
                 })
             })
             .collect()
     }
+}
+
+/// The address that an IpAddress keeps for this interface: the named one, where it is kept for any MAC of the machine; else
+/// the one of the interface's MAC.
+async fn reserved(tx: &mut Tx, wish: &AddressWish<'_>) -> Result<Option<String>, StoreError> {
+    let query = sqlx::query_scalar!(
+        r#"select host(address) as "address!" from address
+           where subnet = $1 and class = $2 and case when $3::text is null then mac = $4::text::macaddr
+             else address = $3::text::inet and (mac = $4::text::macaddr or mac = any($5::text[]::macaddr[])) end"#,
+        wish.subnet.get(),
+        super::STATIC,
+        wish.address.map(|address| address.to_string()),
+        wish.mac,
+        wish.machine_macs
+    );
+    Ok(query.fetch_optional(&mut **tx).await?)
+}
+
+/// Notes that an interface uses an IpAddress's address; one of its own is given back.
+async fn keep_using(tx: &mut Tx, wish: &AddressWish<'_>, address: &str) -> Result<(), StoreError> {
+    let (owner, subnet) = (wish.owner.get(), wish.subnet.get());
+    let delete = sqlx::query!(
+        "delete from address where owner = $1 and subnet = $2 and purpose = $3",
+        owner,
+        subnet,
+        wish.purpose
+    );
+    delete.execute(&mut **tx).await?;
+    let insert = sqlx::query!(
+        "insert into address_use (owner, subnet, purpose, address) values ($1, $2, $3, $4::text::inet)",
+        owner,
+        subnet,
+        wish.purpose,
+        address
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
 }

@@ -17,6 +17,8 @@ pub struct SubnetUse {
     pub ip_addresses: u64,
     /// Of deployments' interfaces.
     pub deployments: u64,
+    /// Racks' own, in no other number but those of ranges.
+    pub racks: u64,
     /// Leased from dynamic ranges, to machines that Basalt knows.
     pub leases: u64,
     /// In dynamic ranges.
@@ -25,6 +27,32 @@ pub struct SubnetUse {
     pub reserved: u64,
     /// Nobody's, and in no range.
     pub free: u64,
+}
+
+/// How a range's addresses are used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeUse {
+    /// Leased; in a reserved range owned.
+    pub used: u64,
+    /// Of a dynamic range, who leases which part; in order.
+    pub blocks: Vec<BlockUse>,
+}
+
+/// A part of a range, and how much of it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockUse {
+    /// First address.
+    pub first: IpAddr,
+    /// Last address.
+    pub last: IpAddr,
+    /// The rack's name, while it has one.
+    pub rack: Option<String>,
+    /// It is being taken back from the rack.
+    pub taken_back: bool,
+    /// Addresses.
+    pub size: u64,
+    /// Those that are leased.
+    pub used: u64,
 }
 
 /// A range, and what of it is taken.
@@ -74,6 +102,21 @@ impl Store {
                 of.free = count(row.addresses);
             }
         }
+        let racks = sqlx::query!(
+            r#"select c.subnet, count(*) as "addresses!", count(f.subnet) as "gaps!"
+               from subnet_cidr c join (select distinct address from rack_address) r on r.address <<= c.cidr
+               left join free_span f on f.subnet = c.subnet and r.address between f.first and f.last
+               where c.subnet = any($1)
+                 and not exists (select from address a where a.subnet = c.subnet and a.address = r.address)
+               group by c.subnet"#,
+            &uuids
+        );
+        for row in racks.fetch_all(self.pool()).await? {
+            if let Some(of) = uses.get_mut(&Uid::from(row.subnet)) {
+                of.racks = count(row.addresses);
+                of.free = of.free.saturating_sub(count(row.gaps));
+            }
+        }
         for range in self.ranges_in(&uuids).await? {
             let Some(of) = uses.get_mut(&Uid::from(range.subnet)) else { continue };
             if range.dynamic {
@@ -86,21 +129,44 @@ impl Store {
         Ok(uses)
     }
 
-    /// How many addresses of each of these ranges are leased, or in a reserved range owned.
+    /// How much of each of these ranges is leased, or in a reserved range owned, and by whom.
     ///
     /// # Errors
     /// The database.
-    pub async fn range_use(&self, ranges: &[Uid]) -> Result<BTreeMap<Uid, u64>, StoreError> {
+    pub async fn range_use(&self, ranges: &[Uid]) -> Result<BTreeMap<Uid, RangeUse>, StoreError> {
         let uuids: Vec<Uuid> = ranges.iter().map(|uid| uid.get()).collect();
         let subnets =
             sqlx::query_scalar!("select distinct subnet from ip_range where range = any($1)", &uuids);
         let subnets = subnets.fetch_all(self.pool()).await?;
         let all = self.ranges_in(&subnets).await?;
-        Ok(all
-            .into_iter()
-            .map(|range| (Uid::from(range.uid), range.taken))
-            .filter(|(uid, _)| ranges.contains(uid))
-            .collect())
+        let asked = all.into_iter().filter(|range| uuids.contains(&range.uid));
+        let mut uses: BTreeMap<Uid, RangeUse> = asked
+            .map(|range| (Uid::from(range.uid), RangeUse { used: range.taken, blocks: Vec::new() }))
+            .collect();
+        let rows = sqlx::query!(
+            r#"select r.range, o.name as "rack?", b.range is null as "taken_back!",
+                 host(lower(b.span * r.span)) as "first!", host(upper(b.span * r.span)) as "last!",
+                 b.subnet, (inet_number(upper(b.span * r.span)) - inet_number(lower(b.span * r.span)) + 1)::bigint as "size!"
+               from ip_range r join dhcp_block b on b.subnet = r.subnet and b.span && r.span
+               left join object o on o.uid = b.rack
+               where r.range = any($1) and r.purpose = 'dynamic' order by r.range, b.span"#,
+            &uuids
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let leased = match rows.is_empty() {
+            true => BTreeMap::new(),
+            false => self.leased(&subnets).await?,
+        };
+        for row in rows {
+            let (first, last) = (parse(&row.first)?, parse(&row.last)?);
+            let within = leased.get(&row.subnet).map_or(0, |leased| leased.range(first..=last).count());
+            let used = u64::try_from(within).unwrap_or(u64::MAX);
+            if let Some(of) = uses.get_mut(&Uid::from(row.range)) {
+                let (rack, taken_back, size) = (row.rack, row.taken_back, count(row.size));
+                of.blocks.push(BlockUse { first, last, rack, taken_back, size, used });
+            }
+        }
+        Ok(uses)
     }
 
     async fn ranges_in(&self, subnets: &[Uuid]) -> Result<Vec<Range>, StoreError> {

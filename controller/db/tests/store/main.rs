@@ -1,9 +1,12 @@
 //! The store on a real PostgreSQL.
 
 mod audit;
+mod blocks;
 mod common;
+mod dice;
 mod follower;
 mod ipam;
 mod objects;
+mod old;
 mod rotate;
 mod work;

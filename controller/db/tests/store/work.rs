@@ -147,7 +147,15 @@ async fn addresses_are_given_out_lowest_first_around_what_is_taken() {
     for n in 0..4 {
         let owner = put(&store, "Zone", &format!("z{n}"), json!({})).await.unwrap().object.uid;
         owners.push(owner);
-        let wish = AddressWish { subnet, owner, purpose: "eth0", address: None, mac: None, hostname: None };
+        let wish = AddressWish {
+            subnet,
+            owner,
+            purpose: "eth0",
+            address: None,
+            mac: None,
+            hostname: None,
+            machine_macs: &[],
+        };
         owned.push(store.own_address(&wish).await.unwrap());
         assert_eq!(store.own_address(&wish).await.unwrap(), owned[n], "again is the same");
     }
@@ -163,6 +171,7 @@ async fn addresses_are_given_out_lowest_first_around_what_is_taken() {
         address: "10.77.0.2".parse().ok(),
         mac: None,
         hostname: None,
+        machine_macs: &[],
     };
     assert_eq!(store.own_address(&wish).await.unwrap(), Addressed::HeldBy("z0".to_owned()));
     store.release_addresses(owners[0], &[]).await.unwrap();

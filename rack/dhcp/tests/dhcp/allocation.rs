@@ -153,8 +153,11 @@ fn a_changed_range_keeps_leases_until_they_renew() {
     subnet.dynamic = vec![AddressRange { start: ip(200), end: ip(210) }];
     server.set_config(START, config(subnet)).unwrap();
     assert!(server.lease(ip(100)).unwrap().is_live(START));
+    let leftover = |server: &Server, now| server.leftover(now).map(|it| it.address).collect::<Vec<_>>();
+    assert_eq!(leftover(&server, START), [ip(100)], "nobody else may have it yet");
     assert_eq!(server.ask(START, &renew(1, ip(100))).kind(), MessageType::Nak);
     assert_eq!(server.lease_to(START, 1), ip(200));
+    assert!(leftover(&server, START.plus_seconds(600)).is_empty());
 }
 
 #[test]

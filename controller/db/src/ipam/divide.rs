@@ -1,0 +1,463 @@
+//! Which rack leases which part of a dynamic range. Pure.
+//!
+//! Racks share a range evenly. A part changes hands in two moves: it is taken back from one rack, and given to another once
+//! the first has said that it leases from it no more, and the last lease that it granted there has ended.
+
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Nobody knows of a longer lease: a region that has not heard of one lets it last this long at most.
+const UNKNOWN_US: i64 = 600 * 1_000_000;
+
+/// IPv4 addresses from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Span {
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
+
+impl Span {
+    /// `None` when it would be empty.
+    fn of(first: u64, last: u64) -> Option<Self> {
+        let (first, last) = (u32::try_from(first).ok()?, u32::try_from(last).ok()?);
+        (first <= last).then_some(Self { first, last })
+    }
+
+    pub(super) fn len(self) -> u64 {
+        u64::from(self.last) - u64::from(self.first) + 1
+    }
+
+    fn common(self, other: Self) -> Option<Self> {
+        Self::of(self.first.max(other.first).into(), self.last.min(other.last).into())
+    }
+
+    /// Its lowest addresses, at most `many`.
+    fn head(self, many: u64) -> Option<Self> {
+        Self::of(self.first.into(), (u64::from(self.first) + many).checked_sub(1)?.min(self.last.into()))
+    }
+
+    /// Its highest addresses, at most `many`.
+    fn tail(self, many: u64) -> Option<Self> {
+        let first = (u64::from(self.last) + 1).saturating_sub(many).max(self.first.into());
+        Self::of(first, self.last.into())
+    }
+
+    /// What is left without `others`, in order.
+    fn without(self, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut others: Vec<Self> = others.into_iter().filter_map(|other| self.common(other)).collect();
+        others.sort_unstable();
+        let (mut left, mut next) = (Vec::new(), u64::from(self.first));
+        for other in others {
+            left.extend(u64::from(other.first).checked_sub(1).and_then(|before| Self::of(next, before)));
+            next = next.max(u64::from(other.last) + 1);
+        }
+        left.extend(Self::of(next, self.last.into()));
+        left
+    }
+}
+
+/// How a rack has a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hold {
+    /// It leases from it: it is of this range.
+    Held(Uuid),
+    /// It is taken back; the rack's number without it, once it has one.
+    Leaving(Option<i64>),
+    /// The rack grants nothing there any more; its last lease ends then. Microseconds since 1970, by the database's clock.
+    Ending(i64),
+}
+
+/// A part of a subnet that a rack has, in whatever way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    pub(super) span: Span,
+    pub(super) rack: Uuid,
+    pub(super) hold: Hold,
+    /// The longest lease that the rack may have granted here.
+    pub(super) lease_seconds: i32,
+}
+
+/// What a rack said last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    /// The number of the blocks that it leases from.
+    pub(super) in_force: i64,
+    /// Leases that run outside of these, and until when.
+    pub(super) leftover: Vec<(Span, i64)>,
+    /// It lost its lease file: until then it may know of too few.
+    pub(super) unsure_until: Option<i64>,
+}
+
+/// What decides about the parts of one subnet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Situation {
+    /// Its dynamic ranges.
+    pub(super) ranges: Vec<(Uuid, Span)>,
+    /// The racks that answer DHCP there, in order.
+    pub(super) racks: Vec<Uuid>,
+    /// How long leases are there now.
+    pub(super) lease_seconds: i32,
+    /// Every rack that there is, with what it said.
+    pub(super) told: BTreeMap<Uuid, Told>,
+    /// The database's clock.
+    pub(super) now_us: i64,
+}
+
+/// The parts as they should be now, in order.
+pub(super) fn divided(parts: &[Part], situation: &Situation) -> Vec<Part> {
+    let mut parts = released(parts, situation);
+    for (range, span) in &situation.ranges {
+        divide(&mut parts, *range, *span, situation);
+    }
+    merged(parts)
+}
+
+/// What a rack leases from, or may not know yet that it no longer does.
+pub(super) fn told(parts: &[Part], rack: Uuid) -> Vec<Span> {
+    let theirs = merged(
+        parts
+            .iter()
+            .filter(|part| part.rack == rack && matches!(part.hold, Hold::Held(_) | Hold::Leaving(None)))
+            .map(|part| Part { hold: Hold::Held(Uuid::nil()), lease_seconds: 0, ..part.clone() })
+            .collect(),
+    );
+    theirs.into_iter().map(|part| part.span).collect()
+}
+
+/// Takes back what racks have that do not serve the subnet, and drops what nobody leases from any more.
+fn released(parts: &[Part], situation: &Situation) -> Vec<Part> {
+    let mut left = Vec::new();
+    for part in parts {
+        let mut part = part.clone();
+        if let Hold::Held(range) = part.hold {
+            let kept = situation.ranges.iter().any(|(uid, _)| *uid == range);
+            if kept && situation.racks.contains(&part.rack) {
+                part.lease_seconds = part.lease_seconds.max(situation.lease_seconds);
+                left.push(part);
+                continue;
+            }
+            part.hold = Hold::Leaving(None);
+        }
+        let longest = i64::from(part.lease_seconds).saturating_mul(1_000_000).max(UNKNOWN_US);
+        match (part.hold, situation.told.get(&part.rack)) {
+            (Hold::Ending(at), _) if at <= situation.now_us => {}
+            (Hold::Leaving(_), None) => {
+                // The rack's object is gone: nobody will ever say what it leased.
+                part.hold = Hold::Ending(situation.now_us.saturating_add(longest));
+                left.push(part);
+            }
+            (Hold::Leaving(Some(number)), Some(told)) if told.in_force >= number => {
+                left.extend(still_leased(&part, told, longest, situation.now_us));
+            }
+            _ => left.push(part),
+        }
+    }
+    left
+}
+
+/// What of a part that a rack no longer leases from is still somebody's.
+fn still_leased(part: &Part, told: &Told, longest: i64, now_us: i64) -> Vec<Part> {
+    let unsure = told.unsure_until.map(|until| (part.span, until.max(now_us.saturating_add(longest))));
+    let leftover = told.leftover.iter().filter_map(|(span, ends)| Some((part.span.common(*span)?, *ends)));
+    let runs: Vec<(Span, i64)> = match unsure {
+        Some(whole) => vec![whole],
+        None => leftover.collect(),
+    };
+    let ends = runs.into_iter().filter(|(_, ends)| *ends > now_us);
+    ends.map(|(span, ends)| Part { span, hold: Hold::Ending(ends), ..part.clone() }).collect()
+}
+
+/// Shares one range.
+fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation) {
+    let racks = &situation.racks;
+    let Some(count) = u64::try_from(racks.len()).ok().filter(|count| *count > 0) else { return };
+    let give = |rack: Uuid, span: Span| Part {
+        span,
+        rack,
+        hold: Hold::Held(range),
+        lease_seconds: situation.lease_seconds,
+    };
+    if parts.iter().all(|part| part.span.common(whole).is_none()) {
+        let from = |rank: u64| u64::from(whole.first) + whole.len() * rank / count;
+        let shares = racks.iter().zip(0..);
+        parts.extend(shares.filter_map(|(rack, rank)| {
+            Some(give(*rack, Span::of(from(rank), from(rank + 1).checked_sub(1)?)?))
+        }));
+        return;
+    }
+    cut_at(parts, whole);
+    let floor = whole.len() / count;
+    for share in [floor, whole.len().div_ceil(count)] {
+        for rack in racks {
+            let mut wanted = share.saturating_sub(held(parts, range, *rack));
+            // What it had, and has not lost yet, before what it never had.
+            wanted -= regain(parts, range, whole, *rack, wanted, situation.lease_seconds);
+            for gap in whole.without(parts.iter().map(|part| part.span).collect::<Vec<_>>()) {
+                if let Some(span) = gap.head(wanted) {
+                    wanted -= span.len();
+                    parts.push(give(*rack, span));
+                }
+            }
+        }
+    }
+    take(parts, range, whole, racks, floor);
+}
+
+fn held(parts: &[Part], range: Uuid, rack: Uuid) -> u64 {
+    let theirs = parts.iter().filter(|part| part.rack == rack && part.hold == Hold::Held(range));
+    theirs.map(|part| part.span.len()).sum()
+}
+
+/// Cuts parts in two where the range begins and ends.
+fn cut_at(parts: &mut Vec<Part>, whole: Span) {
+    let cut = std::mem::take(parts).into_iter().flat_map(|part| {
+        let inside = part.span.common(whole);
+        let outside = part.span.without([whole]);
+        outside.into_iter().chain(inside).map(move |span| Part { span, ..part.clone() })
+    });
+    *parts = cut.collect();
+}
+
+/// Gives a rack back what was being taken from it, at most `wanted`; says how much.
+fn regain(
+    parts: &mut Vec<Part>,
+    range: Uuid,
+    whole: Span,
+    rack: Uuid,
+    wanted: u64,
+    lease_seconds: i32,
+) -> u64 {
+    let mut regained = 0;
+    let mut after = Vec::with_capacity(parts.len());
+    parts.sort();
+    for part in std::mem::take(parts) {
+        let leaves = !matches!(part.hold, Hold::Held(_));
+        let own = leaves && part.rack == rack && part.span.common(whole).is_some();
+        let back = own.then(|| part.span.head(wanted - regained)).flatten();
+        let Some(back) = back else {
+            after.push(part);
+            continue;
+        };
+        regained += back.len();
+        let lease_seconds = part.lease_seconds.max(lease_seconds);
+        after.extend(part.span.without([back]).into_iter().map(|span| Part { span, ..part.clone() }));
+        after.push(Part { span: back, hold: Hold::Held(range), lease_seconds, ..part });
+    }
+    *parts = after;
+    regained
+}
+
+/// Takes from racks what they have above the largest share, and what others lack below the smallest, as far as that is not on
+/// its way already.
+fn take(parts: &mut Vec<Part>, range: Uuid, whole: Span, racks: &[Uuid], floor: u64) {
+    let leaving = parts.iter().filter(|part| !matches!(part.hold, Hold::Held(_)));
+    let coming: u64 = leaving.filter_map(|part| part.span.common(whole)).map(Span::len).sum();
+    let lacking: u64 = racks.iter().map(|rack| floor.saturating_sub(held(parts, range, *rack))).sum();
+    let most = whole.len().div_ceil(u64::try_from(racks.len()).unwrap_or(u64::MAX).max(1));
+    let above: u64 = racks.iter().map(|rack| held(parts, range, *rack).saturating_sub(most)).sum();
+    let mut needed = lacking.saturating_sub(coming).max(above);
+    // First from those with one above the share and more, so that nobody ends far from the others.
+    for keep in [floor + 1, floor] {
+        for rack in racks {
+            let mut many = held(parts, range, *rack).saturating_sub(keep).min(needed);
+            needed -= many;
+            parts.sort();
+            // The highest addresses: racks lease the lowest first.
+            for index in (0..parts.len()).rev() {
+                let Some(part) = parts.get_mut(index) else { continue };
+                if part.rack != *rack || part.hold != Hold::Held(range) {
+                    continue;
+                }
+                let Some(taken) = part.span.tail(many) else { continue };
+                many -= taken.len();
+                let leaves = Part { span: taken, hold: Hold::Leaving(None), ..part.clone() };
+                match part.span.without([taken]).first() {
+                    Some(rest) => {
+                        part.span = *rest;
+                        parts.push(leaves);
+                    }
+                    None => *part = leaves,
+                }
+            }
+        }
+    }
+}
+
+/// Neighbours that differ in nothing become one.
+fn merged(mut parts: Vec<Part>) -> Vec<Part> {
+    parts.sort();
+    let mut whole: Vec<Part> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match whole.last_mut() {
+            Some(last)
+                if (last.rack, last.hold) == (part.rack, part.hold)
+                    && last.span.last.checked_add(1) == Some(part.span.first) =>
+            {
+                last.span.last = part.span.last;
+                last.lease_seconds = last.lease_seconds.max(part.lease_seconds);
+            }
+            _ => whole.push(part),
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rack(n: u128) -> Uuid {
+        Uuid::from_u128(n)
+    }
+
+    fn range() -> Uuid {
+        Uuid::from_u128(99)
+    }
+
+    fn span(first: u32, last: u32) -> Span {
+        Span { first, last }
+    }
+
+    fn situation(racks: &[u128], whole: Span) -> Situation {
+        Situation {
+            ranges: vec![(range(), whole)],
+            racks: racks.iter().map(|n| rack(*n)).collect(),
+            lease_seconds: 600,
+            told: (1..=4).map(|n| (rack(n), Told::default())).collect(),
+            now_us: 0,
+        }
+    }
+
+    /// `1:10-14 2:15-19`; `-` before what leaves, `.` before what ends.
+    fn text(parts: &[Part]) -> String {
+        let one = |part: &Part| {
+            let sign = match part.hold {
+                Hold::Held(_) => "",
+                Hold::Leaving(_) => "-",
+                Hold::Ending(_) => ".",
+            };
+            format!("{sign}{}:{}-{}", part.rack.as_u128(), part.span.first, part.span.last)
+        };
+        parts.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Racks are told, and say that they do as told.
+    fn obeyed(parts: &mut [Part], situation: &mut Situation) {
+        for part in parts {
+            if part.hold == Hold::Leaving(None) {
+                part.hold = Hold::Leaving(Some(7));
+            }
+        }
+        for told in situation.told.values_mut() {
+            told.in_force = 7;
+        }
+    }
+
+    #[test]
+    fn a_range_that_nobody_has_is_divided_by_rank() {
+        assert_eq!(text(&divided(&[], &situation(&[1, 2, 3], span(10, 19)))), "1:10-12 2:13-15 3:16-19");
+        assert_eq!(text(&divided(&[], &situation(&[1, 2, 3], span(10, 10)))), "3:10-10");
+        assert_eq!(text(&divided(&[], &situation(&[], span(10, 19)))), "");
+        let all = divided(&[], &situation(&[1, 2], span(0, u32::MAX)));
+        assert_eq!(all.iter().map(|part| part.span.len()).sum::<u64>(), 1 << 32);
+    }
+
+    #[test]
+    fn a_rack_that_joins_gets_the_end_of_what_another_has_once_that_one_has_let_go() {
+        let mut situation = situation(&[1], span(10, 19));
+        let alone = divided(&[], &situation);
+        situation.racks.push(rack(2));
+        let mut parts = divided(&alone, &situation);
+        assert_eq!(text(&parts), "1:10-14 -1:15-19");
+        assert_eq!(divided(&parts, &situation), parts, "not before it has said so");
+        obeyed(&mut parts, &mut situation);
+        situation.told.get_mut(&rack(1)).unwrap().leftover = vec![(span(14, 16), 100), (span(18, 18), 50)];
+        let parts = divided(&parts, &situation);
+        assert_eq!(text(&parts), "1:10-14 .1:15-16 2:17-17 .1:18-18 2:19-19", "leases there last on");
+        situation.now_us = 50;
+        let parts = divided(&parts, &situation);
+        assert_eq!(text(&parts), "1:10-14 .1:15-16 2:17-19");
+        situation.now_us = 100;
+        assert_eq!(text(&divided(&parts, &situation)), "1:10-14 2:15-19");
+    }
+
+    #[test]
+    fn a_rack_that_leaves_keeps_its_part_until_it_has_said_so_and_gets_it_back_before() {
+        let mut situation = situation(&[1, 2], span(10, 19));
+        let both = divided(&[], &situation);
+        situation.racks = vec![rack(1)];
+        let mut parts = divided(&both, &situation);
+        assert_eq!(text(&parts), "1:10-14 -2:15-19");
+        let back = Situation { racks: vec![rack(1), rack(2)], ..situation.clone() };
+        assert_eq!(divided(&parts, &back), both);
+        obeyed(&mut parts, &mut situation);
+        assert_eq!(text(&divided(&parts, &situation)), "1:10-19");
+    }
+
+    #[test]
+    fn a_rack_whose_object_is_gone_is_outlived_by_its_longest_lease() {
+        let mut situation = situation(&[1, 2], span(10, 19));
+        situation.lease_seconds = 3600;
+        let both = divided(&[], &situation);
+        situation.lease_seconds = 60;
+        situation.racks = vec![rack(1)];
+        situation.told.remove(&rack(2));
+        let parts = divided(&both, &situation);
+        assert_eq!(text(&parts), "1:10-14 .2:15-19");
+        situation.now_us = 3_599_999_999;
+        assert_eq!(text(&divided(&parts, &situation)), "1:10-14 .2:15-19");
+        situation.now_us += 1;
+        assert_eq!(text(&divided(&parts, &situation)), "1:10-19");
+    }
+
+    #[test]
+    fn a_rack_that_lost_its_leases_is_not_believed_to_have_none() {
+        let mut situation = situation(&[1, 2], span(10, 19));
+        let mut parts = divided(&[], &situation);
+        situation.racks = vec![rack(1)];
+        parts = divided(&parts, &situation);
+        obeyed(&mut parts, &mut situation);
+        situation.told.get_mut(&rack(2)).unwrap().unsure_until = Some(5);
+        let parts = divided(&parts, &situation);
+        assert_eq!(text(&parts), "1:10-14 .2:15-19");
+        assert!(parts.iter().any(|part| part.hold == Hold::Ending(UNKNOWN_US)), "{parts:?}");
+    }
+
+    #[test]
+    fn what_comes_and_goes_ends_in_equal_shares_that_nobody_has_to_move() {
+        let mut seed = 11_u64;
+        let mut roll = |sides: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % sides
+        };
+        let mut parts = Vec::new();
+        for _ in 0..500 {
+            let size = u32::try_from(roll(40)).unwrap();
+            let first = u32::try_from(roll(30)).unwrap();
+            let whole = span(first, first + size);
+            let racks: Vec<u128> = (1..=4).filter(|_| roll(2) == 0).collect();
+            let mut now = situation(&racks, whole);
+            // As the database does when a range changes.
+            for part in &mut parts {
+                let part: &mut Part = part;
+                if matches!(part.hold, Hold::Held(_)) && part.span.common(whole) != Some(part.span) {
+                    part.hold = Hold::Leaving(None);
+                }
+            }
+            for _ in 0..4 {
+                parts = divided(&parts, &now);
+                for (n, part) in parts.iter().enumerate() {
+                    let apart = |other: &Part| part.span.common(other.span).is_none();
+                    assert!(parts.iter().skip(n + 1).all(apart), "{}", text(&parts));
+                }
+                obeyed(&mut parts, &mut now);
+            }
+            assert_eq!(divided(&parts, &now), parts, "it rests");
+            let shares: Vec<u64> = racks.iter().map(|n| held(&parts, range(), rack(*n))).collect();
+            if let (Some(most), Some(least)) = (shares.iter().max(), shares.iter().min()) {
+                assert_eq!(shares.iter().sum::<u64>(), whole.len(), "{}", text(&parts));
+                assert!(most - least <= 1, "{}", text(&parts));
+            }
+        }
+    }
+}
