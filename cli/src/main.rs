@@ -18,6 +18,7 @@ mod watch;
 
 use std::process::ExitCode;
 
+use basalt_api::ProblemCode;
 use clap::{Parser, Subcommand};
 
 use region::{Connection, Failed, block_on};
@@ -64,6 +65,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let Cli { connection, command } = Cli::parse();
+    let ended = |result| ended(result, &connection);
     match command {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
@@ -82,9 +84,14 @@ fn main() -> ExitCode {
 }
 
 /// Says why a command failed.
-fn ended(result: Result<(), Failed>) -> ExitCode {
+fn ended(result: Result<(), Failed>, connection: &Connection) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Failed::Client(error)) if error.code() == Some(ProblemCode::Unauthenticated) => {
+            let why = error.problem().map(|problem| problem.detail.as_str()).unwrap_or_default();
+            eprintln!("basalt: the region does not know who you are: {why}; {}", connection.who_to_be());
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("basalt: {error}");
             ExitCode::FAILURE

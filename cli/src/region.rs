@@ -64,6 +64,28 @@ impl Connection {
         self.client_with(token)
     }
 
+    /// What gives a token in place of the session.
+    pub(crate) fn token_given_by(&self) -> Option<&'static str> {
+        match std::env::var("BASALT_TOKEN") {
+            Ok(token) if !token.is_empty() => Some("BASALT_TOKEN"),
+            _ => self.token_file.as_ref().map(|_| "BASALT_TOKEN_FILE, or --token-file,"),
+        }
+    }
+
+    /// The regions, for people.
+    pub(crate) fn regions(&self) -> String {
+        self.endpoint.join(", ")
+    }
+
+    /// What somebody can do whom the region does not know.
+    pub(crate) fn who_to_be(&self) -> &'static str {
+        match self.token_given_by() {
+            Some("BASALT_TOKEN") => "look at BASALT_TOKEN",
+            Some(_) => "look at the file of BASALT_TOKEN_FILE, or --token-file",
+            None => "log in with `basalt login USER`, or give a token with BASALT_TOKEN or --token-file",
+        }
+    }
+
     /// The session with these regions.
     pub(crate) fn session(&self) -> Result<Session, Failed> {
         Session::of(&self.endpoint)

@@ -29,7 +29,10 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let client = connection.client()?;
     match args.command {
         Command::Issue { name } => show(&format!("{}\n", client.issue_token(&name).await?)),
-        Command::Revoke { name } => client.revoke_token(&name).await?,
+        Command::Revoke { name } => {
+            client.revoke_token(&name).await?;
+            show(&format!("the text of {name} is good no more\n"));
+        }
     }
     Ok(())
 }
