@@ -43,6 +43,7 @@ demo-stop: root ## Remove every trace of the demo
 .PHONY: setup
 setup:
 	@tests/lab/setup
+	@tests/contract/setup >/dev/null
 
 .PHONY: test
 test: setup fmt lint deny unit end-to-end ## Formatting, lints, unit, integration and end-to-end tests
@@ -82,13 +83,17 @@ images: root binaries ## The ephemeral image and Debian 12, built once and cache
 	$(AS_ROOT) $(BIN)/basalt image build ephemeral --agent $(AGENT) --output $(CACHE)/images/ephemeral --cache-dir $(CACHE)/images/cache
 	$(AS_ROOT) $(BIN)/basalt image build debian --output $(CACHE)/images/debian --cache-dir $(CACHE)/images/cache
 
+.PHONY: previous
+previous:
+	@tests/upgrade/previous >/dev/null
+
 .PHONY: end-to-end
-end-to-end: root images ## Real Terraform, real firmware in QEMU, real wire
+end-to-end: root images previous ## Real Terraform, real firmware in QEMU, real wire
 	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
-BENCHES := provider_handshake $(API_BENCHES) allocate_5000 allocate_address boot_to_ready
+BENCHES := provider_handshake $(API_BENCHES) allocate_5000 allocate_address memory_region boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -109,6 +114,10 @@ bench-allocate_5000: setup
 .PHONY: bench-allocate_address
 bench-allocate_address: setup
 	cargo bench -q -p basalt-db --bench allocate_address | $(RECORD)
+
+.PHONY: bench-memory_region
+bench-memory_region: setup
+	cargo bench -q -p basalt-region --bench memory_region | $(RECORD)
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images

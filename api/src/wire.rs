@@ -3,10 +3,12 @@
 use crate::object::Object;
 use crate::plan::{Advisory, PlanReport, TimelineEntry, Wait};
 use crate::values::{Generation, Incarnation, Name, Sha256, Tag, Timestamp, Uid};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 
 /// The header in which a client says which tool it is; becomes `metadata.manager` of what it creates.
 pub const MANAGER_HEADER: &str = "X-Basalt-Manager";
@@ -17,6 +19,26 @@ pub const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Header of the answer 202 to `HEAD /api/v1/blobs/{sha256}`, while an upload of the blob has not ended: how many bytes the
 /// region has, from the start. The upload goes on there.
 pub const RECEIVED_HEADER: &str = "X-Basalt-Received";
+
+/// Reads an object. What serde derives for a struct takes the list of its fields' values as well, which nobody means.
+///
+/// # Errors
+/// It is no object, or not this one.
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    struct Members<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(members))
+        }
+    }
+    from.deserialize_map(Members(PhantomData))
+}
 
 /// Body of `PUT /api/v1/{plural}/{name}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use super::schemas::reference;
 use super::{Endpoint, media_type, named};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use crate::schema::{Kind, MAX_INT};
+use crate::watch::EVENT_STREAM;
 use crate::wire::RECEIVED_HEADER;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -42,7 +43,12 @@ pub(super) fn of(endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
         all.insert((*status).to_owned(), good(endpoint, kind, status, description, *body));
     }
     for status in refused(endpoint) {
-        all.insert(status.to_string(), json!({"$ref": format!("#/components/responses/Refused{status}")}));
+        let refusal = match endpoint.method {
+            // Such an answer has no body to tell why.
+            "head" => json!({"description": "Refused, as GET would be"}),
+            _ => json!({"$ref": format!("#/components/responses/Refused{status}")}),
+        };
+        all.insert(status.to_string(), refusal);
     }
     Value::Object(all)
 }
@@ -71,6 +77,8 @@ fn good(
     if let Some(body) = body {
         let schema = match media_type(body) {
             "application/json" => reference(&named(body, kind)),
+            // Of each event.
+            EVENT_STREAM => reference("WatchEvent"),
             _ => json!({"type": "string"}),
         };
         answer.insert("content".to_owned(), json!({ (media_type(body)): {"schema": schema} }));

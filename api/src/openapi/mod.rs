@@ -28,7 +28,7 @@ use crate::wire::MERGE_PATCH;
 use serde_json::{Map, Value, json};
 
 /// The version of what the document promises. A promise is broken only together with this number: see `compatibility`.
-const VERSION: &str = "0.1";
+const VERSION: &str = "0.2";
 
 /// Which kinds an endpoint exists for.
 enum For {
@@ -284,11 +284,7 @@ const ENDPOINTS: &[Endpoint] = &[
         summary: "What changes, as it changes: server-sent events `put`, `delete`, `bookmark` and, at the end, `cut`; each `id` is a position",
         parameters: &["position", "last_event_id", "kinds", "labels"],
         request: None,
-        answers: &[(
-            "200",
-            "The events; their data are of the schema WatchEventData",
-            Some("text/event-stream"),
-        )],
+        answers: &[("200", "The events, without end", Some("text/event-stream"))],
     },
     Endpoint {
         method: "head",

@@ -3,7 +3,7 @@
 use super::schemas::form;
 use super::{Endpoint, examples};
 use crate::KINDS;
-use crate::schema::{Kind, MAX_INT, Semantic};
+use crate::schema::{Kind, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
 use crate::wire::{DeliveryState, MANAGER_HEADER};
@@ -107,7 +107,7 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "generation",
             "generation",
             "query",
-            json!({"type": "integer", "minimum": 0, "maximum": MAX_INT}),
+            json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
             "… and has observed this generation",
         ),
         (

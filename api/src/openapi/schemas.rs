@@ -232,7 +232,9 @@ pub(super) fn nullable(mut schema: Value) -> Value {
 
 /// A text with a form. The patterns are wider than the forms: what does not match is refused, and not all that matches is taken.
 pub(super) fn form(semantic: Semantic) -> Value {
-    let mut schema = json!({"type": "string", "format": semantic.name(), "examples": [semantic.example()]});
+    // JSON Schema's own `duration` is that of ISO 8601.
+    let format = if semantic == Semantic::Duration { "basalt-duration" } else { semantic.name() };
+    let mut schema = json!({"type": "string", "format": format, "examples": [semantic.example()]});
     let pattern = match semantic {
         Semantic::Mac => r"^[0-9A-Fa-f]{2}([:.-]?[0-9A-Fa-f]{2}){5}$",
         Semantic::Ip => "^[0-9A-Fa-f.:]{2,45}$",

@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 39] {
+pub(super) fn components() -> [(&'static str, Value); 40] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -298,6 +298,19 @@ pub(super) fn components() -> [(&'static str, Value); 39] {
             object(
                 &["reason", "message"],
                 json!({"reason": {"type": "string", "enum": cut_reasons}, "message": text()}),
+            ),
+        ),
+        (
+            "WatchEvent",
+            object(
+                &["id", "event", "data"],
+                json!({
+                    "id": text(), "event": {"type": "string", "enum": ["put", "delete", "bookmark", "cut"]},
+                    "data": {
+                        "type": "string", "contentMediaType": "application/json",
+                        "contentSchema": reference("WatchEventData"),
+                    },
+                }),
             ),
         ),
         (

@@ -34,6 +34,18 @@ static SHARED: OnceLock<Shared> = OnceLock::new();
 /// # Panics
 /// This host cannot run PostgreSQL.
 pub async fn database() -> String {
+    copy_of("basalt").await
+}
+
+/// The URL of a fresh database that nobody has migrated yet.
+///
+/// # Panics
+/// This host cannot run PostgreSQL.
+pub async fn empty_database() -> String {
+    copy_of("template0").await
+}
+
+async fn copy_of(template: &str) -> String {
     if SHARED.get().is_none() {
         // The cluster's supervisor lives on a runtime of its own: a test's ends with the test.
         static STARTED: OnceLock<()> = OnceLock::new();
@@ -43,7 +55,7 @@ pub async fn database() -> String {
     let name = format!("test_{}", shared.numbers.fetch_add(1, Ordering::Relaxed));
     let _one_at_a_time = shared.creating.lock().await;
     let mut connection = PgConnection::connect(&shared.cluster.url_of("postgres")).await.expect("it answers");
-    let create = sqlx::AssertSqlSafe(format!("create database {name} template basalt"));
+    let create = sqlx::AssertSqlSafe(format!("create database {name} template {template}"));
     sqlx::raw_sql(create).execute(&mut connection).await.expect("a copy of the template");
     connection.close().await.expect("it closes");
     shared.cluster.url_of(&name)

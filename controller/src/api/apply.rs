@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, Uri};
 use basalt_api::plan::{Advisory, PlanReport};
 use basalt_api::values::Sha256;
 use basalt_api::wire::{
-    ApplyAction, ApplyResponse, ApplyResult, BlastRadius, MANAGER_HEADER, MAX_DOCUMENTS, PutMetadata,
+    ApplyAction, ApplyResponse, ApplyResult, BlastRadius, MANAGER_HEADER, MAX_DOCUMENTS, PutMetadata, object,
 };
 use basalt_api::{FieldCode, FieldError, Kind, ProblemCode, validate_labels};
 use basalt_db::splice::Text;
@@ -42,6 +42,7 @@ struct Request {
 #[serde(deny_unknown_fields)]
 struct Raw {
     kind: String,
+    #[serde(deserialize_with = "object")]
     metadata: PutMetadata,
     spec: Box<RawValue>,
     #[serde(default, rename = "status")]
@@ -148,7 +149,8 @@ fn document(
     here: &str,
     first_status: &impl Fn(&str) -> Value,
 ) -> Result<Document, Vec<FieldError>> {
-    let Raw { kind, metadata, spec, .. } = serde_json::from_str(raw.get()).map_err(|error| {
+    let read = object(&mut serde_json::Deserializer::from_str(raw.get()));
+    let Raw { kind, metadata, spec, .. } = read.map_err(|error: serde_json::Error| {
         let message = format!("the document is not what it should be: {error}");
         vec![FieldError::new("", FieldCode::Type, message, "kind, metadata {name, labels}, spec")]
     })?;

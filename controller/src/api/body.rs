@@ -4,7 +4,7 @@ use super::problem::{Answer, Refusal};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use basalt_api::values::{Generation, Name, Uid};
-use basalt_api::wire::{MANAGER_HEADER, PutMetadata};
+use basalt_api::wire::{MANAGER_HEADER, PutMetadata, object};
 use basalt_api::{FieldCode, FieldError, Kind, ProblemCode};
 use basalt_db::splice::{SpliceError, Text};
 use basalt_db::{Key, Precondition};
@@ -90,7 +90,7 @@ pub(super) fn check_manager(name: &str) -> Answer<()> {
 #[serde(deny_unknown_fields)]
 struct Body {
     kind: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     metadata: PutMetadata,
     spec: Box<RawValue>,
     #[serde(default, rename = "status")]
@@ -104,16 +104,16 @@ pub(super) struct Written {
     pub(super) metadata: PutMetadata,
 }
 
-/// JSON of a known shape.
+/// A JSON object of a known shape.
 pub(super) fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
-    serde_json::from_slice(body).map_err(|error| {
-        Refusal::field(
-            "",
-            FieldCode::Type,
-            format!("the body is not what it should be: {error}"),
-            "see /openapi.json",
-        )
-    })
+    let mut text = serde_json::Deserializer::from_slice(body);
+    object(&mut text).and_then(|value| text.end().map(|()| value)).map_err(|error| unreadable(&error))
+}
+
+/// The body is not what it should be.
+pub(super) fn unreadable(error: &serde_json::Error) -> Refusal {
+    let message = format!("the body is not what it should be: {error}");
+    Refusal::field("", FieldCode::Type, message, "see /openapi.json")
 }
 
 /// Reads a PUT's body, and checks everything that can be said of it alone.

@@ -92,7 +92,7 @@ fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> 
         let hint = "a JSON object with the fields that change; null removes one";
         Refusal::field("", FieldCode::Format, format!("the patch cannot be read: {error}"), hint)
     })?;
-    match body::json(body)? {
+    match serde_json::from_slice(body).map_err(|error| body::unreadable(&error))? {
         Value::Object(patch) => Ok(patch),
         other => {
             let hint = "a JSON object with the fields that change; null removes one";

@@ -105,6 +105,16 @@ async fn what_is_around_a_spec_is_checked_as_well() {
         ("POST", "/api/v1/login", &[], r#"{"user":"a\u0000","password":"x"}"#),
         ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a\u0000=b"}"#),
         ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a=b\u0000"}"#),
+        ("PUT", "/api/v1/zones/b", &[], r#"["Zone", {}, {}, null]"#),
+        (
+            "PUT",
+            "/api/v1/zones/b",
+            &[],
+            r#"{"metadata": ["b", {}, null, null, null, null, null, null], "spec": {}}"#,
+        ),
+        ("POST", "/api/v1/apply", &[], r#"{"documents": [["Zone", {"name": "b"}, {}, null]]}"#),
+        ("POST", "/api/v1/join_tokens", &[], "[null, null]"),
+        ("POST", "/api/v1/zones/a/rename", &[], r#"["b"]"#),
         ("POST", "/api/v1/zones/a/rename?dry_run=true", &[], r#"{"name":"b"}"#),
         ("POST", "/api/v1/join_tokens?dry_run=true", &[], "{}"),
     ] {

@@ -41,6 +41,7 @@ pub(super) async fn watch(
     let view = Arc::new(View::new(&caller, parameters.kinds.as_deref(), parameters.labels.as_deref())?);
     // A client that resumes by itself repeats its first request; only the header says where it is.
     let resumed = headers.get(LAST_EVENT_ID).map(|v| v.to_str().unwrap_or("?").to_owned());
+    parameters.since.as_deref().map(parts).transpose()?;
     let since = resumed.or(parameters.since).map(|text| position(&app, &text)).transpose()?;
     let seat = app.watchers().join(view.clone()).await?;
     // From here on the hub sees every change of the rights.
@@ -63,13 +64,18 @@ fn compacted(detail: String) -> Refusal {
     Refusal::new(ProblemCode::Compacted, detail)
 }
 
-/// `INCARNATION:SEQUENCE`, of this database's life.
-fn position(app: &App, text: &str) -> Answer<i64> {
+/// `INCARNATION:SEQUENCE`.
+fn parts(text: &str) -> Answer<(&str, i64)> {
     let parts = text.split_once(':').and_then(|(life, at)| Some((life, at.parse::<i64>().ok()?)));
-    let Some((life, position)) = parts.filter(|(_, position)| *position >= 0) else {
+    parts.filter(|(_, position)| *position >= 0).ok_or_else(|| {
         let hint = "the position of a list, or the id of an event";
-        return Err(Refusal::field("", FieldCode::Format, format!("{text:?} is no position"), hint));
-    };
+        Refusal::field("", FieldCode::Format, format!("{text:?} is no position"), hint)
+    })
+}
+
+/// A position of this database's life.
+fn position(app: &App, text: &str) -> Answer<i64> {
+    let (life, position) = parts(text)?;
     if life != app.store().incarnation().to_string() {
         return Err(compacted(format!("{text:?} is of another life of the database; list again")));
     }
