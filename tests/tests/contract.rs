@@ -73,7 +73,7 @@ impl World {
     }
 
     async fn observe(&self, example: &Example) {
-        let spec = Text::parse(&example.spec.to_string()).expect("JSON");
+        let spec = Text::parse(example.spec.to_string()).expect("JSON");
         let put = Put {
             kind: example.kind,
             key: Key::Name(example.name),

@@ -200,7 +200,7 @@ fn random(state: &mut u64) -> u64 {
 async fn write_at_random(regions: [&Process; 2], examples: &[Example]) -> usize {
     let (mut state, mut done) = (1, 0);
     for number in 0..WRITES {
-        let region = regions[usize::from(random(&mut state) % 2 == 0)];
+        let region = regions[usize::from(random(&mut state).is_multiple_of(2))];
         let example = &examples[usize::try_from(random(&mut state)).unwrap_or_default() % examples.len()];
         let text = format!("write {number}");
         let answer = match random(&mut state) % 10 {
