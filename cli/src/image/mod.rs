@@ -119,7 +119,9 @@ fn default_cache() -> Result<PathBuf, BuildError> {
 pub(crate) fn run(args: Args, connection: &Connection) -> ExitCode {
     let build = match args.command {
         Command::Build(build) => build,
-        Command::Push { dir } => return crate::ended(crate::region::block_on(push::push(&dir, connection))),
+        Command::Push { dir } => {
+            return crate::ended(crate::region::block_on(push::push(&dir, connection)), connection);
+        }
     };
     let result = match build {
         Build::Ephemeral { common, agent } => {
