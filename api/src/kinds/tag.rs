@@ -45,16 +45,17 @@ pub struct TagStatus {
 }
 
 fn tag_rules(spec: &TagSpec, rule: &mut Rule<'_>) {
-    if spec.expression.as_deref().is_some_and(|text| text.trim().is_empty()) {
+    let text = spec.expression.as_deref();
+    let is_empty = text.is_some_and(|text| text.trim().is_empty());
+    if is_empty {
         rule.broken(
             "/expression",
             "the expression is empty",
             "like cpu.cores >= 32, or leave it out for a tag that only specs give",
         );
-        return;
     }
     #[cfg(feature = "expressions")]
-    if let Some(Err(error)) = spec.expression.as_deref().map(crate::expression::Expression::parse) {
+    if let Some(Err(error)) = text.filter(|_| !is_empty).map(crate::expression::Expression::parse) {
         rule.broken("/expression", error.to_string(), "like cpu.cores >= 32 && gpu.count > 0");
     }
 }

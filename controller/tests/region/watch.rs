@@ -50,6 +50,14 @@ fn of_zones(since: Option<String>) -> WatchOptions {
     WatchOptions { kinds: vec![zone()], since, ..WatchOptions::default() }
 }
 
+/// Without what GET counts at that moment: nobody is told each time that another machine is in a zone.
+fn uncounted(mut object: Object) -> Object {
+    if let Some(status) = object.status.as_object_mut() {
+        status.remove("machines");
+    }
+    object
+}
+
 /// The next event that is no bookmark, soon.
 async fn told(watch: &mut Watch) -> Event {
     loop {
@@ -195,12 +203,12 @@ async fn readers_that_reconnect_at_random_end_with_what_the_store_holds_and_neve
         .await
         .unwrap()
         .into_iter()
-        .map(|o| (o.metadata.name.to_string(), o))
+        .map(|o| (o.metadata.name.to_string(), uncounted(o)))
         .collect();
     for (reader, end) in ends.iter().enumerate() {
         assert_eq!(end.keys().collect::<Vec<_>>(), store.keys().collect::<Vec<_>>(), "reader {reader}");
         for (name, object) in &store {
-            assert_eq!(&end[name], object, "reader {reader}");
+            assert_eq!(uncounted(end[name].clone()), *object, "reader {reader}");
         }
     }
 }
@@ -218,7 +226,8 @@ async fn a_watch_tells_puts_deletes_and_statuses_and_says_where_it_is() {
     let put = told(&mut watch).await;
     assert_eq!(short(&put), "put a 1");
     let What::Put(object) = &put.what else { panic!("{put:?}") };
-    assert_eq!(**object, client.get(zone(), "a").await.unwrap(), "the whole object, as GET gives it");
+    let read = uncounted(client.get(zone(), "a").await.unwrap());
+    assert_eq!(**object, read, "the whole object, as GET gives it");
     lab.api.declare("/api/v1/zones/a", r#"{"description":"two"}"#).await;
     assert_eq!(short(&told(&mut watch).await), "put a 2");
     assert_eq!(lab.api.delete("/api/v1/zones/a").await.status, 204);
