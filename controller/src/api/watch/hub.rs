@@ -13,7 +13,7 @@ use basalt_api::values::Uid;
 use basalt_api::watch::CutReason;
 use basalt_db::{Changed, StoreError};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -62,6 +62,9 @@ struct Reader {
     shared: Arc<Shared>,
     /// Objects that it does not show, and has said so.
     hidden: HashSet<Uid>,
+    /// It had caught up before the page was read. Until then it may have been told of something newer than what it is handed, and
+    /// pass that over: so nothing counts as said.
+    is_settled: bool,
 }
 
 /// Between the task and one reader.
@@ -71,6 +74,8 @@ struct Shared {
     through: AtomicI64,
     bytes: AtomicUsize,
     cut: OnceLock<CutReason>,
+    /// It reads nothing from the log by itself any more.
+    settled: AtomicBool,
 }
 
 /// One event for one reader.
@@ -107,6 +112,11 @@ impl Seat {
         self.queue.try_recv().map(|handed| self.taken(handed)).map_err(|_| through)
     }
 
+    /// Says that it reads nothing from the log by itself any more.
+    pub(super) fn settled(&self) {
+        self.shared.settled.store(true, Ordering::Release);
+    }
+
     fn taken(&self, handed: Handed) -> Handed {
         self.shared.bytes.fetch_sub(handed.frame.len(), Ordering::Relaxed);
         handed
@@ -131,7 +141,8 @@ impl Hub {
         }
         let (queue, receiver) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared { through: AtomicI64::new(joined_at), ..Shared::default() });
-        let reader = Reader { view, queue, shared: shared.clone(), hidden: HashSet::new() };
+        let reader =
+            Reader { view, queue, shared: shared.clone(), hidden: HashSet::new(), is_settled: false };
         state.readers.push(reader);
         Ok(Seat { joined_at, queue: receiver, shared })
     }
@@ -192,6 +203,9 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
     if state.readers.is_empty() || position >= through {
         state.position = position.max(through);
         return Ok(false);
+    }
+    for reader in &mut state.readers {
+        reader.is_settled = reader.shared.settled.load(Ordering::Acquire);
     }
     let page = app.store().changed(position, through, None, PAGE).await?;
     if app.store().compacted_through().await? > position {
@@ -266,7 +280,7 @@ async fn hand_one(
                 }
                 gone.clone()
             }
-            (_, false) if reader.hidden.insert(uid) => gone.clone(),
+            (_, false) if !reader.is_settled || reader.hidden.insert(uid) => gone.clone(),
             (_, false) => continue,
         };
         reader.hand(Handed { position, version, uid, frame }, app.watchers().bytes);

@@ -54,10 +54,14 @@ impl Watch {
         let mut bookmarks = tokio::time::interval(every);
         bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         app.watchers().open.fetch_add(1, Ordering::Relaxed);
+        let behind = Some(told).filter(|told| *told < seat.joined_at);
+        if behind.is_none() {
+            seat.settled();
+        }
         Self {
             frames: Frames(app.store().incarnation()),
             stopping: app.stopping(),
-            behind: Some(told).filter(|told| *told < seat.joined_at),
+            behind,
             app,
             view,
             seat,
@@ -150,6 +154,9 @@ impl Watch {
             self.ready.extend(frame.map(|frame| (changed.position, frame)));
         }
         self.behind = Some(page.through).filter(|at| *at < through);
+        if self.behind.is_none() {
+            self.seat.settled();
+        }
         Ok(())
     }
 
