@@ -211,11 +211,11 @@ impl World {
             2 if self.racks.len() > 1 && dice.roll(3) == 0 => self.delete(&store, which).await,
             3 => self.change_range(&store, dice).await,
             4..=6 => self.delegate(&store, dice).await,
-            7 | 8 if !self.racks.is_empty() => {
+            7 if !self.racks.is_empty() => {
                 let rack = &mut self.racks[which];
                 rack.rendering = Some((rack.written.0, store.delegation(rack.uid).await.unwrap()));
             }
-            9 | 10 if !self.racks.is_empty() => {
+            8 if !self.racks.is_empty() => {
                 // By compare-and-swap.
                 let rack = &mut self.racks[which];
                 if let Some((base, concern)) = rack.rendering.take()
@@ -225,28 +225,44 @@ impl World {
                     rack.written = (base + 1, concern);
                 }
             }
-            11 | 12 if !self.racks.is_empty() => {
+            9 if !self.racks.is_empty() => {
                 let (subnet, now) = (self.subnet, self.now);
                 let rack = &mut self.racks[which];
                 rack.take(rack.written.1.clone(), subnet, now);
             }
-            13 if !self.racks.is_empty() => {
+            10 if !self.racks.is_empty() => {
                 // Killed: what was not durable is lost; what it holds is told again.
                 let (subnet, now) = (self.subnet, self.now);
                 let rack = &mut self.racks[which];
                 rack.outbox.truncate(usize::try_from(dice.roll(2)).unwrap());
                 rack.take(rack.config.clone(), subnet, now);
             }
-            14 if !self.racks.is_empty() => self.lease(which, dice),
-            15 => {
+            11 if !self.racks.is_empty() => self.lease(which, dice),
+            12 => {
                 self.deliver(&store, which).await;
                 if dice.roll(4) == 0 {
                     self.wait(dice.roll(12)).await;
                 }
             }
+            // Everything at its best: what a region says is heard, done, told, and heard.
+            13..=15 if !self.racks.is_empty() => {
+                let concern = store.delegation(self.racks[which].uid).await.unwrap();
+                self.told(which, concern);
+                self.deliver(&store, which).await;
+            }
             _ => self.lease_all(),
         }
         self.check();
+    }
+
+    /// A rack is told a concern, and takes it.
+    fn told(&mut self, which: usize, concern: Delegation) {
+        let (subnet, now) = (self.subnet, self.now);
+        let rack = &mut self.racks[which];
+        if concern != rack.written.1 {
+            rack.written = (rack.written.0 + 1, concern.clone());
+        }
+        rack.take(concern, subnet, now);
     }
 
     async fn delete(&mut self, store: &Store, which: usize) {
@@ -368,9 +384,7 @@ impl World {
             store.delegate(&served(self.subnet, &members)).await.unwrap();
             for which in 0..self.racks.len() {
                 let concern = store.delegation(self.racks[which].uid).await.unwrap();
-                let (subnet, now) = (self.subnet, self.now);
-                self.racks[which].written = (self.racks[which].written.0 + 1, concern.clone());
-                self.racks[which].take(concern, subnet, now);
+                self.told(which, concern);
                 self.deliver(&store, which).await;
                 self.check();
             }
