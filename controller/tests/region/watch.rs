@@ -475,6 +475,7 @@ async fn readers_of_a_pool_end_with_what_it_holds_however_machines_wander() {
         move_to(&lab, number, "red").await;
     }
     let blue = blue_client(&lab).await;
+    settled(&lab).await;
     let read = async |client: Client, seed: u64| {
         let mut dice = Dice::new(seed);
         let (objects, since) = client.list_to_watch(machine(), &BTreeMap::new()).await.unwrap();
