@@ -13,7 +13,7 @@ use basalt_api::values::Uid;
 use basalt_api::watch::CutReason;
 use basalt_db::{Changed, StoreError};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -62,8 +62,8 @@ struct Reader {
     shared: Arc<Shared>,
     /// Objects that it does not show, and has said so.
     hidden: HashSet<Uid>,
-    /// It had caught up before the page was read. Until then it may have been told of something newer than what it is handed, and
-    /// pass that over: so nothing counts as said.
+    /// Before the page was read it had caught up, and this task with it. Until then it may have been told of something newer than what
+    /// it is handed, and pass that over: so nothing counts as said.
     is_settled: bool,
 }
 
@@ -74,8 +74,8 @@ struct Shared {
     through: AtomicI64,
     bytes: AtomicUsize,
     cut: OnceLock<CutReason>,
-    /// It reads nothing from the log by itself any more.
-    settled: AtomicBool,
+    /// It reads nothing from the log by itself any more, and passes over nothing after this.
+    settled: AtomicI64,
 }
 
 /// One event for one reader.
@@ -112,9 +112,9 @@ impl Seat {
         self.queue.try_recv().map(|handed| self.taken(handed)).map_err(|_| through)
     }
 
-    /// Says that it reads nothing from the log by itself any more.
-    pub(super) fn settled(&self) {
-        self.shared.settled.store(true, Ordering::Release);
+    /// Says that it reads nothing from the log by itself any more, and passes over nothing after `told`.
+    pub(super) fn settled(&self, told: i64) {
+        self.shared.settled.store(told, Ordering::Release);
     }
 
     fn taken(&self, handed: Handed) -> Handed {
@@ -140,7 +140,8 @@ impl Hub {
             )));
         }
         let (queue, receiver) = mpsc::channel(QUEUE);
-        let shared = Arc::new(Shared { through: AtomicI64::new(joined_at), ..Shared::default() });
+        let (through, settled) = (AtomicI64::new(joined_at), AtomicI64::new(i64::MAX));
+        let shared = Arc::new(Shared { through, settled, ..Shared::default() });
         let reader =
             Reader { view, queue, shared: shared.clone(), hidden: HashSet::new(), is_settled: false };
         state.readers.push(reader);
@@ -205,7 +206,7 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
         return Ok(false);
     }
     for reader in &mut state.readers {
-        reader.is_settled = reader.shared.settled.load(Ordering::Acquire);
+        reader.is_settled = reader.shared.settled.load(Ordering::Acquire) <= position;
     }
     let page = app.store().changed(position, through, None, PAGE).await?;
     if app.store().compacted_through().await? > position {

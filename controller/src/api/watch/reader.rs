@@ -56,7 +56,8 @@ impl Watch {
         app.watchers().open.fetch_add(1, Ordering::Relaxed);
         let behind = Some(told).filter(|told| *told < seat.joined_at);
         if behind.is_none() {
-            seat.settled();
+            // A list's position may be ahead of the hub.
+            seat.settled(told);
         }
         Self {
             frames: Frames(app.store().incarnation()),
@@ -155,7 +156,7 @@ impl Watch {
         }
         self.behind = Some(page.through).filter(|at| *at < through);
         if self.behind.is_none() {
-            self.seat.settled();
+            self.seat.settled(through);
         }
         Ok(())
     }
