@@ -2,6 +2,7 @@
 
 use basalt_api::plan::{StepState, TimelineEntry, Wait};
 use basalt_api::values::Timestamp;
+use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
 use crate::output::show;
 use crate::region::{Connection, Failed, kind};
@@ -16,6 +17,9 @@ pub(crate) struct Args {
     /// How many of the last things that happened are shown
     #[arg(long, default_value_t = 15)]
     history: usize,
+    /// Show why steps were begun instead, and whether the same would be decided again
+    #[arg(long)]
+    decisions: bool,
     /// text for people, json for programs
     #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
     output: String,
@@ -24,6 +28,12 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    if args.decisions {
+        let decisions = client.decisions(kind, &args.name).await?;
+        let json = || format!("{}\n", serde_json::to_string_pretty(&decisions).unwrap_or_default());
+        show(&if args.output == "json" { json() } else { decided(&decisions) });
+        return Ok(());
+    }
     let plan = client.plan(kind, &args.name).await?;
     let timeline = client.timeline(kind, &args.name).await?;
     if args.output == "json" {
@@ -59,6 +69,22 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     show(&text);
     Ok(())
+}
+
+fn decided(decisions: &Decisions) -> String {
+    let mut text = String::new();
+    for decision in &decisions.decisions {
+        let Decision { id, at, message, detail, .. } = decision;
+        let at = at.strftime("%Y-%m-%d %H:%M:%S");
+        let replay = detail.as_ref().map(|detail| &detail.replay);
+        let verdict = replay.map(|replay| replay.message.as_str()).unwrap_or_default();
+        text.push_str(&format!("{id:6}  {at}  {message}: {verdict}\n"));
+        for difference in replay.map(|replay| replay.differences.as_slice()).unwrap_or_default() {
+            let ReplayDifference { pointer, decided, replayed } = difference;
+            text.push_str(&format!("          {pointer}: {decided}, and now {replayed}\n"));
+        }
+    }
+    text
 }
 
 fn waits(wait: &Wait, now: Timestamp) -> String {

@@ -79,6 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             allocator: Arc::default(),
             kill: KillPoints::from_env(),
             owner: region.id(),
+            meters: basalt_region::driver::meters::Meters::default(),
         };
         let begin = Instant::now();
         let decided = driver.allocator.decide(&driver, &first, Epoch::new(1)).await?;

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::driver::Driver;
 use crate::driver::kill::KillPoints;
+use crate::driver::meters::Meters;
 use crate::racks::authority::{Authority, AuthorityError};
 use crate::racks::join_token::Joiner;
 use crate::racks::listener::{self, ListenError};
@@ -64,6 +65,7 @@ impl Controller {
             allocator: Arc::default(),
             kill: KillPoints::from_env(),
             owner: region.id(),
+            meters: Meters::default(),
         };
         region.set_machinery(Arc::new(driver.clone()));
         region.set_joiner(Joiner::new(store.clone(), authority.certificate(), rpc_address, join_urls));

@@ -42,6 +42,9 @@ const DEAD_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The audit log is kept this long: a year, and the time to look at it.
 const AUDIT_DAYS: i32 = 400;
 
+/// Decisions are kept as long as the facts that they rest on, and so many of each object.
+const DECISIONS: i64 = 1000;
+
 /// Why a region does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
@@ -304,11 +307,12 @@ async fn keep_house(
     }
 }
 
-/// Facts, audit entries, deliveries and changes that are older than they are kept.
+/// Facts, audit entries, decisions, deliveries and changes that are older than they are kept.
 async fn prune_all(store: &Store, keep: Duration, rows: u32) -> Result<(), StoreError> {
     store.maintain(HISTORY_DAYS).await?;
     store.forget_audit(AUDIT_DAYS).await?;
     store.prune_deliveries(DELIVERED_FOR, DEAD_FOR).await?;
+    store.forget_decisions(HISTORY_DAYS, DECISIONS).await?;
     store.compact_changes(keep, rows.into()).await
 }
 

@@ -45,8 +45,8 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, DryRun, Layer, Layers, MERGE_PATCH, ObjectList, OperationAccepted,
-    OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
+    ApplyRequest, ApplyResponse, Decisions, DryRun, Layer, Layers, MERGE_PATCH, ObjectList,
+    OperationAccepted, OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -323,6 +323,14 @@ impl Client {
     /// `not_found`, and see [`ClientError`].
     pub async fn timeline(&self, kind: &Kind, name: &str) -> Result<Timeline, ClientError> {
         self.transport.json(Call::get(&path(kind, name, "/timeline"))).await
+    }
+
+    /// Why steps were begun, the newest first; each decided again from what it rested on.
+    ///
+    /// # Errors
+    /// As of every call.
+    pub async fn decisions(&self, kind: &Kind, name: &str) -> Result<Decisions, ClientError> {
+        self.transport.json(Call::get(&path(kind, name, "/decisions")).query("replay", "true")).await
     }
 
     /// Asks for something to be done to a machine once.

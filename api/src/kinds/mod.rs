@@ -66,7 +66,9 @@ pub use script::{
     Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec, ScriptStatus, ScriptType,
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
-pub use settings::{FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus};
+pub use settings::{
+    FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus, Weekday, Window,
+};
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,
     PackageRepositorySpec, PackageRepositoryStatus,

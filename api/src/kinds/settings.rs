@@ -5,7 +5,7 @@ use crate::model::Ref;
 use crate::validate::Rule;
 use crate::values::{Duration, Host, Url};
 use basalt_api_derive::Model;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
@@ -14,7 +14,7 @@ kind! {
     Settings, "settings", "basalt_settings", Singleton, declarable: true, SettingsSpec, SettingsStatus, settings_rules
 }
 
-/// What holds for the whole region. Nothing acts on it yet.
+/// What holds for the whole region. The fleet budget and the deadlines are in force; nothing acts on the rest yet.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SettingsSpec {
     /// The image of deployments that name none.
@@ -62,15 +62,54 @@ pub struct ProxySettings {
     pub upstream: Option<Url>,
 }
 
-/// How much may be done at once.
+/// How much may be done at once. What exceeds it waits, and says so.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct FleetBudget {
-    /// Machines that may be out of service for a change at once. Absent: any number.
+    /// Machines that may be installed or erased at once. Absent: any number.
     #[field(min = 1, max = 1000000)]
     pub max_unavailable: Option<u32>,
+    /// Of these, machines of one zone. Absent: any number.
+    #[field(min = 1, max = 1000000)]
+    pub max_unavailable_per_zone: Option<u32>,
+    /// Installs and erases that may be begun within an hour. Absent: any number.
+    #[field(min = 1, max = 1000000)]
+    pub destructive_per_hour: Option<u32>,
+    /// When installs and erases may be begun, by name. Empty: at any time.
+    pub windows: BTreeMap<String, Window>,
     /// Machines that may be powered on within a minute. Absent: any number.
     #[field(min = 1, max = 1000000)]
     pub power_on_per_minute: Option<u32>,
+}
+
+/// A time of day, in UTC.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct Window {
+    /// The days that it begins on. Empty: every day.
+    pub days: BTreeSet<Weekday>,
+    /// The hour that it begins at, in UTC.
+    #[field(min = 0, max = 23)]
+    pub hour: u32,
+    /// How long it is open; at most a week.
+    pub length: Duration,
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Weekday {
+    /// Monday, in UTC.
+    Monday,
+    /// Tuesday, in UTC.
+    Tuesday,
+    /// Wednesday, in UTC.
+    Wednesday,
+    /// Thursday, in UTC.
+    Thursday,
+    /// Friday, in UTC.
+    Friday,
+    /// Saturday, in UTC.
+    Saturday,
+    /// Sunday, in UTC.
+    Sunday,
 }
 
 /// What of the settings is in force.
@@ -81,6 +120,8 @@ pub struct SettingsStatus {
     pub common: CommonStatus,
 }
 
+const WEEK_SECS: u64 = 7 * 24 * 3600;
+
 fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     for (name, time) in &spec.deadlines {
         if time.as_secs() == 0 {
@@ -89,6 +130,16 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
                 pointer,
                 format!("the deadline {name:?} is {time}: nothing is done by then"),
                 "1s or longer",
+            );
+        }
+    }
+    for (name, window) in &spec.fleet_budget.windows {
+        if !(1..=WEEK_SECS).contains(&window.length.as_secs()) {
+            let pointer = crate::pointer::child("/fleet_budget/windows", name);
+            rule.broken(
+                crate::pointer::child(&pointer, "length"),
+                format!("the window {name:?} is open for {}", window.length),
+                "1s to 7d",
             );
         }
     }

@@ -162,7 +162,9 @@ pub fn examples() -> Vec<Example> {
                 "upstream_dns": ["192.0.2.53"], "ntp_servers": ["ntp.example.com"], "erase": "quick",
                 "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128"},
                 "deadlines": {"readiness": "20m"},
-                "fleet_budget": {"max_unavailable": 10, "power_on_per_minute": 5}}),
+                "fleet_budget": {"max_unavailable": 10, "max_unavailable_per_zone": 5, "destructive_per_hour": 100,
+                    "power_on_per_minute": 5,
+                    "windows": {"night": {"days": ["saturday"], "hour": 22, "length": "6h"}}}}),
         ),
         (
             "Role",

@@ -177,6 +177,16 @@ const ENDPOINTS: &[Endpoint] = &[
         answers: &[("200", "The timeline", Some("Timeline"))],
     },
     Endpoint {
+        method: "get",
+        path: "/api/v1/{plural}/{name}/decisions",
+        exists_for: For::Named(LIVING),
+        id: "decisions{Kind}",
+        summary: "Why steps were begun, and whether the same would be decided again",
+        parameters: &["name", "before", "replay"],
+        request: None,
+        answers: &[("200", "The decisions, the newest first", Some("Decisions"))],
+    },
+    Endpoint {
         method: "post",
         path: "/api/v1/{plural}/{name}/operations",
         exists_for: For::Named(&["Machine"]),

@@ -117,6 +117,20 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             form(Semantic::Duration),
             "… or when this time is up: 1m where it is absent, 5m at most",
         ),
+        (
+            "before",
+            "before",
+            "query",
+            json!({"type": "integer", "minimum": 0, "maximum": crate::schema::MAX_INT}),
+            "`next` of the page before",
+        ),
+        (
+            "replay",
+            "replay",
+            "query",
+            truth(),
+            "Each with all that it rested on, and decided again from that",
+        ),
         ("dry_run", "dry_run", "query", truth(), "Store nothing, and answer what would happen"),
         (
             "manager",

@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 40] {
+pub(super) fn components() -> [(&'static str, Value); 45] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -215,6 +215,49 @@ pub(super) fn components() -> [(&'static str, Value); 40] {
             ),
         ),
         ("Timeline", object(&["entries"], json!({"entries": list("TimelineEntry")}))),
+        (
+            "Decisions",
+            object(&["decisions"], json!({"decisions": list("Decision"), "next": {"type": "integer"}})),
+        ),
+        (
+            "Decision",
+            object(
+                &["id", "at", "message", "step_key", "epoch", "generation", "planner", "digest"],
+                json!({
+                    "id": {"type": "integer"}, "at": time(), "message": text(), "step_key": text(), "epoch": number(),
+                    "generation": number(), "planner": text(), "digest": form(Semantic::Sha256),
+                    "detail": reference("DecisionDetail"),
+                }),
+            ),
+        ),
+        (
+            "DecisionDetail",
+            object(
+                &["now", "facts", "steps", "plan", "replay"],
+                json!({
+                    "now": time(), "facts": {"type": "array", "items": {"type": "integer"}},
+                    "steps": {"type": "array", "items": {"type": "integer"}}, "plan": {"type": "object"},
+                    "replay": reference("Replay"),
+                }),
+            ),
+        ),
+        (
+            "Replay",
+            object(
+                &["verdict", "message", "planner"],
+                json!({
+                    "verdict": {"type": "string", "enum": ["same", "different", "impossible"]}, "message": text(),
+                    "planner": text(), "differences": list("ReplayDifference"),
+                }),
+            ),
+        ),
+        (
+            "ReplayDifference",
+            object(
+                &["pointer", "decided", "replayed"],
+                json!({"pointer": text(), "decided": {}, "replayed": {}}),
+            ),
+        ),
         (
             "Object",
             object(

@@ -3,6 +3,7 @@
 use crate::fact::{Fact, FactRow};
 use crate::object::{select_objects, signed, timestamp};
 use crate::seal::Place;
+use crate::store::Tx;
 use crate::{Store, StoreError, audit};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
 use serde_json::Value;
@@ -171,39 +172,24 @@ impl Store {
         Ok(())
     }
 
-    /// Announces a step that arms an attempt: the record and the attempt's sealed key in one transaction.
-    ///
-    /// # Errors
-    /// `SealReplaced`, or the database.
-    pub async fn announce_attempt(
+    /// Keeps the key of an attempt's boot tokens, sealed.
+    pub(crate) async fn keep_attempt_key(
         &self,
-        machine: MachineId,
-        step_key: &str,
-        epoch: Epoch,
-        (attempt, key): (Attempt, &[u8]),
-        detail: &Value,
+        tx: &mut Tx,
+        machine: Uid,
+        attempt: Attempt,
+        key: &[u8],
     ) -> Result<(), StoreError> {
-        let place = Place { object: machine.into(), pointer: &attempt_pointer(attempt) };
-        let sealed = self.seal().seal(&place, key)?;
-        let mut tx = self.begin().await?;
-        self.hold_seal(&mut tx).await?;
-        let record = sqlx::query!(
-            "insert into step_record (object, step_key, epoch, attempt, detail, started_at) values ($1, $2, $3, $4, $5, now())",
-            machine.get(),
-            step_key,
-            signed(epoch.get()),
-            signed(attempt.get()),
-            detail
-        );
-        record.execute(&mut *tx).await?;
-        let key = sqlx::query!(
+        let sealed = self.seal().seal(&Place { object: machine, pointer: &attempt_pointer(attempt) }, key)?;
+        self.hold_seal(tx).await?;
+        let insert = sqlx::query!(
             "insert into attempt_key (attempt, machine, sealed) values ($1, $2, $3)",
             signed(attempt.get()),
             machine.get(),
             sealed
         );
-        key.execute(&mut *tx).await?;
-        self.commit(tx).await
+        insert.execute(&mut **tx).await?;
+        Ok(())
     }
 
     /// The key of an attempt's boot tokens.

@@ -14,6 +14,7 @@
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
+//! | `decision`, `fleet` | why a step was begun; how many may be at once |
 //! | `gauge` | what is measured |
 //! | `webhook` | deliveries to webhooks |
 //! | [`trace`] | for which trace something is written |
@@ -43,9 +44,11 @@ mod audit;
 mod blob;
 mod claim;
 mod concern;
+mod decision;
 mod driver;
 mod error;
 mod fact;
+mod fleet;
 mod gauge;
 mod holders;
 mod invariant;
@@ -71,19 +74,21 @@ pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
 pub use claim::Claiming;
 pub use concern::{Concern, ConcernAck, ConcernWrite};
+pub use decision::{Decision, NewDecision};
 pub use driver::{MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
-pub use gauge::{KindGauge, QueueGauge};
+pub use fleet::{FleetLimits, FleetUse, Slot, Take};
+pub use gauge::{FailingGauge, KindGauge, PhaseGauge, QueueGauge};
 pub use ipam::{
     Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
 };
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use password::{hash_password, verify_password};
-pub use queue::{Lease, Then};
+pub use queue::{Lease, StatusWrite, Then};
 pub use remove::{Deletion, Removal};
 pub use seal::{BadSealKey, SealKey};
-pub use step::StepRecord;
+pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
 pub use watch::{Changed, ChangedPage};

@@ -23,6 +23,18 @@ pub struct Lease {
     pub attempts: i32,
 }
 
+/// What became of a status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatusWrite {
+    /// It was so already.
+    Unchanged,
+    /// It is so now.
+    Written {
+        /// The phase that the object left by it, and how long it had been in it.
+        left: Option<(String, Duration)>,
+    },
+}
+
 /// What to do with an object after it was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
@@ -31,6 +43,12 @@ pub enum Then {
     /// Look again after this time, or earlier when something wakes it.
     Again(Duration),
 }
+
+/// Seconds after which every object is looked at again, whatever was planned for it.
+const LONGEST_PAUSE: f64 = 300.0;
+
+/// Seconds that no lease outlasts without being extended.
+const LONGEST_LEASE: f64 = 60.0;
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
@@ -108,7 +126,7 @@ impl Store {
             Then::Again(after) => seconds(after),
         };
         let update = sqlx::query!(
-            "update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0,
+            "update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0, error = null,
                not_before = case when wake = $4 then now() + make_interval(secs => $5) else not_before end
              where kind = $1 and object = $2 and lease_epoch = $3",
             kind,
@@ -116,6 +134,28 @@ impl Store {
             epoch,
             lease.wake,
             later
+        );
+        let rows = update.execute(self.pool()).await?.rows_affected();
+        self.touched();
+        held(rows, lease)
+    }
+
+    /// Ends a lease without success: the object is looked at again after a pause, or earlier when something wakes it, and
+    /// the count of attempts goes on.
+    ///
+    /// # Errors
+    /// `Fenced` when the lease was over already, or the database.
+    pub async fn fail(&self, lease: &Lease, why: &str, pause: Duration) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update reconcile_queue set lease_owner = null, lease_until = null, error = $6,
+               not_before = case when wake = $4 then now() + make_interval(secs => $5) else not_before end
+             where kind = $1 and object = $2 and lease_epoch = $3",
+            lease.kind,
+            lease.uid.get(),
+            signed(lease.epoch.get()),
+            lease.wake,
+            seconds(pause),
+            why
         );
         let rows = update.execute(self.pool()).await?.rows_affected();
         self.touched();
@@ -156,11 +196,26 @@ impl Store {
         Ok(())
     }
 
-    /// Puts every object of the reconciled kinds into the queue that is not there: the periodic scan that heals whatever was missed.
+    /// Puts every object of the reconciled kinds into the queue that is not there: the periodic scan that heals whatever was
+    /// missed. No lease and no pause lasts longer than [`LONGEST_LEASE`] and [`LONGEST_PAUSE`] from now, should the
+    /// database's clock have gone back.
     ///
     /// # Errors
     /// The database.
     pub async fn enqueue_all(&self) -> Result<u64, StoreError> {
+        let shorten = sqlx::query!(
+            "with far as (
+               select kind, object from reconcile_queue
+               where not_before > now() + make_interval(secs => $1) or lease_until > now() + make_interval(secs => $2)
+               order by object for update skip locked)
+             update reconcile_queue q
+             set not_before = least(q.not_before, now() + make_interval(secs => $1)),
+                 lease_until = least(q.lease_until, now() + make_interval(secs => $2))
+             from far where q.kind = far.kind and q.object = far.object",
+            LONGEST_PAUSE,
+            LONGEST_LEASE
+        );
+        shorten.execute(self.pool()).await?;
         let insert = sqlx::query!(
             "insert into reconcile_queue (kind, object)
              select kind, uid from object where kind = any($1) order by uid on conflict do nothing",
@@ -206,7 +261,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes an object's status under a lease. Equal to what is there, nothing is written; says whether it was.
+    /// Writes an object's status under a lease. Equal to what is there, nothing is written; says what was.
     /// Wakes the neighbours, because they decide from it.
     ///
     /// # Errors
@@ -216,7 +271,7 @@ impl Store {
         lease: &Lease,
         observed: Generation,
         status: &Value,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<StatusWrite, StoreError> {
         // The queue's own row is not locked: a neighbour's handler that wakes this object while this one wakes the neighbour
         // would deadlock. A lease that holds in this snapshot cannot be another's before its time is over.
         let mut tx = self.begin().await?;
@@ -228,7 +283,7 @@ impl Store {
             signed(lease.epoch.get())
         );
         if holds.fetch_optional(&mut *tx).await?.is_none() {
-            return held(0, lease).map(|()| false);
+            return held(0, lease).map(|()| StatusWrite::Unchanged);
         }
         let update = sqlx::query!(
             "update object set status = $2::text::json, observed_generation = $3
@@ -238,13 +293,14 @@ impl Store {
             signed(observed.get())
         );
         if update.execute(&mut *tx).await?.rows_affected() == 0 {
-            return Ok(false);
+            return Ok(StatusWrite::Unchanged);
         }
         let row = select_objects!("where uid = $1", lease.uid.get()).fetch_one(&mut *tx).await?;
         change::record(&mut tx, &row, change::Op::Status).await?;
+        let left = note_state(&mut tx, lease, status).await?;
         self.wake_neighbours(&mut tx, lease.uid).await?;
         self.commit(tx).await?;
-        Ok(true)
+        Ok(StatusWrite::Written { left })
     }
 
     async fn wake_neighbours(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
@@ -264,6 +320,36 @@ impl Store {
         insert.execute(&mut **tx).await?;
         Ok(())
     }
+}
+
+/// Notes phase and stall where they can be counted; answers the phase that was left, and after how long.
+async fn note_state(
+    tx: &mut Tx,
+    lease: &Lease,
+    status: &Value,
+) -> Result<Option<(String, Duration)>, StoreError> {
+    let conditions =
+        status.get("conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let word = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let stalled = conditions.iter().any(|c| word(c, "type") == "Stalled" && word(c, "status") == "true");
+    let phase = word(status, "phase");
+    let before = sqlx::query!(
+        r#"select phase, extract(epoch from now() - since)::float8 as "seconds!" from object_state where object = $1"#,
+        lease.uid.get()
+    );
+    let before = before.fetch_optional(&mut **tx).await?;
+    let upsert = sqlx::query!(
+        "insert into object_state as s (object, kind, phase, stalled) values ($1, $2, $3, $4)
+         on conflict (object) do update set phase = excluded.phase, stalled = excluded.stalled,
+           since = case when s.phase = excluded.phase then s.since else excluded.since end",
+        lease.uid.get(),
+        lease.kind,
+        phase,
+        stalled
+    );
+    upsert.execute(&mut **tx).await?;
+    let left = before.filter(|before| before.phase != phase && !before.phase.is_empty());
+    Ok(left.map(|before| (before.phase, Duration::from_secs_f64(before.seconds.max(0.0)))))
 }
 
 fn held(rows: u64, lease: &Lease) -> Result<(), StoreError> {

@@ -29,6 +29,9 @@ const NOTIFY_EVERY: Duration = Duration::from_millis(5);
 /// A connection that was used within this time is still there, as far as anybody can tell.
 const TRUSTED: Duration = Duration::from_secs(1);
 
+/// Nothing of ours waits for anything but the database inside a transaction.
+const IDLE_IN_TRANSACTION: &str = "30s";
+
 /// A text that is sealed beside the secrets: by it a wrong key is noticed at start, and a replaced one while a region runs.
 const SEAL_CHECK: &[u8] = b"basalt seal check 1";
 
@@ -79,7 +82,10 @@ impl Store {
     /// # Errors
     /// PostgreSQL cannot be reached, a migration fails, or the seal key is another one than the database was made with.
     pub async fn open(options: Options, seal: SealKey) -> Result<Self, StoreError> {
-        let connect = PgConnectOptions::from_str(&options.url)?.application_name("basalt-region");
+        // A region that is frozen in the middle of a transaction must not keep others from what it holds.
+        let connect = PgConnectOptions::from_str(&options.url)?
+            .application_name("basalt-region")
+            .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]);
         let pool = PgPoolOptions::new()
             .max_connections(options.connections.max(4))
             .acquire_timeout(options.patience)

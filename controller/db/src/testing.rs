@@ -1,6 +1,7 @@
-//! A database per test: one cluster per test process, one template, a copy of it for each test; and [`churn`].
+//! A database per test: one cluster per test process, one template, a copy of it for each test; and [`churn`], and a [`clock`] to move.
 
 pub mod churn;
+pub mod clock;
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::store::MIGRATIONS;

@@ -7,14 +7,17 @@ use basalt_api::agent::BlobRef;
 use basalt_api::kinds::{DeploymentSpec, MachineSpec};
 use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, Sha256, Timestamp};
 use basalt_api::{Effect, Model};
+use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
+use crate::budget::Budget;
 use crate::deadlines::{self, DeadlineId};
-use crate::facts::{Facts, StepRecord};
+use crate::facts::{Facts, Link, StepRecord};
 use crate::render::Assigned;
 
-/// Everything that decides what happens to one machine.
-#[derive(Clone, Debug)]
+/// Everything that decides what happens to one machine. Serialised, it is what no history keeps: facts, records and budget are
+/// left out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MachineInput {
     /// The machine.
     pub uid: MachineId,
@@ -37,14 +40,56 @@ pub struct MachineInput {
     /// The environment that machines of its architecture run while they are worked on; None when no image is declared
     /// for that, or its files are not all uploaded.
     pub ephemeral: Option<EphemeralImage>,
+    /// What the fleet's budget leaves for it.
+    #[serde(skip)]
+    pub budget: Budget,
     /// What was observed.
+    #[serde(skip)]
     pub facts: Facts,
     /// Every step begun for this machine that is not pruned, oldest first. Kept for as long as their scope lives.
+    #[serde(skip)]
     pub records: Vec<StepRecord>,
 }
 
+impl MachineInput {
+    /// The latest moment that is known of: time has not gone back behind it, whatever the database's clock says now.
+    #[must_use]
+    pub fn latest(&self) -> Timestamp {
+        let facts = &self.facts;
+        let since = |link: &Link| match link {
+            Link::Connected { since } | Link::Away { since, .. } | Link::Partial { since, .. } => {
+                Some(*since)
+            }
+            Link::None => None,
+        };
+        let claim = self.claim.as_ref();
+        let single = [
+            Some(self.created_at),
+            self.deletion_requested_at,
+            self.recommission_requested_at,
+            claim.map(|claim| claim.claimed_at),
+            claim.and_then(|claim| claim.deletion_requested_at),
+            facts.power.as_ref().map(|it| it.at),
+            facts.inventory.as_ref().map(|it| it.at),
+            facts.lease.as_ref().map(|it| it.at),
+            facts.alarm.as_ref().map(|it| it.at),
+            since(&facts.power_rack),
+            since(&facts.boot_racks),
+        ];
+        let many = facts.power_results.values().map(|it| it.at);
+        let many = many.chain(facts.boot_requests.values().map(|it| it.last_at));
+        let many = many.chain(facts.claims.values().map(|it| it.at));
+        let many = many.chain(facts.progress.values().map(|it| it.at));
+        let many = many.chain(facts.results.values().map(|it| it.at));
+        let many = many.chain(facts.readiness.values().map(|it| it.at));
+        let many =
+            many.chain(self.records.iter().map(|r| r.delivered_at.unwrap_or(r.started_at).max(r.started_at)));
+        single.into_iter().flatten().chain(many).max().unwrap_or(self.created_at)
+    }
+}
+
 /// A deployment's hold on a machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// The deployment.
     pub uid: DeploymentId,
@@ -65,7 +110,7 @@ pub struct Claim {
 }
 
 /// An image that can be installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedImage {
     /// The image, whatever it is called.
     pub uid: ImageId,
@@ -80,7 +125,7 @@ pub struct ResolvedImage {
 }
 
 /// The ephemeral environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EphemeralImage {
     /// `vmlinuz`
     pub kernel: Sha256,
@@ -118,7 +163,7 @@ impl Claim {
 const BMC_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What applies to all machines.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     overrides: BTreeMap<DeadlineId, Duration>,
     divisor: u32,

@@ -3,10 +3,10 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`steps`], [`deadlines`], [`failures`] | the tables: what can be done, how long it may take, what each failure means |
-//! | [`facts`], [`input`] | what the planner is given |
+//! | [`facts`], [`input`], [`budget`] | what the planner is given |
 //! | [`mod@machine`] | [`plan`]: what happens to a machine next; the only source of effects |
 //! | [`deployment`], [`select`] | which machine a deployment gets, and how it fares |
-//! | [`mod@plan`], [`mod@explain`] | the answer, and in words |
+//! | [`mod@plan`], [`mod@explain`], [`ends`] | the answer, and in words; how steps ended |
 //! | [`render`] | netplan, NoCloud, and the agent's tasks |
 //!
 //! To add a step: add a row to [`steps::STEPS`], place it in the walk of [`mod@machine`], and give the crash tests its
@@ -16,8 +16,10 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod budget;
 pub mod deadlines;
 pub mod deployment;
+pub mod ends;
 pub mod explain;
 pub mod facts;
 pub mod failures;
@@ -29,6 +31,10 @@ pub mod select;
 pub mod steps;
 
 pub use explain::explain;
+
+/// Which planner this is: decisions name it.
+pub const PLANNER: &str = env!("CARGO_PKG_VERSION");
+
 pub use input::{Claim, MachineInput, Policy};
 pub use machine::plan;
 pub use plan::Plan;

@@ -19,6 +19,8 @@ pub struct Plan {
     pub waits: Vec<Wait>,
     /// What the racks are to hold for this machine.
     pub boot: BootAction,
+    /// The attempt that writes the machine's disks, or may begin to at any moment: its part in the fleet's budget.
+    pub writes: Option<Attempt>,
     /// How the machine is.
     pub report: Report,
     /// When to plan again though no fact arrives: the earliest deadline.

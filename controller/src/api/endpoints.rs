@@ -88,6 +88,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}/{name}/plan", VIEWER, || get(explain::plan)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/timeline", VIEWER, || get(explain::timeline)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/decisions", VIEWER, || get(explain::decisions)),
     Endpoint::new("POST", "/api/v1/{plural}/{name}/operations", OPERATOR, || post(operations::request)),
     Endpoint::new("POST", "/api/v1/apply", OPERATOR, || {
         post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))

@@ -1,15 +1,17 @@
 //! What will be done, what is waited for, what happened: asked of the driver.
 
 use super::problem::{Answer, Refusal};
-use super::query::NoParameters;
+use super::query::{NoParameters, parameters};
 use super::{App, body};
 use crate::driver::{Machinery, PLANNED};
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::Uri;
 use basalt_api::ProblemCode;
 use basalt_api::plan::PlanReport;
-use basalt_api::wire::{Timeline, Waits};
+use basalt_api::wire::{Decisions, Timeline, Waits};
 use basalt_db::Object;
+use serde::Deserialize;
 use std::sync::Arc;
 
 type At = Path<(String, String)>;
@@ -27,6 +29,21 @@ pub(super) async fn waits(State(app): State<App>, path: At, _: NoParameters) -> 
 pub(super) async fn timeline(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Timeline>> {
     let (machinery, object) = subject(&app, &path).await?;
     Ok(Json(machinery.timeline(&object).await?))
+}
+
+/// Which decisions.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    before: Option<i64>,
+    #[serde(default)]
+    replay: bool,
+}
+
+pub(super) async fn decisions(State(app): State<App>, path: At, uri: Uri) -> Answer<Json<Decisions>> {
+    let which: Which = parameters(&uri)?;
+    let (machinery, object) = subject(&app, &path).await?;
+    Ok(Json(machinery.decisions(&object, which.before, which.replay).await?))
 }
 
 async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machinery>, Object)> {

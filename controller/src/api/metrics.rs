@@ -3,11 +3,14 @@
 use super::App;
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::problem::Answer;
+use crate::driver::meters::{BOUNDS, Counts, Histogram};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
+use basalt_db::PhaseGauge;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -112,6 +115,9 @@ pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse>
     watches(&app, &mut text);
     deliveries(&app, &mut text).await?;
     store(&app, &mut text).await?;
+    if let Some(machinery) = app.machinery() {
+        driver(&machinery.counts(), &mut text);
+    }
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text.0))
 }
 
@@ -196,6 +202,15 @@ async fn store(app: &App, text: &mut Exposition) -> Answer<()> {
     if let Some(machinery) = app.machinery() {
         text.gauge("basalt_rack_links", "Racks connected to this process.", machinery.rack_links());
     }
+    phases(&app.store().phase_gauges().await?, text);
+    text.family(
+        "basalt_objects_failing",
+        "gauge",
+        "Objects that could not be worked on when it was tried last.",
+    );
+    for gauge in app.store().failing_gauges().await? {
+        text.sample("basalt_objects_failing", &[("kind", &gauge.kind)], gauge.objects);
+    }
     text.family("basalt_objects", "gauge", "Objects by kind.");
     for gauge in app.store().kind_gauges().await? {
         text.sample("basalt_objects", &[("kind", &gauge.kind)], gauge.objects);
@@ -222,4 +237,65 @@ async fn store(app: &App, text: &mut Exposition) -> Answer<()> {
         text.sample("basalt_queue_oldest_due_seconds", &[("kind", &gauge.kind)], gauge.oldest_due);
     }
     Ok(())
+}
+
+fn phases(phases: &[PhaseGauge], text: &mut Exposition) {
+    let mut stalled = BTreeMap::<&str, i64>::new();
+    text.family(
+        "basalt_objects_in_phase",
+        "gauge",
+        "Reconciled objects by phase; empty where a kind has none.",
+    );
+    for gauge in phases {
+        let labels = [("kind", gauge.kind.as_str()), ("phase", &gauge.phase)];
+        text.sample("basalt_objects_in_phase", &labels, gauge.objects);
+        *stalled.entry(&gauge.kind).or_default() += gauge.stalled;
+    }
+    let name = "basalt_phase_longest_seconds";
+    text.family(name, "gauge", "How long the object has been in its phase that has been longest.");
+    for gauge in phases {
+        text.sample(name, &[("kind", gauge.kind.as_str()), ("phase", &gauge.phase)], gauge.longest);
+    }
+    text.family("basalt_objects_stalled", "gauge", "Objects that only a person gets on.");
+    for (kind, count) in stalled {
+        text.sample("basalt_objects_stalled", &[("kind", kind)], count);
+    }
+}
+
+/// What this process's driver has counted.
+fn driver(counts: &Counts, text: &mut Exposition) {
+    let name = "basalt_step_duration_seconds";
+    text.family(name, "histogram", "From a step's record to its end.");
+    for (step, histogram) in &counts.steps {
+        self::histogram(name, &[("step", step)], histogram, text);
+    }
+    text.family("basalt_steps_total", "counter", "Steps that ended, by outcome.");
+    for ((step, outcome), count) in &counts.outcomes {
+        text.sample("basalt_steps_total", &[("step", step), ("outcome", outcome)], count);
+    }
+    let name = "basalt_phase_duration_seconds";
+    text.family(name, "histogram", "How long objects were in a phase that they left.");
+    for ((kind, phase), histogram) in &counts.phases {
+        self::histogram(name, &[("kind", kind), ("phase", phase)], histogram, text);
+    }
+    text.family("basalt_handling_failures_total", "counter", "Handlings of objects that failed, by cause.");
+    for ((kind, cause), count) in &counts.failures {
+        text.sample("basalt_handling_failures_total", &[("kind", kind), ("cause", cause)], count);
+    }
+    text.family("basalt_conflicts_total", "counter", "Races lost to another writer, by what about.");
+    for (about, count) in &counts.conflicts {
+        text.sample("basalt_conflicts_total", &[("about", about)], count);
+    }
+}
+
+fn histogram(name: &str, labels: &[(&str, &str)], histogram: &Histogram, text: &mut Exposition) {
+    let bounds = BOUNDS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+    let mut below = 0u64;
+    for (bound, count) in bounds.zip(&histogram.buckets) {
+        below = below.saturating_add(*count);
+        let labels: Vec<_> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
+        text.sample(&format!("{name}_bucket"), &labels, below);
+    }
+    text.sample(&format!("{name}_sum"), labels, histogram.seconds);
+    text.sample(&format!("{name}_count"), labels, below);
 }

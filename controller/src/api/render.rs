@@ -82,6 +82,8 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
     let done = (ConditionStatus::True, ConditionStatus::False);
     let ((ready, progressing), message) = if RECONCILED.contains(&kind) {
         ((ConditionStatus::False, ConditionStatus::True), "Stored; nothing has been done about it yet.")
+    } else if kind == "Settings" {
+        (done, "The fleet budget and the deadlines are in force; nothing acts on the rest yet.")
     } else if STORED_ONLY.contains(&kind) {
         (done, "Nothing acts on this yet: Basalt stores and serves it.")
     } else {

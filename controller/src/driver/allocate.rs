@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, Notify};
 
 use super::converge::Driver;
 use super::estate;
-use super::load::{Estate, spec};
+use super::load::{Estate, readable};
 
 /// What is called by nobody's name.
 const DEFAULT: &str = "default";
@@ -192,9 +192,8 @@ impl Fleet {
         let claims: HashMap<MachineId, DeploymentId> = store.claims().await?.into_iter().collect();
         let held: HashMap<DeploymentId, MachineId> = claims.iter().map(|(m, d)| (*d, *m)).collect();
         let (mut waiting, mut placed, mut names) = (Vec::new(), Vec::new(), HashMap::new());
-        for object in store.all("Deployment").await? {
+        for (object, declared) in readable::<DeploymentSpec>(store.all("Deployment").await?) {
             let uid = DeploymentId::from(object.uid);
-            let declared: DeploymentSpec = spec(&object)?;
             match held.get(&uid) {
                 Some(machine) => {
                     let selector = declared.selector.unwrap_or_default();
@@ -214,9 +213,9 @@ impl Fleet {
         let unwiped = store.unwiped().await?;
         let mut beside = store.tags_beside_specs().await?;
         let mut candidates = Vec::new();
-        for object in store.all("Machine").await? {
+        for (object, declared) in readable::<MachineSpec>(store.all("Machine").await?) {
             let uid = MachineId::from(object.uid);
-            let mut machine = candidate(&object, &estate)?;
+            let mut machine = candidate(&object, declared, &estate);
             machine.owner = owner(&uid);
             machine.unwiped = unwiped.contains(&uid);
             machine.tags.extend(beside.remove(&object.uid).unwrap_or_default());
@@ -248,14 +247,13 @@ fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
 }
 
 /// A machine as it is declared and as its status has it.
-fn candidate(object: &Object, estate: &Estate) -> Result<Candidate, StoreError> {
-    let machine: MachineSpec = spec(object)?;
+fn candidate(object: &Object, machine: MachineSpec, estate: &Estate) -> Candidate {
     let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let bmc = machine.bmc.as_ref().and_then(|bmc| bmc.address.as_ref()?.ip());
     let known = status.addresses.values().copied().chain(bmc);
     let rack = estate::rack_near(known, &estate.nets, &estate.racks);
     let attached = status.addresses.iter().map(|(name, at)| (name.clone(), attached(*at, estate)));
-    Ok(Candidate {
+    Candidate {
         uid: MachineId::from(object.uid),
         name: object.name.clone(),
         architecture: machine.architecture,
@@ -271,7 +269,7 @@ fn candidate(object: &Object, estate: &Estate) -> Result<Candidate, StoreError> 
         owner: None,
         deleting: object.deletion_requested_at.is_some(),
         unwiped: false,
-    })
+    }
 }
 
 /// The networks that an address is of. Two fabrics may use the same addresses: then it is taken to be of both.

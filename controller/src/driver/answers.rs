@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use basalt_api::kinds::DeploymentSpec;
 use basalt_api::plan::{PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
 use basalt_api::values::Timestamp;
-use basalt_api::wire::{Timeline, Waits};
+use basalt_api::wire::{Decisions, Timeline, Waits};
 use basalt_db::{Fact, Object, StepRecord, StoreError};
 use basalt_engine::deployment::DeploymentAction;
 use basalt_engine::select::Choice;
@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 
 use super::converge::Driver;
 use super::load::{Estate, spec};
-use super::{Answer, Machinery, deployment};
+use super::meters::Counts;
+use super::{Answer, Machinery, decision, deployment};
 use crate::racks::observed::Observed;
 
 /// Facts and steps of a timeline.
@@ -36,6 +37,19 @@ impl Machinery for Driver {
 
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline> {
         Box::pin(self.history(object))
+    }
+
+    fn decisions<'a>(
+        &'a self,
+        object: &'a Object,
+        before: Option<i64>,
+        replays: bool,
+    ) -> Answer<'a, Decisions> {
+        Box::pin(decision::list(self, object, before, replays))
+    }
+
+    fn counts(&self) -> Counts {
+        self.meters.read()
     }
 }
 
@@ -59,7 +73,7 @@ impl Driver {
                 let estate = Estate::load(&self.store, &self.sessions).await?;
                 let mut loaded = estate.machine(&self.store, object).await?;
                 loaded.input.spec = declared(object, instead)?;
-                let planned = plan(&loaded.input, &self.policy, now);
+                let planned = plan(&loaded.input, &estate.policy(&self.policy), now);
                 Ok(of_plan(&object.name, &planned))
             }
             "Deployment" => {

@@ -16,7 +16,8 @@ use basalt_proto::rack_v1::{
 use prost::Message;
 
 use super::estate::{self, Net, RackSeen};
-use super::load::{Estate, spec};
+use super::load::{Estate, readable};
+use super::meters::Meters;
 
 /// Another writer may come first this often.
 const TRIES: usize = 8;
@@ -29,6 +30,7 @@ pub async fn write(
     store: &Store,
     rack: &RackSeen,
     sessions: &crate::racks::sessions::Sessions,
+    meters: &Meters,
 ) -> Result<(), StoreError> {
     for name in ["dhcp", "images", "power", "boot"] {
         for _ in 0..TRIES {
@@ -48,6 +50,7 @@ pub async fn write(
             if !matches!(store.put_concern(rack.uid, name, base, &body).await?, ConcernWrite::Stale(_)) {
                 break;
             }
+            meters.conflict("concern");
         }
     }
     Ok(())
@@ -157,8 +160,7 @@ fn images(estate: &Estate) -> ImagesConcern {
 
 async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
     let mut bmcs = Vec::new();
-    for object in store.all("Machine").await? {
-        let machine: MachineSpec = spec(&object)?;
+    for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
         let Some(bmc) = machine.bmc.filter(|bmc| estate::has_driver(bmc.driver)) else { continue };
         let password = store.open_secret(object.uid, "/bmc/password").await?;
         bmcs.push(Bmc {
@@ -184,8 +186,7 @@ async fn boot(store: &Store) -> Result<BootConcern, StoreError> {
         .filter_map(|boot| Some((boot.machine, serde_json::from_value(boot.action).ok()?)))
         .collect();
     let mut machines = Vec::new();
-    for object in store.all("Machine").await? {
-        let machine: MachineSpec = spec(&object)?;
+    for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
         let uid = MachineId::from(object.uid);
         let action = match actions.get(&uid) {
             Some(BootAction::Ephemeral(attempt)) => ephemeral(store, &object, *attempt).await?,

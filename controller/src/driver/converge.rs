@@ -1,19 +1,22 @@
 //! The driver: claims what is due, handles it, and finishes only what it saw.
 //!
-//! Any number of region processes run this loop on one database. A handler that panics is caught, counted and tried
-//! again later; it harms no other object.
+//! Any number of region processes run this loop on one database. A handler that fails or panics is caught, counted and
+//! tried again later ([`poison`](super::poison)); it harms no other object.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_api::values::Uid;
+use basalt_api::values::{Generation, Uid};
 use basalt_db::change::{Change, Follower, Op};
-use basalt_db::{Lease, Store, StoreError, Then};
+use basalt_db::{Lease, StatusWrite, Store, StoreError, Then};
 use basalt_engine::Policy;
+use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::allocate::Allocator;
 use super::kill::KillPoints;
+use super::meters::Meters;
+use super::poison::{Failure, guarded};
 use super::{deployment, image, machine, rack, tag};
 use crate::racks::sessions::Sessions;
 
@@ -25,8 +28,6 @@ const LEASE: Duration = Duration::from_secs(10);
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// Every object is looked at this often, whatever was missed.
 const FULL_SCAN: Duration = Duration::from_secs(60);
-/// Pauses after handlings that failed or died: the more often, the longer.
-const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
 
 /// Which kinds decide from which: a change of the first wakes every object of the others.
 const WAKES: &[(&str, &[&str])] = &[
@@ -38,6 +39,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Image", &["Rack", "Machine"]),
     ("Machine", &["Rack"]),
     ("Rack", &["Machine"]),
+    ("Settings", &["Machine"]),
 ];
 
 /// What handlers need. Cheap to clone.
@@ -55,6 +57,8 @@ pub struct Driver {
     pub kill: KillPoints,
     /// This process, as the owner of leases.
     pub owner: Uid,
+    /// What it counts.
+    pub meters: Meters,
 }
 
 impl Driver {
@@ -113,41 +117,70 @@ impl Driver {
         busy
     }
 
+    /// Claims one object that is due and works on it; says whether there was one. All of it is this one future: dropped
+    /// at any await, it is as if the process had died there.
+    ///
+    /// # Errors
+    /// The database, when it was asked what is due.
+    pub async fn turn(&self) -> Result<bool, StoreError> {
+        let Some(lease) = self.store.claim(self.owner, 1, LEASE).await?.pop() else { return Ok(false) };
+        self.handle(lease).await;
+        Ok(true)
+    }
+
     async fn handle(&self, lease: Lease) {
-        let (driver, held) = (self.clone(), lease.clone());
-        let work = tokio::spawn(async move {
-            match held.kind.as_str() {
-                "Machine" => machine::reconcile(&driver, &held).await,
-                "Deployment" => deployment::reconcile(&driver, &held).await,
-                "Rack" => rack::reconcile(&driver, &held).await,
-                "Image" => image::reconcile(&driver, &held).await,
-                "Tag" => tag::reconcile(&driver, &held).await,
-                _ => Ok(Then::Rest),
-            }
-        });
-        let then = match work.await {
-            Ok(Ok(then)) => then,
-            Ok(Err(StoreError::Fenced { .. })) => return,
-            Ok(Err(error)) => {
-                tracing::warn!(kind = lease.kind, uid = %lease.uid, %error, "an object could not be worked on; trying again");
-                Then::Again(pause(lease.attempts))
-            }
-            Err(died) => {
-                tracing::error!(kind = lease.kind, uid = %lease.uid, attempts = lease.attempts, %died, "working on an object failed badly; others go on");
-                // Not finished: the count of attempts stays, and the lease's end brings it back.
+        let given_back = match guarded(Box::pin(self.work(&lease))).await {
+            Ok(then) => self.store.finish(&lease, then).await,
+            Err(Failure::Fenced) => {
+                self.meters.conflict("lease");
                 return;
             }
+            Err(failure) => self.give_up(&lease, &failure).await,
         };
-        match self.store.finish(&lease, then).await {
-            Ok(()) | Err(StoreError::Fenced { .. }) => {}
+        match given_back {
+            Ok(()) => {}
+            Err(StoreError::Fenced { .. }) => self.meters.conflict("lease"),
             Err(error) => tracing::warn!(%error, "a lease was not given back; it runs out"),
         }
     }
+
+    async fn work(&self, lease: &Lease) -> Result<Then, StoreError> {
+        match lease.kind.as_str() {
+            "Machine" => machine::reconcile(self, lease).await,
+            "Deployment" => deployment::reconcile(self, lease).await,
+            "Rack" => rack::reconcile(self, lease).await,
+            "Image" => image::reconcile(self, lease).await,
+            "Tag" => tag::reconcile(self, lease).await,
+            _ => Ok(Then::Rest),
+        }
+    }
+
+    /// Writes an object's status under its lease, and counts what that ends.
+    pub(super) async fn write_status(
+        &self,
+        lease: &Lease,
+        observed: Generation,
+        status: &Value,
+    ) -> Result<(), StoreError> {
+        let written = self.store.write_status(lease, observed, status).await?;
+        if let StatusWrite::Written { left: Some((phase, after)) } = written {
+            self.meters.left(&lease.kind, &phase, after);
+        }
+        Ok(())
+    }
 }
 
-fn pause(attempts: i32) -> Duration {
-    let nth = usize::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(PAUSES.len() - 1);
-    Duration::from_secs(PAUSES.get(nth).copied().unwrap_or(60))
+/// Wakes every object that decides from those of a changed kind; of an empty one, whatever decides from anything.
+///
+/// # Errors
+/// The database.
+pub async fn wake_for(store: &Store, changed: &str) -> Result<(), StoreError> {
+    let dependents =
+        WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(|(_, to)| *to);
+    for kind in dependents {
+        store.enqueue_kind(kind).await?;
+    }
+    Ok(())
 }
 
 /// Wakes what decides from a changed object.
@@ -193,16 +226,5 @@ async fn scan(store: Store) {
             tracing::warn!(%error, "the full scan failed; the next one comes");
         }
         tokio::time::sleep(FULL_SCAN).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_and_then_stay() {
-        let seconds: Vec<_> = [0, 1, 2, 6, 100].map(|n| pause(n).as_secs()).into();
-        assert_eq!(seconds, [1, 1, 2, 300, 300]);
     }
 }

@@ -36,6 +36,7 @@ pub(super) struct Seen {
 pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
     let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
     let now = driver.store.now().await?;
+    let declared: DeploymentSpec = spec(&object)?;
     let mut choice = None;
     let held = driver.store.claimed_by(DeploymentId::from(object.uid)).await?;
     if held.is_none() && object.deletion_requested_at.is_none() {
@@ -44,7 +45,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             Decided::Claimed | Decided::Overtaken => return Ok(Then::Again(Duration::ZERO)),
         };
     }
-    let seen = look(driver, &object, spec(&object)?, now, choice).await?;
+    let seen = look(driver, &object, declared, now, choice).await?;
     match seen.planned.action {
         // It lost its machine just now; machines are given away in rounds.
         DeploymentAction::Claim(_) => Ok(Then::Again(Duration::ZERO)),
@@ -58,7 +59,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         }
         DeploymentAction::None => {
             let status = status(&object, &seen, now)?;
-            driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+            driver.write_status(lease, object.generation, &to_json(&status)?).await?;
             Ok(if seen.machine.is_some() { Then::Rest } else { Then::Again(LOOK_AGAIN) })
         }
     }
@@ -83,7 +84,7 @@ pub(super) async fn look(
             let mut loaded = estate.machine(&driver.store, &machine).await?;
             let claim = loaded.input.claim.take();
             loaded.input.claim = Some(estate.as_if(object, &declared, now, claim));
-            let planned = plan(&loaded.input, &driver.policy, now);
+            let planned = plan(&loaded.input, &estate.policy(&driver.policy), now);
             Some((machine, loaded, planned))
         }
         None => None,
@@ -116,7 +117,7 @@ pub(super) async fn if_claimed(
     let estate = Estate::load(&driver.store, &driver.sessions).await?;
     let mut loaded = estate.machine(&driver.store, &machine).await?;
     loaded.input.claim = Some(estate.as_if(object, declared, now, None));
-    let planned = plan(&loaded.input, &driver.policy, now);
+    let planned = plan(&loaded.input, &estate.policy(&driver.policy), now);
     Ok(Some((machine, planned)))
 }
 

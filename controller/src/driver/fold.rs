@@ -2,22 +2,27 @@
 
 use basalt_api::agent::Outcome;
 use basalt_api::kinds::PowerState;
-use basalt_api::values::Attempt;
+use basalt_api::values::{Attempt, Timestamp};
 use basalt_db::Fact;
 use basalt_engine::facts::{
     Alarm, BootRequest, Claimed, Ended, Facts, InventorySeen, Leased, Level, PowerOutcome, PowerReading,
-    Progressed, Reported, StepKey,
+    Progressed, Reported, StepKey, StepRecord,
 };
 use basalt_engine::failures::PowerFailure;
 
 use crate::racks::observed::{self, Observed};
 
 /// Folds facts, in whatever order, into the planner's. What racks hold and whether they are there is added by the caller.
+/// A fact is never earlier than those stored before it, nor than the record of the step that it answers, should the
+/// database's clock have gone back in between.
 #[must_use]
-pub fn fold(mut facts: Vec<Fact>) -> Facts {
+pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord]) -> Facts {
     facts.sort_by_key(|fact| fact.id);
     let mut out = Facts::default();
-    for fact in facts {
+    let mut latest = Timestamp::MIN;
+    for mut fact in facts {
+        latest = latest.max(fact.stored_at).max(begun(&fact, records).unwrap_or(Timestamp::MIN));
+        fact.stored_at = latest;
         let Some(observed) = Observed::of(&fact) else {
             tracing::warn!(
                 fact = fact.id,
@@ -29,6 +34,15 @@ pub fn fold(mut facts: Vec<Fact>) -> Facts {
         add(&mut out, &fact, observed);
     }
     out
+}
+
+/// When what a fact answers was begun: its step, or its attempt.
+fn begun(fact: &Fact, records: &[StepRecord]) -> Option<Timestamp> {
+    let answers = |record: &&StepRecord| match (&fact.step_key, fact.attempt) {
+        (Some(key), _) => record.key.as_str() == key,
+        (None, attempt) => attempt.is_some() && record.attempt == attempt,
+    };
+    records.iter().find(answers).map(|record| record.started_at)
 }
 
 fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
@@ -93,7 +107,6 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_api::values::Timestamp;
 
     fn fact(id: i64, attempt: u64, observed: &Observed) -> Fact {
         let (kind, body) = observed.stored();
@@ -121,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_reboot_does_not_take_back_that_cloud_init_had_finished() {
-        let facts = fold(vec![fact(3, 7, &readiness("booted")), fact(2, 7, &readiness("cloud_init"))]);
+        let facts = fold(vec![fact(3, 7, &readiness("booted")), fact(2, 7, &readiness("cloud_init"))], &[]);
         assert_eq!(facts.readiness[&Attempt::new(7)].level, Level::CloudInit);
     }
 
@@ -135,17 +148,30 @@ mod tests {
             message: "the BMC refuses the password".into(),
             epoch: 1,
         });
-        let facts = fold(vec![fact(1, 0, &power)]);
+        let facts = fold(vec![fact(1, 0, &power)], &[]);
         assert_eq!(facts.power, None);
         let answer = &facts.power_results[&StepKey::from("k".to_owned())];
         assert!(matches!(answer.result, Err((PowerFailure::BadPassword, _))));
     }
 
     #[test]
+    fn a_fact_is_not_earlier_than_those_before_it() {
+        let power = |power: &str| {
+            let (verb, power) = ("status".into(), power.into());
+            let (error_code, message) = (String::new(), String::new());
+            Observed::Power(observed::Power { verb, ok: true, power, error_code, message, epoch: 1 })
+        };
+        let mut late = fact(9, 0, &power("off"));
+        late.stored_at = Timestamp::UNIX_EPOCH;
+        let reading = fold(vec![late, fact(8, 0, &power("on"))], &[]).power.unwrap();
+        assert_eq!((reading.state, reading.at), (PowerState::Off, Timestamp::from_second(8).unwrap()));
+    }
+
+    #[test]
     fn the_first_claim_of_an_attempt_counts() {
         let claim =
             |boot: &str| Observed::Claim(observed::Claim { address: String::new(), boot_id: boot.into() });
-        let facts = fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))]);
+        let facts = fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))], &[]);
         assert_eq!(facts.claims[&Attempt::new(5)].boot_id, "first");
     }
 }

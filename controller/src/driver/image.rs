@@ -30,7 +30,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         }
     }
     let status = status(&object, &declared, &held, driver.store.now().await?);
-    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Rest)
 }
 

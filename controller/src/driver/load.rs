@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
-    DeploymentSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec, SubnetSpec, VlanSpec,
+    DeploymentSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec, SettingsSpec,
+    SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
-use basalt_db::{Fact, Object, Store, StoreError, Tagged};
-use basalt_engine::facts::{BootSeen, Facts, StepRecord};
+use basalt_db::{Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
+use basalt_engine::Policy;
+use basalt_engine::budget::Budget;
+use basalt_engine::deadlines::DEADLINES;
+use basalt_engine::facts::{BootSeen, Facts, StepKey, StepRecord};
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
 use basalt_engine::render::Assigned;
 use basalt_proto::rack_v1::{BootConcern, boot_machine};
@@ -21,8 +25,10 @@ use super::tag::{self, TagSeen};
 use crate::racks::observed::Observed;
 use crate::racks::sessions::Sessions;
 
-/// Steps that are looked at for one machine. A machine's life between two inventories is a few dozen.
+/// Steps that are looked at for one machine, of each sort. A machine's life between two inventories is a few dozen.
 const STEPS: i64 = 1000;
+/// The zone of machines that name none.
+const DEFAULT_ZONE: &str = "default";
 
 /// Everything that is the same for all machines.
 #[derive(Debug)]
@@ -35,6 +41,8 @@ pub struct Estate {
     pub images: Vec<Image>,
     /// Tags that are declared, by name.
     pub tags: Vec<TagSeen>,
+    /// What holds for the whole region.
+    pub settings: SettingsSpec,
 }
 
 /// An image and what of it the region holds.
@@ -69,6 +77,12 @@ pub struct Loaded {
     pub tags: BTreeSet<String>,
     /// Those by expression, with the ones that cannot be computed.
     pub automatic: Vec<Tagged>,
+    /// The step records, by id, and when the effect of each was handed over.
+    pub steps: Vec<(i64, Option<Timestamp>)>,
+    /// Those of them of which nobody has noted how they ended.
+    pub open: Vec<(i64, StepKey)>,
+    /// Its part in the fleet's budget.
+    pub slot: Option<Slot>,
 }
 
 /// Reads a stored spec.
@@ -81,35 +95,42 @@ pub fn spec<T: DeserializeOwned>(object: &Object) -> Result<T, StoreError> {
     })
 }
 
+/// The objects whose specs can be read. Who cannot be read is told so where it is worked on, and harms no other.
+pub fn readable<T: DeserializeOwned>(objects: Vec<Object>) -> impl Iterator<Item = (Object, T)> {
+    objects.into_iter().filter_map(|object| match spec(&object) {
+        Ok(spec) => Some((object, spec)),
+        Err(error) => {
+            tracing::warn!(%error, "left out, as if it were not there");
+            None
+        }
+    })
+}
+
 impl Estate {
     /// Reads racks, subnets and images.
     ///
     /// # Errors
     /// The database.
     pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
-        let vlans: BTreeMap<String, VlanSpec> = store
-            .all("Vlan")
-            .await?
-            .iter()
-            .map(|o| Ok((o.name.clone(), spec(o)?)))
-            .collect::<Result<_, StoreError>>()?;
+        let vlans: BTreeMap<String, VlanSpec> =
+            readable(store.all("Vlan").await?).map(|(object, vlan)| (object.name, vlan)).collect();
         let mut nets = Vec::new();
-        for object in store.all("Subnet").await?.iter().filter(|o| o.deletion_requested_at.is_none()) {
-            let subnet: SubnetSpec = spec(object)?;
+        for (object, subnet) in readable::<SubnetSpec>(store.all("Subnet").await?)
+            .filter(|(object, _)| object.deletion_requested_at.is_none())
+        {
             if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
                 let (uid, name) = (SubnetId::from(object.uid), object.name.clone());
                 nets.push(Net { uid, name, vlan: vlan.clone(), subnet });
             }
         }
         let mut racks = Vec::new();
-        for object in store.all("Rack").await? {
-            racks.push(rack(store, sessions, &object).await?);
+        for (object, declared) in readable(store.all("Rack").await?) {
+            racks.push(rack(store, sessions, &object, &declared).await?);
         }
         let blobs: BTreeMap<[u8; 32], u64> =
             store.blobs().await?.into_iter().map(|b| (b.sha256, b.size)).collect();
         let mut images = Vec::new();
-        for object in store.all("Image").await? {
-            let spec: ImageSpec = spec(&object)?;
+        for (object, spec) in readable::<ImageSpec>(store.all("Image").await?) {
             let size = |sha256: &Sha256| blobs.get(sha256.bytes()).copied();
             let held =
                 spec.files.iter().filter_map(|(role, file)| Some((*role, size(&file.sha256)?))).collect();
@@ -121,8 +142,51 @@ impl Estate {
         // The newest first.
         images.sort_by_key(|(created, image)| (std::cmp::Reverse(*created), image.uid));
         let images = images.into_iter().map(|(_, image)| image).collect();
-        let tags = store.all("Tag").await?.iter().map(TagSeen::of).collect::<Result<_, _>>()?;
-        Ok(Self { nets, racks, images, tags })
+        let tags =
+            readable(store.all("Tag").await?).map(|(object, spec)| TagSeen::new(&object, spec)).collect();
+        let settings = readable::<SettingsSpec>(store.all("Settings").await?).next().map(|(_, spec)| spec);
+        Ok(Self { nets, racks, images, tags, settings: settings.unwrap_or_default() })
+    }
+
+    /// A policy with the deadlines that are declared for the region.
+    #[must_use]
+    pub fn policy(&self, policy: &Policy) -> Policy {
+        let declared = &self.settings.deadlines;
+        let rows = DEADLINES.iter().filter_map(|row| Some((row.id, declared.get(row.name)?)));
+        rows.fold(policy.clone(), |policy, (id, time)| policy.with(id, time.get()))
+    }
+
+    /// How much of the fleet's budget there is.
+    #[must_use]
+    pub fn limits(&self) -> FleetLimits {
+        let budget = &self.settings.fleet_budget;
+        FleetLimits {
+            per_zone: budget.max_unavailable_per_zone,
+            at_once: budget.max_unavailable,
+            per_hour: budget.destructive_per_hour,
+            power_on_per_minute: budget.power_on_per_minute,
+        }
+    }
+
+    /// What the fleet's budget leaves for a machine, and the machine's own part in it.
+    async fn budget(
+        &self,
+        store: &Store,
+        uid: MachineId,
+        zone: &str,
+    ) -> Result<(Budget, Option<Slot>), StoreError> {
+        let used = store.fleet_use(uid, zone, self.limits()).await?;
+        let budget = Budget {
+            declared: self.settings.fleet_budget.clone(),
+            zone: zone.to_owned(),
+            in_zone: used.in_zone,
+            in_region: used.in_region,
+            first_ends: used.first_ends,
+            hour_full_until: used.hour_full_until,
+            minute_full_until: used.minute_full_until,
+            waits_since: used.own.filter(|own| own.attempt.is_none()).map(|own| own.since),
+        };
+        Ok((budget, used.own))
     }
 
     /// The environment that machines of an architecture are worked on in: the newest complete one.
@@ -187,7 +251,12 @@ impl Estate {
         let mut machine: MachineSpec = spec(object)?;
         let stored = store.planning_facts(object.uid).await?;
         let markers = markers(&stored);
-        let mut facts: Facts = fold(stored.clone());
+        let rows = store.planning_steps(object.uid, STEPS).await?;
+        let steps = rows.iter().map(|row| (row.id, row.started_at)).collect();
+        let unfinished = rows.iter().filter(|row| row.finished_at.is_none());
+        let open = unfinished.map(|row| (row.id, StepKey::from(row.step_key.clone()))).collect();
+        let (records, tasks) = records(rows)?;
+        let mut facts: Facts = fold(stored.clone(), &records);
         let inventory = facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &markers));
         let subject = tag::subject(&object.name, &machine, inventory.as_ref());
         let automatic = tag::evaluate(uid, &subject, &self.tags);
@@ -199,7 +268,8 @@ impl Estate {
         (facts.boot_applied, facts.boot_refused) = applied(store, uid, &boot_racks).await?;
         facts.boot_racks = estate::link(boot_racks);
         facts.power_rack = estate::link(self.power_rack(&machine));
-        let (records, tasks) = records(store, object).await?;
+        let zone = machine.zone.as_ref().map_or(DEFAULT_ZONE, |zone| zone.as_str());
+        let (budget, slot) = self.budget(store, uid, zone).await?;
         let marks = store.machine_marks(uid).await?;
         let held = store.claim_on(uid).await?;
         let deployment = match held {
@@ -221,10 +291,23 @@ impl Estate {
             recommission_requested_at: marks.recommission_requested_at,
             unwiped: marks.unwiped,
             claim,
+            budget,
             facts,
             records,
         };
-        Ok(Loaded { input, deployment, tasks, markers, facts: stored, inventory, tags, automatic })
+        Ok(Loaded {
+            input,
+            deployment,
+            tasks,
+            markers,
+            facts: stored,
+            inventory,
+            tags,
+            automatic,
+            steps,
+            open,
+            slot,
+        })
     }
 
     /// The rack that moves a machine's BMC.
@@ -276,9 +359,13 @@ pub fn digest(image: &ImageSpec) -> Sha256 {
     Sha256::new(bytes)
 }
 
-async fn rack(store: &Store, sessions: &Sessions, object: &Object) -> Result<RackSeen, StoreError> {
+async fn rack(
+    store: &Store,
+    sessions: &Sessions,
+    object: &Object,
+    spec: &RackSpec,
+) -> Result<RackSeen, StoreError> {
     let uid = RackId::from(object.uid);
-    let spec: RackSpec = spec(object)?;
     // A rack that had nothing to say was there all the same.
     let mut last_seen = object.created_at.max(sessions.left(uid));
     let mut addresses = Vec::new();
@@ -338,18 +425,23 @@ async fn applied(
     })
 }
 
-type Records = (Vec<StepRecord>, BTreeMap<Attempt, serde_json::Value>);
+/// Records, and tasks by attempt.
+pub type Records = (Vec<StepRecord>, BTreeMap<Attempt, serde_json::Value>);
 
 /// What was begun, oldest first, and the tasks of armed attempts. A step that was begun again under a later epoch is
 /// still one step.
-async fn records(store: &Store, object: &Object) -> Result<Records, StoreError> {
+///
+/// # Errors
+/// A record cannot be read: another version wrote it.
+pub fn records(rows: Vec<basalt_db::StepRecord>) -> Result<Records, StoreError> {
     let mut records: Vec<StepRecord> = Vec::new();
     let mut tasks = BTreeMap::new();
-    for row in store.steps(object.uid, STEPS).await? {
+    for row in rows {
         let read = |part: &str| row.detail.get(part).cloned().unwrap_or_default();
         let mut record: StepRecord = serde_json::from_value(read("record"))
             .map_err(|error| StoreError::Corrupt(format!("step record {}: {error}", row.id)))?;
-        record.delivered_at = row.started_at;
+        // Should the clock have gone back in between.
+        record.delivered_at = row.started_at.map(|at| at.max(record.started_at));
         if let (Some(attempt), task @ serde_json::Value::Object(_)) = (row.attempt, read("task")) {
             tasks.insert(attempt, task);
         }

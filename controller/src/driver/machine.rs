@@ -3,7 +3,7 @@
 //! A step is recorded before its effect begins, under a key that a repeat finds again. Killed between the two, the next
 //! region that holds the lease plans the same step, and does the same effect under the same key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use basalt_api::agent::{DiskMarker, MarkerState};
@@ -11,11 +11,14 @@ use basalt_api::kinds::{
     Addressing, BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase,
 };
 use basalt_api::values::{Attempt, Mac, MachineId, SubnetId, Timestamp};
-use basalt_db::{AddressWish, Addressed, Lease, Object, StoreError, Then};
+use basalt_db::{
+    AddressWish, Addressed, Announced, Announcement, Lease, Object, StepEnd, StoreError, Take, Then,
+};
+use basalt_engine::ends::ending;
 use basalt_engine::facts::BootSeen;
 use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
 use basalt_engine::render::{Context, ReportTo, compose};
-use basalt_engine::{Plan, plan};
+use basalt_engine::{Plan, Policy, plan};
 use basalt_proto::rack_v1::PowerCommand;
 use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::power_command;
@@ -23,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::load::{Estate, Loaded};
-use super::{report_token, tag};
+use super::{decision, report_token, tag};
 
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 8;
@@ -58,14 +61,19 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         if assign(driver, &estate, &loaded).await? {
             continue;
         }
-        let now = driver.store.now().await?;
-        let planned = plan(&loaded.input, &driver.policy, now);
+        let now = driver.store.now().await?.max(loaded.input.latest());
+        let policy = estate.policy(&driver.policy);
+        let planned = plan(&loaded.input, &policy, now);
+        note_ends(driver, &loaded, &policy, now).await?;
+        keep_slot(driver, &loaded, &planned).await?;
         remember_boot(driver, lease, &loaded, &planned).await?;
         let Some(step) = planned.next.first() else {
             write(driver, lease, &object, &loaded, &planned, None, now).await?;
             return Ok(wake(&planned, now));
         };
-        match perform(driver, lease, &estate, &loaded, step, now).await? {
+        let turn =
+            Turn { driver, lease, estate: &estate, loaded: &loaded, policy: &policy, planned: &planned, now };
+        match turn.perform(step).await? {
             Did::Begun => {}
             Did::Gone => return Ok(Then::Rest),
             Did::Later => {
@@ -108,60 +116,198 @@ async fn remember_boot(
     Ok(())
 }
 
-async fn perform(
+/// Notes how steps ended.
+async fn note_ends(
     driver: &Driver,
-    lease: &Lease,
-    estate: &Estate,
     loaded: &Loaded,
-    step: &PlannedStep,
+    policy: &Policy,
     now: Timestamp,
-) -> Result<Did, StoreError> {
+) -> Result<(), StoreError> {
+    let mut ends = Vec::new();
+    let mut named = BTreeMap::new();
+    for (id, key) in &loaded.open {
+        let record = loaded.input.records.iter().find(|record| record.key == *key);
+        let Some(record) = record else { continue };
+        let Some((at, ending)) = ending(&loaded.input, policy, now, record) else { continue };
+        ends.push(StepEnd { id: *id, at, outcome: to_json(&ending)? });
+        named.insert(*id, (key, record.step.name(), ending));
+    }
+    if ends.is_empty() {
+        return Ok(());
+    }
+    // A step that was begun again under a later epoch is still one step.
+    let mut counted = BTreeSet::new();
+    for (id, took) in driver.store.finish_steps(&ends).await? {
+        if let Some((key, step, ending)) = named.get(&id)
+            && counted.insert(*key)
+        {
+            driver.meters.step(step, ending.word(), took);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the machine's part in the fleet's budget as the plan says.
+async fn keep_slot(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
     let machine = loaded.input.uid;
-    let (key, epoch) = (step.key.as_str(), lease.epoch);
-    tracing::info!(
-        machine = loaded.input.name,
-        step = step.step.name(),
-        key,
-        try_no = step.try_no,
-        "{}",
-        step.step.spec().says
-    );
-    match &step.effect {
-        Effect::Arm { task } => arm(driver, lease, estate, loaded, step, *task, now).await,
-        Effect::Power { verb, device } => {
-            let detail = json!({ "record": to_json(&step.record(None, epoch, now))? });
-            let id = driver.store.announce_step(machine.into(), key, epoch, step.attempt, &detail).await?;
-            driver.kill.at(step.step.name(), "recorded");
-            let Some(rack) = estate.power_rack(&loaded.input.spec) else { return Ok(Did::Later) };
-            let command = power_command(driver, lease, loaded, step, *verb, *device);
-            if !driver.sessions.send(rack.uid, Message::Power(command)) {
-                return Ok(Did::Later);
+    let waits = planned.waits.iter().any(|wait| wait.code == "FleetBudget");
+    let holds = loaded.slot.is_some_and(|slot| slot.attempt.is_some());
+    if loaded.slot.is_some() && (if holds { planned.writes.is_none() } else { !waits }) {
+        driver.store.leave_fleet(machine).await?;
+    }
+    if waits && (holds || loaded.slot.is_none()) && planned.writes.is_none() {
+        driver.store.await_fleet(machine, &loaded.input.budget.zone).await?;
+    }
+    Ok(())
+}
+
+/// One step of one machine, about to begin.
+struct Turn<'a> {
+    driver: &'a Driver,
+    lease: &'a Lease,
+    estate: &'a Estate,
+    loaded: &'a Loaded,
+    policy: &'a Policy,
+    planned: &'a Plan,
+    now: Timestamp,
+}
+
+impl Turn<'_> {
+    async fn perform(&self, step: &PlannedStep) -> Result<Did, StoreError> {
+        let Self { driver, loaded, .. } = self;
+        let machine = loaded.input.uid;
+        tracing::info!(
+            machine = loaded.input.name,
+            step = step.step.name(),
+            key = step.key.as_str(),
+            try_no = step.try_no,
+            "{}",
+            step.step.spec().says
+        );
+        match &step.effect {
+            Effect::Arm { task } => self.arm(step, *task).await,
+            Effect::Power { verb, device } => {
+                let Some(id) = self.announce(step, self.takes_power(step, *verb).as_ref()).await? else {
+                    return Ok(Did::Later);
+                };
+                driver.kill.at(step.step.name(), "recorded");
+                let Some(rack) = self.estate.power_rack(&loaded.input.spec) else { return Ok(Did::Later) };
+                let command = power_command(driver, self.lease, loaded, step, *verb, *device);
+                if !driver.sessions.send(rack.uid, Message::Power(command)) {
+                    return Ok(Did::Later);
+                }
+                driver.kill.at(step.step.name(), "effected");
+                driver.store.start_step(id).await?;
+                Ok(Did::Begun)
             }
-            driver.kill.at(step.step.name(), "effected");
-            driver.store.start_step(id).await?;
-            Ok(Did::Begun)
-        }
-        Effect::LetGo { deployment, unwiped } => {
-            let detail = json!({ "record": to_json(&step.record(None, epoch, now))? });
-            let id = driver.store.announce_step(machine.into(), key, epoch, None, &detail).await?;
-            driver.store.start_step(id).await?;
-            driver.kill.at(step.step.name(), "recorded");
-            if *unwiped {
-                driver.store.mark_unwiped(machine, true).await?;
+            Effect::LetGo { deployment, unwiped } => {
+                let Some(id) = self.announce(step, None).await? else { return Ok(Did::Later) };
+                driver.store.start_step(id).await?;
+                driver.kill.at(step.step.name(), "recorded");
+                if *unwiped {
+                    driver.store.mark_unwiped(machine, true).await?;
+                }
+                driver.store.release_machine(*deployment).await?;
+                driver.kill.at(step.step.name(), "effected");
+                driver.store.release_addresses((*deployment).into(), &[]).await?;
+                driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;
+                Ok(Did::Begun)
             }
-            driver.store.release_machine(*deployment).await?;
-            driver.kill.at(step.step.name(), "effected");
-            driver.store.release_addresses((*deployment).into(), &[]).await?;
-            driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;
-            Ok(Did::Begun)
+            Effect::Forget => {
+                if self.announce(step, None).await?.is_none() {
+                    return Ok(Did::Later);
+                }
+                driver.kill.at(step.step.name(), "recorded");
+                driver.store.finalise(machine.into()).await?;
+                driver.kill.at(step.step.name(), "effected");
+                driver.store.enqueue_kind("Rack").await?;
+                Ok(Did::Gone)
+            }
         }
-        Effect::Forget => {
-            driver.kill.at(step.step.name(), "recorded");
-            driver.store.finalise(machine.into()).await?;
-            driver.kill.at(step.step.name(), "effected");
-            driver.store.enqueue_kind("Rack").await?;
-            Ok(Did::Gone)
+    }
+
+    /// Puts a step on record; None: the fleet's budget was used up meanwhile.
+    async fn announce(
+        &self,
+        step: &PlannedStep,
+        takes: Option<&Take<'_>>,
+    ) -> Result<Option<i64>, StoreError> {
+        let record = step.record(None, self.lease.epoch, self.now);
+        self.put_on_record(step, step.attempt, None, &json!({ "record": to_json(&record)? }), takes).await
+    }
+
+    async fn put_on_record(
+        &self,
+        step: &PlannedStep,
+        attempt: Option<Attempt>,
+        arms: Option<&[u8]>,
+        detail: &Value,
+        takes: Option<&Take<'_>>,
+    ) -> Result<Option<i64>, StoreError> {
+        let decision = decision::made(self.loaded, self.policy, self.planned, self.now)?;
+        let announcement = Announcement {
+            lease: self.lease,
+            step_key: step.key.as_str(),
+            attempt,
+            arms,
+            detail,
+            decision: &decision,
+            takes,
+        };
+        Ok(match self.driver.store.announce(&announcement).await? {
+            Announced::Yes(id) => Some(id),
+            Announced::OverBudget => {
+                self.driver.meters.conflict("fleet_budget");
+                None
+            }
+        })
+    }
+
+    /// What a power command takes of the fleet's budget. One that is sent again has taken it.
+    fn takes_power(&self, step: &PlannedStep, verb: Verb) -> Option<Take<'static>> {
+        let limits = self.estate.limits();
+        let on = matches!(verb, Verb::On | Verb::Cycle) && !step.resume;
+        (on && limits.power_on_per_minute.is_some()).then_some(Take::PowerOn { limits })
+    }
+
+    async fn arm(&self, step: &PlannedStep, kind: TaskKind) -> Result<Did, StoreError> {
+        let Self { driver, lease, estate, loaded, .. } = self;
+        let Some(image) = &loaded.input.ephemeral else { return Ok(Did::Later) };
+        let attempt = driver.store.next_attempt().await?;
+        let mut attempt_key = [0; 32];
+        aws_lc_rs::rand::fill(&mut attempt_key)
+            .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
+        let machine = loaded.input.uid;
+        let racks = super::estate::boot_racks(&estate.nets, &estate.racks);
+        let report = ReportTo {
+            racks: racks.iter().filter_map(|rack| served_at(estate, rack)).collect(),
+            token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
+        };
+        let context = Context { attempt, not_after: step.not_after, report: Some(report) };
+        let task = match compose(&loaded.input, kind, &context) {
+            Ok(task) => task,
+            Err(error) => return Ok(Did::Cannot(in_words(&error))),
+        };
+        let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
+        let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
+        let detail = json!({
+            "record": to_json(&step.record(Some(attempt), lease.epoch, self.now))?,
+            "task": to_json(&task)?,
+            "kernel": image.kernel.to_string(),
+            "initrd": image.initrd.to_string(),
+            "squashfs": image.squashfs.to_string(),
+            "kernel_options": options.join(" "),
+        });
+        let limits = estate.limits();
+        let disks = Take::Disks { zone: &loaded.input.budget.zone, until: step.not_after, limits };
+        let takes = (kind != TaskKind::Inventory).then_some(&disks);
+        driver.kill.at(step.step.name(), "recorded");
+        let arms = Some(attempt_key.as_slice());
+        if self.put_on_record(step, Some(attempt), arms, &detail, takes).await?.is_none() {
+            return Ok(Did::Later);
         }
+        driver.kill.at(step.step.name(), "effected");
+        Ok(Did::Begun)
     }
 }
 
@@ -202,48 +348,6 @@ fn power_command(
         not_after_unix_ms: step.not_after.as_millisecond(),
         bmc_generation: loaded.input.generation.get(),
     }
-}
-
-async fn arm(
-    driver: &Driver,
-    lease: &Lease,
-    estate: &Estate,
-    loaded: &Loaded,
-    step: &PlannedStep,
-    kind: TaskKind,
-    now: Timestamp,
-) -> Result<Did, StoreError> {
-    let Some(image) = &loaded.input.ephemeral else { return Ok(Did::Later) };
-    let attempt = driver.store.next_attempt().await?;
-    let mut attempt_key = [0; 32];
-    aws_lc_rs::rand::fill(&mut attempt_key)
-        .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
-    let machine = loaded.input.uid;
-    let racks = super::estate::boot_racks(&estate.nets, &estate.racks);
-    let report = ReportTo {
-        racks: racks.iter().filter_map(|rack| served_at(estate, rack)).collect(),
-        token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
-    };
-    let context = Context { attempt, not_after: step.not_after, report: Some(report) };
-    let task = match compose(&loaded.input, kind, &context) {
-        Ok(task) => task,
-        Err(error) => return Ok(Did::Cannot(in_words(&error))),
-    };
-    let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
-    let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
-    let detail = json!({
-        "record": to_json(&step.record(Some(attempt), lease.epoch, now))?,
-        "task": to_json(&task)?,
-        "kernel": image.kernel.to_string(),
-        "initrd": image.initrd.to_string(),
-        "squashfs": image.squashfs.to_string(),
-        "kernel_options": options.join(" "),
-    });
-    let armed = (attempt, attempt_key.as_slice());
-    driver.kill.at(step.step.name(), "recorded");
-    driver.store.announce_attempt(machine, step.key.as_str(), lease.epoch, armed, &detail).await?;
-    driver.kill.at(step.step.name(), "effected");
-    Ok(Did::Begun)
 }
 
 /// An error and its causes in one line.
@@ -354,7 +458,7 @@ async fn write(
     }
     status.common.observed_generation = object.generation;
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
-    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     let input = &loaded.input;
     let subject = tag::subject(&input.name, &input.spec, loaded.inventory.as_ref());
     tag::settle(driver, input.uid, &subject, &loaded.automatic).await

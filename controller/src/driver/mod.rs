@@ -11,12 +11,16 @@
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`concerns`] | what racks are told |
 //! | [`answers`] | plans, waits and timelines for people |
+//! | [`decision`] | why a step was begun, and whether the same would be decided again |
+//! | [`poison`] | objects that cannot be worked on |
+//! | [`meters`] | what is counted |
 //! | [`kill`] | where crash tests kill the process |
 
 pub mod allocate;
 pub mod answers;
 pub mod concerns;
 pub mod converge;
+pub mod decision;
 pub mod deployment;
 pub mod estate;
 pub mod fold;
@@ -24,6 +28,8 @@ pub mod image;
 pub mod kill;
 pub mod load;
 pub mod machine;
+pub mod meters;
+pub mod poison;
 pub mod rack;
 pub mod report_token;
 pub mod tag;
@@ -31,7 +37,7 @@ pub mod tag;
 pub use converge::Driver;
 
 use basalt_api::plan::PlanReport;
-use basalt_api::wire::{Timeline, Waits};
+use basalt_api::wire::{Decisions, Timeline, Waits};
 use basalt_db::{Object, StoreError};
 use serde_json::Value;
 use std::future::Future;
@@ -58,7 +64,6 @@ pub const STORED_ONLY: &[&str] = &[
     "SshKey",
     "Device",
     "Discovery",
-    "Settings",
 ];
 
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
@@ -75,4 +80,15 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// What happened.
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline>;
+
+    /// What was decided, the newest first, below the id `before`; with `replays`, decided again from what it rested on.
+    fn decisions<'a>(
+        &'a self,
+        object: &'a Object,
+        before: Option<i64>,
+        replays: bool,
+    ) -> Answer<'a, Decisions>;
+
+    /// What this process has counted.
+    fn counts(&self) -> meters::Counts;
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use basalt_api::kinds::{
-    ConcernState, Condition, ConditionStatus, RackService, RackStatus, ServiceState, SubnetSpec,
+    ConcernState, Condition, ConditionStatus, RackService, RackSpec, RackStatus, ServiceState, SubnetSpec,
 };
 use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
 
 use super::concerns;
 use super::converge::Driver;
-use super::load::{Estate, spec};
+use super::load::{Estate, readable, spec};
 use super::machine::to_json;
 use crate::racks::observed::Observed;
 
@@ -36,14 +36,16 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         driver.store.finalise(object.uid).await?;
         return Ok(Then::Rest);
     }
+    // One that cannot be read is among no estate's racks.
+    spec::<RackSpec>(&object)?;
     let estate = Estate::load(&driver.store, &driver.sessions).await?;
     let uid = RackId::from(object.uid);
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
-        concerns::write(&driver.store, rack, &driver.sessions).await?;
+        concerns::write(&driver.store, rack, &driver.sessions, &driver.meters).await?;
     }
     let now = driver.store.now().await?;
     let status = status(driver, &object, now).await?;
-    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Again(LOOK_AGAIN))
 }
 
@@ -56,7 +58,7 @@ async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool
     }
     let estate = Estate::load(&driver.store, &driver.sessions).await?;
     if let Some(rack) = estate.racks.iter().find(|seen| seen.uid == rack) {
-        concerns::write(&driver.store, rack, &driver.sessions).await?;
+        concerns::write(&driver.store, rack, &driver.sessions, &driver.meters).await?;
     }
     driver.store.has_blocks(rack).await
 }
@@ -84,8 +86,7 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
             _ => {}
         }
     }
-    for subnet in driver.store.all("Subnet").await? {
-        let subnet: SubnetSpec = spec(&subnet)?;
+    for (_, subnet) in readable::<SubnetSpec>(driver.store.all("Subnet").await?) {
         if status.addresses.iter().any(|a| subnet.cidr.contains(*a)) {
             status.vlans.insert(subnet.vlan);
         }

@@ -15,7 +15,7 @@ use basalt_api::values::{MachineId, Timestamp, Uid};
 use basalt_db::{Lease, Object, StoreError, Tagged, Then};
 
 use super::converge::Driver;
-use super::load::spec;
+use super::load::{readable, spec};
 use super::machine::to_json;
 
 /// Machines that a tag is looked at with in one transaction.
@@ -44,7 +44,13 @@ impl TagSeen {
     /// # Errors
     /// Another version wrote it.
     pub fn of(object: &Object) -> Result<Self, StoreError> {
-        Ok(Self { uid: object.uid, name: object.name.clone(), spec: spec(object)? })
+        Ok(Self::new(object, spec(object)?))
+    }
+
+    /// The tag of an object that was read.
+    #[must_use]
+    pub fn new(object: &Object, spec: TagSpec) -> Self {
+        Self { uid: object.uid, name: object.name.clone(), spec }
     }
 }
 
@@ -116,7 +122,7 @@ pub(super) async fn settle(
         return Ok(());
     }
     let mut tagging = driver.store.tagging().await?;
-    let tags = tagging.tags().await?.iter().map(TagSeen::of).collect::<Result<Vec<_>, _>>()?;
+    let tags: Vec<_> = readable(tagging.tags().await?).map(|(tag, spec)| TagSeen::new(&tag, spec)).collect();
     let held = evaluate(uid, subject, &tags);
     let uids: Vec<_> = tags.iter().map(|tag| tag.uid).collect();
     tagging.keep(&[uid.into()], &uids, &held).await?;
@@ -152,10 +158,10 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let machines = tagging.machines(after, BATCH).await?;
         let Some(last) = machines.last() else { break };
         after = Some(last.uid);
-        let held = evaluate_all(&machines, &tags)?;
         let uids: Vec<_> = machines.iter().map(|machine| machine.uid).collect();
+        let held = evaluate_all(machines, &tags);
         changed = changed.saturating_add(tagging.keep(&uids, &[object.uid], &held).await?);
-        seen = seen.saturating_add(machines.len());
+        seen = seen.saturating_add(uids.len());
         driver.store.extend(lease, LEASE).await?;
     }
     tracing::info!(
@@ -166,19 +172,18 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     );
     let [tag] = &tags;
     let status = status(&object, &tag.spec, driver.store.now().await?);
-    driver.store.write_status(lease, object.generation, &to_json(&status)?).await?;
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Rest)
 }
 
-fn evaluate_all(machines: &[Object], tags: &[TagSeen]) -> Result<Vec<Tagged>, StoreError> {
+fn evaluate_all(machines: Vec<Object>, tags: &[TagSeen]) -> Vec<Tagged> {
     let mut held = Vec::new();
-    for object in machines {
-        let machine: MachineSpec = spec(object)?;
+    for (object, machine) in readable::<MachineSpec>(machines) {
         let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
         let subject = subject(&object.name, &machine, status.inventory.as_ref());
         held.extend(evaluate(object.uid.into(), &subject, tags));
     }
-    Ok(held)
+    held
 }
 
 /// How a tag is once all machines were looked at. How many have it is counted when it is read.

@@ -74,6 +74,13 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/machines/red/waits", LOOK_ELSEWHERE),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/blue/timeline", LOOK),
     ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/red/timeline", LOOK_ELSEWHERE),
+    ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/machines/blue/decisions", LOOK),
+    (
+        "GET",
+        "/api/v1/{plural}/{name}/decisions",
+        "/api/v1/machines/red/decisions?replay=true",
+        LOOK_ELSEWHERE,
+    ),
     ("POST", "/api/v1/{plural}/{name}/operations", "/api/v1/machines/blue/operations", CHANGE_OWN),
     ("POST", "/api/v1/{plural}/{name}/operations", "/api/v1/machines/red/operations", CHANGE_ELSEWHERE),
     ("PUT", "/api/v1/{plural}/{name}", "/api/v1/settings/default", GOVERN),

@@ -19,6 +19,7 @@ mod leaving;
 mod metrics;
 mod objects;
 mod patch;
+mod played;
 mod process;
 mod receiver;
 mod rotate;

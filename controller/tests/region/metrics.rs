@@ -73,6 +73,10 @@ async fn every_line_is_of_the_format_and_counters_move() {
     assert_eq!(moved(r#"basalt_api_problems_total{code="conflict"}"#), 1.0);
     assert_eq!(moved(r#"basalt_objects{kind="Zone"}"#), 1.0);
     assert!(after.contains_key("basalt_follower_lag_changes") && after.contains_key("basalt_watch_readers"));
+    let text = lab.api.get("/metrics").await;
+    for family in ["basalt_objects_in_phase", "basalt_objects_stalled", "basalt_objects_failing"] {
+        assert!(text.text().contains(&format!("# TYPE {family} gauge\n")), "{family}");
+    }
     let buckets: Vec<f64> =
         ["0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.5", "2.5", "10", "+Inf"]
             .iter()

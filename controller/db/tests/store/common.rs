@@ -1,8 +1,9 @@
 //! A store on a database of its own, and short ways to write into it.
 
 use basalt_api::Kind;
+use basalt_api::values::{Generation, Sha256, Timestamp};
 use basalt_db::splice::Text;
-use basalt_db::{Key, Options, Precondition, Put, SealKey, Store, StoreError, Stored};
+use basalt_db::{Key, NewDecision, Options, Precondition, Put, SealKey, Store, StoreError, Stored};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -65,4 +66,19 @@ pub(crate) async fn network(store: &Store) {
 pub(crate) fn machine(mac: &str) -> Value {
     json!({"architecture": "amd64", "boot_macs": [mac],
            "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "admin", "password": "hunter2"}})
+}
+
+/// Why something was begun.
+pub(crate) fn decision() -> NewDecision {
+    NewDecision {
+        generation: Generation::new(1),
+        planner: "1".to_owned(),
+        now: Timestamp::UNIX_EPOCH,
+        ground: json!({"name": "m"}),
+        seen: json!({}),
+        facts: vec![1, 2],
+        steps: vec![(3, None), (4, Some(Timestamp::from_second(5).unwrap()))],
+        digest: Sha256::new([9; 32]),
+        plan: json!({"next": []}),
+    }
 }

@@ -1,20 +1,24 @@
 //! Another seal key for everything that is sealed.
 
-use crate::common::{machine, open, put};
-use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId};
+use crate::common::{decision, machine, open, put};
+use basalt_api::values::{Attempt, Generation, MachineId, RackId, Uid};
 use basalt_db::rotate::{Rotated, rotate};
-use basalt_db::{SealKey, Store, StoreError};
+use basalt_db::{Announcement, SealKey, Store, StoreError, Then};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
+use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 18] = [
+const BYTES: [(&str, bool); 21] = [
     ("_sqlx_migrations.checksum", false),
     ("api_token.sha256", false),
     ("attempt_key.sealed", true),
     ("authority.certificate_der", false),
     ("authority.sealed_key", true),
     ("blob.sha256", false),
+    ("decision.digest", false),
+    ("decision.ground", false),
+    ("decision_ground.sha256", false),
     ("dns_record.data_sha256", false),
     ("issued_token.sha256", false),
     ("join_secret.sha256", false),
@@ -48,14 +52,34 @@ struct Sealed {
     rack: RackId,
 }
 
+/// Puts an attempt on record, with its key.
+async fn arm(store: &Store, machine: MachineId, attempt: u64) -> Result<(), StoreError> {
+    store.enqueue(machine.into(), Duration::ZERO).await?;
+    let leases = store.claim(Uid::generate(), 10, Duration::from_secs(30)).await?;
+    let lease = leases.iter().find(|lease| lease.uid == machine.into()).expect("it is due");
+    let step = Announcement {
+        lease,
+        step_key: "install",
+        attempt: Some(Attempt::new(attempt)),
+        arms: Some(b"attempt"),
+        detail: &json!({}),
+        decision: &decision(),
+        takes: None,
+    };
+    let announced = store.announce(&step).await;
+    for lease in &leases {
+        store.finish(lease, Then::Rest).await?;
+    }
+    announced.map(drop)
+}
+
 async fn seal_everything(store: &Store) -> Sealed {
     let machine = put(store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid.into();
     put(store, "User", "alice", json!({"password": "correct horse"})).await.unwrap();
     let rack = RackId::from(put(store, "Rack", "r", json!({})).await.unwrap().object.uid);
     store.put_concern(rack, "power", Generation::new(0), b"one").await.unwrap();
     store.put_concern(rack, "boot", Generation::new(0), b"two").await.unwrap();
-    let attempt = (Attempt::new(7), b"attempt".as_slice());
-    store.announce_attempt(machine, "install", Epoch::new(1), attempt, &json!({})).await.unwrap();
+    arm(store, machine, 7).await.unwrap();
     store.authority((b"certificate", b"key")).await.unwrap();
     Sealed { machine, rack }
 }
@@ -89,10 +113,9 @@ async fn everything_that_is_sealed_opens_with_the_new_key_alone() {
     assert!(matches!(open(&url, [7; 32]).await, Err(StoreError::Seal { .. })));
 
     // Whoever has the old key still seals nothing.
-    let attempt = (Attempt::new(8), b"attempt".as_slice());
     let refused = [
         old.put_concern(rack, "power", Generation::new(1), b"three").await.unwrap_err(),
-        old.announce_attempt(machine, "erase", Epoch::new(2), attempt, &json!({})).await.unwrap_err(),
+        arm(&old, machine, 8).await.unwrap_err(),
         old.authority((b"", b"")).await.unwrap_err(),
         put(&old, "User", "bob", json!({"password": "correct horse"})).await.unwrap_err(),
         old.ping().await.unwrap_err(),

@@ -1,10 +1,14 @@
 //! Queue, facts, concerns, claims: what the engine's driver builds on.
 
-use crate::common::{machine, network, put, store};
+use crate::common::{decision, machine, network, open, put, store};
 use basalt_api::values::{
     Attempt, DeploymentId, Epoch, Generation, MachineId, RackId, SubnetId, Timestamp, Uid,
 };
-use basalt_db::{AddressWish, Addressed, ConcernWrite, Joined, Key, NewFact, Precondition, StoreError, Then};
+use basalt_db::testing::clock::Hand;
+use basalt_db::{
+    AddressWish, Addressed, Announced, Announcement, ConcernWrite, Joined, Key, NewFact, Precondition,
+    StatusWrite, StoreError, Then,
+};
 use serde_json::json;
 use std::time::Duration;
 
@@ -40,15 +44,158 @@ async fn a_handler_whose_lease_ran_out_can_write_nothing() {
     assert!(matches!(store.finish(&late, Then::Rest).await, Err(StoreError::Fenced { .. })));
     assert!(matches!(store.extend(&late, LEASE).await, Err(StoreError::Fenced { .. })));
     store.extend(&now, LEASE).await.unwrap();
-    assert!(store.write_status(&now, Generation::new(1), &status).await.unwrap());
-    assert!(
-        !store.write_status(&now, Generation::new(1), &status).await.unwrap(),
-        "the same is not written again"
-    );
+    let written = store.write_status(&now, Generation::new(1), &status).await.unwrap();
+    assert_eq!(written, StatusWrite::Written { left: None });
+    let again = store.write_status(&now, Generation::new(1), &status).await.unwrap();
+    assert_eq!(again, StatusWrite::Unchanged, "the same is not written again");
+    let decision = decision();
+    let announcement = |lease| Announcement {
+        lease,
+        step_key: "k",
+        attempt: None,
+        arms: None,
+        detail: &status,
+        decision: &decision,
+        takes: None,
+    };
+    let refused = store.announce(&announcement(&late)).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "it can begin nothing");
+    let Announced::Yes(id) = store.announce(&announcement(&now)).await.unwrap() else {
+        panic!("it is within")
+    };
+    assert_eq!(store.announce(&announcement(&now)).await.unwrap(), Announced::Yes(id), "again is the same");
     let object = store.get("Machine", Key::Name("m")).await.unwrap();
     assert_eq!((object.generation.get(), object.observed_generation.get()), (1, 1));
     store.finish(&now, Then::Again(Duration::from_secs(60))).await.unwrap();
     assert!(store.next_due().await.unwrap().unwrap() > Duration::from_secs(50));
+}
+
+#[tokio::test]
+async fn what_cannot_be_worked_on_rests_and_its_attempts_are_counted_until_it_could() {
+    let store = store().await;
+    put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap();
+    for attempt in 1..3 {
+        let [lease] = store.claim(Uid::generate(), 1, LEASE).await.unwrap().try_into().unwrap();
+        assert_eq!(lease.attempts, attempt);
+        store.fail(&lease, "it is broken", Duration::ZERO).await.unwrap();
+        assert_eq!(store.failing_gauges().await.unwrap()[0].objects, 1);
+    }
+    let [lease] = store.claim(Uid::generate(), 1, LEASE).await.unwrap().try_into().unwrap();
+    store.fail(&lease, "it is broken", Duration::from_secs(60)).await.unwrap();
+    assert!(store.claim(Uid::generate(), 1, LEASE).await.unwrap().is_empty(), "it rests");
+    store.enqueue(lease.uid, Duration::ZERO).await.unwrap();
+    let [lease] = store.claim(Uid::generate(), 1, LEASE).await.unwrap().try_into().unwrap();
+    store.finish(&lease, Then::Rest).await.unwrap();
+    assert!(store.failing_gauges().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_decision_reads_back_and_the_oldest_are_forgotten_first() {
+    let store = store().await;
+    put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap();
+    let [lease] = store.claim(Uid::generate(), 1, LEASE).await.unwrap().try_into().unwrap();
+    let (decision, detail) = (decision(), json!({}));
+    for step_key in ["a", "b", "c"] {
+        let step = Announcement {
+            lease: &lease,
+            step_key,
+            attempt: None,
+            arms: None,
+            detail: &detail,
+            decision: &decision,
+            takes: None,
+        };
+        store.announce(&step).await.unwrap();
+    }
+    store.forget_decisions(30, 2).await.unwrap();
+    let kept = store.decisions(lease.uid, None, 10).await.unwrap();
+    assert_eq!(kept.iter().map(|d| d.step_key.as_str()).collect::<Vec<_>>(), ["c", "b"]);
+    let (first, why) = (&kept[0], &kept[0].why);
+    assert_eq!(
+        (why.facts.as_slice(), &why.steps, &why.ground),
+        (&[1, 2][..], &decision.steps, &decision.ground)
+    );
+    assert_eq!((why.digest, first.epoch), (decision.digest, lease.epoch));
+    let next = store.decisions(lease.uid, Some(first.id), 10).await.unwrap();
+    assert_eq!(next.len(), 1);
+}
+
+#[tokio::test]
+async fn what_plans_rest_on_outlives_the_history() {
+    let url = basalt_db::testing::database().await;
+    let mut hand = Hand::on(&url).await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    let machine = put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
+    let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);
+    let of = |seq, kind: &str, attempt, step_key: Option<&str>| NewFact {
+        kind: kind.to_owned(),
+        attempt: Some(Attempt::new(attempt)),
+        step_key: step_key.map(str::to_owned),
+        ..fact(seq, "52:54:00:00:00:01")
+    };
+    let facts = [
+        of(1, "claim", 7, None),
+        of(2, "claim", 7, None),
+        of(3, "progress", 7, None),
+        of(4, "progress", 7, None),
+        of(5, "log", 7, None),
+        of(6, "result", 7, None),
+    ];
+    store.store_facts(rack, "r1", Uid::generate().get(), &facts).await.unwrap();
+    // In the partition of a day long ago, as if they had come then.
+    let day =
+        hand.run("select to_char(current_date - 40, 'YYYYMMDD'), current_date - 40, current_date - 39").await;
+    let [name, from, to] = [0, 1, 2].map(|at| day[0][at].clone());
+    hand.run(&format!(
+        "create table fact_history_{name} partition of fact_history for values from ('{from}') to ('{to}')"
+    ))
+    .await;
+    hand.run("update fact_history set stored_at = stored_at - interval '40 days'").await;
+    let planned = |facts: Vec<basalt_db::Fact>| {
+        let mut ids: Vec<_> = facts.iter().map(|f| (f.kind.clone(), f.id)).collect();
+        ids.sort();
+        ids
+    };
+    let before = planned(store.planning_facts(machine).await.unwrap());
+    store.maintain(30).await.unwrap();
+    assert_eq!(planned(store.planning_facts(machine).await.unwrap()), before);
+    let left = store.fact_history(machine, 0, 100).await.unwrap();
+    assert_eq!(left.iter().map(|f| f.kind.as_str()).collect::<Vec<_>>(), ["claim", "progress", "result"]);
+    assert_eq!(hand.run(&format!("select to_regclass('fact_history_{name}') is null")).await, [["t"]]);
+    store.maintain(30).await.unwrap();
+    assert_eq!(planned(store.planning_facts(machine).await.unwrap()), before, "and goes on to");
+}
+
+#[tokio::test]
+async fn an_install_is_among_what_plans_rest_on_however_often_a_bmc_was_tried_since() {
+    let url = basalt_db::testing::database().await;
+    let mut hand = Hand::on(&url).await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    let machine = put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
+    hand.run(&format!(
+        "insert into step_record (object, step_key, epoch, attempt) values ('{machine}', 'install', 1, 7)"
+    ))
+    .await;
+    hand.run(&format!("insert into step_record (object, step_key, epoch) select '{machine}', 'hold-on/' || n, n from generate_series(1, 50) n")).await;
+    let steps = store.planning_steps(machine, 10).await.unwrap();
+    assert_eq!((steps.len(), steps[0].step_key.as_str()), (11, "install"));
+    assert_eq!(steps[10].step_key, "hold-on/50");
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_keeps_nobody_from_work() {
+    let url = basalt_db::testing::database().await;
+    let mut hand = Hand::on(&url).await;
+    hand.take_clock().await;
+    let noon = Timestamp::from_second(1_800_000_000).unwrap();
+    hand.set_clock(noon).await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap();
+    store.claim(Uid::generate(), 1, LEASE).await.unwrap();
+    hand.set_clock(noon.checked_sub(Duration::from_secs(86_400)).unwrap()).await;
+    store.enqueue_all().await.unwrap();
+    let due = store.next_due().await.unwrap().unwrap();
+    assert!(due <= Duration::from_secs(300), "it rests for {due:?}");
 }
 
 fn fact(seq: u64, mac: &str) -> NewFact {

@@ -78,7 +78,8 @@ impl<'a> Walk<'a> {
     }
 
     fn may_arm(&mut self, task: TaskKind, scope: Scope) -> bool {
-        let step = TaskSteps::of(task).arm;
+        let steps = TaskSteps::of(task);
+        let step = steps.arm;
         let name = self.input.name.clone();
         if self.wait_for_writer(step) {
             return false;
@@ -103,7 +104,9 @@ impl<'a> Walk<'a> {
         }
         let link = self.input.facts.boot_racks.clone();
         let fix = "attach a rack to the VLAN that the machine boots from";
-        self.racks_are_there(step, &link, "serves the network of", fix) && self.power_is_known(scope)
+        self.racks_are_there(step, &link, "serves the network of", fix)
+            && self.power_is_known(scope)
+            && (!steps.writes || self.fleet_allows(step))
     }
 
     fn image_is_there(&mut self) -> bool {

@@ -5,11 +5,15 @@
 
 mod attempt;
 mod boot;
+mod fleet;
 mod power;
 mod report;
 mod walk;
 
+pub(crate) use self::attempt::State;
+pub(crate) use self::power::Answer;
 pub use self::report::carry_since;
+pub(crate) use self::walk::Walk;
 
 use basalt_api::kinds::{EraseMethod, MachineMode, OnFailure, PowerPolicy, PowerState, Readiness, Redeploy};
 use basalt_api::values::{Attempt, Sha256, Timestamp};
@@ -17,7 +21,6 @@ use sha2::Digest;
 
 use self::boot::{Keep, Success};
 use self::power::Power;
-use self::walk::Walk;
 use crate::facts::{BootSeen, Level, Link, Scope, StepRecord};
 use crate::input::{Claim, MachineInput, Policy, later};
 use crate::plan::{BootAction, BootDevice, Effect, EraseTask, Plan, TaskKind, Verb};
@@ -38,9 +41,10 @@ pub(crate) enum Goal {
     Remove,
 }
 
-/// Decides what happens to a machine next.
+/// Decides what happens to a machine next. A clock that went back stands still here until it has caught up.
 #[must_use]
 pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
+    let now = now.max(input.latest());
     let mut walk = Walk::new(input, policy, now);
     let goal = goal(input);
     let mut deployed = None;
@@ -56,7 +60,8 @@ pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
     let report = walk.report(goal, deployed.as_ref());
     let digest = walk.digest(goal);
     let wake_at = walk.waits.iter().filter_map(|w| w.deadline).min();
-    Plan { next: walk.next, later: walk.later, waits: walk.waits, boot, report, wake_at, digest }
+    let writes = walk.writes(boot);
+    Plan { next: walk.next, later: walk.later, waits: walk.waits, boot, writes, report, wake_at, digest }
 }
 
 fn goal(input: &MachineInput) -> Goal {
@@ -212,7 +217,7 @@ impl Walk<'_> {
     }
 
     fn is_done(&self, record: &StepRecord, keep: &dyn Keep) -> bool {
-        matches!(self.state(record), attempt::State::Succeeded(at) if keep.done(record, at))
+        matches!(self.state(record), State::Succeeded(at) if keep.done(record, at))
     }
 
     /// Whether the installed system is as ready as its deployment asks; waits for it otherwise.
@@ -395,7 +400,7 @@ impl Walk<'_> {
         let installed = || {
             let claim = self.input.claim.as_ref()?;
             let last = self.arms(Scope::Deployment(claim.uid), StepId::ArmInstall).next_back()?;
-            matches!(self.state(last), attempt::State::Succeeded(_)).then_some(())
+            matches!(self.state(last), State::Succeeded(_)).then_some(())
         };
         match goal {
             _ if !ours || deployed => BootAction::Local,

@@ -25,7 +25,7 @@ pub(crate) enum Power<'a> {
 }
 
 /// What became of one record.
-enum Answer {
+pub(crate) enum Answer {
     Undelivered,
     Due(Timestamp),
     Good(Timestamp),
@@ -35,7 +35,7 @@ enum Answer {
 const ATTACH: &str = "enrol a rack that can reach the BMC";
 
 impl<'a> Walk<'a> {
-    fn answer(&self, record: &StepRecord, wants: Option<PowerState>) -> Answer {
+    pub(crate) fn answer(&self, record: &StepRecord, wants: Option<PowerState>) -> Answer {
         if let Some(outcome) = self.input.facts.power_results.get(&record.key) {
             return match (&outcome.result, wants) {
                 (Err((failure, message)), _) => Answer::Bad(*failure, message.clone(), outcome.at),
@@ -157,7 +157,9 @@ impl<'a> Walk<'a> {
             Power::Resting(wait) => self.waits.push(*wait),
             Power::Answering(record, until) => self.wait_for_answer(record, until),
             Power::Undelivered(record) if self.may_power(step, Some(record)) => self.resume(record, effect),
-            Power::Due if self.may_power(step, None) => self.begin(scope, step, attempt, effect),
+            Power::Due if self.may_power(step, None) && self.fleet_powers(step, verb) => {
+                self.begin(scope, step, attempt, effect);
+            }
             Power::Undelivered(_) | Power::Due => {}
         }
     }

@@ -226,6 +226,7 @@ impl<'a> Walk<'a> {
             .power_results
             .values()
             .filter_map(|o| o.result.as_ref().ok().map(|state| PowerReading { state: *state, at: o.at }));
+        // Of the same moment, the one that was stored last.
         answers.chain(facts.power.clone()).max_by_key(|reading| reading.at)
     }
 

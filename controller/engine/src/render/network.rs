@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use basalt_api::agent::{Inventory, Nic};
 use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig};
+use serde::{Deserialize, Serialize};
 
 /// An address that the region has assigned to an interface, and what its subnet says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assigned {
     /// The address.
     pub address: IpAddr,

@@ -174,3 +174,16 @@ fn erase_none_is_believed() {
     assert!(!world.hardware.on);
     assert_eq!(world.plan().report.axes.lifecycle, Lifecycle::Ready);
 }
+
+#[test]
+fn a_clock_that_goes_back_stands_still_until_it_has_caught_up() {
+    let mut world = World::new();
+    world.deploy(|_| {});
+    assert!(world.run(2, ready));
+    world.press(false);
+    let now = world.plan();
+    for back in [1, 3600, 86_400] {
+        let earlier = world.now.checked_sub(std::time::Duration::from_secs(back)).unwrap();
+        assert_eq!(basalt_engine::plan(&world.input, &world.policy, earlier), now, "{back} s");
+    }
+}

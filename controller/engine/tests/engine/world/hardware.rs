@@ -1,4 +1,4 @@
-//! The machine, its BMC and its disk.
+//! The machine, its BMC and its disk. The region's own tests play with it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,16 @@ use basalt_engine::facts::{Level, Scope, StepKey};
 use basalt_engine::failures::PowerFailure;
 use basalt_engine::plan::{BootAction, BootDevice, TaskKind, Verb};
 
-use super::Fact;
+/// What the hardware reports.
+#[derive(Clone, Debug)]
+pub(crate) enum Fact {
+    Power(StepKey, Result<PowerState, (PowerFailure, String)>),
+    BootRequest(Attempt),
+    Claim(Attempt, String),
+    Progress(Attempt, u8),
+    Result(Attempt, Outcome),
+    Readiness(Attempt, Level),
+}
 
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

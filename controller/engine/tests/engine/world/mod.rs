@@ -12,12 +12,11 @@ use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome, Then};
 use basalt_api::kinds::{Bmc, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, MachineId, Sha256, Timestamp};
 use basalt_engine::facts::*;
-use basalt_engine::failures::PowerFailure;
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, Policy, ResolvedImage};
 use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind};
 use basalt_engine::render::{Context, compose};
 use basalt_engine::steps::StepId;
-use hardware::{Fault, Hardware};
+use hardware::{Fact, Fault, Hardware};
 
 /// Where a driver dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,17 +45,6 @@ pub(crate) struct World {
     /// The driver dies the first time it does this step.
     pub(crate) kill_at: Option<(StepId, Crash)>,
     deployments: u128,
-}
-
-/// What the hardware reports.
-#[derive(Clone, Debug)]
-pub(crate) enum Fact {
-    Power(StepKey, Result<PowerState, (PowerFailure, String)>),
-    BootRequest(Attempt),
-    Claim(Attempt, String),
-    Progress(Attempt, u8),
-    Result(Attempt, Outcome),
-    Readiness(Attempt, Level),
 }
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -122,6 +110,7 @@ impl World {
                 recommission_requested_at: None,
                 unwiped: false,
                 claim: None,
+                budget: basalt_engine::budget::Budget::default(),
                 ephemeral: Some(EphemeralImage {
                     kernel: digest,
                     initrd: digest,

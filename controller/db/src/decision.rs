@@ -1,0 +1,170 @@
+//! Decisions: what began a step, kept with the ids of what it rested on, so that it can be replayed.
+
+use crate::fact::{Fact, FactRow};
+use crate::object::{signed, timestamp, unsigned};
+use crate::step::Announcement;
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Epoch, Generation, Sha256, Timestamp, Uid};
+use serde_json::Value;
+
+/// A decision that is about to be acted on.
+#[derive(Clone, Debug)]
+pub struct NewDecision {
+    /// Generation of the object's spec.
+    pub generation: Generation,
+    /// The planner's version.
+    pub planner: String,
+    /// The planner's `now`.
+    pub now: Timestamp,
+    /// What it rested on and no history keeps.
+    pub ground: Value,
+    /// What it rested on that changes by the minute.
+    pub seen: Value,
+    /// The facts it rested on.
+    pub facts: Vec<i64>,
+    /// The step records it rested on, and when the effect of each had been handed over.
+    pub steps: Vec<(i64, Option<Timestamp>)>,
+    /// Over what is to be done.
+    pub digest: Sha256,
+    /// The plan.
+    pub plan: Value,
+}
+
+/// A decision that was acted on.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Rises in the order of deciding.
+    pub id: i64,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// The step that it began.
+    pub step_key: String,
+    /// Under which epoch.
+    pub epoch: Epoch,
+    /// Why.
+    pub why: NewDecision,
+}
+
+pub(crate) async fn record(tx: &mut Tx, step: &Announcement<'_>, epoch: i64) -> Result<(), StoreError> {
+    let why = step.decision;
+    let ground = why.ground.to_string();
+    let sha256 = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ground.as_bytes());
+    let keep = sqlx::query!(
+        "insert into decision_ground (sha256, body) values ($1, $2::text::json) on conflict do nothing",
+        sha256.as_ref(),
+        ground
+    );
+    keep.execute(&mut **tx).await?;
+    let ids: Vec<i64> = why.steps.iter().map(|(id, _)| *id).collect();
+    let delivered: Vec<i64> =
+        why.steps.iter().map(|(_, at)| at.map_or(0, Timestamp::as_microsecond)).collect();
+    let insert = sqlx::query!(
+        "insert into decision
+           (object, step_key, epoch, generation, planner, now_us, ground, seen, facts, steps, delivered, digest, plan)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        step.lease.uid.get(),
+        step.step_key,
+        epoch,
+        signed(why.generation.get()),
+        why.planner,
+        why.now.as_microsecond(),
+        sha256.as_ref(),
+        why.seen,
+        &why.facts,
+        &ids,
+        &delivered,
+        why.digest.bytes().as_slice(),
+        why.plan
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}
+
+impl Store {
+    /// The last `limit` decisions about an object below the id `before`, the newest first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn decisions(
+        &self,
+        object: Uid,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<Decision>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select d.id, d.step_key, d.epoch, d.generation, d.planner, d.now_us, g.body::text as "ground!", d.seen, d.facts,
+                 d.steps, d.delivered, d.digest, d.plan, (extract(epoch from d.at) * 1000000)::bigint as "at_us!"
+               from decision d join decision_ground g on g.sha256 = d.ground
+               where d.object = $1 and ($2::bigint is null or d.id < $2) order by d.id desc limit $3"#,
+            object.get(),
+            before,
+            limit
+        );
+        let mut decisions = Vec::new();
+        for r in rows.fetch_all(self.pool()).await? {
+            let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of decision {}", r.id));
+            let ground = serde_json::from_str(&r.ground).map_err(|_| corrupt("the ground"))?;
+            let digest: [u8; 32] = r.digest.try_into().map_err(|_| corrupt("the digest"))?;
+            let handed = r.delivered.into_iter().map(|us| (us > 0).then(|| timestamp(us)).transpose());
+            let handed = handed.collect::<Result<Vec<_>, _>>()?;
+            decisions.push(Decision {
+                id: r.id,
+                at: timestamp(r.at_us)?,
+                step_key: r.step_key,
+                epoch: Epoch::new(unsigned(r.epoch)),
+                why: NewDecision {
+                    generation: Generation::new(unsigned(r.generation)),
+                    planner: r.planner,
+                    now: timestamp(r.now_us)?,
+                    ground,
+                    seen: r.seen,
+                    facts: r.facts,
+                    steps: r.steps.into_iter().zip(handed).collect(),
+                    digest: Sha256::new(digest),
+                    plan: r.plan,
+                },
+            });
+        }
+        Ok(decisions)
+    }
+
+    /// Facts by their ids, in whatever order; those that are gone are left out.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn facts_by_id(&self, object: Uid, ids: &[i64]) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"select id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_history where object = $1 and id = any($2)"#,
+            object.get(),
+            ids
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
+    }
+
+    /// Forgets decisions older than `days`, and of every object all but the last `each`.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn forget_decisions(&self, days: i32, each: i64) -> Result<(), StoreError> {
+        let delete = sqlx::query!(
+            "delete from decision where at < now() - make_interval(days => $1) or id in (
+               select id from (
+                 select id, row_number() over (partition by object order by id desc) as nth from decision
+                 where object in (select object from decision group by object having count(*) > $2)) d
+               where nth > $2)",
+            days,
+            each
+        );
+        delete.execute(self.pool()).await?;
+        let grounds = sqlx::query!(
+            "delete from decision_ground g where not exists (select from decision d where d.ground = g.sha256)"
+        );
+        grounds.execute(self.pool()).await?;
+        Ok(())
+    }
+}

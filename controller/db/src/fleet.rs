@@ -1,0 +1,226 @@
+//! The fleet's budget: how many machines may have their disks written, and how many be powered on, at once.
+//!
+//! What is taken is counted in the transaction that puts the step on record, one such transaction at a time, so that any
+//! number of regions together take no more than there is.
+
+use crate::object::{signed, timestamp, unsigned};
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::{Attempt, MachineId, Timestamp, Uid};
+
+/// How much there is; None: any number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FleetLimits {
+    /// Machines of one zone whose disks are written at once.
+    pub per_zone: Option<u32>,
+    /// Machines of the region whose disks are written at once.
+    pub at_once: Option<u32>,
+    /// Writings of disks begun within an hour.
+    pub per_hour: Option<u32>,
+    /// Machines powered on within a minute.
+    pub power_on_per_minute: Option<u32>,
+}
+
+/// What a step takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Take<'a> {
+    /// The disks of a machine are written.
+    Disks {
+        /// The machine's zone.
+        zone: &'a str,
+        /// When the attempt is over at the latest, should nothing be heard of it.
+        until: Timestamp,
+        /// How much there is.
+        limits: FleetLimits,
+    },
+    /// A machine is powered on.
+    PowerOn {
+        /// How much there is.
+        limits: FleetLimits,
+    },
+}
+
+/// A machine's part in the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The attempt that writes its disks; None: it waits until it may.
+    pub attempt: Option<Attempt>,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// How much of the budget is used, as one machine sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetUse {
+    /// Other machines of its zone whose disks are written.
+    pub in_zone: u32,
+    /// Other machines whose disks are written.
+    pub in_region: u32,
+    /// When the first of those ends at the latest.
+    pub first_ends: Option<Timestamp>,
+    /// As many writings were begun within an hour as may be; the oldest of them counts until then.
+    pub hour_full_until: Option<Timestamp>,
+    /// As many machines were powered on within a minute as may be; the oldest of them counts until then.
+    pub minute_full_until: Option<Timestamp>,
+    /// Its own part.
+    pub own: Option<Slot>,
+}
+
+const HOUR: f64 = 3600.0;
+const MINUTE: f64 = 60.0;
+const DISKS: &str = "destructive";
+const POWER_ON: &str = "power_on";
+/// Machines that are woken when one has ended: more than one ends at a time, and who is woken may not be able to go on.
+const WOKEN: i64 = 8;
+
+fn exceeds(used: i64, limit: Option<u32>) -> bool {
+    limit.is_some_and(|limit| used >= i64::from(limit))
+}
+
+/// Takes a step's part of the budget, or answers false.
+pub(crate) async fn take(
+    tx: &mut Tx,
+    machine: Uid,
+    attempt: Option<Attempt>,
+    take: &Take<'_>,
+) -> Result<bool, StoreError> {
+    let machine = machine.get();
+    // What is counted next must not change before this transaction has ended.
+    sqlx::query!("select pg_advisory_xact_lock(5240, 3)").fetch_one(&mut **tx).await?;
+    let (class, window, limit) = match take {
+        Take::Disks { limits, .. } => (DISKS, HOUR, limits.per_hour),
+        Take::PowerOn { limits } => (POWER_ON, MINUTE, limits.power_on_per_minute),
+    };
+    sqlx::query!("delete from fleet_start where at < now() - interval '1 hour'").execute(&mut **tx).await?;
+    let begun = sqlx::query_scalar!(
+        r#"select count(*) as "n!" from fleet_start where class = $1 and at > now() - make_interval(secs => $2)"#,
+        class,
+        window
+    );
+    if exceeds(begun.fetch_one(&mut **tx).await?, limit) {
+        return Ok(false);
+    }
+    if let Take::Disks { zone, until, limits } = take {
+        let used = sqlx::query!(
+            r#"select count(*) as "region!", count(*) filter (where zone = $2) as "zone!"
+               from fleet_slot where attempt is not null and machine <> $1"#,
+            machine,
+            zone
+        );
+        let used = used.fetch_one(&mut **tx).await?;
+        if exceeds(used.zone, limits.per_zone) || exceeds(used.region, limits.at_once) {
+            return Ok(false);
+        }
+        let hold = sqlx::query!(
+            "insert into fleet_slot (machine, zone, attempt, until)
+             values ($1, $2, $3, to_timestamp($4::bigint / 1000000.0))
+             on conflict (machine) do update
+             set zone = excluded.zone, attempt = excluded.attempt, until = excluded.until, since = excluded.since",
+            machine,
+            zone,
+            attempt.map(|a| signed(a.get())),
+            until.as_microsecond()
+        );
+        hold.execute(&mut **tx).await?;
+    }
+    sqlx::query!("insert into fleet_start (class, machine) values ($1, $2)", class, machine)
+        .execute(&mut **tx)
+        .await?;
+    Ok(true)
+}
+
+impl Store {
+    /// How much of the fleet's budget is used, as a machine of a zone sees it.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn fleet_use(
+        &self,
+        machine: MachineId,
+        zone: &str,
+        limits: FleetLimits,
+    ) -> Result<FleetUse, StoreError> {
+        let row = sqlx::query!(
+            r#"select count(*) filter (where attempt is not null and machine <> $1) as "region!",
+                 count(*) filter (where attempt is not null and machine <> $1 and zone = $2) as "zone!",
+                 (extract(epoch from min(until) filter (where attempt is not null and machine <> $1)) * 1000000)::bigint as until_us,
+                 max(attempt) filter (where machine = $1) as attempt,
+                 (extract(epoch from max(since) filter (where machine = $1)) * 1000000)::bigint as since_us
+               from fleet_slot"#,
+            machine.get(),
+            zone
+        );
+        let row = row.fetch_one(self.pool()).await?;
+        let count = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+        let own = row.since_us.map(timestamp).transpose()?;
+        let own = own.map(|since| Slot { attempt: row.attempt.map(|a| Attempt::new(unsigned(a))), since });
+        Ok(FleetUse {
+            in_zone: count(row.zone),
+            in_region: count(row.region),
+            first_ends: row.until_us.map(timestamp).transpose()?,
+            hour_full_until: self.full_until(DISKS, HOUR, limits.per_hour).await?,
+            minute_full_until: self.full_until(POWER_ON, MINUTE, limits.power_on_per_minute).await?,
+            own,
+        })
+    }
+
+    /// Until when as many were begun within a window as may be; None while there is room.
+    async fn full_until(
+        &self,
+        class: &str,
+        window: f64,
+        limit: Option<u32>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let Some(limit) = limit else { return Ok(None) };
+        let oldest = sqlx::query_scalar!(
+            r#"select (extract(epoch from at + make_interval(secs => $2)) * 1000000)::bigint as "us!" from fleet_start
+               where class = $1 and at > now() - make_interval(secs => $2) order by at desc offset $3 limit 1"#,
+            class,
+            window,
+            i64::from(limit) - 1
+        );
+        oldest.fetch_optional(self.pool()).await?.map(timestamp).transpose()
+    }
+
+    /// Notes that a machine waits for the fleet's budget, so that it is woken in its turn.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn await_fleet(&self, machine: MachineId, zone: &str) -> Result<(), StoreError> {
+        let insert = sqlx::query!(
+            "insert into fleet_slot (machine, zone) values ($1, $2)
+             on conflict (machine) do update set zone = excluded.zone, attempt = null, until = null, since = clock_timestamp()
+             where fleet_slot.zone <> excluded.zone",
+            machine.get(),
+            zone
+        );
+        insert.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Gives a machine's part of the fleet's budget back, and wakes those that have waited longest.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn leave_fleet(&self, machine: MachineId) -> Result<(), StoreError> {
+        let delete = sqlx::query!("delete from fleet_slot where machine = $1", machine.get());
+        let left = delete.execute(self.pool()).await?.rows_affected();
+        if left > 0 { self.wake_fleet().await } else { Ok(()) }
+    }
+
+    async fn wake_fleet(&self) -> Result<(), StoreError> {
+        let wake = sqlx::query!(
+            "insert into reconcile_queue as q (kind, object)
+             select 'Machine', machine from (
+               select machine, row_number() over (partition by zone order by since) as nth from fleet_slot
+               where attempt is null) w
+             where nth <= $1 order by machine
+             on conflict (kind, object) do update
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+            WOKEN
+        );
+        wake.execute(self.pool()).await?;
+        self.touched();
+        Ok(())
+    }
+}

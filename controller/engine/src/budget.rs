@@ -1,0 +1,151 @@
+//! The fleet's budget, as one machine sees it: how much may be done at once, how much is, and when it may be begun.
+
+use basalt_api::kinds::{FleetBudget, Weekday, Window};
+use basalt_api::values::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What is declared, and what is used of it by others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Budget {
+    /// What is declared.
+    pub declared: FleetBudget,
+    /// The machine's zone, for words.
+    pub zone: String,
+    /// Other machines of the zone whose disks are written.
+    pub in_zone: u32,
+    /// Other machines whose disks are written.
+    pub in_region: u32,
+    /// When the first of those ends at the latest.
+    pub first_ends: Option<Timestamp>,
+    /// As many installs and erases as may be were begun within an hour: so it is until then.
+    pub hour_full_until: Option<Timestamp>,
+    /// As many machines as may be were powered on within a minute: so it is until then.
+    pub minute_full_until: Option<Timestamp>,
+    /// Since when the machine waits for its turn.
+    pub waits_since: Option<Timestamp>,
+}
+
+/// Why something may not be begun now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exceeded {
+    /// For people.
+    pub(crate) why: String,
+    /// When it is otherwise at the latest, where that is known.
+    pub(crate) until: Option<Timestamp>,
+}
+
+const DAYS: [Weekday; 7] = [
+    // The first of January 1970.
+    Weekday::Thursday,
+    Weekday::Friday,
+    Weekday::Saturday,
+    Weekday::Sunday,
+    Weekday::Monday,
+    Weekday::Tuesday,
+    Weekday::Wednesday,
+];
+const DAY: i64 = 24 * 3600;
+
+impl Budget {
+    /// What stands against writing a machine's disks.
+    pub(crate) fn against_disks(&self, now: Timestamp) -> Option<Exceeded> {
+        let FleetBudget { max_unavailable, max_unavailable_per_zone, destructive_per_hour, windows, .. } =
+            &self.declared;
+        if !windows.is_empty() && !windows.values().any(|window| is_open(window, now)) {
+            let until = windows.values().filter_map(|window| opens(window, now)).min();
+            let names: Vec<_> = windows.keys().map(String::as_str).collect();
+            let at = until.map(|at| format!(", which opens at {at}")).unwrap_or_default();
+            return Some(Exceeded {
+                why: format!("it is outside of the window {}{at}", names.join(", ")),
+                until,
+            });
+        }
+        let full = |used: u32, limit: Option<u32>| limit.filter(|limit| used >= *limit);
+        if let Some(limit) = full(self.in_zone, *max_unavailable_per_zone) {
+            let why = format!("{} of {limit} destructive steps run in zone {}", self.in_zone, self.zone);
+            return Some(Exceeded { why, until: self.first_ends });
+        }
+        if let Some(limit) = full(self.in_region, *max_unavailable) {
+            let why = format!("{} of {limit} destructive steps run in the region", self.in_region);
+            return Some(Exceeded { why, until: self.first_ends });
+        }
+        let until = self.hour_full_until.filter(|until| *until > now)?;
+        let limit = (*destructive_per_hour)?;
+        let why = format!("{limit} of {limit} destructive steps of an hour were begun");
+        Some(Exceeded { why, until: Some(until) })
+    }
+
+    /// What stands against powering a machine on.
+    pub(crate) fn against_power_on(&self, now: Timestamp) -> Option<Exceeded> {
+        let limit = self.declared.power_on_per_minute?;
+        let until = self.minute_full_until.filter(|until| *until > now)?;
+        let why = format!("{limit} of {limit} machines of a minute were powered on");
+        Some(Exceeded { why, until: Some(until) })
+    }
+}
+
+/// When a window begins on the day that is `days` after that of `now`.
+fn begins(window: &Window, now: Timestamp, days: i64) -> Option<i64> {
+    let day = now.as_second().div_euclid(DAY) + days;
+    let name = DAYS.get(usize::try_from(day.rem_euclid(7)).ok()?)?;
+    let begins = day * DAY + i64::from(window.hour) * 3600;
+    (window.days.is_empty() || window.days.contains(name)).then_some(begins)
+}
+
+fn is_open(window: &Window, now: Timestamp) -> bool {
+    let length = i64::try_from(window.length.as_secs()).unwrap_or(i64::MAX);
+    let mut past = (-7..=0).filter_map(|days| begins(window, now, days));
+    past.any(|begins| (begins..begins.saturating_add(length)).contains(&now.as_second()))
+}
+
+fn opens(window: &Window, now: Timestamp) -> Option<Timestamp> {
+    let mut coming = (0..=7).filter_map(|days| begins(window, now, days));
+    coming.find(|begins| *begins > now.as_second()).and_then(|at| Timestamp::from_second(at).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn night() -> Window {
+        let mut window = Window::new(22, "6h".parse().unwrap());
+        window.days.insert(Weekday::Saturday);
+        window
+    }
+
+    #[test]
+    fn a_window_is_open_past_midnight_and_opens_again_next_week() {
+        let cases = [
+            ("2026-11-21T21:59:59Z", false, "2026-11-21T22:00:00Z"),
+            ("2026-11-21T22:00:00Z", true, "2026-11-28T22:00:00Z"),
+            ("2026-11-22T03:59:59Z", true, "2026-11-28T22:00:00Z"),
+            ("2026-11-22T04:00:00Z", false, "2026-11-28T22:00:00Z"),
+        ];
+        for (now, open, next) in cases {
+            assert_eq!(
+                (is_open(&night(), at(now)), opens(&night(), at(now))),
+                (open, Some(at(next))),
+                "{now}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_exceeds_the_budget_says_what_runs_and_until_when() {
+        let mut budget = Budget { zone: "a".to_owned(), in_zone: 5, in_region: 7, ..Budget::default() };
+        let now = at("2026-11-21T12:00:00Z");
+        assert_eq!(budget.against_disks(now), None);
+        budget.declared.max_unavailable_per_zone = Some(5);
+        let exceeded = budget.against_disks(now).unwrap();
+        assert_eq!(exceeded.why, "5 of 5 destructive steps run in zone a");
+        budget.declared.windows.insert("night".to_owned(), night());
+        let exceeded = budget.against_disks(now).unwrap();
+        assert_eq!(exceeded.until, Some(at("2026-11-21T22:00:00Z")));
+        assert_eq!(exceeded.why, "it is outside of the window night, which opens at 2026-11-21T22:00:00Z");
+    }
+}

@@ -1,0 +1,169 @@
+//! Objects that cannot be worked on: whatever goes wrong with one is caught here, told to people, and tried again later
+//! and later. It harms no other object.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use basalt_api::kinds::{Condition, ConditionStatus};
+use basalt_api::values::Timestamp;
+use basalt_db::{Lease, StoreError, Then};
+use futures_util::FutureExt;
+use serde_json::{Map, Value};
+
+use super::converge::Driver;
+use super::machine::{in_words, to_json};
+
+/// Pauses in seconds after handlings that failed or died: the more often, the longer.
+const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
+
+/// Why an object was not worked on to the end.
+#[derive(Debug)]
+pub enum Failure {
+    /// Somebody else has it now.
+    Fenced,
+    /// The store said no, or something stored cannot be read.
+    Error(StoreError),
+    /// A bug.
+    Panic(String),
+}
+
+/// Handles one object; a panic is one of its failures.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn guarded(work: impl Future<Output = Result<Then, StoreError>>) -> Result<Then, Failure> {
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(Ok(then)) => Ok(then),
+        Ok(Err(StoreError::Fenced { .. })) => Err(Failure::Fenced),
+        Ok(Err(error)) => Err(Failure::Error(error)),
+        Err(panic) => Err(Failure::Panic(said(panic.as_ref()))),
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it says nothing".to_owned())
+}
+
+impl Failure {
+    /// For metrics.
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Fenced => "fenced",
+            Self::Error(error) if error.is_race() => "race",
+            Self::Error(error) if error.is_unavailable() => "unavailable",
+            Self::Error(StoreError::SealReplaced) => "seal",
+            Self::Error(_) => "error",
+            Self::Panic(_) => "panic",
+        }
+    }
+
+    /// Whether the object itself is the reason, as far as one can see.
+    #[must_use]
+    pub fn is_the_objects(&self) -> bool {
+        matches!(self.cause(), "error" | "panic")
+    }
+
+    fn in_words(&self) -> String {
+        match self {
+            Self::Fenced => "another region works on it".to_owned(),
+            Self::Error(error) => in_words(error),
+            Self::Panic(said) => format!("a fault in the region itself: {said}"),
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Error(StoreError::Corrupt(_)) => "declare it anew, as this version of the region reads it",
+            _ => "report the fault, with the region's log",
+        }
+    }
+}
+
+/// How long an object rests after it was claimed so often without success.
+#[must_use]
+pub fn pause(attempts: i32) -> Duration {
+    let nth = usize::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(PAUSES.len() - 1);
+    Duration::from_secs(PAUSES.get(nth).copied().unwrap_or(60))
+}
+
+impl Driver {
+    /// Gives back an object that could not be worked on, and says so in its status where the object is the reason.
+    ///
+    /// # Errors
+    /// The database, or the lease is over.
+    pub async fn give_up(&self, lease: &Lease, failure: &Failure) -> Result<(), StoreError> {
+        self.meters.failed(&lease.kind, failure.cause());
+        let (pause, why) = (pause(lease.attempts), failure.in_words());
+        let seconds = pause.as_secs();
+        if failure.is_the_objects() {
+            tracing::error!(kind = lease.kind, uid = %lease.uid, attempts = lease.attempts, seconds, why, "an object cannot be worked on; others go on");
+            self.tell(lease, failure, pause).await?;
+        } else {
+            tracing::warn!(kind = lease.kind, uid = %lease.uid, seconds, why, "an object could not be worked on; trying again");
+        }
+        self.store.fail(lease, &why, pause).await
+    }
+
+    async fn tell(&self, lease: &Lease, failure: &Failure, pause: Duration) -> Result<(), StoreError> {
+        let Some(object) = self.store.get_by_uid(lease.uid).await? else { return Ok(()) };
+        let now = self.store.now().await?;
+        let mut status: Map<String, Value> = serde_json::from_str(object.status.get()).unwrap_or_default();
+        let before = status.get("conditions").cloned().unwrap_or_default();
+        let before: Vec<Condition> = serde_json::from_value(before).unwrap_or_default();
+        let mut conditions = conditions(failure, now.checked_add(pause).ok(), now);
+        basalt_engine::machine::carry_since(&before, &mut conditions, now);
+        status.insert("conditions".to_owned(), to_json(&conditions)?);
+        self.store.write_status(lease, object.generation, &Value::Object(status)).await?;
+        Ok(())
+    }
+}
+
+fn conditions(failure: &Failure, again_at: Option<Timestamp>, now: Timestamp) -> Vec<Condition> {
+    let message = format!(
+        "the region cannot work on it: {}. It is tried again by itself. To do: {}",
+        failure.in_words(),
+        failure.advice()
+    );
+    let condition = |kind: &str, holds| Condition {
+        kind: kind.to_owned(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: "CannotBeWorkedOn".to_owned(),
+        message: message.clone(),
+        since: now,
+        deadline: again_at,
+    };
+    vec![
+        condition(Condition::READY, false),
+        condition(Condition::PROGRESSING, false),
+        condition(Condition::STALLED, true),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_then_stay() {
+        let seconds: Vec<_> = [0, 1, 2, 6, 100].map(|n| pause(n).as_secs()).into();
+        assert_eq!(seconds, [1, 1, 2, 300, 300]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_with_words() {
+        let work = async {
+            tokio::task::yield_now().await;
+            let machines: [u8; 0] = [];
+            assert!(!machines.is_empty(), "no machine of {}", 7);
+            Ok(Then::Rest)
+        };
+        let failure = guarded(work).await.expect_err("it panics");
+        assert_eq!((failure.cause(), failure.is_the_objects()), ("panic", true));
+        let conditions = conditions(&failure, None, Timestamp::UNIX_EPOCH);
+        assert!(conditions[2].message.contains("no machine of 7"), "{conditions:?}");
+    }
+}

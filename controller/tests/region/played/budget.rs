@@ -1,0 +1,64 @@
+//! The fleet's budget holds, however many regions work at once.
+
+use super::world::{Taken, World, deployment};
+use basalt_region::driver::Machinery;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn never_more_machines_are_installed_than_the_budget_allows_and_all_are() {
+    const MACHINES: usize = 50;
+    const PER_ZONE: usize = 5;
+    let mut world = World::new(2, MACHINES, Taken::AsTheyAre).await;
+    let budget = json!({"fleet_budget": {"max_unavailable_per_zone": PER_ZONE, "max_unavailable": 8}});
+    world.declare("Settings", "default", &budget, true).await;
+    for n in 0..MACHINES {
+        let mut spec = deployment(&format!("m{n}"));
+        spec["readiness"] = json!({"check": "installed"});
+        world.declare("Deployment", &format!("d{n}"), &spec, false).await;
+    }
+    world.know_all().await;
+    world.scan().await;
+    let (mut most, mut said, mut rounds) = (0, String::new(), 0);
+    loop {
+        let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
+        let all = |driver: basalt_region::driver::Driver| async move {
+            while driver.turn().await.expect("the store answers") {}
+        };
+        tokio::join!(all(a), all(b));
+        let held = world
+            .hand
+            .run("select zone, count(*) from fleet_slot where attempt is not null group by zone")
+            .await;
+        let held: Vec<usize> = held.iter().map(|row| row[1].parse().expect("a number")).collect();
+        assert!(held.iter().all(|zone| *zone <= PER_ZONE) && held.iter().sum::<usize>() <= 8, "{held:?}");
+        let writing = world.machines.values().filter(|m| m.hardware.writing(&m.tasks)).count();
+        assert!(writing <= 8, "{writing} disks are written at once");
+        most = most.max(held.iter().sum::<usize>());
+        if said.is_empty() && most == 8 {
+            for n in 0..MACHINES {
+                let object = world.find("Machine", &format!("m{n}")).await.expect("it is there");
+                let waits = world.seats[0].driver.waits(&object).await.expect("waits").waits;
+                if let Some(wait) = waits.iter().find(|wait| wait.cause == "FleetBudget") {
+                    assert!(wait.deadline.is_some());
+                    said.clone_from(&wait.message);
+                }
+            }
+        }
+        let installed = world.machines.values().filter(|m| m.hardware.system.is_some()).count();
+        if installed == MACHINES && world.unsettled().await.is_empty() {
+            break;
+        }
+        world.work_at_the_rack().await;
+        world.advance(120).await;
+        rounds += 1;
+        assert!(rounds < 500, "{:?}", world.unsettled().await);
+    }
+    assert_eq!(most, 8, "it was used");
+    assert!(said.contains("waits for the fleet budget: "), "{said:?}");
+    assert_eq!(world.violations, Vec::<String>::new());
+    assert_eq!(
+        world.hand.run("select count(*) from fleet_slot").await[0][0],
+        "0",
+        "all of it was given back"
+    );
+}
