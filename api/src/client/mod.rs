@@ -262,8 +262,20 @@ impl Client {
     /// # Errors
     /// `not_found`, `exists`, and see [`ClientError`].
     pub async fn rename(&self, kind: &Kind, name: &str, new_name: &Name) -> Result<Object, ClientError> {
-        let call = Call::new(Method::POST, &path(kind, name, "/rename"));
-        self.transport.json(call.body(&RenameRequest { name: new_name.clone() })?).await
+        self.transport.json(renaming(kind, name, new_name)?).await
+    }
+
+    /// What [`Client::rename`] would do.
+    ///
+    /// # Errors
+    /// As of [`Client::rename`].
+    pub async fn rename_dry_run(
+        &self,
+        kind: &Kind,
+        name: &str,
+        new_name: &Name,
+    ) -> Result<DryRun, ClientError> {
+        self.transport.json(renaming(kind, name, new_name)?.query("dry_run", "true")).await
     }
 
     /// Which manager gives the object which labels and tags.
@@ -342,9 +354,19 @@ impl Client {
         machine: &str,
         request: &OperationRequest,
     ) -> Result<OperationAccepted, ClientError> {
-        let call =
-            Call::new(Method::POST, &format!("/api/v1/machines/{}/operations", transport::encode(machine)));
-        self.transport.json(call.body(request)?).await
+        self.transport.json(operation(machine, request)?).await
+    }
+
+    /// What [`Client::operate`] would do.
+    ///
+    /// # Errors
+    /// As of [`Client::operate`].
+    pub async fn operate_dry_run(
+        &self,
+        machine: &str,
+        request: &OperationRequest,
+    ) -> Result<DryRun, ClientError> {
+        self.transport.json(operation(machine, request)?.query("dry_run", "true")).await
     }
 }
 
@@ -367,6 +389,16 @@ impl Client {
 
 fn path(kind: &Kind, name: &str, rest: &str) -> String {
     format!("/api/v1/{}/{}{rest}", kind.plural, transport::encode(name))
+}
+
+fn renaming(kind: &Kind, name: &str, new_name: &Name) -> Result<Call, ClientError> {
+    let call = Call::new(Method::POST, &path(kind, name, "/rename"));
+    call.body(&RenameRequest { name: new_name.clone() })
+}
+
+fn operation(machine: &str, request: &OperationRequest) -> Result<Call, ClientError> {
+    let path = format!("/api/v1/machines/{}/operations", transport::encode(machine));
+    Call::new(Method::POST, &path).body(request)
 }
 
 fn patching(

@@ -28,7 +28,7 @@ use crate::wire::MERGE_PATCH;
 use serde_json::{Map, Value, json};
 
 /// The version of what the document promises. A promise is broken only together with this number: see `compatibility`.
-const VERSION: &str = "0.2";
+const VERSION: &str = "0.3";
 
 /// Which kinds an endpoint exists for.
 enum For {
@@ -122,9 +122,9 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Declarable,
         id: "rename{Kind}",
         summary: "Give a {Kind} another name; what refers to it follows",
-        parameters: &["name"],
+        parameters: &["name", "dry_run"],
         request: Some("RenameRequest"),
-        answers: &[("200", "The object under its new name", Some("{Kind}"))],
+        answers: &[("200", "The object under its new name; with `dry_run` a DryRun", Some("{Kind}OrDryRun"))],
     },
     Endpoint {
         method: "get",
@@ -192,9 +192,12 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Named(&["Machine"]),
         id: "operate{Kind}",
         summary: "Ask for something to be done once",
-        parameters: &["name"],
+        parameters: &["name", "dry_run"],
         request: Some("OperationRequest"),
-        answers: &[("202", "Accepted", Some("OperationAccepted"))],
+        answers: &[
+            ("200", "With `dry_run`: what would happen", Some("DryRun")),
+            ("202", "Accepted", Some("OperationAccepted")),
+        ],
     },
     Endpoint {
         method: "post",
@@ -232,9 +235,12 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Itself,
         id: "issueApiToken",
         summary: "Make the token's text, which is shown this once; the one before is good no more",
-        parameters: &["name"],
+        parameters: &["name", "dry_run"],
         request: None,
-        answers: &[("201", "The token", Some("TokenIssued"))],
+        answers: &[
+            ("200", "With `dry_run`: what would happen", Some("DryRun")),
+            ("201", "The token", Some("TokenIssued")),
+        ],
     },
     Endpoint {
         method: "post",
@@ -242,9 +248,12 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Itself,
         id: "revokeApiToken",
         summary: "Make the token's text good no more",
-        parameters: &["name"],
+        parameters: &["name", "dry_run"],
         request: None,
-        answers: &[("204", "It is good no more", None)],
+        answers: &[
+            ("200", "With `dry_run`: what would happen", Some("DryRun")),
+            ("204", "It is good no more", None),
+        ],
     },
     Endpoint {
         method: "post",
@@ -272,9 +281,9 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Itself,
         id: "redeliver",
         summary: "Send dead letters of a webhook again: one, or all",
-        parameters: &["name"],
+        parameters: &["name", "dry_run"],
         request: Some("RedeliverRequest"),
-        answers: &[("200", "How many are sent again", Some("Redelivered"))],
+        answers: &[("200", "How many are sent again; with `dry_run` a DryRun", Some("RedeliveredOrDryRun"))],
     },
     Endpoint {
         method: "get",

@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 45] {
+pub(super) fn components() -> [(&'static str, Value); 46] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -149,6 +149,7 @@ pub(super) fn components() -> [(&'static str, Value); 45] {
         ),
         ("RedeliverRequest", closed(&[], json!({"id": form(Semantic::Uid)}))),
         ("Redelivered", object(&["deliveries"], json!({"deliveries": number()}))),
+        ("RedeliveredOrDryRun", json!({"anyOf": [reference("Redelivered"), reference("DryRun")]})),
         (
             "FieldError",
             object(

@@ -1,6 +1,6 @@
 //! Who a bearer token stands for: the region's own token, ApiTokens, and sessions of users. Only hashes of tokens are stored.
 
-use crate::object::{Key, lock, not_found, select_objects, timestamp};
+use crate::object::{Key, Object, lock, not_found, select_objects, timestamp};
 use crate::seal::Place;
 use crate::{Store, StoreError, audit, change};
 use basalt_api::kinds::{ApiTokenSpec, RoleSpec, UserSpec};
@@ -272,11 +272,11 @@ impl Store {
         Ok(true)
     }
 
-    /// Makes `token` the text of an ApiToken; the one before is good no more.
+    /// Makes `token` the text of an ApiToken; the one before is good no more. Or only tries that, and rolls it back.
     ///
     /// # Errors
     /// `NotFound`, `Deleting`, or the database.
-    pub async fn issue_token(&self, key: Key<'_>, token: &str) -> Result<(), StoreError> {
+    pub async fn issue_token(&self, key: Key<'_>, token: &str, dry_run: bool) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
         if row.deletion_us.is_some() {
@@ -293,21 +293,23 @@ impl Store {
         change::record(&mut tx, &row, change::Op::Status).await?;
         let asked = serde_json::json!({ "token": "issued" });
         self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
-        self.commit(tx).await
+        self.end(tx, dry_run).await?;
+        row.object()
     }
 
-    /// Makes an ApiToken's text good no more.
+    /// Makes an ApiToken's text good no more. Or only tries that, and rolls it back.
     ///
     /// # Errors
     /// `NotFound`, or the database.
-    pub async fn revoke_token(&self, key: Key<'_>) -> Result<(), StoreError> {
+    pub async fn revoke_token(&self, key: Key<'_>, dry_run: bool) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
         sqlx::query!("delete from issued_token where object = $1", row.uid).execute(&mut *tx).await?;
         change::record(&mut tx, &row, change::Op::Status).await?;
         let asked = serde_json::json!({ "token": "revoked" });
         self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
-        self.commit(tx).await
+        self.end(tx, dry_run).await?;
+        row.object()
     }
 
     /// What was issued for an ApiToken.

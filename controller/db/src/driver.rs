@@ -1,9 +1,10 @@
 //! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
 
 use crate::fact::{Fact, FactRow};
-use crate::object::{select_objects, signed, timestamp};
+use crate::object::{self, Key, Object, signed, timestamp};
 use crate::seal::Place;
 use crate::store::Tx;
+use crate::write::Judge;
 use crate::{Store, StoreError, audit};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
 use serde_json::Value;
@@ -229,25 +230,32 @@ impl Store {
         })
     }
 
-    /// Notes that another reading of a machine's hardware is asked for, and wakes whoever plans for it; since when.
+    /// Notes that another reading of a machine's hardware is asked for, and wakes whoever plans for it; of which machine, and
+    /// since when. Or only tries that, and rolls it back.
     ///
     /// # Errors
-    /// The database.
-    pub async fn request_recommission(&self, machine: MachineId) -> Result<Timestamp, StoreError> {
+    /// `NotFound`, `Refused`, or the database.
+    pub async fn request_recommission(
+        &self,
+        key: Key<'_>,
+        (dry_run, judge): (bool, &dyn Judge),
+    ) -> Result<(Object, Timestamp), StoreError> {
         let mut tx = self.begin().await?;
+        let row = object::lock(&mut tx, "Machine", key).await?;
+        let row = row.ok_or_else(|| object::not_found("Machine", key))?;
+        self.within_reach(&mut tx, &row, judge).await?;
         let upsert = sqlx::query!(
             r#"insert into machine_mark (machine, recommission_requested_at) values ($1, now())
                on conflict (machine) do update set recommission_requested_at = excluded.recommission_requested_at
                returning (extract(epoch from recommission_requested_at) * 1000000)::bigint as "at!""#,
-            machine.get()
+            row.uid
         );
         let at = upsert.fetch_one(&mut *tx).await?.at;
-        self.wake_around(&mut tx, machine.into()).await?;
-        let row = select_objects!("where uid = $1", machine.get()).fetch_one(&mut *tx).await?;
+        self.wake_around(&mut tx, Uid::from(row.uid)).await?;
         let asked = serde_json::json!({ "verb": "recommission" });
         self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
-        tx.commit().await?;
-        timestamp(at)
+        self.end(tx, dry_run).await?;
+        Ok((row.object()?, timestamp(at)?))
     }
 
     /// Notes whether a former deployment's data may still be on a machine's disks.

@@ -87,6 +87,7 @@ pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, StatusWrite, Then};
 pub use remove::{Deletion, Removal};
+pub use rename::{Namesake, Renamed};
 pub use seal::{BadSealKey, SealKey};
 pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};

@@ -1,11 +1,35 @@
 //! Renaming: references are uids, so the referring specs only read differently.
 
-use crate::object::{self, Key, Object, Row, select_objects};
+use crate::object::{self, Key, Object, Referrer, Row, select_objects};
 use crate::splice::Text;
 use crate::store::Tx;
 use crate::write::{Judge, NoJudge};
 use crate::{Store, StoreError, audit, change};
 use basalt_api::values::Uid;
+
+/// What a rename came to, or in a dry run would.
+#[derive(Clone, Debug)]
+pub struct Renamed {
+    /// The object under its new name.
+    pub object: Object,
+    /// Its name before.
+    pub from: String,
+    /// What is renamed with it.
+    pub namesakes: Vec<Namesake>,
+    /// Whose specs read the new names.
+    pub referrers: Vec<Referrer>,
+}
+
+/// An object that is called after another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namesake {
+    /// Its kind.
+    pub kind: String,
+    /// Its name before.
+    pub from: String,
+    /// Its name now.
+    pub to: String,
+}
 
 impl Store {
     /// Gives an object another name. Specs that refer to it read the new name from now on; neither their generation nor its own
@@ -14,10 +38,10 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Exists`, `Deleting`, or the database.
     pub async fn rename(&self, kind: &str, key: Key<'_>, to: &str) -> Result<Object, StoreError> {
-        self.rename_judged(kind, key, to, &NoJudge).await
+        Ok(self.rename_judged(kind, key, to, (false, &NoJudge)).await?.object)
     }
 
-    /// The same, where something may stand against it.
+    /// The same, where something may stand against it; or only tried: then everything is done, and rolled back.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `Deleting`, `Refused`, or the database.
@@ -26,8 +50,8 @@ impl Store {
         kind: &str,
         key: Key<'_>,
         to: &str,
-        judge: &dyn Judge,
-    ) -> Result<Object, StoreError> {
+        (dry_run, judge): (bool, &dyn Judge),
+    ) -> Result<Renamed, StoreError> {
         let mut tx = self.begin().await?;
         let Some(row) = object::lock(&mut tx, kind, key).await? else {
             return Err(object::not_found(kind, key));
@@ -36,18 +60,24 @@ impl Store {
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }
+        let from = row.name.clone();
         let (uid, asked) = (row.uid, audit::Written::asked(&row, &serde_json::json!({ "name": to })));
+        let (mut namesakes, mut referrers) = (Vec::new(), Vec::new());
         let mut renames = vec![(row, to.to_owned())];
         while let Some((row, to)) = renames.pop() {
             if row.name == to {
                 continue;
             }
-            renames.extend(self.rename_one(&mut tx, row, &to).await?);
+            if row.uid != uid {
+                let (kind, from, to) = (row.kind.clone(), row.name.clone(), to.clone());
+                namesakes.push(Namesake { kind, from, to });
+            }
+            renames.extend(self.rename_one(&mut tx, row, &to, &mut referrers).await?);
         }
         let row = select_objects!("where uid = $1", uid).fetch_one(&mut *tx).await?;
         self.audit(&mut tx, &[asked]).await?;
-        self.commit(tx).await?;
-        row.object()
+        self.end(tx, dry_run).await?;
+        Ok(Renamed { object: row.object()?, from, namesakes, referrers })
     }
 
     /// Renames one object and rewrites who refers to it; the renames that follow from it come back.
@@ -56,6 +86,7 @@ impl Store {
         tx: &mut Tx,
         mut row: Row,
         to: &str,
+        referrers: &mut Vec<Referrer>,
     ) -> Result<Vec<(Row, String)>, StoreError> {
         let taken = sqlx::query!("select manager from object where kind = $1 and name = $2", row.kind, to);
         if let Some(other) = taken.fetch_optional(&mut **tx).await? {
@@ -86,6 +117,12 @@ impl Store {
             );
             update.execute(&mut **tx).await?;
             change::record(tx, &from, change::Op::Put).await?;
+            referrers.push(Referrer {
+                uid: Uid::from(from.uid),
+                kind: from.kind.clone(),
+                name: from.name.clone(),
+                pointer: reference.pointer,
+            });
             if row.kind == "Fabric"
                 && from.kind == "Vlan"
                 && let Some((_, vid)) = from.name.rsplit_once('.')

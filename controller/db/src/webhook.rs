@@ -324,10 +324,11 @@ impl Store {
     }
 
     /// Has dead letters delivered again: one, or all; says how many. A receiver that wanted no more is asked again.
+    /// Or only tries that, and rolls it back.
     ///
     /// # Errors
     /// `NotFound` for an id that is no dead letter of this webhook, or the database.
-    pub async fn redeliver(&self, webhook: Uid, id: Option<Uid>) -> Result<u64, StoreError> {
+    pub async fn redeliver(&self, webhook: Uid, id: Option<Uid>, dry_run: bool) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         let update = sqlx::query!(
             "update webhook_delivery set state = 'pending', attempts = 0, due = now(), since = now(), ended_at = null
@@ -350,7 +351,7 @@ impl Store {
             let asked = serde_json::json!({ "redelivered": again });
             self.audit(&mut tx, &[crate::audit::Written::asked(&row, &asked)]).await?;
         }
-        self.commit(tx).await?;
+        self.end(tx, dry_run).await?;
         Ok(again)
     }
 

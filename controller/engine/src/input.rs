@@ -33,7 +33,7 @@ pub struct MachineInput {
     pub deletion_requested_at: Option<Timestamp>,
     /// When another reading of its hardware was last requested.
     pub recommission_requested_at: Option<Timestamp>,
-    /// A deployment was let go by force, or with `on_failure = abandon`: its data may still be on the disks.
+    /// A deployment was let go with `on_failure = abandon`: its data may still be on the disks.
     pub unwiped: bool,
     /// The deployment that owns it. One at most: the database's key says so.
     pub claim: Option<Claim>,

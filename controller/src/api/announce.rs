@@ -2,15 +2,20 @@
 
 use super::App;
 use super::problem::Answer;
-use crate::driver::PLANNED;
+use crate::driver::{PLANNED, Supposed};
+use basalt_api::kinds::Deployment;
 use basalt_api::plan::PlanReport;
 use basalt_api::values::{Generation, Name, Sha256, Uid};
-use basalt_api::wire::{ApplyAction, BlastRadius};
-use basalt_api::{Effect, FieldChange, Kind};
-use basalt_db::{Object, Pruned, Referrer, Stored, Written};
+use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
+use basalt_api::{Effect, FieldChange, Kind, KindOf};
+use basalt_db::{Object, Pruned, Referrer, Renamed, Stored, Written};
+use basalt_engine::select::Choice;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Objects that a sentence names, at most.
+const NAMED: usize = 20;
 
 /// What was done with a spec.
 pub(super) fn action(stored: &Stored) -> ApplyAction {
@@ -29,14 +34,42 @@ pub(super) fn effect(stored: &Stored) -> Effect {
     }
 }
 
-/// What follows from a write that was only tried.
-pub(super) async fn of_write(app: &App, kind: &Kind, stored: &Stored, wanted: &Value) -> Answer<PlanReport> {
-    let name = &stored.object.name;
-    let mut plan = match app.machinery() {
-        Some(machinery) if PLANNED.contains(&kind.name) => {
-            machinery.plan(&stored.object, Some(wanted)).await?
+/// What the driver would do with an object, if it does anything with its kind.
+async fn planned(app: &App, object: &Object, supposed: Supposed<'_>) -> Answer<Option<PlanReport>> {
+    Ok(match app.machinery() {
+        Some(machinery) if PLANNED.contains(&object.kind.as_str()) => {
+            Some(machinery.plan(object, supposed).await?)
         }
-        _ => PlanReport {
+        _ => None,
+    })
+}
+
+/// The machines that deployments of a batch would get, in one decision. Those that have one, and what is no deployment, are not in it.
+pub(super) async fn choices<'a>(
+    app: &App,
+    changed: impl Iterator<Item = (&'a Stored, &'a Value)>,
+) -> Answer<BTreeMap<Uid, Choice>> {
+    let deployments = changed.filter(|(stored, _)| stored.object.kind == Deployment::KIND.name);
+    let wanted: Vec<_> = deployments.map(|(stored, wanted)| (&stored.object, wanted)).collect();
+    match app.machinery() {
+        Some(machinery) if !wanted.is_empty() => Ok(machinery.choose(&wanted).await?),
+        _ => Ok(BTreeMap::new()),
+    }
+}
+
+/// What follows from a write that was only tried. `choice` is what was decided for it together with others, if it was.
+pub(super) async fn of_write(
+    app: &App,
+    kind: &Kind,
+    stored: &Stored,
+    wanted: &Value,
+    choice: Option<&Choice>,
+) -> Answer<PlanReport> {
+    let name = &stored.object.name;
+    let supposed = Supposed { spec: Some(wanted), choice, asked: None };
+    let mut plan = match planned(app, &stored.object, supposed).await? {
+        Some(plan) => plan,
+        None => PlanReport {
             summary: match (action(stored), stored.changed) {
                 (ApplyAction::Created, _) => format!("{} {name:?} will be created.", kind.name),
                 (ApplyAction::Updated, true) => format!("{} {name:?} will be changed.", kind.name),
@@ -54,8 +87,7 @@ pub(super) async fn of_write(app: &App, kind: &Kind, stored: &Stored, wanted: &V
 
 /// What follows from a layer that was only tried.
 pub(super) fn of_layer(object: &Object, manager: &str) -> PlanReport {
-    let summary = format!("{} {:?} gets these labels and tags from {manager}.", object.kind, object.name);
-    PlanReport { summary, ..PlanReport::default() }
+    said(format!("{} {:?} gets these labels and tags from {manager}.", object.kind, object.name))
 }
 
 /// What follows from a deletion that was only tried.
@@ -67,19 +99,79 @@ pub(super) async fn of_deletion(
 ) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
     if gone {
-        let summary = format!("{kind} {name:?} will be gone.");
-        return Ok(PlanReport { summary, ..PlanReport::default() });
+        return Ok(said(format!("{kind} {name:?} will be gone.")));
     }
-    let mut plan = match app.machinery() {
-        Some(machinery) if PLANNED.contains(&kind.as_str()) => machinery.plan(object, None).await?,
-        _ => PlanReport::default(),
-    };
+    let plan = planned(app, object, Supposed::default()).await?;
+    let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
     let names: Vec<String> =
         waits_for.iter().map(|other| format!("{} {:?}", other.kind, other.name)).collect();
     if !names.is_empty() {
         plan.summary = format!("{kind} {name:?} goes after {}.", names.join(", "));
     }
     Ok(plan)
+}
+
+/// What follows from a rename that was only tried.
+pub(super) async fn of_rename(app: &App, renamed: &Renamed) -> Answer<PlanReport> {
+    let Renamed { object, from, namesakes, referrers } = renamed;
+    let (kind, to) = (&object.kind, &object.name);
+    let mut plan = planned(app, object, Supposed::default()).await?.unwrap_or_default();
+    plan.summary = match from == to {
+        true => "Nothing will change.".to_owned(),
+        false => format!("{kind} {from:?} will be called {to:?}."),
+    };
+    let too = namesakes.iter().map(|it| format!("{} {:?} will be called {:?}", it.kind, it.from, it.to));
+    let reads = referrers.iter().map(|it| format!("{} {:?} ({})", it.kind, it.name, it.pointer));
+    for (words, names) in [
+        ("With it, ", listed(too)),
+        ("These refer to what is renamed, and read its new name: ", listed(reads)),
+    ] {
+        if let Some(names) = names {
+            plan.summary.push_str(&format!(" {words}{names}."));
+        }
+    }
+    Ok(plan)
+}
+
+/// The first of them, and how many more there are.
+fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let names: Vec<String> = all.by_ref().take(NAMED).collect();
+    match (names.is_empty(), all.len()) {
+        (true, _) => None,
+        (false, 0) => Some(names.join(", ")),
+        (false, more) => Some(format!("{}, and {more} more", names.join(", "))),
+    }
+}
+
+/// What follows from an operation that was only tried.
+pub(super) async fn of_operation(app: &App, machine: &Object, verb: Verb) -> Answer<PlanReport> {
+    let supposed = Supposed { asked: Some(verb), ..Supposed::default() };
+    let plan = planned(app, machine, supposed).await?;
+    Ok(plan.unwrap_or_else(|| match verb {
+        Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),
+    }))
+}
+
+/// What follows from the text of an ApiToken being made or taken, where that was only tried.
+pub(super) async fn of_token(app: &App, token: &Object, makes: bool) -> Answer<PlanReport> {
+    let name = &token.name;
+    let issued = app.store().issued(token.uid).await?;
+    let ends = issued.map(|issued| format!("what was issued for it at {} is good no more", issued.at));
+    Ok(said(match (makes, ends) {
+        (true, Some(ends)) => format!("ApiToken {name:?} gets a text, and {ends}."),
+        (true, None) => format!("ApiToken {name:?} gets a text."),
+        (false, Some(ends)) => format!("ApiToken {name:?} has no text then: {ends}."),
+        (false, None) => format!("ApiToken {name:?} has no text: nothing will change."),
+    }))
+}
+
+/// What follows from dead letters being sent again, where that was only tried.
+pub(super) fn of_redelivery(webhook: &Object, deliveries: u64) -> PlanReport {
+    said(format!("{deliveries} dead letters of Webhook {:?} are sent again.", webhook.name))
+}
+
+fn said(summary: String) -> PlanReport {
+    PlanReport { summary, ..PlanReport::default() }
 }
 
 /// Adds the machines that a plan touches.

@@ -242,12 +242,15 @@ fn prune<'a>(
 /// What a batch that was only tried would do.
 async fn announced(app: &App, written: &Written, wanted: &[(&Kind, &Value)]) -> Answer<ApplyResponse> {
     let (mut plans, mut radius, mut chosen) = (Vec::new(), BlastRadius::default(), Chosen::new());
+    let all = written.stored.iter().zip(wanted.iter().map(|(_, wanted)| *wanted));
+    let changed = all.filter(|(stored, _)| announce::action(stored) != ApplyAction::Unchanged);
+    let choices = announce::choices(app, changed).await?;
     for (stored, (kind, wanted)) in written.stored.iter().zip(wanted) {
         if announce::action(stored) == ApplyAction::Unchanged {
             plans.push(None);
             continue;
         }
-        let plan = announce::of_write(app, kind, stored, wanted).await?;
+        let plan = announce::of_write(app, kind, stored, wanted, choices.get(&stored.object.uid)).await?;
         announce::reach(&mut radius, kind.name, &stored.object.name, &plan);
         if let (Some(machine), "Deployment") = (&plan.machine, kind.name) {
             chosen.insert(stored.object.name.clone(), machine.clone());

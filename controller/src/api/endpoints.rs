@@ -23,7 +23,7 @@ pub struct Endpoint {
     pub path: &'static str,
     /// The lowest role that may call it; `None`: anybody, without a token.
     pub role: Option<Role>,
-    /// The lowest role with `?dry_run=true`, where that is another one.
+    /// The lowest role with `?dry_run=true`; `None`: it does not try things out, and refuses the word.
     pub dry_run: Option<Role>,
     /// A role for some pools is enough to begin with: the handler judges each object.
     pub judged: bool,
@@ -65,7 +65,8 @@ const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
-/// All of them.
+/// All of them. What writes and has no `dry_run` makes or ends something of the caller's own, of which there is nothing to say
+/// beforehand: sessions, tokens for racks, bytes of blobs.
 pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/healthz", OPEN, || get(system::healthz)),
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
@@ -81,7 +82,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .dry_run(Role::Viewer),
     Endpoint::new("DELETE", "/api/v1/{plural}/{name}", OPERATOR, || delete(objects::remove))
         .dry_run(Role::Viewer),
-    Endpoint::new("POST", "/api/v1/{plural}/{name}/rename", OPERATOR, || post(objects::rename)),
+    Endpoint::new("POST", "/api/v1/{plural}/{name}/rename", OPERATOR, || post(objects::rename))
+        .dry_run(Role::Viewer),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/layers", VIEWER, || get(layers::read)),
     Endpoint::new("PUT", "/api/v1/{plural}/{name}/layers/{manager}", OPERATOR, || put(layers::write))
         .dry_run(Role::Viewer),
@@ -89,7 +91,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}/{name}/waits", VIEWER, || get(explain::waits)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/timeline", VIEWER, || get(explain::timeline)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/decisions", VIEWER, || get(explain::decisions)),
-    Endpoint::new("POST", "/api/v1/{plural}/{name}/operations", OPERATOR, || post(operations::request)),
+    Endpoint::new("POST", "/api/v1/{plural}/{name}/operations", OPERATOR, || post(operations::request))
+        .dry_run(Role::Viewer),
     Endpoint::new("POST", "/api/v1/apply", OPERATOR, || {
         post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
     })
@@ -97,10 +100,13 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .judged(),
     Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)),
     Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)),
-    Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue)),
-    Endpoint::new("POST", "/api/v1/api_tokens/{name}/revoke", ADMIN, || post(tokens::revoke)),
+    Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue))
+        .dry_run(Role::Admin),
+    Endpoint::new("POST", "/api/v1/api_tokens/{name}/revoke", ADMIN, || post(tokens::revoke))
+        .dry_run(Role::Admin),
     Endpoint::new("GET", "/api/v1/webhooks/{name}/deliveries", VIEWER, || get(webhooks::deliveries)),
-    Endpoint::new("POST", "/api/v1/webhooks/{name}/redeliver", ADMIN, || post(webhooks::redeliver)),
+    Endpoint::new("POST", "/api/v1/webhooks/{name}/redeliver", ADMIN, || post(webhooks::redeliver))
+        .dry_run(Role::Admin),
     Endpoint::new("GET", "/api/v1/audit", ADMIN, || get(audit::list)),
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),

@@ -3,7 +3,7 @@
 use super::problem::{Answer, Refusal};
 use super::query::{NoParameters, parameters};
 use super::{App, body};
-use crate::driver::{Machinery, PLANNED};
+use crate::driver::{Machinery, PLANNED, Supposed};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::Uri;
@@ -18,7 +18,7 @@ type At = Path<(String, String)>;
 
 pub(super) async fn plan(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<PlanReport>> {
     let (machinery, object) = subject(&app, &path).await?;
-    Ok(Json(machinery.plan(&object, None).await?))
+    Ok(Json(machinery.plan(&object, Supposed::default()).await?))
 }
 
 pub(super) async fn waits(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Waits>> {

@@ -7,12 +7,11 @@ use super::caller::Caller;
 use super::objects;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, NoParameters, parameters};
-use super::render;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use basalt_api::wire::{Layer, Layers};
 use basalt_api::{FieldCode, FieldError, validate_labels};
 use basalt_db::Judge;
@@ -59,8 +58,7 @@ pub(super) async fn write(
     let object = caller.store(&app).set_layer(kind.name, key, &manager, &layer, judged).await?;
     if flags.dry_run {
         let plan = announce::of_layer(&object, &manager);
-        let object = render::render(object, &[])?;
-        return Ok(Json(objects::DryRun { object, plan, advisories: Vec::new() }).into_response());
+        return objects::tried(object, plan);
     }
     Ok(objects::rendered(&app, object).await?.answer(StatusCode::OK))
 }

@@ -5,8 +5,9 @@ use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, ListParameters, NoParameters, ReadParameters, parameters};
+use super::query::{Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
+use super::rights::POOLED;
 use super::{utilisation, wait, webhooks};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -15,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::plan::{Advisory, PlanReport};
 use basalt_api::wire::RenameRequest;
 use basalt_api::{FieldCode, Kind, ProblemCode};
-use basalt_db::{Batch, Deletion, Key, ListQuery, Object, Put, Removal, StoreError, Stored};
+use basalt_db::{Batch, Deletion, Judge, Key, ListQuery, Object, Put, Removal, StoreError, Stored};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -42,10 +43,10 @@ struct WholeList {
 
 /// [`basalt_api::wire::DryRun`].
 #[derive(Serialize)]
-pub(super) struct DryRun {
-    pub(super) object: Rendered,
-    pub(super) plan: PlanReport,
-    pub(super) advisories: Vec<Advisory>,
+struct DryRun {
+    object: Rendered,
+    plan: PlanReport,
+    advisories: Vec<Advisory>,
 }
 
 pub(super) async fn list(
@@ -165,10 +166,16 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
 }
 
 pub(super) async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
-    let plan = announce::of_write(app, kind, &stored, spec).await?;
+    let plan = announce::of_write(app, kind, &stored, spec, None).await?;
     let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
     let object = render::render(stored.object, &[])?;
     Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
+}
+
+/// What was only tried, of an object that is as it is.
+pub(super) fn tried(object: Object, plan: PlanReport) -> Answer<Response> {
+    let object = render::render(object, &[])?;
+    Ok(axum::Json(DryRun { object, plan, advisories: Vec::new() }).into_response())
 }
 
 pub(super) async fn remove(
@@ -225,20 +232,30 @@ pub(super) async fn rename(
     State(app): State<App>,
     caller: Caller,
     Path((plural, name)): Path<(String, String)>,
-    _: NoParameters,
+    uri: Uri,
     body: Bytes,
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;
+    let flags: Flags = parameters(&uri)?;
     let RenameRequest { name: to } = body::json(&body)?;
     body::check_name(kind, to.as_str())?;
     if kind.name == "Vlan" {
         let message = "a VLAN is called after its fabric and number, which cannot be changed by a rename";
         return Err(Refusal::field("/name", FieldCode::Rule, message, "rename the fabric: its VLANs follow"));
     }
-    let guards = caller.guards(false);
-    let object = caller.store(&app).rename_judged(kind.name, key, to.as_str(), &guards).await?;
-    Ok(rendered(&app, object).await?.answer(StatusCode::OK))
+    let guards = caller.guards(flags.dry_run);
+    let judged = (flags.dry_run, &guards as &dyn Judge);
+    let mut renamed = caller.store(&app).rename_judged(kind.name, key, to.as_str(), judged).await?;
+    if flags.dry_run {
+        if !POOLED.contains(&kind.name) && caller.rights.unlimited().is_none() {
+            // Not all of them may be seen, and nobody who sees only some may rename what is of no pool.
+            renamed.referrers.retain(|it| !POOLED.contains(&it.kind.as_str()));
+        }
+        let plan = announce::of_rename(&app, &renamed).await?;
+        return tried(renamed.object, plan);
+    }
+    Ok(rendered(&app, renamed.object).await?.answer(StatusCode::OK))
 }
 
 /// The object as it is at this moment.

@@ -2,12 +2,13 @@
 
 use super::caller::Caller;
 use super::problem::Answer;
-use super::query::NoParameters;
+use super::query::{Flags, parameters};
 use super::session::fresh_token;
-use super::{App, body};
+use super::{App, announce, body, objects};
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use basalt_api::KindOf;
 use basalt_api::kinds::ApiToken;
 use basalt_api::wire::TokenIssued;
@@ -16,20 +17,30 @@ pub(super) async fn issue(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
-    _: NoParameters,
-) -> Answer<(StatusCode, Json<TokenIssued>)> {
+    uri: Uri,
+) -> Answer<Response> {
+    let Flags { dry_run } = parameters(&uri)?;
     let key = body::key(ApiToken::KIND, &name)?;
-    let token = fresh_token()?;
-    caller.store(&app).issue_token(key, &token).await?;
-    Ok((StatusCode::CREATED, Json(TokenIssued { token: token.to_string() })))
+    let text = fresh_token()?;
+    let token = caller.store(&app).issue_token(key, &text, dry_run).await?;
+    if dry_run {
+        let plan = announce::of_token(&app, &token, true).await?;
+        return objects::tried(token, plan);
+    }
+    Ok((StatusCode::CREATED, Json(TokenIssued { token: text.to_string() })).into_response())
 }
 
 pub(super) async fn revoke(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
-    _: NoParameters,
-) -> Answer<StatusCode> {
-    caller.store(&app).revoke_token(body::key(ApiToken::KIND, &name)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+    uri: Uri,
+) -> Answer<Response> {
+    let Flags { dry_run } = parameters(&uri)?;
+    let token = caller.store(&app).revoke_token(body::key(ApiToken::KIND, &name)?, dry_run).await?;
+    if dry_run {
+        let plan = announce::of_token(&app, &token, false).await?;
+        return objects::tried(token, plan);
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -2,13 +2,14 @@
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::query::parameters;
+use super::query::{Flags, parameters};
 use super::utilisation::with;
-use super::{App, body, render};
+use super::{App, announce, body, objects, render};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{CommonStatus, Condition, ConditionStatus, Webhook};
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::wire::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
@@ -111,12 +112,18 @@ pub(super) async fn redeliver(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    uri: Uri,
     sent: Bytes,
-) -> Answer<Json<Redelivered>> {
+) -> Answer<Response> {
+    let Flags { dry_run } = parameters(&uri)?;
     let request: RedeliverRequest = body::json(&sent)?;
     let webhook = app.store().get(Webhook::KIND.name, body::key(Webhook::KIND, &name)?).await?;
-    let deliveries = caller.store(&app).redeliver(webhook.uid, request.id).await?;
-    Ok(Json(Redelivered { deliveries }))
+    let deliveries = caller.store(&app).redeliver(webhook.uid, request.id, dry_run).await?;
+    if dry_run {
+        let plan = announce::of_redelivery(&webhook, deliveries);
+        return objects::tried(webhook, plan);
+    }
+    Ok(Json(Redelivered { deliveries }).into_response())
 }
 
 /// Fills in how the webhooks among these objects deliver.

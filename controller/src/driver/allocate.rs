@@ -5,7 +5,7 @@
 //! what was declared together is decided together, and thousands cost one reading of the fleet. Those that got nothing
 //! are told why from what the round left, until something changes that a choice depends on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ impl Allocator {
     }
 }
 
-type Left = (std::collections::BTreeSet<DeploymentId>, HashMap<DeploymentId, (Generation, Misses)>);
+type Left = (BTreeSet<DeploymentId>, HashMap<DeploymentId, (Generation, Misses)>);
 
 /// Decides and claims for everybody: who got a machine, and why the others did not.
 async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
@@ -156,27 +156,34 @@ async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
     Ok((got, waiting))
 }
 
-/// What would be chosen for a deployment, were it as `declared`, after all others that wait have been served with it.
+/// What would be chosen for deployments that have no machine, were they declared so: in one decision with all others that wait.
 ///
 /// # Errors
 /// The database.
 pub async fn suppose(
     driver: &Driver,
-    object: &Object,
-    declared: &DeploymentSpec,
-) -> Result<Option<Choice>, StoreError> {
+    declared: &[(&Object, DeploymentSpec)],
+) -> Result<BTreeMap<DeploymentId, Choice>, StoreError> {
     let mut fleet = Fleet::load(driver).await?;
-    let uid = DeploymentId::from(object.uid);
-    fleet.waiting.retain(|(wish, _)| wish.uid != uid);
-    let wish = wish(object, declared, &fleet.images);
-    fleet.waiting.push((wish, object.generation));
-    Ok(fleet.decide().await?.remove(&uid))
+    let uids: BTreeSet<_> = declared.iter().map(|(object, _)| DeploymentId::from(object.uid)).collect();
+    fleet.waiting.retain(|(wish, _)| !uids.contains(&wish.uid));
+    for (object, declared) in declared {
+        if !fleet.served.contains(&DeploymentId::from(object.uid)) {
+            let wish = wish(object, declared, &fleet.images);
+            fleet.waiting.push((wish, object.generation));
+        }
+    }
+    let mut choices = fleet.decide().await?;
+    choices.retain(|uid, _| uids.contains(uid));
+    Ok(choices)
 }
 
 /// Everything that decides who gets which machine.
 struct Fleet {
     waiting: Vec<(Wish, Generation)>,
     placed: Vec<Placed>,
+    /// Who has a machine.
+    served: BTreeSet<DeploymentId>,
     candidates: Vec<Candidate>,
     images: Images,
 }
@@ -221,7 +228,8 @@ impl Fleet {
             machine.tags.extend(beside.remove(&object.uid).unwrap_or_default());
             candidates.push(machine);
         }
-        Ok(Self { waiting, placed, candidates, images })
+        let served = held.into_keys().collect();
+        Ok(Self { waiting, placed, served, candidates, images })
     }
 
     /// Decides, where it holds up nobody else.

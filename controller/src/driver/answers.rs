@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use basalt_api::kinds::DeploymentSpec;
 use basalt_api::plan::{PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
-use basalt_api::values::Timestamp;
-use basalt_api::wire::{Decisions, Timeline, Waits};
+use basalt_api::values::{Timestamp, Uid};
+use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Fact, Object, StepRecord, StoreError};
 use basalt_engine::deployment::DeploymentAction;
 use basalt_engine::select::Choice;
@@ -16,19 +16,30 @@ use serde_json::{Map, Value};
 use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
-use super::{Answer, Machinery, decision, deployment};
+use super::{Answer, Machinery, Supposed, allocate, decision, deployment};
 use crate::racks::observed::Observed;
 
 /// Facts and steps of a timeline.
 const HISTORY: i64 = 1000;
 
 impl Machinery for Driver {
-    fn plan<'a>(&'a self, object: &'a Object, spec: Option<&'a Value>) -> Answer<'a, PlanReport> {
-        Box::pin(self.report(object, spec))
+    fn plan<'a>(&'a self, object: &'a Object, supposed: Supposed<'a>) -> Answer<'a, PlanReport> {
+        Box::pin(self.report(object, supposed))
+    }
+
+    fn choose<'a>(&'a self, wanted: &'a [(&'a Object, &'a Value)]) -> Answer<'a, BTreeMap<Uid, Choice>> {
+        Box::pin(async move {
+            let as_declared = |(object, value): &(&'a Object, &'a Value)| {
+                Ok((*object, declared::<DeploymentSpec>(object, Some(value))?))
+            };
+            let wanted = wanted.iter().map(as_declared).collect::<Result<Vec<_>, StoreError>>()?;
+            let choices = allocate::suppose(self, &wanted).await?;
+            Ok(choices.into_iter().map(|(uid, choice)| (uid.into(), choice)).collect())
+        })
     }
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
-        Box::pin(async move { Ok(Waits { waits: self.report(object, None).await?.waits }) })
+        Box::pin(async move { Ok(Waits { waits: self.report(object, Supposed::default()).await?.waits }) })
     }
 
     fn rack_links(&self) -> usize {
@@ -66,19 +77,24 @@ fn declared<T: serde::de::DeserializeOwned>(
 }
 
 impl Driver {
-    async fn report(&self, object: &Object, instead: Option<&Value>) -> Result<PlanReport, StoreError> {
+    async fn report(&self, object: &Object, supposed: Supposed<'_>) -> Result<PlanReport, StoreError> {
         let now = self.store.now().await?;
         match object.kind.as_str() {
             "Machine" => {
                 let estate = Estate::load(&self.store, &self.sessions).await?;
                 let mut loaded = estate.machine(&self.store, object).await?;
-                loaded.input.spec = declared(object, instead)?;
+                loaded.input.spec = declared(object, supposed.spec)?;
+                match supposed.asked {
+                    Some(Verb::Recommission) => loaded.input.recommission_requested_at = Some(now),
+                    None => {}
+                }
                 let planned = plan(&loaded.input, &estate.policy(&self.policy), now);
                 Ok(of_plan(&object.name, &planned))
             }
             "Deployment" => {
-                let declared: DeploymentSpec = declared(object, instead)?;
-                let seen = deployment::look(self, object, declared.clone(), now, None).await?;
+                let declared: DeploymentSpec = declared(object, supposed.spec)?;
+                let choice = supposed.choice.cloned();
+                let seen = deployment::look(self, object, declared.clone(), now, choice).await?;
                 let claimed = match (&seen.machine, &seen.planned.action) {
                     (Some((machine, _, planned)), _) => Some((machine.clone(), planned.clone())),
                     (None, DeploymentAction::Claim(machine)) => {

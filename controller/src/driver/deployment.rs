@@ -90,7 +90,10 @@ pub(super) async fn look(
         None => None,
     };
     let choice = match (&machine, choice) {
-        (None, None) if object.deletion_requested_at.is_none() => suppose(driver, object, &declared).await?,
+        (None, None) if object.deletion_requested_at.is_none() => {
+            let alone = [(object, declared.clone())];
+            suppose(driver, &alone).await?.remove(&DeploymentId::from(object.uid))
+        }
         (_, choice) => choice,
     };
     let input = DeploymentInput {

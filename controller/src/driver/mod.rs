@@ -37,9 +37,12 @@ pub mod tag;
 pub use converge::Driver;
 
 use basalt_api::plan::PlanReport;
-use basalt_api::wire::{Decisions, Timeline, Waits};
+use basalt_api::values::Uid;
+use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Object, StoreError};
+use basalt_engine::select::Choice;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -66,11 +69,25 @@ pub const STORED_ONLY: &[&str] = &[
     "Discovery",
 ];
 
+/// What is not as it is stored, for a plan of what would be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Supposed<'a> {
+    /// The object's spec.
+    pub spec: Option<&'a Value>,
+    /// The machine that it gets or does not get, as it was decided together with others.
+    pub choice: Option<&'a Choice>,
+    /// What is asked of it.
+    pub asked: Option<Verb>,
+}
+
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
-    /// What will be done, were the object's spec `spec`; `None` for the one it has. The object of a spec that is not stored yet has
-    /// a uid that nobody knows.
-    fn plan<'a>(&'a self, object: &'a Object, spec: Option<&'a Value>) -> Answer<'a, PlanReport>;
+    /// What will be done, were everything as `supposed`. The object of a spec that is not stored yet has a uid that nobody knows.
+    fn plan<'a>(&'a self, object: &'a Object, supposed: Supposed<'a>) -> Answer<'a, PlanReport>;
+
+    /// Which machines deployments would get, were they as these specs say: one decision for all of them, and for all others that
+    /// wait. Those that have a machine are left out.
+    fn choose<'a>(&'a self, wanted: &'a [(&'a Object, &'a Value)]) -> Answer<'a, BTreeMap<Uid, Choice>>;
 
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;

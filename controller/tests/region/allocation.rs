@@ -117,6 +117,39 @@ async fn two_regions_give_64_machines_to_64_deployments_each_to_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_of_several_deployments_gives_each_machine_once_and_tells_who_gets_none() {
+    let lab = driven_lab().await;
+    let zone = json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}});
+    apply(&lab.api, vec![zone, image(), machine("m0", "a"), machine("m1", "a")]).await;
+    ready(&lab.api, 2).await;
+    let any = json!({});
+    let mut body = json!({"documents": [
+        deployment("third", &json!({"zone": "a"})), deployment("first", &any), deployment("second", &any),
+    ]});
+    let tried = async |body: &Value| {
+        lab.api.send("POST", "/api/v1/apply?dry_run=true", &[], body.to_string()).await.json()
+    };
+    let plan = tried(&body).await;
+    let of = |at: usize| plan["results"][at]["plan"].clone();
+    assert_eq!((of(1)["machine"].as_str(), of(2)["machine"].as_str()), (Some("m0"), Some("m1")), "{plan}");
+    assert_eq!(of(2)["summary"], "second: claim m1 (the best of 2 that match), then install it");
+    assert_eq!(of(0)["machine"], Value::Null);
+    let why = "waiting for a machine that matches the selector: none of 2 does (not free: 2); \
+        nearest: m0: deployment first has it; m1: deployment second has it";
+    assert_eq!(of(0)["waits"][0]["message"], why);
+    // The plan is the same until something else is, and what it said is what happens.
+    body["digest"] = tried(&body).await["digest"].clone();
+    assert_eq!(body["digest"], plan["digest"]);
+    let done = lab.api.send("POST", "/api/v1/apply", &[], body.to_string()).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let placed = placed(&lab.api, 2).await;
+    assert_eq!(
+        placed,
+        BTreeMap::from([("first", "m0"), ("second", "m1")].map(|(d, m)| (d.into(), m.into())))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why() {
     let lab = driven_lab().await;
     let mut documents = vec![image()];

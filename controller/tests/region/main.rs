@@ -26,5 +26,6 @@ mod rotate;
 mod support;
 mod tags;
 mod traces;
+mod tried;
 mod watch;
 mod webhooks;

@@ -3,7 +3,9 @@
 use crate::common::{machine, network, open, put, put_if, store};
 use basalt_api::values::Generation;
 use basalt_api::{FieldCode, FieldError};
-use basalt_db::{Deletion, Judge, Key, ListQuery, Object, Precondition, Put, Removal, StoreError, Written};
+use basalt_db::{
+    Deletion, Judge, Key, ListQuery, MachineMarks, Object, Precondition, Put, Removal, StoreError, Written,
+};
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -308,7 +310,8 @@ impl Judge for OnlyBlue {
 }
 
 #[tokio::test]
-async fn who_waits_for_an_object_that_goes_to_another_pool_neither_deletes_nor_renames_it() {
+async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_rename_it_or_ask_anything_of_it()
+ {
     let url = basalt_db::testing::database().await;
     let store = open(&url, [7; 32]).await.unwrap();
     for pool in ["blue", "red"] {
@@ -335,17 +338,24 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_neither_deletes_nor_r
     let renaming = {
         let store = store.clone();
         tokio::spawn(async move {
-            store.rename_judged("Machine", Key::Name("m"), "n", &OnlyBlue).await.unwrap_err()
+            store.rename_judged("Machine", Key::Name("m"), "n", (false, &OnlyBlue)).await.unwrap_err()
+        })
+    };
+    let asking = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store.request_recommission(Key::Name("m"), (false, &OnlyBlue)).await.unwrap_err()
         })
     };
     let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut looker).await.unwrap() < 2 {
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut looker).await.unwrap() < 3 {
         tokio::task::yield_now().await;
     }
     moving.commit().await.unwrap();
-    for refused in [deleting.await.unwrap(), renaming.await.unwrap()] {
+    for refused in [deleting.await.unwrap(), renaming.await.unwrap(), asking.await.unwrap()] {
         assert!(matches!(refused, StoreError::NotFound { .. }), "{refused:?}");
     }
     let object = store.get("Machine", Key::Name("m")).await.unwrap();
     assert_eq!(object.deletion_requested_at, None);
+    assert_eq!(store.machine_marks(object.uid.into()).await.unwrap(), MachineMarks::default());
 }

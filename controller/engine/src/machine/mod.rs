@@ -369,7 +369,7 @@ impl Walk<'_> {
             }
             MachineMode::Managed if self.input.unwiped && !forgets && self.input.claim.is_none() => Some((
                 "Unwiped",
-                "it was let go by force, and may hold a former deployment's data".to_owned(),
+                "it was let go without an erase, and may hold a former deployment's data".to_owned(),
                 "wipe its disks, then delete the machine and declare it again",
             )),
             MachineMode::Managed => None,

@@ -1,7 +1,7 @@
 //! One decision for all deployments that wait.
 //!
 //! Who waits is served in this order: those for whom the fewest machines would do come first, so that the choice of one that
-//! takes anything does not starve a picky one; then by creation, then by uid. Each gets the best machine that is left: in
+//! takes anything does not starve a picky one; then by creation, then by name. Each gets the best machine that is left: in
 //! the failure domain that holds the fewest of its group, where it is to be spread; then the one that meets the heaviest
 //! preferences; then the least one; then by name. It is greedy: it does not take back what it has given, and can miss an
 //! assignment in which more deployments have a machine.
@@ -60,7 +60,7 @@ pub fn allocate(
         let source = sources.entry(key.clone()).or_insert_with(|| Source::new(wish, candidates));
         waiting.push((source.matching, wish.created_at, wish.uid, wish, key));
     }
-    waiting.sort_by_key(|it| (it.0, it.1, it.2));
+    waiting.sort_by_key(|it| (it.0, it.1, it.3.name.as_str(), it.2));
     let mut round =
         Round { candidates, taken: vec![None; candidates.len()], groups: groups(placed, candidates) };
     let mut choices = BTreeMap::new();

@@ -8,6 +8,7 @@ use super::faults::Mortal;
 use super::hardware::Fault;
 use super::world::{Taken, World, deployment, machine};
 use basalt_db::testing::churn::Dice;
+use basalt_db::{Key, NoJudge};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -111,7 +112,11 @@ async fn grant(world: &mut World, wish: &Wish, number: usize, current: &mut Opti
         }
         Wish::Recommission => {
             let uid = world.names["m0"];
-            world.store().request_recommission(uid).await.expect("asked for");
+            world
+                .store()
+                .request_recommission(Key::Uid(uid.into()), (false, &NoJudge))
+                .await
+                .expect("asked for");
         }
     }
 }

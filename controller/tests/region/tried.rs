@@ -1,0 +1,231 @@
+//! `dry_run`: of every write either what would happen is said, or the word is refused; and nothing is written.
+
+use crate::support::{Client, Lab, driven_lab, lab, network};
+use basalt_db::testing::clock::Hand;
+use basalt_region::api::endpoints::ENDPOINTS;
+use basalt_region::racks::join_token::Joiner;
+use rustls::pki_types::CertificateDer;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const OBJECT: &str = "/api/v1/{plural}/{name}";
+const LAYER: &str = "/api/v1/{plural}/{name}/layers/{manager}";
+const RENAME: &str = "/api/v1/{plural}/{name}/rename";
+const OPERATIONS: &str = "/api/v1/{plural}/{name}/operations";
+const ISSUE: &str = "/api/v1/api_tokens/{name}/issue";
+const REVOKE: &str = "/api/v1/api_tokens/{name}/revoke";
+const REDELIVER: &str = "/api/v1/webhooks/{name}/redeliver";
+const BLOB: &str = "/api/v1/blobs/{sha256}";
+/// Of `hello`.
+const HELLO: &str = "/api/v1/blobs/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+/// Every endpoint that writes, with requests that would: method, path in the table, path, body.
+const WRITES: &[(&str, &str, &str, &str)] = &[
+    ("PUT", OBJECT, "/api/v1/zones/new", r#"{"spec":{}}"#),
+    ("PUT", OBJECT, "/api/v1/zones/a", r#"{"spec":{"description":"other"}}"#),
+    ("PUT", OBJECT, "/api/v1/users/bob", r#"{"spec":{"password":"correct horse battery"}}"#),
+    ("PATCH", OBJECT, "/api/v1/zones/a", r#"{"description":"patched"}"#),
+    ("DELETE", OBJECT, "/api/v1/zones/b", ""),
+    ("DELETE", OBJECT, "/api/v1/machines/leaving", ""),
+    ("POST", RENAME, "/api/v1/fabrics/default/rename", r#"{"name":"main"}"#),
+    ("PUT", LAYER, "/api/v1/machines/m/layers/cmdb", r#"{"labels":{"row":"1"},"tags":["gpu"]}"#),
+    ("POST", OPERATIONS, "/api/v1/machines/m/operations", r#"{"verb":"recommission"}"#),
+    (
+        "POST",
+        "/api/v1/apply",
+        "/api/v1/apply",
+        r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#,
+    ),
+    ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"alice","password":"correct horse battery"}"#),
+    ("POST", "/api/v1/logout", "/api/v1/logout", ""),
+    ("POST", ISSUE, "/api/v1/api_tokens/ci/issue", ""),
+    ("POST", REVOKE, "/api/v1/api_tokens/ci/revoke", ""),
+    ("POST", REDELIVER, "/api/v1/webhooks/hook/redeliver", "{}"),
+    ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", "{}"),
+    ("PUT", BLOB, HELLO, "hello"),
+];
+
+/// What does not try anything out: misspelt, or not yes and not no.
+const MISSPELT: [&str; 4] = ["dry-run=true", "dry_run=yes", "dry_run", "dry_run=true&dry_run=true"];
+
+/// Everything that is kept: a hash of each table, and the blobs. Without what says that a region lives.
+async fn kept(lab: &Lab, hand: &mut Hand) -> BTreeMap<String, String> {
+    let tables = hand.run(
+        "select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'
+         and table_name <> 'region_process' order by 1",
+    );
+    let of = |row: &Vec<String>| {
+        let rows = "string_agg(whole::text, chr(10) order by whole::text)";
+        format!("select '{0}', coalesce(md5({rows}), '') from public.\"{0}\" whole", row[0])
+    };
+    let hashes: Vec<String> = tables.await.iter().map(of).collect();
+    let rows = hand.run(&hashes.join(" union all ")).await;
+    let mut kept: BTreeMap<String, String> =
+        rows.into_iter().map(|mut row| (row.remove(0), row.remove(0))).collect();
+    assert!(kept.len() > 20, "{kept:?}");
+    let mut directories = vec![lab.dir.path().join("blobs")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            match entry.path().is_dir() {
+                true => directories.push(entry.path()),
+                false => drop(kept.insert(entry.path().display().to_string(), "a file".to_owned())),
+            }
+        }
+    }
+    kept
+}
+
+fn different(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect()
+}
+
+async fn furnished() -> Lab {
+    let lab = lab().await;
+    network(&lab.api).await;
+    for zone in ["a", "b"] {
+        lab.api.declare(&format!("/api/v1/zones/{zone}"), "{}").await;
+    }
+    for (name, mac) in [("m", "52:54:00:00:00:01"), ("leaving", "52:54:00:00:00:02")] {
+        lab.api.declare(&format!("/api/v1/machines/{name}"), &json!({"boot_macs": [mac]}).to_string()).await;
+    }
+    lab.api.declare("/api/v1/roles/viewer", r#"{"base":"viewer"}"#).await;
+    let alice = r#"{"password":"correct horse battery","roles":["viewer"]}"#;
+    lab.api.declare("/api/v1/users/alice", alice).await;
+    lab.api.declare("/api/v1/api_tokens/ci", r#"{"role":"viewer"}"#).await;
+    lab.api.declare("/api/v1/webhooks/hook", r#"{"url":"http://127.0.0.1:9/"}"#).await;
+    let nobody = CertificateDer::from(vec![0]);
+    lab.region.set_joiner(Joiner::new(lab.region.store().clone(), &nobody, lab.region.address(), Vec::new()));
+    lab
+}
+
+#[tokio::test]
+async fn no_write_writes_anything_when_it_is_only_tried() {
+    let writes = |e: &&basalt_region::api::endpoints::Endpoint| !["GET", "HEAD"].contains(&e.method);
+    let of_endpoints: BTreeSet<_> = ENDPOINTS.iter().filter(writes).map(|e| (e.method, e.path)).collect();
+    let of_table: BTreeSet<_> = WRITES.iter().map(|row| (row.0, row.1)).collect();
+    assert_eq!(of_endpoints, of_table, "the table has every endpoint that writes");
+
+    let lab = furnished().await;
+    let anybody = Client::new(lab.region.address(), None);
+    let login = WRITES.iter().find(|row| row.1 == "/api/v1/login").unwrap();
+    let session = anybody.send("POST", login.2, &[], login.3).await.json()["token"].clone();
+    let session = Client::new(lab.region.address(), session.as_str().map(str::to_owned));
+    let mut hand = Hand::on(&lab.url).await;
+    let mut before = kept(&lab, &mut hand).await;
+    for (method, path, at, body) in WRITES {
+        let client = if *at == "/api/v1/logout" { &session } else { &lab.api };
+        let headers: &[_] =
+            if *method == "PATCH" { &[("content-type", "application/merge-patch+json")] } else { &[] };
+        let ask = async |query: &str| client.send(method, &format!("{at}{query}"), headers, *body).await;
+
+        let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).unwrap();
+        let tried = ask("?dry_run=true").await;
+        if endpoint.dry_run.is_some() {
+            assert_eq!(tried.status, 200, "{method} {at}: {tried:?}");
+            let said = tried.json();
+            let summary = said.pointer("/plan/summary").or(said.get("summary"));
+            assert!(
+                summary.and_then(Value::as_str).is_some_and(|it| it.ends_with('.')),
+                "{method} {at}: {said}"
+            );
+        } else {
+            let (status, code, errors) = tried.problem();
+            assert_eq!((status, code.as_str()), (422, "invalid"), "{method} {at}");
+            assert!(errors[0].contains("dry_run"), "{method} {at}: {errors:?}");
+        }
+        for misspelt in MISSPELT {
+            let status = ask(&format!("?{misspelt}")).await.status;
+            assert_eq!(status, 422, "{method} {at}?{misspelt}");
+        }
+        let now = kept(&lab, &mut hand).await;
+        assert_eq!(different(&before, &now), [""; 0], "{method} {at} was tried, and has written");
+
+        // The request is one that would have written.
+        let done = ask("").await;
+        assert!(done.status.is_success(), "{method} {at}: {done:?}");
+        let after = kept(&lab, &mut hand).await;
+        assert!(!different(&now, &after).is_empty(), "{method} {at} writes nothing, and shows nothing here");
+        before = after;
+    }
+}
+
+#[tokio::test]
+async fn a_rename_that_is_tried_says_who_follows_and_who_reads_the_new_name() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    lab.api.declare("/api/v1/fabrics/taken", "{}").await;
+    let path = "/api/v1/fabrics/default/rename?dry_run=true";
+    let tried = lab.api.send("POST", path, &[], r#"{"name":"main"}"#).await.json();
+    assert_eq!(tried["object"]["metadata"]["name"], "main");
+    assert_eq!(
+        tried["plan"]["summary"],
+        r#"Fabric "default" will be called "main". With it, Vlan "default.0" will be called "main.0". These refer to what is renamed, and read its new name: Vlan "default.0" (/fabric), Subnet "lab" (/vlan)."#
+    );
+    assert_eq!((&tried["plan"]["changes"], &tried["plan"]["effect"]), (&json!([]), &json!("none")));
+    assert_eq!(lab.api.send("POST", path, &[], r#"{"name":"taken"}"#).await.problem().1, "exists");
+    assert_eq!(lab.api.get("/api/v1/vlans/default.0").await.json()["spec"]["fabric"], "default");
+
+    // Whoever sees one pool is not told of machines in others.
+    crate::accounts::pools(&lab.api).await;
+    lab.api.declare("/api/v1/zones/z", "{}").await;
+    let machine = json!({"pool": "red", "zone": "z", "boot_macs": ["52:54:00:00:00:01"]});
+    lab.api.declare("/api/v1/machines/red", &machine.to_string()).await;
+    let blue = crate::accounts::issue(&lab, "blue", r#"{"role":"blue"}"#).await;
+    let blue = Client::new(lab.region.address(), Some(blue));
+    let (path, body) = ("/api/v1/zones/z/rename?dry_run=true", r#"{"name":"y"}"#);
+    let said = |answer: Value| answer["plan"]["summary"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(said(blue.send("POST", path, &[], body).await.json()), r#"Zone "z" will be called "y"."#);
+    assert!(said(lab.api.send("POST", path, &[], body).await.json()).ends_with(r#"Machine "red" (/zone)."#));
+}
+
+#[tokio::test]
+async fn an_operation_that_is_tried_lists_its_steps_and_asks_for_nothing() {
+    let lab = driven_lab().await;
+    let machine = json!({
+        "boot_macs": ["52:54:00:00:00:01"], "commissioning": {"skip": true},
+        "bmc": {"driver": "ipmi", "address": "127.0.0.1", "username": "admin", "password": "secret"},
+    });
+    lab.api.declare("/api/v1/machines/m", &machine.to_string()).await;
+    let keys = |plan: &Value| -> Vec<String> {
+        let steps = plan["steps"].as_array().unwrap().iter();
+        steps.map(|it| it["key"].as_str().unwrap().split('/').nth(3).unwrap().to_owned()).collect()
+    };
+    let before = keys(&lab.api.get("/api/v1/machines/m/plan").await.json());
+    let path = "/api/v1/machines/m/operations?dry_run=true";
+    let tried = lab.api.send("POST", path, &[], r#"{"verb":"recommission"}"#).await;
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    let plan = tried.json()["plan"].clone();
+    assert_eq!(keys(&plan)[..2], ["arm-inventory", "netboot-inventory"]);
+    assert_eq!(plan["steps"][0]["state"], "next");
+    assert!(plan["steps"].as_array().unwrap().iter().any(|step| step["power"] == true), "{plan}");
+    assert!(plan["steps"].as_array().unwrap().iter().all(|step| step["destructive"] == false), "{plan}");
+    let after = keys(&lab.api.get("/api/v1/machines/m/plan").await.json());
+    assert_eq!((&after, before.iter().any(|key| key == "arm-inventory")), (&before, false));
+    assert_eq!(
+        lab.api.get("/api/v1/audit?object=machines/m").await.json()["items"].as_array().unwrap().len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_token_s_text_that_is_tried_out_is_made_for_nobody_and_the_one_before_stays_good() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/roles/viewer", r#"{"base":"viewer"}"#).await;
+    lab.api.declare("/api/v1/api_tokens/ci", r#"{"role":"viewer"}"#).await;
+    let tried = async |verb: &str| {
+        let path = format!("/api/v1/api_tokens/ci/{verb}?dry_run=true");
+        lab.api.send("POST", &path, &[], "").await.json()
+    };
+    assert_eq!(tried("issue").await["plan"]["summary"], r#"ApiToken "ci" gets a text."#);
+    let nothing = r#"ApiToken "ci" has no text: nothing will change."#;
+    assert_eq!(tried("revoke").await["plan"]["summary"], nothing);
+    let text = crate::accounts::issue(&lab, "ci", r#"{"role":"viewer"}"#).await;
+    for verb in ["issue", "revoke"] {
+        let tried = tried(verb).await;
+        let summary = tried["plan"]["summary"].as_str().unwrap();
+        assert!(summary.contains("is good no more") && tried.get("token").is_none(), "{verb}: {tried}");
+    }
+    let ci = Client::new(lab.region.address(), Some(text));
+    assert_eq!(ci.get("/api/v1/zones").await.status, 200);
+}
