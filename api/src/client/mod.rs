@@ -93,8 +93,6 @@ pub struct ListOptions {
 /// How to delete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Let go at once, whatever is unfinished: a machine stays Broken and unwiped.
-    pub force: bool,
     /// Only if it is still of this generation.
     pub generation: Option<Generation>,
 }
@@ -412,10 +410,7 @@ fn patching(
 }
 
 fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {
-    let mut call = Call::new(Method::DELETE, &path(kind, name, ""));
-    if options.force {
-        call = call.query("force", "true");
-    }
+    let call = Call::new(Method::DELETE, &path(kind, name, ""));
     match options.generation {
         Some(generation) => call.condition(Precondition::Generation(generation)),
         None => call,
