@@ -8,3 +8,4 @@ mod kills;
 mod lives;
 mod racks;
 mod restore;
+mod secrets;
