@@ -80,6 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             kill: KillPoints::from_env(),
             owner: region.id(),
             meters: basalt_region::driver::meters::Meters::default(),
+            telemetry: basalt_region::telemetry::Telemetry::default(),
         };
         let begin = Instant::now();
         let decided = driver.allocator.decide(&driver, &first, Epoch::new(1)).await?;

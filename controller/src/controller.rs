@@ -58,6 +58,7 @@ impl Controller {
         let listener = listener::bind(rpc_listen).await?;
         let rpc_address = listener.local_addr().unwrap_or(rpc_listen);
         let sessions = Sessions::new(store.now().await?);
+        sessions.meters().set_telemetry(region.telemetry().clone());
         let driver = Driver {
             store: store.clone(),
             sessions: sessions.clone(),
@@ -66,6 +67,7 @@ impl Controller {
             kill: KillPoints::from_env(),
             owner: region.id(),
             meters: Meters::default(),
+            telemetry: region.telemetry().clone(),
         };
         region.set_machinery(Arc::new(driver.clone()));
         region.set_joiner(Joiner::new(store.clone(), authority.certificate(), rpc_address, join_urls));

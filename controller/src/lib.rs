@@ -12,7 +12,7 @@
 //! | [`blobs`] | the bytes of images |
 //! | [`driver`] | the engine's driver, and what the API asks of it |
 //! | [`racks`] | enrolment of racks and the link with them |
-//! | [`telemetry`] | traces, and what requests are called |
+//! | [`telemetry`] | traces, from the request to the rack |
 //! | [`webhooks`] | what happens, posted to those who asked for it |
 #![cfg_attr(
     not(test),
@@ -31,4 +31,5 @@ pub mod rotate;
 pub mod seal_file;
 pub mod settings;
 pub mod telemetry;
+mod tls;
 pub mod webhooks;

@@ -6,6 +6,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{Machinery, PLANNED, RECONCILED};
 use crate::racks::join_token::Joiner;
 use crate::settings::Settings;
+use crate::telemetry::{OtlpError, Telemetry};
 use crate::webhooks::{self, Deliverer};
 use basalt_api::values::Uid;
 use basalt_db::change::Follower;
@@ -68,6 +69,9 @@ pub enum RegionError {
          give the right one with --seal-key-file; if it was rotated, copy it from where that was done", .0.display()
     )]
     OtherSealKey(PathBuf),
+    /// Where spans would go.
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
     /// An address.
     #[error("cannot listen on {address}, the setting listen")]
     Listen {
@@ -146,6 +150,11 @@ impl Region {
 
         let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone())?;
         let (stopping, stop) = watch::channel(false);
+        let id = Uid::generate();
+        let telemetry = match &settings.otlp_endpoint {
+            Some(endpoint) => Telemetry::to(endpoint, &id.to_string())?,
+            None => Telemetry::default(),
+        };
         let app = App::new(api::Parts {
             store: store.clone(),
             follower: follower.clone(),
@@ -154,10 +163,10 @@ impl Region {
             bookmark_every: settings.watch_bookmark,
             watch_buffer: settings.watch_buffer,
             client_timeout: settings.client_timeout,
+            telemetry,
             stopping: stop.clone(),
         });
         let unix = data_dir.listen()?;
-        let id = Uid::generate();
         if let Some(before) = data_dir.succeed(id)? {
             // It was killed: what it held need not wait for the end of its leases.
             let gone = async { store.release_all(before).await.and(store.farewell(before).await) };
@@ -239,6 +248,12 @@ impl Region {
     /// Lets the API make join tokens.
     pub fn set_joiner(&self, joiner: Joiner) {
         self.app.set_joiner(joiner);
+    }
+
+    /// Where spans go.
+    #[must_use]
+    pub fn telemetry(&self) -> &Telemetry {
+        self.app.telemetry()
     }
 
     /// Begins to deliver to webhooks, until the region stops.

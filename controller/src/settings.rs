@@ -47,6 +47,8 @@ pub struct Settings {
     pub webhook_timeout: Duration,
     /// How long a delivery is tried before it is a dead letter.
     pub webhook_patience: Duration,
+    /// The collector of traces; without it no spans are made.
+    pub otlp_endpoint: Option<String>,
     /// What is logged: a filter like `info,basalt_region=debug`.
     pub log: String,
     /// How: `text`, `json`; by default text on a terminal.
@@ -171,6 +173,9 @@ struct Flags {
     /// How long a delivery to a webhook is tried before it is a dead letter [default: 1d]
     #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WEBHOOK_PATIENCE")]
     webhook_patience: Option<Span>,
+    /// Collector of traces (OTLP over HTTP), like http://127.0.0.1:4318 [default: OTEL_EXPORTER_OTLP_ENDPOINT, or none]
+    #[arg(long, global = true, value_name = "URL", env = "BASALT_OTLP_ENDPOINT")]
+    otlp_endpoint: Option<String>,
     /// What is logged, like info,basalt_region=debug [default: info]
     #[arg(long, global = true, value_name = "FILTER", env = "BASALT_LOG")]
     log: Option<String>,
@@ -204,6 +209,7 @@ struct File {
     webhook_networks: Option<Vec<Cidr>>,
     webhook_timeout: Option<Span>,
     webhook_patience: Option<Span>,
+    otlp_endpoint: Option<String>,
     log: Option<String>,
     log_json: Option<bool>,
 }
@@ -241,6 +247,7 @@ impl Settings {
             webhook_networks: Vec::new(),
             webhook_timeout: Duration::from_secs(15),
             webhook_patience: Duration::from_secs(24 * 3600),
+            otlp_endpoint: None,
             log: "info".to_owned(),
             log_json: None,
         }
@@ -293,6 +300,11 @@ impl Settings {
                 .unwrap_or(usual.webhook_networks),
             webhook_timeout: span(flags.webhook_timeout.or(file.webhook_timeout), usual.webhook_timeout),
             webhook_patience: span(flags.webhook_patience.or(file.webhook_patience), usual.webhook_patience),
+            otlp_endpoint: flags
+                .otlp_endpoint
+                .or(file.otlp_endpoint)
+                .or_else(|| std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok())
+                .filter(|url| !url.is_empty()),
             log: flags.log.or(file.log).unwrap_or(usual.log),
             log_json: flags.log_json.or(file.log_json),
             data_dir: usual.data_dir,

@@ -11,6 +11,12 @@ pub mod rack_v1 {
 
 pub mod kill;
 
+/// The trace that a W3C `traceparent` names; empty where it names none.
+#[must_use]
+pub fn trace_id(traceparent: &str) -> &str {
+    traceparent.split('-').nth(1).unwrap_or_default()
+}
+
 /// The DNS name in every region's RPC certificate (a SAN), which racks check instead of an address: regions are
 /// interchangeable, and a rack's certificate, of the same CA, does not have it. A region presents its certificate and the
 /// CA's, so that a rack which enrols finds the CA whose fingerprint its join token names.

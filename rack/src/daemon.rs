@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use crate::link::join::{BadJoinToken, JoinToken};
 use crate::link::origin::RegionOrigin;
 use crate::link::{self, Context};
 use crate::loaders::Loaders;
+use crate::meters;
 use crate::power::Power;
 use crate::presence::Presence;
 use crate::router_advertisement;
@@ -175,6 +176,9 @@ impl Daemon {
         };
         tasks.spawn(configure_dhcp(Arc::clone(&dhcp), Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
+        if let Some(address) = services.settings.metrics {
+            services.start_metrics(address, stop.clone());
+        }
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
@@ -323,8 +327,19 @@ impl Services {
         self.tasks.spawn(async move {
             let port = this.settings.http_port;
             while !stop.is_cancelled() {
-                let ended =
-                    http::serve(address, port, this.router.clone(), this.tls.clone(), &health, &stop).await;
+                let at = SocketAddr::from((address, port));
+                let ended = http::serve(at, this.router.clone(), this.tls.clone(), &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
+    fn start_metrics(&self, address: SocketAddr, stop: CancellationToken) {
+        let router = meters::router(self.facts.clone(), Arc::clone(&self.dhcp));
+        let (tls, health) = (self.tls.clone(), self.health(format!("metrics {address}")));
+        self.tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                let ended = http::serve(address, router.clone(), tls.clone(), &health, &stop).await;
                 pause(ended, &health, &stop).await;
             }
         });

@@ -23,6 +23,7 @@ pub mod journal;
 pub mod kill;
 pub mod link;
 pub mod loaders;
+pub mod meters;
 pub mod power;
 pub mod presence;
 pub mod router_advertisement;

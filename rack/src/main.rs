@@ -140,6 +140,7 @@ fn concern(data_dir: &Path, command: ConcernCommand) -> Result<(), String> {
                 sha256: sha256(&body).to_vec(),
                 incarnation,
                 body,
+                traceparent: String::new(),
             };
             store::write_concern(data_dir, &version).map_err(|error| error.to_string())?;
             print(&format!("{concern}: generation {generation}\n"))

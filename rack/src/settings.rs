@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -48,6 +48,9 @@ pub struct Given {
     /// The most that undelivered facts may take on disk, MiB [default: 256]
     #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB", global = true)]
     pub spool_mib: Option<u64>,
+    /// Where /metrics is served, in the clear: an address and a port that no machine reaches, as 127.0.0.1:5249 [default: nowhere]
+    #[arg(long, env = "BASALT_RACK_METRICS", value_name = "ADDRESS:PORT", global = true)]
+    pub metrics: Option<SocketAddr>,
     /// What is logged: error, warn, info, debug, trace, or filters as basalt_rack::dhcp=debug [default: info]
     #[arg(long, env = "BASALT_RACK_LOG", value_name = "FILTER", global = true)]
     pub log: Option<String>,
@@ -80,6 +83,8 @@ pub struct Settings {
     pub router_advertisements: bool,
     /// Bytes that the spool may take.
     pub spool_bytes: u64,
+    /// Where /metrics is served.
+    pub metrics: Option<SocketAddr>,
     /// Log filter.
     pub log: String,
 }
@@ -134,6 +139,7 @@ impl Given {
             tftp_port: self.tftp_port.or(other.tftp_port),
             router_advertisements: self.router_advertisements.or(other.router_advertisements),
             spool_mib: self.spool_mib.or(other.spool_mib),
+            metrics: self.metrics.or(other.metrics),
             log: self.log.or(other.log),
         }
     }
@@ -181,6 +187,10 @@ impl Given {
                 problem: format!("{spool_mib} MiB is not between 8 and 1048576"),
             });
         }
+        if let Some(bad) = self.metrics.filter(|address| address.port() == 0) {
+            let problem = format!("port 0 of {bad} does not exist; use 1 to 65535");
+            return Err(BadSetting { key: "metrics", problem });
+        }
         let log = self.log.unwrap_or_else(|| "info".to_owned());
         log.parse::<tracing_subscriber::EnvFilter>()
             .map_err(|error| BadSetting { key: "log", problem: format!("{log:?}: {error}") })?;
@@ -197,6 +207,7 @@ impl Given {
             tftp_port: port("tftp_port", self.tftp_port, 69)?,
             router_advertisements: self.router_advertisements.unwrap_or(true),
             spool_bytes: spool_mib << 20,
+            metrics: self.metrics,
             log,
         })
     }

@@ -58,6 +58,8 @@ pub struct Change {
     pub op: Op,
     /// Its generation then.
     pub generation: Generation,
+    /// The trace that it was made for.
+    pub trace: Option<String>,
 }
 
 /// Appends to the log; the object's row has to be written before.
@@ -195,18 +197,22 @@ async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
 
 async fn read(store: &Store, after: i64, through: i64) -> Result<Vec<Change>, StoreError> {
     let rows = sqlx::query!(
-        "select seq, object, kind, name, op, generation from change_log where seq > $1 and seq <= $2 order by seq",
+        "select seq, object, kind, name, op, generation, trace from change_log where seq > $1 and seq <= $2 order by seq",
         after,
         through
     );
     let rows = rows.fetch_all(store.pool()).await?;
-    let change = |position, object, kind, name, op: String, generation| Change {
+    let change = |position, object, kind, name, op: String, generation, trace| Change {
         position,
         uid: Uid::from(object),
         kind,
         name,
         op: Op::parse(&op),
         generation: Generation::new(unsigned(generation)),
+        trace,
     };
-    Ok(rows.into_iter().map(|r| change(r.seq, r.object, r.kind, r.name, r.op, r.generation)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|r| change(r.seq, r.object, r.kind, r.name, r.op, r.generation, r.trace))
+        .collect())
 }

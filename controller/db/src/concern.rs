@@ -21,6 +21,8 @@ pub struct Concern {
     pub sha256: [u8; 32],
     /// Exactly what a rack gets.
     pub body: Vec<u8>,
+    /// The trace that it was written for.
+    pub trace: Option<String>,
 }
 
 /// What became of a write.
@@ -93,7 +95,8 @@ impl Store {
         let write = sqlx::query!(
             "insert into rack_concern (rack, concern, generation, sha256, body) values ($1, $2, $3, $4, $5)
              on conflict (rack, concern) do update
-             set generation = excluded.generation, sha256 = excluded.sha256, body = excluded.body, updated_at = now()
+             set generation = excluded.generation, sha256 = excluded.sha256, body = excluded.body, updated_at = now(),
+               trace = excluded.trace
              where rack_concern.generation = $6",
             rack.get(),
             concern,
@@ -115,7 +118,7 @@ impl Store {
     /// The database.
     pub async fn concerns(&self, rack: RackId) -> Result<Vec<Concern>, StoreError> {
         let rows = sqlx::query!(
-            "select concern, generation, sha256, body from rack_concern where rack = $1 order by concern",
+            "select concern, generation, sha256, body, trace from rack_concern where rack = $1 order by concern",
             rack.get()
         );
         let rows = rows.fetch_all(self.pool()).await?;
@@ -125,6 +128,7 @@ impl Store {
                 Ok(Concern {
                     body: self.seal().open(&place, &r.body)?.to_vec(),
                     name: r.concern,
+                    trace: r.trace,
                     generation: Generation::new(unsigned(r.generation)),
                     sha256: crate::blob::digest(&r.sha256)?,
                 })

@@ -21,6 +21,8 @@ pub struct Lease {
     pub wake: i64,
     /// Claims without a finish in between, this one included: more than 1 means that a handler died.
     pub attempts: i32,
+    /// The trace of who woke it last, where that is not long ago.
+    pub trace: Option<String>,
 }
 
 /// What became of a status.
@@ -34,6 +36,9 @@ pub enum StatusWrite {
         left: Option<(String, Duration)>,
     },
 }
+
+/// What is done this much later does not belong to the trace that once began it.
+const TRACED_FOR: Duration = Duration::from_secs(3600);
 
 /// What to do with an object after it was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +74,12 @@ impl Store {
              set lease_owner = $1, lease_epoch = nextval('epoch'), lease_until = now() + make_interval(secs => $3),
                  attempts = q.attempts + 1
              from due where q.kind = due.kind and q.object = due.object
-             returning q.kind, q.object, q.wake, q.lease_epoch, q.attempts",
+             returning q.kind, q.object, q.wake, q.lease_epoch, q.attempts,
+               case when q.traced_at > now() - make_interval(secs => $4) then q.trace end as trace",
             owner.get(),
             limit,
-            seconds(lease)
+            seconds(lease),
+            seconds(TRACED_FOR)
         );
         let rows = rows.fetch_all(self.pool()).await?;
         Ok(rows
@@ -83,6 +90,7 @@ impl Store {
                 epoch: Epoch::new(unsigned(r.lease_epoch)),
                 wake: r.wake,
                 attempts: r.attempts,
+                trace: r.trace,
             })
             .collect())
     }
@@ -182,14 +190,18 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn enqueue(&self, uid: Uid, after: Duration) -> Result<(), StoreError> {
+        let trace = crate::trace::current();
         let insert = sqlx::query!(
-            "insert into reconcile_queue as q (kind, object, not_before)
-             select kind, uid, now() + make_interval(secs => $3) from object where uid = $1 and kind = any($2)
+            "insert into reconcile_queue as q (kind, object, not_before, trace, traced_at)
+             select kind, uid, now() + make_interval(secs => $3), $4, case when $4::text is not null then now() end
+             from object where uid = $1 and kind = any($2)
              on conflict (kind, object) do update
-             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
+               trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             uid.get(),
             self.reconciled(),
-            seconds(after)
+            seconds(after),
+            trace.as_deref()
         );
         insert.execute(self.pool()).await?;
         self.touched();
@@ -253,7 +265,8 @@ impl Store {
                union select deployment from machine_claim where machine = any($1))
              order by o.uid
              on conflict (kind, object) do update
-             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
+               trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             uids,
             self.reconciled()
         );
@@ -313,7 +326,8 @@ impl Store {
                union select deployment from machine_claim where machine = $1)
              order by o.uid
              on conflict (kind, object) do update
-             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)",
+             set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
+               trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             uid.get(),
             self.reconciled()
         );

@@ -1,6 +1,7 @@
 //! The trace that work is done for: a W3C `traceparent`, carried from who asks to who acts.
 //!
-//! Whoever works for a trace does so [`within`] it; what is written there is noted with it.
+//! Whoever works for a trace does so [`within`] it; what is written there is noted with it, and the queue hands it on to
+//! who handles an object.
 
 use std::sync::Arc;
 

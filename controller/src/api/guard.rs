@@ -44,16 +44,25 @@ pub(super) struct Guard {
     pub(super) endpoint: &'static Endpoint,
 }
 
-/// Around every request: give it a name and a trace; no plain HTTP from other hosts; count the answer.
+/// Which trace a request belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traced {
+    pub(super) context: Context,
+    /// Of who sent it.
+    pub(super) parent: Option<Context>,
+}
+
+/// Around every request: name it and its trace; no plain HTTP from other hosts; count the answer.
 pub(super) async fn arrive(
     State(app): State<App>,
     peer: ConnectInfo<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let asked = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
     let parent = asked.and_then(Context::parse);
     let context = parent.map_or_else(Context::fresh, Context::child);
+    request.extensions_mut().insert(Traced { context, parent });
     let (id, trace_id) = (context.request_id(), context.trace_id());
     let span = tracing::info_span!(
         "request",
@@ -62,7 +71,8 @@ pub(super) async fn arrive(
         method = %request.method(),
         path = request.uri().path()
     );
-    let carried = parent.map(|_| context.to_string());
+    // Nobody would see the trace of who neither sent one nor has a collector.
+    let carried = (parent.is_some() || app.telemetry().is_on()).then(|| context.to_string());
     let answer = basalt_db::trace::within(carried, Box::pin(answer(app, peer, request, next)));
     let mut response = REQUEST.scope(id.clone(), answer).instrument(span).await;
     if let Ok(id) = header::HeaderValue::from_str(&id) {

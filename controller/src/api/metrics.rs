@@ -2,8 +2,11 @@
 
 use super::App;
 use super::endpoints::{ENDPOINTS, Endpoint};
+use super::guard::Traced;
 use super::problem::Answer;
-use crate::driver::meters::{BOUNDS, Counts, Histogram};
+use crate::driver::meters::{BOUNDS, Bounds, Counts, Histogram};
+use crate::racks::meters as rack_meters;
+use crate::telemetry::{Side, Span};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
@@ -13,7 +16,7 @@ use basalt_db::PhaseGauge;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Upper bounds of the durations' buckets, in seconds.
 const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0];
@@ -69,8 +72,12 @@ pub(super) async fn measure(
     request: Request,
     next: Next,
 ) -> Response {
-    let began = Instant::now();
+    let (began, at) = (Instant::now(), SystemTime::now());
+    let traced = request.extensions().get::<Traced>().copied();
     let response = next.run(request).await;
+    if let (Some(traced), Some(endpoint)) = (traced, ENDPOINTS.get(place)) {
+        record(&app, endpoint, traced, (at, began.elapsed()), &response);
+    }
     let metrics = &app.0.metrics;
     if let Some(measured) = metrics.endpoints.get(place) {
         let took = began.elapsed();
@@ -84,6 +91,30 @@ pub(super) async fn measure(
         add(&metrics.problems, ProblemCode::ALL.iter().position(|c| c == code).unwrap_or(usize::MAX));
     }
     response
+}
+
+/// The span of a request, where a collector wants it.
+fn record(
+    app: &App,
+    endpoint: &Endpoint,
+    Traced { context, parent }: Traced,
+    (began, took): (SystemTime, Duration),
+    response: &Response,
+) {
+    if !app.telemetry().is_on() {
+        return;
+    }
+    let status = response.status();
+    app.telemetry().record(Span {
+        context,
+        parent,
+        name: format!("{} {}", endpoint.method, endpoint.path),
+        side: Side::Server,
+        began,
+        took,
+        attributes: vec![("http.response.status_code", status.as_u16().to_string())],
+        error: status.is_server_error().then(|| status.to_string()),
+    });
 }
 
 /// Builds the text: one family after another.
@@ -113,6 +144,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse>
     let mut text = Exposition::default();
     requests(&app.0.metrics, &mut text);
     watches(&app, &mut text);
+    spans(&app, &mut text);
     deliveries(&app, &mut text).await?;
     store(&app, &mut text).await?;
     if let Some(machinery) = app.machinery() {
@@ -160,7 +192,7 @@ fn requests(metrics: &Metrics, text: &mut Exposition) {
         text.sample(
             &format!("{name}_sum"),
             &labels,
-            std::time::Duration::from_micros(read(&measured.micros)).as_secs_f64(),
+            Duration::from_micros(read(&measured.micros)).as_secs_f64(),
         );
         text.sample(&format!("{name}_count"), &labels, below);
     }
@@ -175,6 +207,63 @@ fn watches(app: &App, text: &mut Exposition) {
     for (reason, count) in watchers.cuts() {
         text.sample("basalt_watch_cuts_total", &[("reason", reason.as_str())], count);
     }
+}
+
+/// What this process has counted of the racks' port.
+fn racks(counts: &rack_meters::Counts, text: &mut Exposition) {
+    let bounds = &rack_meters::BOUNDS;
+    text.family("basalt_rack_rpcs_total", "counter", "Calls of racks, by RPC and status code.");
+    for ((rpc, code), count) in &counts.rpcs {
+        text.sample("basalt_rack_rpcs_total", &[("rpc", rpc), ("code", code)], count);
+    }
+    let name = "basalt_rack_rpc_duration_seconds";
+    text.family(name, "histogram", "How long it takes to answer a call of a rack, or to begin its stream.");
+    for (rpc, histogram) in &counts.rpc_seconds {
+        self::histogram(name, &[("rpc", rpc)], bounds, histogram, text);
+    }
+    let name = "basalt_rack_messages_total";
+    text.family(name, "counter", "Messages on the links with racks, by direction and type.");
+    for ((direction, kind), count) in &counts.messages {
+        text.sample(name, &[("direction", direction), ("type", kind)], count);
+    }
+    let name = "basalt_rack_message_duration_seconds";
+    text.family(name, "histogram", "How long it takes to handle what a rack says, by type.");
+    for (kind, histogram) in &counts.handling {
+        self::histogram(name, &[("type", kind)], bounds, histogram, text);
+    }
+    let name = "basalt_rack_concern_answers_total";
+    text.family(name, "counter", "Answers of racks to what they were told, by outcome.");
+    for (outcome, count) in &counts.answers {
+        text.sample(name, &[("outcome", outcome)], count);
+    }
+    text.family("basalt_rack_facts_total", "counter", "Facts that racks told; some are told again.");
+    text.sample("basalt_rack_facts_total", &[], counts.facts);
+    let name = "basalt_rack_spool_waiting";
+    text.family(name, "gauge", "Facts in a connected rack's spool after those that it told last.");
+    for (rack, backlog) in &counts.backlogs {
+        text.sample(name, &[("rack", rack)], backlog.waiting);
+    }
+    let name = "basalt_rack_spool_lag_seconds";
+    text.family(name, "gauge", "How long the oldest fact had waited that a connected rack told last.");
+    for (rack, backlog) in &counts.backlogs {
+        text.sample(name, &[("rack", rack)], backlog.oldest);
+    }
+    let name = "basalt_power_commands_total";
+    text.family(name, "counter", "Power commands that racks answered to this process: ok, or why not.");
+    for (result, count) in &counts.results {
+        text.sample(name, &[("result", result)], count);
+    }
+    let name = "basalt_power_command_duration_seconds";
+    text.family(name, "histogram", "From sending a power command until its result is told.");
+    histogram(name, &[], bounds, &counts.power, text);
+}
+
+fn spans(app: &App, text: &mut Exposition) {
+    let (exported, dropped) = app.telemetry().counts();
+    let name = "basalt_trace_spans_total";
+    text.family(name, "counter", "Spans that the collector took, and that it did not.");
+    text.sample(name, &[("result", "exported")], exported);
+    text.sample(name, &[("result", "dropped")], dropped);
 }
 
 async fn deliveries(app: &App, text: &mut Exposition) -> Answer<()> {
@@ -201,6 +290,7 @@ async fn store(app: &App, text: &mut Exposition) -> Answer<()> {
     text.gauge("basalt_follower_lag_changes", "Positions drawn and not followed yet.", lag);
     if let Some(machinery) = app.machinery() {
         text.gauge("basalt_rack_links", "Racks connected to this process.", machinery.rack_links());
+        racks(&machinery.rack_counts(), text);
     }
     phases(&app.store().phase_gauges().await?, text);
     text.family(
@@ -267,7 +357,7 @@ fn driver(counts: &Counts, text: &mut Exposition) {
     let name = "basalt_step_duration_seconds";
     text.family(name, "histogram", "From a step's record to its end.");
     for (step, histogram) in &counts.steps {
-        self::histogram(name, &[("step", step)], histogram, text);
+        self::histogram(name, &[("step", step)], &BOUNDS, histogram, text);
     }
     text.family("basalt_steps_total", "counter", "Steps that ended, by outcome.");
     for ((step, outcome), count) in &counts.outcomes {
@@ -276,7 +366,7 @@ fn driver(counts: &Counts, text: &mut Exposition) {
     let name = "basalt_phase_duration_seconds";
     text.family(name, "histogram", "How long objects were in a phase that they left.");
     for ((kind, phase), histogram) in &counts.phases {
-        self::histogram(name, &[("kind", kind), ("phase", phase)], histogram, text);
+        self::histogram(name, &[("kind", kind), ("phase", phase)], &BOUNDS, histogram, text);
     }
     text.family("basalt_handling_failures_total", "counter", "Handlings of objects that failed, by cause.");
     for ((kind, cause), count) in &counts.failures {
@@ -288,8 +378,14 @@ fn driver(counts: &Counts, text: &mut Exposition) {
     }
 }
 
-fn histogram(name: &str, labels: &[(&str, &str)], histogram: &Histogram, text: &mut Exposition) {
-    let bounds = BOUNDS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+fn histogram(
+    name: &str,
+    labels: &[(&str, &str)],
+    bounds: &Bounds,
+    histogram: &Histogram,
+    text: &mut Exposition,
+) {
+    let bounds = bounds.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
     let mut below = 0u64;
     for (bound, count) in bounds.zip(&histogram.buckets) {
         below = below.saturating_add(*count);

@@ -63,6 +63,7 @@ pub(crate) use webhooks::payload;
 use crate::blobs::Blobs;
 use crate::driver::Machinery;
 use crate::racks::join_token::Joiner;
+use crate::telemetry::Telemetry;
 use crate::webhooks::Counters;
 use basalt_db::Store;
 use basalt_db::change::Follower;
@@ -87,6 +88,8 @@ pub struct Parts {
     pub watch_buffer: usize,
     /// How long a client may take for what it has to send.
     pub client_timeout: Duration,
+    /// Where spans go.
+    pub telemetry: Telemetry,
     /// Turns true when the region is to stop.
     pub stopping: Receiver<bool>,
 }
@@ -135,6 +138,10 @@ impl App {
     /// Lets the API make join tokens; the first one stays.
     pub fn set_joiner(&self, joiner: Joiner) {
         let _ = self.0.joiner.set(joiner);
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.0.parts.telemetry
     }
 
     pub(crate) fn webhooks(&self) -> &Arc<Counters> {

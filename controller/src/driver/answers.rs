@@ -17,6 +17,7 @@ use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
 use super::{Answer, Machinery, Supposed, allocate, decision, deployment};
+use crate::racks;
 use crate::racks::observed::Observed;
 
 /// Facts and steps of a timeline.
@@ -40,6 +41,10 @@ impl Machinery for Driver {
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
         Box::pin(async move { Ok(Waits { waits: self.report(object, Supposed::default()).await?.waits }) })
+    }
+
+    fn rack_counts(&self) -> racks::meters::Counts {
+        self.sessions.meters().read()
     }
 
     fn rack_links(&self) -> usize {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use basalt_api::values::{Generation, Uid};
 use basalt_db::change::{Change, Follower, Op};
-use basalt_db::{Lease, StatusWrite, Store, StoreError, Then};
+use basalt_db::{Lease, StatusWrite, Store, StoreError, Then, trace};
 use basalt_engine::Policy;
+use basalt_proto::trace_id;
 use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast, watch};
+use tracing::Instrument;
 
 use super::allocate::Allocator;
 use super::kill::KillPoints;
@@ -19,6 +21,7 @@ use super::meters::Meters;
 use super::poison::{Failure, guarded};
 use super::{deployment, image, machine, rack, tag};
 use crate::racks::sessions::Sessions;
+use crate::telemetry::Telemetry;
 
 /// Objects handled at once by one process.
 const WORKERS: usize = 8;
@@ -59,6 +62,8 @@ pub struct Driver {
     pub owner: Uid,
     /// What it counts.
     pub meters: Meters,
+    /// Where spans go.
+    pub telemetry: Telemetry,
 }
 
 impl Driver {
@@ -129,7 +134,17 @@ impl Driver {
     }
 
     async fn handle(&self, lease: Lease) {
-        let given_back = match guarded(Box::pin(self.work(&lease))).await {
+        let log = match &lease.trace {
+            Some(trace) => tracing::info_span!("reconcile", trace_id = trace_id(trace)),
+            None => tracing::Span::none(),
+        };
+        let work = self.telemetry.span(
+            format!("reconcile {}", lease.kind),
+            vec![("basalt.object.uid", lease.uid.to_string())],
+            guarded(Box::pin(self.work(&lease))),
+            |failure| failure.cause().to_owned(),
+        );
+        let given_back = match trace::within(lease.trace.clone(), work).instrument(log).await {
             Ok(then) => self.store.finish(&lease, then).await,
             Err(Failure::Fenced) => {
                 self.meters.conflict("lease");
@@ -190,20 +205,20 @@ async fn wake_dependents(
     mut changes: broadcast::Receiver<Arc<Change>>,
 ) {
     loop {
-        let dependents: Vec<&str> = match changes.recv().await {
+        let (dependents, trace): (Vec<&str>, _) = match changes.recv().await {
             Ok(change) => {
                 allocator.note(&change);
-                dependents(&change)
+                (dependents(&change), change.trace.clone())
             }
             // Everything may have changed.
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 allocator.note_any();
-                WAKES.iter().flat_map(|(_, to)| *to).copied().collect()
+                (WAKES.iter().flat_map(|(_, to)| *to).copied().collect(), None)
             }
             Err(broadcast::error::RecvError::Closed) => return,
         };
         for kind in dependents {
-            if let Err(error) = store.enqueue_kind(kind).await {
+            if let Err(error) = trace::within(trace.clone(), store.enqueue_kind(kind)).await {
                 tracing::warn!(%error, kind, "objects were not woken; the next full scan finds them");
             }
         }

@@ -174,6 +174,12 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     async fn perform(&self, step: &PlannedStep) -> Result<Did, StoreError> {
+        let name = format!("step {}", step.step.name());
+        let attributes = vec![("basalt.step.key", step.key.to_string())];
+        self.driver.telemetry.span(name, attributes, Box::pin(self.begin(step)), ToString::to_string).await
+    }
+
+    async fn begin(&self, step: &PlannedStep) -> Result<Did, StoreError> {
         let Self { driver, loaded, .. } = self;
         let machine = loaded.input.uid;
         tracing::info!(
@@ -347,6 +353,7 @@ fn power_command(
         efi,
         not_after_unix_ms: step.not_after.as_millisecond(),
         bmc_generation: loaded.input.generation.get(),
+        traceparent: crate::telemetry::here().map(|here| here.child().to_string()).unwrap_or_default(),
     }
 }
 

@@ -4,22 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Upper bounds of the buckets of steps and phases, in seconds.
-pub const BOUNDS: [f64; 10] = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+/// Upper bounds of a histogram's buckets, in seconds.
+pub type Bounds = [f64; 10];
+
+/// Those of steps and phases.
+pub const BOUNDS: Bounds = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
 
 /// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// By [`BOUNDS`]; the last one has no bound.
+    /// By their bounds; the last one has none.
     pub buckets: [u64; BOUNDS.len() + 1],
     /// Seconds, all together.
     pub seconds: f64,
 }
 
 impl Histogram {
-    fn observe(&mut self, took: Duration) {
+    pub(crate) fn observe(&mut self, bounds: &Bounds, took: Duration) {
         let seconds = took.as_secs_f64();
-        let place = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
+        let place = bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len());
         if let Some(bucket) = self.buckets.get_mut(place) {
             *bucket += 1;
         }
@@ -60,7 +63,7 @@ impl Meters {
     /// A step ended.
     pub fn step(&self, step: &str, outcome: &str, took: Duration) {
         self.with(|counts| {
-            counts.steps.entry(step.to_owned()).or_default().observe(took);
+            counts.steps.entry(step.to_owned()).or_default().observe(&BOUNDS, took);
             *counts.outcomes.entry((step.to_owned(), outcome.to_owned())).or_default() += 1;
         });
     }
@@ -68,7 +71,7 @@ impl Meters {
     /// An object left a phase.
     pub fn left(&self, kind: &str, phase: &str, after: Duration) {
         let key = (kind.to_owned(), phase.to_owned());
-        self.with(|counts| counts.phases.entry(key).or_default().observe(after));
+        self.with(|counts| counts.phases.entry(key).or_default().observe(&BOUNDS, after));
     }
 
     /// An object could not be worked on.

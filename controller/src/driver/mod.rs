@@ -36,6 +36,7 @@ pub mod tag;
 
 pub use converge::Driver;
 
+use crate::racks;
 use basalt_api::plan::PlanReport;
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
@@ -94,6 +95,9 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// Racks that are connected to this process.
     fn rack_links(&self) -> usize;
+
+    /// What this process has counted of the racks' port.
+    fn rack_counts(&self) -> racks::meters::Counts;
 
     /// What happened.
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline>;

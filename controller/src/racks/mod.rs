@@ -12,6 +12,7 @@
 pub mod authority;
 pub mod join_token;
 pub mod listener;
+pub mod meters;
 pub mod observed;
 pub mod service;
 pub mod sessions;

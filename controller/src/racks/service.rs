@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use basalt_api::Kind;
 use basalt_api::values::{Generation, RackId, Timestamp, Uid};
 use basalt_db::{
-    Actor, ConcernAck, Enrolment, Joined, Key, NewFact, Precondition, Put, Store, StoreError, splice,
+    Actor, ConcernAck, Enrolment, Joined, Key, NewFact, Precondition, Put, Store, StoreError, splice, trace,
 };
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::enrolment_server::Enrolment as EnrolmentService;
@@ -31,6 +31,7 @@ use super::listener::Peer;
 use super::observed::{self, Observed};
 use super::sessions::{BACKLOG, Sessions};
 use crate::blobs::Blobs;
+use crate::telemetry::Context;
 
 /// How long a region process counts as living after its last heartbeat.
 pub const LIVING: Duration = Duration::from_secs(30);
@@ -76,6 +77,12 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 #[tonic::async_trait]
 impl EnrolmentService for Racks {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
+        self.sessions.meters().rpc("Enrol", self.enrolled(request)).await
+    }
+}
+
+impl Racks {
+    async fn enrolled(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
         let address = request.extensions().get::<Peer>().and_then(|peer| peer.address);
         let EnrolRequest { secret, name, csr_der } = request.into_inner();
         let (_, csr) = x509_parser::certification_request::X509CertificationRequest::from_der(&csr_der)
@@ -117,9 +124,7 @@ impl EnrolmentService for Racks {
             not_after_unix_ms: not_after.as_millisecond(),
         }))
     }
-}
 
-impl Racks {
     /// The rack's object, made where there is none.
     async fn rack_object(&self, name: &str, from: Option<SocketAddr>) -> Result<RackId, Status> {
         let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
@@ -177,6 +182,22 @@ impl RackLink for Racks {
         &self,
         request: Request<Streaming<FromRack>>,
     ) -> Result<Response<Self::LinkStream>, Status> {
+        self.sessions.meters().rpc("Link", self.linked(request)).await
+    }
+
+    async fn fetch_blob(
+        &self,
+        request: Request<FetchBlobRequest>,
+    ) -> Result<Response<Self::FetchBlobStream>, Status> {
+        self.sessions.meters().rpc("FetchBlob", self.blob(request)).await
+    }
+}
+
+impl Racks {
+    async fn linked(
+        &self,
+        request: Request<Streaming<FromRack>>,
+    ) -> Result<Response<<Self as RackLink>::LinkStream>, Status> {
         let rack = self.rack_of(&request).await?;
         let object = self.store.get("Rack", Key::Uid(rack.into())).await.map_err(|e| unavailable(&e))?;
         let mut said = request.into_inner();
@@ -191,10 +212,10 @@ impl RackLink for Racks {
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
-    async fn fetch_blob(
+    async fn blob(
         &self,
         request: Request<FetchBlobRequest>,
-    ) -> Result<Response<Self::FetchBlobStream>, Status> {
+    ) -> Result<Response<<Self as RackLink>::FetchBlobStream>, Status> {
         self.rack_of(&request).await?;
         let FetchBlobRequest { sha256, offset } = request.into_inner();
         let name: basalt_api::values::Sha256 = sha256
@@ -245,6 +266,7 @@ impl Session {
             tracing::warn!(rack = self.name, %error, "the link with the rack broke");
         }
         tracing::info!(rack = self.name, "rack disconnected");
+        self.racks.sessions.meters().left(&self.name);
         // Whoever waits for the rack has to learn that it is away.
         let _ = store.enqueue(self.rack.into(), Duration::ZERO).await;
         let _ = store.enqueue_kind("Machine").await;
@@ -298,14 +320,16 @@ impl Session {
             }
             sent.retain(|(name, _)| *name != concern.name);
             sent.push((concern.name.clone(), now));
+            let parent = concern.trace.as_deref().and_then(Context::parse);
             let version = ConcernVersion {
                 concern: concern.name,
                 generation: concern.generation.get(),
                 sha256: concern.sha256.to_vec(),
                 incarnation: incarnation.clone(),
                 body: concern.body,
+                traceparent: parent.map(|parent| parent.child().to_string()).unwrap_or_default(),
             };
-            self.send(Message::Concern(version)).await;
+            trace::within(concern.trace, self.send(Message::Concern(version))).await;
         }
         Ok(())
     }
@@ -328,11 +352,15 @@ impl Session {
     }
 
     async fn heard(&self, message: Said) -> Result<(), StoreError> {
-        match message {
+        let (meters, began) = (self.racks.sessions.meters(), Instant::now());
+        let kind = meters.heard(self.rack, &self.name, &message);
+        let handled = match message {
             Said::ConcernReply(reply) => self.answered(reply).await,
             Said::Facts(batch) => self.observed(batch).await,
             Said::Hello(_) | Said::Pong(_) => Ok(()),
-        }
+        };
+        meters.handled(kind, began.elapsed());
+        handled
     }
 
     async fn answered(&self, reply: ConcernReply) -> Result<(), StoreError> {
@@ -354,6 +382,7 @@ impl Session {
                 "the rack does not apply a concern"
             );
         }
+        self.racks.sessions.meters().answered(self.rack, &reply, outcome);
         let ack = ConcernAck {
             concern: reply.concern,
             generation: Generation::new(reply.generation),
@@ -403,6 +432,7 @@ impl Session {
     }
 
     async fn send(&self, message: Message) {
+        self.racks.sessions.meters().told(self.rack, &message);
         // A closed stream is noticed by the caller's loop.
         let _ = self.sender.send(Ok(FromRegion { message: Some(message) })).await;
     }

@@ -12,6 +12,8 @@ use basalt_proto::rack_v1::from_region::Message;
 use tokio::sync::mpsc;
 use tonic::Status;
 
+use super::meters::Meters;
+
 /// Messages that may wait for a rack that reads slowly. A rack that lets more pile up is cut off, and dials again.
 pub const BACKLOG: usize = 256;
 
@@ -36,7 +38,13 @@ struct Inner {
 
 /// Who is connected. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Sessions(Arc<Mutex<Inner>>);
+pub struct Sessions(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    inner: Mutex<Inner>,
+    meters: Meters,
+}
 
 /// Ends a session when it is dropped, unless a newer one of the same rack has taken its place.
 #[derive(Debug)]
@@ -51,11 +59,18 @@ impl Sessions {
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         let (sessions, ended) = (HashMap::new(), HashMap::new());
-        Self(Arc::new(Mutex::new(Inner { sessions, ended, started: now, next: 0 })))
+        let inner = Mutex::new(Inner { sessions, ended, started: now, next: 0 });
+        Self(Arc::new(Shared { inner, meters: Meters::default() }))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is counted of them.
+    #[must_use]
+    pub fn meters(&self) -> &Meters {
+        &self.0.meters
     }
 
     /// A rack's stream is open. `since` is the database's clock.
@@ -91,7 +106,12 @@ impl Sessions {
     #[must_use]
     pub fn send(&self, rack: RackId, message: Message) -> bool {
         let sender = self.lock().sessions.get(&rack).map(|session| session.sender.clone());
-        sender.is_some_and(|sender| sender.try_send(Ok(FromRegion { message: Some(message) })).is_ok())
+        let Some(sender) = sender else { return false };
+        let Ok(place) = sender.try_reserve() else { return false };
+        // Before its answer can be heard.
+        self.meters().told(rack, &message);
+        place.send(Ok(FromRegion { message: Some(message) }));
+        true
     }
 }
 

@@ -19,7 +19,6 @@ use basalt_db::Delivery;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
-use rustls_platform_verifier::BuilderVerifierExt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -104,12 +103,6 @@ fn refused(address: IpAddr) -> String {
 impl Poster {
     pub(super) fn new(networks: &[Cidr], timeout: Duration) -> Result<Self, String> {
         let reach = Reach(networks.into());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(BuilderVerifierExt::with_platform_verifier)
-            .map_err(|error| error.to_string())?
-            .with_no_client_auth();
         let client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
@@ -118,7 +111,7 @@ impl Poster {
             .timeout(timeout)
             .pool_max_idle_per_host(PARALLEL)
             .user_agent(concat!("basalt-region/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls)
+            .tls_backend_preconfigured(crate::tls::with_system_roots()?)
             .build()
             .map_err(|error| root_cause(&error))?;
         Ok(Self { client, reach })

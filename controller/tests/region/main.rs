@@ -16,6 +16,7 @@ mod inventory;
 mod kinds;
 mod layers;
 mod leaving;
+mod linked;
 mod metrics;
 mod objects;
 mod patch;

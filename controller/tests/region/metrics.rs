@@ -4,7 +4,7 @@ use crate::support::{Lab, lab};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name and labels, as they stand; value.
-type Samples = BTreeMap<String, f64>;
+pub(crate) type Samples = BTreeMap<String, f64>;
 
 /// Reads the exposition format 0.0.4 strictly: families once each, with help and type; samples of their family, each once.
 fn parse(text: &str) -> Samples {
@@ -47,7 +47,7 @@ fn parse(text: &str) -> Samples {
     samples
 }
 
-async fn scrape(lab: &Lab) -> Samples {
+pub(crate) async fn scrape(lab: &Lab) -> Samples {
     let answer = lab.api.get("/metrics").await;
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4");
     parse(answer.text())

@@ -177,6 +177,9 @@ pub struct ConcernVersion {
     pub incarnation: ::prost::alloc::string::String,
     #[prost(bytes = "vec", tag = "5")]
     pub body: ::prost::alloc::vec::Vec<u8>,
+    /// W3C Trace Context of whoever caused it; empty: none
+    #[prost(string, tag = "6")]
+    pub traceparent: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FactBatch {
@@ -185,6 +188,12 @@ pub struct FactBatch {
     pub spool_uid: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub facts: ::prost::alloc::vec::Vec<Fact>,
+    /// facts in the spool after these
+    #[prost(uint64, tag = "3")]
+    pub waiting: u64,
+    /// how long the first of these has waited, by the rack's clock
+    #[prost(uint64, tag = "4")]
+    pub oldest_ms: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Fact {
@@ -586,6 +595,9 @@ pub struct PowerCommand {
     /// racks with an older description of the BMC wait for the newer one
     #[prost(uint64, tag = "10")]
     pub bmc_generation: u64,
+    /// W3C Trace Context; empty: none
+    #[prost(string, tag = "11")]
+    pub traceparent: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `PowerCommand`.
 pub mod power_command {

@@ -209,6 +209,7 @@ pub fn version(
         sha256: sha256(&body).to_vec(),
         incarnation: incarnation.to_owned(),
         body,
+        traceparent: String::new(),
     }
 }
 

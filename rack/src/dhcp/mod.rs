@@ -172,6 +172,13 @@ impl Dhcp {
         }
     }
 
+    /// How many leases run.
+    #[must_use]
+    pub fn bound(&self) -> usize {
+        let (core, now) = (self.core.lock().unwrap_or_else(PoisonError::into_inner), now());
+        core.server.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()
+    }
+
     /// Answers on one address of one interface until cancelled.
     ///
     /// # Errors

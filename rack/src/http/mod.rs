@@ -8,7 +8,7 @@
 //! | `/agent/v1/…` | TLS | [`agent`] |
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,7 @@ use crate::blobs::BlobStore;
 use crate::boot::BootTable;
 use crate::health::Health;
 use crate::loaders::Loaders;
+use crate::meters;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -85,6 +86,7 @@ pub struct Ends {
 
 /// Every path.
 pub fn router(web: Arc<Web>) -> Router {
+    let meters = web.facts.meters().clone();
     Router::new()
         .route("/ipxe", get(boot::script))
         .route("/report/{token}/{level}", post(report::report).layer(report::limit()))
@@ -93,6 +95,7 @@ pub fn router(web: Arc<Web>) -> Router {
         // A blob may have to be fetched first, which has a deadline of its own.
         .route("/loaders/{name}", get(files::loader))
         .route("/blobs/{sha256}", get(files::blob))
+        .layer(axum::middleware::from_fn_with_state(meters, meters::count))
         .with_state(web)
 }
 
@@ -111,14 +114,12 @@ async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) 
 /// # Errors
 /// The address cannot be bound.
 pub async fn serve(
-    address: Ipv4Addr,
-    port: u16,
+    bind: SocketAddr,
     router: Router,
     tls: TlsAcceptor,
     health: &Health,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    let bind = SocketAddr::from((address, port));
     let listener = TcpListener::bind(bind).await.map_err(|error| {
         io::Error::new(
             error.kind(),

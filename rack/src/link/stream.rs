@@ -9,11 +9,14 @@ use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use basalt_proto::rack_v1::{
     Fact, FactAck, FactBatch, FromRack, Hello, Pong, Welcome, fact, from_rack, from_region,
 };
+use basalt_proto::trace_id;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
+use tracing::Instrument;
 
 use super::{Context, enrol, join, tls};
+use crate::clock::unix_ms;
 use crate::facts::health;
 use crate::identity::IdentityError;
 use crate::interfaces;
@@ -148,14 +151,20 @@ async fn listen(
         match message.message {
             Some(from_region::Message::Concern(version)) => {
                 let concerns = Arc::clone(&context.concerns);
-                let reply = tokio::task::spawn_blocking(move || concerns.apply(&version))
+                let span = tracing::info_span!(
+                    "concern",
+                    trace_id = trace_id(&version.traceparent),
+                    concern = version.concern
+                );
+                let reply = tokio::task::spawn_blocking(move || span.in_scope(|| concerns.apply(&version)))
                     .await
                     .map_err(std::io::Error::other)?;
                 send(outbox, from_rack::Message::ConcernReply(reply)).await?;
             }
             Some(from_region::Message::Power(command)) => {
                 let power = Arc::clone(&context.power);
-                tokio::spawn(async move { power.execute(command).await });
+                let span = tracing::info_span!("power", trace_id = trace_id(&command.traceparent));
+                tokio::spawn(async move { power.execute(command).await }.instrument(span));
             }
             Some(from_region::Message::FactAck(ack)) => {
                 acknowledge.send(ack).await.map_err(|_| LinkError::Closed)?;
@@ -194,7 +203,12 @@ async fn deliver(
             }
             continue;
         };
-        let batch = FactBatch { spool_uid: context.facts.uid().to_owned(), facts: facts.clone() };
+        let batch = FactBatch {
+            spool_uid: context.facts.uid().to_owned(),
+            facts: facts.clone(),
+            waiting: durable.borrow().saturating_sub(last + 1),
+            oldest_ms: facts.first().map_or(0, |first| waited(first, unix_ms())),
+        };
         send(outbox, from_rack::Message::Facts(batch)).await?;
         let deadline = tokio::time::Instant::now() + STORE;
         let mut through = 0;
@@ -209,6 +223,11 @@ async fn deliver(
         context.facts.acknowledge(context.facts.uid(), last).await;
         stored(context, facts).await;
     }
+}
+
+/// How long ago a fact was observed, in milliseconds.
+fn waited(fact: &Fact, now_unix_ms: i64) -> u64 {
+    u64::try_from(now_unix_ms.saturating_sub(fact.observed_unix_ms)).unwrap_or(0)
 }
 
 /// Leases that a region knows of may be renewed for their whole time.

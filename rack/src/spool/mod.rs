@@ -137,6 +137,12 @@ impl Spool {
         self.durable
     }
 
+    /// The number of the oldest fact that is kept, or of the next one.
+    #[must_use]
+    pub fn oldest(&self) -> u64 {
+        self.segments.first().map_or(self.next, |first| first.first)
+    }
+
     /// Numbers a fact. It is durable, and delivered, after the next [`Spool::sync`].
     pub fn push(&mut self, mut fact: Fact) -> Taken {
         if self.size() > self.limits.total / 4 * 3 && tells_progress(&fact) {

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Limits, Spool, Taken};
 use crate::kill;
+use crate::meters::Meters;
 
 /// Facts waiting for the disk.
 const QUEUE: usize = 16_384;
@@ -39,6 +40,7 @@ pub struct Facts {
     commands: mpsc::Sender<Command>,
     durable: watch::Receiver<u64>,
     uid: std::sync::Arc<str>,
+    meters: Meters,
 }
 
 /// Stops the thread.
@@ -57,15 +59,20 @@ pub fn start(data_dir: &Path, limits: Limits) -> io::Result<(Facts, SpoolThread)
     let (commands, queue) = mpsc::channel(QUEUE);
     let (publish, durable) = watch::channel(spool.durable());
     let uid = spool.uid().into();
-    let thread =
-        std::thread::Builder::new().name("spool".to_owned()).spawn(move || run(spool, queue, &publish))?;
-    Ok((Facts { commands: commands.clone(), durable, uid }, SpoolThread { commands, thread }))
+    let meters = Meters::default();
+    let counted = meters.clone();
+    let thread = std::thread::Builder::new()
+        .name("spool".to_owned())
+        .spawn(move || run(spool, queue, &publish, &counted))?;
+    Ok((Facts { commands: commands.clone(), durable, uid, meters }, SpoolThread { commands, thread }))
 }
 
 impl Facts {
     /// Tells a fact without waiting for the disk. When the queue is full it is dropped, loudly.
     pub fn tell(&self, fact: Fact) {
+        self.meters.told(&fact);
         if self.commands.try_send(Command::Push(Box::new(fact), None)).is_err() {
+            self.meters.lost();
             tracing::error!("a fact was dropped: the spool's disk does not keep up, or the rack is stopping");
         }
     }
@@ -75,6 +82,7 @@ impl Facts {
     /// # Errors
     /// It is not.
     pub async fn record(&self, fact: Fact) -> Result<(), NotKept> {
+        self.meters.told(&fact);
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Push(Box::new(fact), Some(reply))).await.map_err(|_| NotKept::Closed)?;
         answer.await.map_err(|_| NotKept::Closed)?.map_err(NotKept::Disk)
@@ -110,6 +118,12 @@ impl Facts {
     pub fn uid(&self) -> &str {
         &self.uid
     }
+
+    /// What was counted of everything that was told.
+    #[must_use]
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
 }
 
 impl SpoolThread {
@@ -125,8 +139,11 @@ impl SpoolThread {
     }
 }
 
-fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Sender<u64>) {
+fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Sender<u64>, meters: &Meters) {
     let mut stop = false;
+    // The number of the first fact that no region has stored, as far as is known.
+    let mut unstored = spool.oldest();
+    meters.spool(spool.durable().saturating_sub(unstored), spool.size());
     while !stop {
         let Some(first) = queue.blocking_recv() else { return };
         let mut waiting = Vec::new();
@@ -162,6 +179,9 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
                 Taken::Numbered(_) => synced.clone(),
                 Taken::Skipped => Err("the spool is nearly full, or the fact is too large".to_owned()),
             };
+            if answer.is_err() {
+                meters.lost();
+            }
             reply.send(answer).ok();
         }
         for command in rest {
@@ -173,10 +193,16 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
                     if let Err(error) = spool.acknowledge(&uid, through) {
                         tracing::error!(%error, "an acknowledged segment could not be removed");
                     }
+                    if uid == spool.uid() && through < spool.durable() {
+                        unstored = unstored.max(through.saturating_add(1));
+                    }
                 }
                 Command::Push(..) | Command::Stop => {}
             }
         }
+        // What the spool dropped does not wait any more.
+        unstored = unstored.max(spool.oldest());
+        meters.spool(spool.durable().saturating_sub(unstored), spool.size());
     }
 }
 

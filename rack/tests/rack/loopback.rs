@@ -172,6 +172,23 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert_eq!((told.attempt, told.step_key.as_str(), told.machine_uid.as_str()), (17, "step-1", "uid-1"));
     assert!(plain.get(&script_path).await.text().contains("has finished its task and boots its disk"));
     assert_eq!(task(reply.session.clone()).await.code(), "finished");
+
+    // All of it was counted, and machines cannot see it.
+    let metrics = Client { from: Ipv4Addr::LOCALHOST, rack: settings.metrics.unwrap(), spki: None };
+    let counted = metrics.get("/metrics").await;
+    let value = |series: &str| {
+        let line = counted.text().lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {series}: {}", counted.text())).parse::<u64>().unwrap()
+    };
+    assert_eq!(value("basalt_rack_leases"), 1);
+    assert!(value("basalt_rack_leases_total{event=\"granted\"}") >= 1);
+    assert!(value("basalt_rack_boot_requests_total{service=\"dhcp\"}") >= 1);
+    assert_eq!(value("basalt_rack_http_requests_total{route=\"/ipxe\",class=\"2xx\"}"), 3);
+    assert_eq!(value("basalt_rack_http_requests_total{route=\"/ipxe\",class=\"4xx\"}"), 2);
+    assert_eq!(value("basalt_rack_http_requests_total{route=\"/agent/v1/result\",class=\"2xx\"}"), 2);
+    assert!(value("basalt_rack_spool_facts") > 0, "no region has stored any");
+    assert!(value("basalt_rack_spool_bytes") > 0);
+    assert_eq!(plain.get("/metrics").await.status, 404);
     rack.stop().await;
 
     // The same after a restart; the installed system reports.

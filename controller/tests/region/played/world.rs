@@ -20,6 +20,7 @@ use basalt_region::driver::meters::Meters;
 use basalt_region::driver::{Driver, Machinery, PLANNED, RECONCILED};
 use basalt_region::racks::observed::{Hello, Observed};
 use basalt_region::racks::sessions::{Registered, Sessions};
+use basalt_region::telemetry::Telemetry;
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,6 +177,7 @@ impl World {
             kill: KillPoints::default(),
             owner: Uid::generate(),
             meters: Meters::default(),
+            telemetry: Telemetry::default(),
             allocator: std::sync::Arc::default(),
         };
         let (_, inbox) = mpsc::channel(1);

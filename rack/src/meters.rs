@@ -1,0 +1,176 @@
+//! What the rack counts, and `/metrics`, on a listener of its own: by default nobody but this host may look.
+//!
+//! What becomes a fact is counted where facts are told, so no service has counters of its own; HTTP answers are counted in
+//! the router.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use basalt_proto::rack_v1::{Fact, fact::Body};
+use http::header;
+
+use crate::dhcp::Dhcp;
+use crate::spool::writer::Facts;
+
+/// Everything that was counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Requests of machines at boot, by service.
+    pub boot_requests: BTreeMap<String, u64>,
+    /// Answers over HTTP, by route and first digit of the status.
+    pub http: BTreeMap<(String, u16), u64>,
+    /// Leases: `granted`, or `ended`.
+    pub leases: BTreeMap<&'static str, u64>,
+    /// Power commands by outcome: `ok`, or an error code.
+    pub power: BTreeMap<String, u64>,
+    /// Facts that were told.
+    pub facts: u64,
+    /// Facts that were told and could not be kept.
+    pub lost: u64,
+    /// Facts that no region has stored yet.
+    pub waiting: u64,
+    /// What the spool takes on disk.
+    pub bytes: u64,
+}
+
+/// Counts. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Meters(Arc<Mutex<Counts>>);
+
+impl Meters {
+    fn with(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Everything so far.
+    #[must_use]
+    pub fn read(&self) -> Counts {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A fact is told.
+    pub fn told(&self, fact: &Fact) {
+        self.with(|counts| {
+            counts.facts += 1;
+            match &fact.body {
+                Some(Body::BootRequest(request)) => {
+                    *counts.boot_requests.entry(request.service.clone()).or_default() += 1;
+                }
+                Some(Body::Lease(lease)) => {
+                    let word = if lease.released { "ended" } else { "granted" };
+                    *counts.leases.entry(word).or_default() += 1;
+                }
+                Some(Body::Power(result)) => {
+                    let word = if result.ok { "ok" } else { &result.error_code };
+                    *counts.power.entry(word.to_owned()).or_default() += 1;
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// A fact could not be kept.
+    pub fn lost(&self) {
+        self.with(|counts| counts.lost += 1);
+    }
+
+    /// How the spool is.
+    pub fn spool(&self, waiting: u64, bytes: u64) {
+        self.with(|counts| (counts.waiting, counts.bytes) = (waiting, bytes));
+    }
+}
+
+/// Around every request: counts its answer.
+pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -> Response {
+    // Routes, not paths: those are for clients to make up.
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let response = next.run(request).await;
+    let class = response.status().as_u16() / 100;
+    meters.with(|counts| *counts.http.entry((route, class)).or_default() += 1);
+    response
+}
+
+/// `/metrics`, of one rack.
+pub fn router(facts: Facts, dhcp: Arc<Dhcp>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state((facts, dhcp))
+}
+
+async fn metrics(State((facts, dhcp)): State<(Facts, Arc<Dhcp>)>) -> impl IntoResponse {
+    let text = text(&facts.meters().read(), dhcp.bound());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn single(text: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
+    family(text, name, kind, help);
+    let _ = writeln!(text, "{name} {value}");
+}
+
+fn text(counts: &Counts, bound: usize) -> String {
+    let mut text = String::new();
+    let name = "basalt_rack_boot_requests_total";
+    family(&mut text, name, "counter", "What machines asked for at boot, by service.");
+    for (service, count) in &counts.boot_requests {
+        let _ = writeln!(text, "{name}{{service=\"{service}\"}} {count}");
+    }
+    let name = "basalt_rack_http_requests_total";
+    family(&mut text, name, "counter", "Answers over HTTP, by route and class of status.");
+    for ((route, class), count) in &counts.http {
+        let _ = writeln!(text, "{name}{{route=\"{route}\",class=\"{class}xx\"}} {count}");
+    }
+    let name = "basalt_rack_leases_total";
+    family(&mut text, name, "counter", "Leases granted or renewed, and ended.");
+    for (event, count) in &counts.leases {
+        let _ = writeln!(text, "{name}{{event=\"{event}\"}} {count}");
+    }
+    single(&mut text, "basalt_rack_leases", "gauge", "Leases that run.", bound);
+    let name = "basalt_rack_power_commands_total";
+    family(&mut text, name, "counter", "Power commands, by outcome: ok, or why not.");
+    for (outcome, count) in &counts.power {
+        let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
+    }
+    single(&mut text, "basalt_rack_facts_total", "counter", "Facts that were told.", counts.facts);
+    let lost = "Facts that could not be kept: the disk refused them, or did not keep up.";
+    single(&mut text, "basalt_rack_facts_lost_total", "counter", lost, counts.lost);
+    let waiting = "Facts that no region has stored yet.";
+    single(&mut text, "basalt_rack_spool_facts", "gauge", waiting, counts.waiting);
+    single(&mut text, "basalt_rack_spool_bytes", "gauge", "What the spool takes on disk.", counts.bytes);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_proto::rack_v1::{LeaseFact, PowerResult};
+
+    #[test]
+    fn what_is_told_is_counted_by_what_it_is() {
+        let meters = Meters::default();
+        let told = |body| meters.told(&Fact { body: Some(body), ..Fact::default() });
+        told(Body::Power(PowerResult { ok: true, ..PowerResult::default() }));
+        told(Body::Power(PowerResult { error_code: "unreachable".into(), ..PowerResult::default() }));
+        told(Body::Lease(LeaseFact { released: true, ..LeaseFact::default() }));
+        meters.spool(2, 100);
+        let text = text(&meters.read(), 1);
+        for line in [
+            "basalt_rack_power_commands_total{outcome=\"ok\"} 1",
+            "basalt_rack_power_commands_total{outcome=\"unreachable\"} 1",
+            "basalt_rack_leases_total{event=\"ended\"} 1",
+            "basalt_rack_leases 1",
+            "basalt_rack_facts_total 3",
+            "basalt_rack_spool_facts 2",
+            "basalt_rack_spool_bytes 100",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+    }
+}
