@@ -49,6 +49,7 @@ mod driver;
 mod error;
 mod fact;
 mod fleet;
+mod gather;
 mod gauge;
 mod holders;
 mod invariant;

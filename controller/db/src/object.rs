@@ -204,11 +204,14 @@ impl Store {
     /// `NotFound`, or the database.
     pub async fn get(&self, kind: &str, key: Key<'_>) -> Result<Object, StoreError> {
         let row = match key {
-            Key::Name(name) => {
-                select_objects!("where kind = $1 and name = $2", kind, name)
-                    .fetch_optional(self.pool())
-                    .await?
-            }
+            Key::Name(name) => match self.gather().find(kind, name).await {
+                Some(row) => row,
+                None => {
+                    select_objects!("where kind = $1 and name = $2", kind, name)
+                        .fetch_optional(self.pool())
+                        .await?
+                }
+            },
             Key::Uid(uid) => {
                 select_objects!("where kind = $1 and uid = $2", kind, uid.get())
                     .fetch_optional(self.pool())

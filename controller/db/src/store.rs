@@ -1,5 +1,6 @@
 //! The connection pool, the seal key, and what wakes followers and drivers after a commit.
 
+use crate::gather::Gather;
 use crate::holders::Holders;
 use crate::seal::{Place, SealKey};
 use crate::{Actor, StoreError};
@@ -59,6 +60,7 @@ struct Inner {
     /// Something was committed by anyone.
     woken: tokio::sync::watch::Sender<u64>,
     holders: Holders,
+    gather: Gather,
 }
 
 /// How to open a [`Store`].
@@ -99,6 +101,7 @@ impl Store {
         let (incarnation, seal_check) = check_seal(&pool, &seal).await?;
         let (woken, _) = tokio::sync::watch::channel(0);
         let inner = Inner {
+            gather: Gather::start(&pool),
             pool,
             seal,
             seal_check,
@@ -191,6 +194,10 @@ impl Store {
 
     pub(crate) fn pool(&self) -> &PgPool {
         &self.inner.pool
+    }
+
+    pub(crate) fn gather(&self) -> &Gather {
+        &self.inner.gather
     }
 
     pub(crate) fn seal(&self) -> &SealKey {

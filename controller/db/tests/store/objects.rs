@@ -359,3 +359,26 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_re
     assert_eq!(object.deletion_requested_at, None);
     assert_eq!(store.machine_marks(object.uid.into()).await.unwrap(), MachineMarks::default());
 }
+
+/// Gets of many at once are gathered into few statements: each still has its own object, as it was after it asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_reads_beside_many_others_reads_its_own_object_and_what_was_written_before() {
+    let store = store().await;
+    let clients = (0..48).map(|client: u64| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let name = format!("z{client}");
+            for written in 1..=12 {
+                let description = json!({ "description": format!("{client}.{written}") });
+                put(&store, "Zone", &name, description.clone()).await.expect("it is written");
+                let read = store.get("Zone", Key::Name(&name)).await.expect("it is there");
+                assert_eq!((read.name.as_str(), read.spec.get()), (name.as_str(), &*description.to_string()));
+                let other = store.get("Pool", Key::Name(&name)).await;
+                assert!(matches!(other, Err(StoreError::NotFound { .. })), "{other:?}");
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.expect("nothing was mixed up");
+    }
+}

@@ -1,0 +1,71 @@
+//! Single objects, read several in one statement.
+//!
+//! Whoever asks while statements run is answered by a later one, which begins after it has asked: nobody is told what was so before.
+
+use crate::object::{Row, select_objects};
+use sqlx::PgPool;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// Statements at once.
+const READERS: usize = 2;
+
+/// Objects of one statement.
+const MOST: usize = 64;
+
+/// Who may wait at once; others read for themselves.
+const QUEUE: usize = 1024;
+
+/// The readers' queue. They end with it.
+#[derive(Debug)]
+pub(crate) struct Gather(mpsc::Sender<Wanted>);
+
+#[derive(Debug)]
+struct Wanted {
+    kind: String,
+    name: String,
+    answer: oneshot::Sender<Option<Row>>,
+}
+
+impl Gather {
+    pub(crate) fn start(pool: &PgPool) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..READERS {
+            tokio::spawn(read(pool.clone(), receiver.clone()));
+        }
+        Self(sender)
+    }
+
+    /// The object's row, if there is one; `None` when the caller has to read for itself: there are too many, or the database
+    /// refused, and says to each why.
+    pub(crate) async fn find(&self, kind: &str, name: &str) -> Option<Option<Row>> {
+        let (answer, found) = oneshot::channel();
+        self.0.try_send(Wanted { kind: kind.to_owned(), name: name.to_owned(), answer }).ok()?;
+        found.await.ok()
+    }
+}
+
+async fn read(pool: PgPool, queue: Arc<Mutex<mpsc::Receiver<Wanted>>>) {
+    let mut wanted = Vec::with_capacity(MOST);
+    while queue.lock().await.recv_many(&mut wanted, MOST).await > 0 {
+        let (kinds, names): (Vec<_>, Vec<_>) =
+            wanted.iter().map(|wanted| (wanted.kind.clone(), wanted.name.clone())).unzip();
+        let query = select_objects!(
+            "where (kind, name) in (select * from unnest($1::text[], $2::text[]))",
+            &kinds,
+            &names
+        );
+        let Ok(rows) = query.fetch_all(&pool).await else {
+            wanted.clear();
+            continue;
+        };
+        let rows: HashMap<_, _> =
+            rows.into_iter().map(|row| ((row.kind.clone(), row.name.clone()), row)).collect();
+        for Wanted { kind, name, answer } in wanted.drain(..) {
+            // Whoever has gone away needs no answer.
+            let _ = answer.send(rows.get(&(kind, name)).cloned());
+        }
+    }
+}
