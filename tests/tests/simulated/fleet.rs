@@ -276,6 +276,20 @@ impl Fleet {
         }
     }
 
+    /// Waits until the rack has a part of the dynamic range, which the others have said that they lease from no more.
+    pub(crate) async fn leases(&self, rack: &str) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let range = self.client.get(kind("ip_ranges"), "lab").await.expect("a range");
+            let blocks = range.status["blocks"].as_object().expect("its blocks");
+            if blocks.values().any(|block| block["rack"] == rack && block["state"] == "leased") {
+                return;
+            }
+            assert!(Instant::now() < end, "{rack} has no part of {blocks:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     async fn is_ready(&self, plural: &str, name: &str) -> bool {
         let object = self.client.get(kind(plural), name).await;
         object.is_ok_and(|object| {

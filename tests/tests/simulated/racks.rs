@@ -36,6 +36,7 @@ async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
 async fn either_of_two_racks_is_enough() {
     let mut fleet = Fleet::start("racks", &[]).await;
     fleet.site.start_rack(2).await.expect("the second rack joins");
+    fleet.leases("rack-2").await;
 
     let machines: Vec<_> = (1..=4).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
     deployed(&fleet, &machines).await;
@@ -62,6 +63,7 @@ async fn a_rack_that_dies_in_the_middle_of_an_install_is_replaced_by_the_other()
     let begins = machine.wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT).await;
     begins.expect("the install begins");
     fleet.site.start_rack(2).await.expect("the second rack joins");
+    fleet.leases("rack-2").await;
     fleet.site.kill_rack(1);
     assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 0, "in the middle");
     machine.faults().set(&[]);
