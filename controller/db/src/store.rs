@@ -218,7 +218,11 @@ impl Store {
 
     /// A transaction, which notes the trace that it is for.
     pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
-        let mut tx = self.pool().begin().await?;
+        // A task of its own, since whoever begins may go away meanwhile (a client hangs up): sqlx 0.9 forgets the transaction that
+        // it is about to begin then, and gives the connection with it to the next one, whose statements nobody commits.
+        let pool = self.pool().clone();
+        let begun = tokio::spawn(async move { pool.begin().await }).await;
+        let mut tx = begun.map_err(|_| sqlx::Error::WorkerCrashed)??;
         if let Some(trace) = crate::trace::current() {
             let note = sqlx::query!("select set_config('basalt.trace', $1, true)", &*trace);
             note.fetch_one(&mut *tx).await?;

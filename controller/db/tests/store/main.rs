@@ -5,6 +5,7 @@ mod blocks;
 mod common;
 mod dice;
 mod follower;
+mod hangup;
 mod ipam;
 mod objects;
 mod old;

@@ -1,0 +1,59 @@
+//! Who goes away in the middle of a call leaves nothing open behind it.
+
+use crate::common::put;
+use basalt_db::Key;
+use serde_json::json;
+use sqlx::{Connection, PgConnection};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Polls a future so often, and then drops it; says whether it came to its end.
+async fn hang_up<T>(call: impl Future<Output = T>, polls: u32) -> bool {
+    let mut call = pin!(call);
+    let mut left = polls;
+    std::future::poll_fn(|cx| {
+        left -= 1;
+        match call.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_is_given_up_at_any_await_leaves_no_transaction_to_the_next_one() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let url = basalt_db::testing::database().await;
+    let store = crate::common::open(&url, [7; 32]).await.expect("it opens");
+    let mut watcher = PgConnection::connect(&url).await.expect("it connects");
+    let (mut polls, mut given_up) = (1, 0);
+    loop {
+        let spec = json!({ "description": format!("{polls}") });
+        let done = hang_up(put(&store, "Zone", "a", spec), polls).await;
+        given_up += u32::from(!done);
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let open: i64 = sqlx::query_scalar(
+                "select count(*) from pg_stat_activity
+                 where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'",
+            )
+            .fetch_one(&mut watcher)
+            .await
+            .expect("an answer");
+            if open == 0 {
+                break;
+            }
+            assert!(Instant::now() < end, "given up at await {polls}, its transaction is open");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        if done {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(given_up > 5, "{given_up}");
+    assert_eq!(store.get("Zone", Key::Name("a")).await.expect("it is there").name, "a");
+}
