@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Budget {
     /// What is declared.
     pub declared: FleetBudget,
+    /// Why what is declared cannot be read: there is none until it can.
+    pub unread: Option<String>,
     /// The machine's zone, for words.
     pub zone: String,
     /// Other machines of the zone whose disks are written.
@@ -52,6 +54,9 @@ impl Budget {
     pub(crate) fn against_disks(&self, now: Timestamp) -> Option<Exceeded> {
         let FleetBudget { max_unavailable, max_unavailable_per_zone, destructive_per_hour, windows, .. } =
             &self.declared;
+        if let Some(unread) = self.unread() {
+            return Some(unread);
+        }
         if !windows.is_empty() && !windows.values().any(|window| is_open(window, now)) {
             let until = windows.values().filter_map(|window| opens(window, now)).min();
             let names: Vec<_> = windows.keys().map(String::as_str).collect();
@@ -76,8 +81,16 @@ impl Budget {
         Some(Exceeded { why, until: Some(until) })
     }
 
+    fn unread(&self) -> Option<Exceeded> {
+        let why = self.unread.as_ref()?;
+        Some(Exceeded { why: format!("it cannot be read: {why}; declare the Settings anew"), until: None })
+    }
+
     /// What stands against powering a machine on.
     pub(crate) fn against_power_on(&self, now: Timestamp) -> Option<Exceeded> {
+        if let Some(unread) = self.unread() {
+            return Some(unread);
+        }
         let limit = self.declared.power_on_per_minute?;
         let until = self.minute_full_until.filter(|until| *until > now)?;
         let why = format!("{limit} of {limit} machines of a minute were powered on");
@@ -137,6 +150,16 @@ mod tests {
 
     #[test]
     fn what_exceeds_the_budget_says_what_runs_and_until_when() {
+        let budget = Budget { unread: Some("the spec of Settings".to_owned()), ..Budget::default() };
+        for exceeded in [
+            budget.against_disks(at("2026-11-21T12:00:00Z")),
+            budget.against_power_on(at("2026-11-21T12:00:00Z")),
+        ] {
+            assert_eq!(
+                exceeded.unwrap().why,
+                "it cannot be read: the spec of Settings; declare the Settings anew"
+            );
+        }
         let mut budget = Budget { zone: "a".to_owned(), in_zone: 5, in_region: 7, ..Budget::default() };
         let now = at("2026-11-21T12:00:00Z");
         assert_eq!(budget.against_disks(now), None);

@@ -43,6 +43,8 @@ pub struct Estate {
     pub tags: Vec<TagSeen>,
     /// What holds for the whole region.
     pub settings: SettingsSpec,
+    /// Why what is declared for the region cannot be read: it may forbid whatever is about to be done.
+    pub unread: Option<String>,
 }
 
 /// An image and what of it the region holds.
@@ -144,8 +146,12 @@ impl Estate {
         let images = images.into_iter().map(|(_, image)| image).collect();
         let tags =
             readable(store.all("Tag").await?).map(|(object, spec)| TagSeen::new(&object, spec)).collect();
-        let settings = readable::<SettingsSpec>(store.all("Settings").await?).next().map(|(_, spec)| spec);
-        Ok(Self { nets, racks, images, tags, settings: settings.unwrap_or_default() })
+        let settings = store.all("Settings").await?.first().map(spec::<SettingsSpec>).transpose();
+        let (settings, unread) = match settings {
+            Ok(settings) => (settings.unwrap_or_default(), None),
+            Err(error) => (SettingsSpec::default(), Some(error.to_string())),
+        };
+        Ok(Self { nets, racks, images, tags, settings, unread })
     }
 
     /// A policy with the deadlines that are declared for the region.
@@ -178,6 +184,7 @@ impl Estate {
         let used = store.fleet_use(uid, zone, self.limits()).await?;
         let budget = Budget {
             declared: self.settings.fleet_budget.clone(),
+            unread: self.unread.clone(),
             zone: zone.to_owned(),
             in_zone: used.in_zone,
             in_region: used.in_region,

@@ -15,7 +15,16 @@ const FROZEN: &[(&str, &str)] = &[
     ("0004_ipam.sql", "1a9712b975c32d0b86625a49331891a23ebc2f6e4c9b18ddc03252314ff1a239"),
     ("0005_access.sql", "cd17c12dc3ba14c3193d4f3ee0a3447cc83166a28744b9da51ec0b621faaa837"),
     ("0006_watch.sql", "00328909137eb35e5f80ea1862bbb7b061dae6c5e610ba5768a9e41ebaac01e2"),
+    ("0007_pools.sql", "0cb34e09fd70abbb98726c55673fefa43255afefb7ec1edbe63a771fcd37f5e0"),
+    ("0008_tags.sql", "761dc7f8bf356d04e2385d8b64dd9e5f25d3ff3226c8cdbadf12846beabf78d8"),
+    ("0010_webhooks.sql", "05a79d8e59bc7c5e2ec06291237b2ff5db7a61cfd769c1c9e4d5b4a4ef45f0d3"),
+    ("0011_dhcp_blocks.sql", "a4b4e4997bdc77863b10ac1d96289dac73bc0904aa98d76f0eae5b825828aeb5"),
+    ("0012_layers.sql", "35ce5249603f1d55fc2a4c27c276ba2398420d2d182609bf67c9434846a8dde1"),
+    ("0013_engine.sql", "2e593576578ba33313927bdfb0929c48ccdcb70efea96d3b99aa03fd2393d28a"),
 ];
+
+/// Older than the rules.
+const BEFORE_THE_RULES: usize = 6;
 
 /// Number, file name and text of every migration, in their order.
 fn migrations() -> Vec<(u32, String, String)> {
@@ -54,7 +63,7 @@ fn newer_migrations_keep_the_rules() {
     let all = migrations();
     let numbers: Vec<u32> = all.iter().map(|(number, ..)| *number).collect();
     let mut wrong = Vec::new();
-    for (at, (_, name, text)) in all.iter().enumerate().skip(FROZEN.len()) {
+    for (at, (_, name, text)) in all.iter().enumerate().skip(BEFORE_THE_RULES) {
         let earlier = numbers.get(..at).unwrap_or_default();
         assert!(earlier.iter().all(|e| e < &numbers[at]), "migrations/{name}: this number is taken");
         wrong.extend(lint(text, earlier).into_iter().map(|why| format!("migrations/{name} {why}")));

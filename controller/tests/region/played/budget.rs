@@ -62,3 +62,47 @@ async fn never_more_machines_are_installed_than_the_budget_allows_and_all_are() 
         "all of it was given back"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_is_begun_within_an_hour_and_a_minute_than_the_budget_allows() {
+    const MACHINES: usize = 8;
+    let mut world = World::new(2, MACHINES, Taken::AsTheyAre).await;
+    let budget = json!({"fleet_budget": {"destructive_per_hour": 3, "power_on_per_minute": 2}});
+    world.declare("Settings", "default", &budget, true).await;
+    for n in 0..MACHINES {
+        let mut spec = deployment(&format!("m{n}"));
+        spec["readiness"] = json!({"check": "installed"});
+        world.declare("Deployment", &format!("d{n}"), &spec, false).await;
+    }
+    world.know_all().await;
+    world.scan().await;
+    let begun = world.now;
+    let (mut full, mut rounds) = ([0, 0], 0);
+    loop {
+        let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
+        let all = |driver: basalt_region::driver::Driver| async move {
+            while driver.turn().await.expect("the store answers") {}
+        };
+        tokio::join!(all(a), all(b));
+        // Whatever was begun: as many as are counted before the oldest of them no longer counts.
+        let most = "select coalesce(max(n), 0) from (
+            select count(*) over (partition by class order by at range between interval '1 hour' - interval '1 microsecond' preceding and current row) n
+            from fleet_start where class = 'destructive') w";
+        let an_hour = world.hand.run(most).await[0][0].parse::<u32>().expect("a number");
+        let a_minute = most.replace("1 hour", "1 minute").replace("'destructive'", "'power_on'");
+        let a_minute = world.hand.run(&a_minute).await[0][0].parse::<u32>().expect("a number");
+        assert!(an_hour <= 3 && a_minute <= 2, "{an_hour} within an hour, {a_minute} within a minute");
+        full = [full[0] + u32::from(an_hour == 3), full[1] + u32::from(a_minute == 2)];
+        let installed = world.machines.values().filter(|m| m.hardware.system.is_some()).count();
+        if installed == MACHINES && world.unsettled().await.is_empty() {
+            break;
+        }
+        world.work_at_the_rack().await;
+        world.advance(120).await;
+        rounds += 1;
+        assert!(rounds < 500, "{:?}", world.unsettled().await);
+    }
+    assert!(full.iter().all(|times| *times > 0), "both were used up: {full:?}");
+    assert!(world.now.duration_since(begun).as_secs() >= 2 * 3600, "eight installs, three an hour");
+    assert_eq!(world.violations, Vec::<String>::new());
+}

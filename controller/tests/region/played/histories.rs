@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
+use super::decisions::differing;
 use super::faults::Mortal;
 use super::hardware::Fault;
 use super::world::{Taken, World, deployment, machine};
@@ -275,6 +276,7 @@ async fn history(seed: u64, tally: &mut Tally) {
     world.check().await;
     assert_eq!(world.violations, Vec::<String>::new(), "seed {seed}, {wishes:?}");
     assert_eq!(world.picture().await, expected, "seed {seed}, {wishes:?}");
+    assert_eq!(differing(&world, "m0").await, Vec::<String>::new(), "seed {seed}: decided otherwise again");
     // Planning again, now or later, yields nothing.
     let recorded = world.recorded().await;
     for _ in 0..5 {

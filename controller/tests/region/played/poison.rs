@@ -2,7 +2,7 @@
 
 use super::world::{Taken, World, deployment};
 use basalt_region::driver::Machinery;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 async fn conditions(world: &World, name: &str) -> Value {
@@ -74,4 +74,29 @@ async fn every_step_is_on_record_with_its_end_and_counted_once() {
     assert!(installs > 100.0, "an install takes minutes: {installs}");
     let phases: Vec<_> = a.phases.keys().chain(b.phases.keys()).map(|(_, phase)| phase.as_str()).collect();
     assert!(phases.contains(&"Deploying"), "{phases:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_fleets_budget_cannot_be_read_nothing_is_powered_on_or_installed() {
+    let mut world = World::new(1, 1, Taken::Read).await;
+    world.declare("Settings", "default", &json!({"fleet_budget": {"max_unavailable": 1}}), true).await;
+    world.settle(4).await.expect("it is taken in");
+    world.hand.run("update object set spec = '{\"fleet_budget\": 7}' where kind = 'Settings'").await;
+    world.declare("Deployment", "web", &deployment("m0"), true).await;
+    let before = world.recorded().await;
+    for _ in 0..5 {
+        world.scan().await;
+        world.work().await;
+        world.advance(600).await;
+    }
+    assert_eq!(world.recorded().await, before, "nothing is begun");
+    let object = world.find("Machine", "m0").await.expect("it is there");
+    let waits = world.seats[0].driver.waits(&object).await.expect("waits").waits;
+    let said = waits.iter().find(|wait| wait.cause == "FleetBudget").map(|wait| wait.message.as_str());
+    assert!(said.is_some_and(|said| said.contains("the spec of Settings \"default\"")), "{waits:?}");
+
+    world.hand.run("update object set spec = '{}' where kind = 'Settings'").await;
+    world.scan().await;
+    world.settle(4).await.expect("it goes on by itself");
+    assert_eq!(world.violations, Vec::<String>::new());
 }
