@@ -5,6 +5,7 @@
 
 use crate::fleet::{Fleet, ImageFile, deployment_spec, machine_spec};
 use std::sync::Arc;
+use std::time::Duration;
 
 use basalt_bmc::Fault as BmcFault;
 use basalt_sim::{Event, Fault, Firmware, SimMachine, Stage};
@@ -137,7 +138,11 @@ const BAD_LUCK: &[BadLuck] = &[
     BadLuck {
         name: "agent-dies",
         declared: Declared::Well,
-        breaks: |m| m.faults().times(DEATH, 1),
+        breaks: |m| {
+            // Slow enough for what it is at to be read before it has begun anew.
+            m.faults().times(Fault::Slow(Duration::from_secs(1)), u32::MAX);
+            m.faults().times(DEATH, 1);
+        },
         says: &["to install (unpack", "with a new attempt"],
         mending: Mending::Nothing,
         fired: Some(|m| m.faults().fired(DEATH)),
@@ -178,7 +183,6 @@ async fn suffer(
     fleet.declare("deployments", luck.name, deployment).await;
     let words = fleet.waits_saying(luck.name, luck.says).await;
     assert!(words.contains("until ") || words.contains("To do: "), "{}: {words}", luck.name);
-    assert!(luck.fired.is_none_or(|fired| fired(&machine) > 0), "{}: it did not happen", luck.name);
     match luck.mending {
         Mending::Nothing => {}
         Mending::Hardware(mend) => mend(&machine),
@@ -195,6 +199,7 @@ async fn suffer(
         Mending::Upload => fleet.upload(&late).await,
     }
     fleet.ready("deployments", luck.name).await;
+    assert!(luck.fired.is_none_or(|fired| fired(&machine) > 0), "{}: it did not happen", luck.name);
     let installs = machine.count(|event| matches!(event, Event::Installed { .. }));
     assert_eq!(installs, 1, "{}\n{}", luck.name, machine.log());
     let times = luck.fired.map(|fired| format!(" ({} times)", fired(&machine))).unwrap_or_default();
