@@ -43,6 +43,9 @@ demo-stop: root ## Remove every trace of the demo
 .PHONY: setup
 setup:
 	@tests/lab/setup
+
+.PHONY: contract-tools
+contract-tools: setup
 	@tests/contract/setup >/dev/null
 
 .PHONY: test
@@ -88,7 +91,7 @@ previous:
 	@tests/upgrade/previous >/dev/null
 
 .PHONY: end-to-end
-end-to-end: root images previous ## Real Terraform, real firmware in QEMU, real wire
+end-to-end: root images contract-tools previous ## Real Terraform, real firmware in QEMU, real wire
 	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
