@@ -4,10 +4,24 @@ use crate::decision::{self, NewDecision};
 use crate::fleet::{self, Take};
 use crate::object::{signed, timestamp, unsigned};
 use crate::{Lease, Store, StoreError};
-use basalt_api::values::Timestamp;
-use basalt_api::values::{Attempt, Epoch, Uid};
+use basalt_api::values::{Attempt, Epoch, Timestamp, Uid};
 use serde_json::Value;
 use std::time::Duration;
+
+/// `select` of whole step records; the tail goes on after `from step_record`.
+macro_rules! select_steps {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            StepRow,
+            r#"select id, step_key, epoch, attempt, detail, outcome,
+                      (extract(epoch from announced_at) * 1000000)::bigint as "announced_us!",
+                      (extract(epoch from started_at) * 1000000)::bigint as started_us,
+                      (extract(epoch from finished_at) * 1000000)::bigint as finished_us
+               from step_record "# + $tail
+            $(, $arg)*
+        )
+    };
+}
 
 /// One step under one epoch.
 #[derive(Clone, Debug)]
@@ -179,15 +193,7 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn steps_by_id(&self, ids: &[i64]) -> Result<Vec<StepRecord>, StoreError> {
-        let rows = sqlx::query_as!(
-            StepRow,
-            r#"select id, step_key, epoch, attempt, detail, outcome,
-                 (extract(epoch from announced_at) * 1000000)::bigint as "announced_us!",
-                 (extract(epoch from started_at) * 1000000)::bigint as started_us,
-                 (extract(epoch from finished_at) * 1000000)::bigint as finished_us
-               from step_record where id = any($1) order by id"#,
-            ids
-        );
+        let rows = select_steps!("where id = any($1) order by id", ids);
         rows.fetch_all(self.pool()).await?.into_iter().map(StepRow::step).collect()
     }
 
@@ -196,16 +202,7 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn steps(&self, object: Uid, limit: i64) -> Result<Vec<StepRecord>, StoreError> {
-        let rows = sqlx::query_as!(
-            StepRow,
-            r#"select id, step_key, epoch, attempt, detail, outcome,
-                 (extract(epoch from announced_at) * 1000000)::bigint as "announced_us!",
-                 (extract(epoch from started_at) * 1000000)::bigint as started_us,
-                 (extract(epoch from finished_at) * 1000000)::bigint as finished_us
-               from step_record where object = $1 order by id desc limit $2"#,
-            object.get(),
-            limit
-        );
+        let rows = select_steps!("where object = $1 order by id desc limit $2", object.get(), limit);
         rows.fetch_all(self.pool()).await?.into_iter().rev().map(StepRow::step).collect()
     }
 }
