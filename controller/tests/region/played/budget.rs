@@ -1,30 +1,46 @@
 //! The fleet's budget holds, however many regions work at once.
 
 use super::world::{Taken, World, deployment};
-use basalt_region::driver::Machinery;
-use serde_json::json;
+use basalt_region::driver::{Driver, Machinery};
+use serde_json::{Value, json};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn never_more_machines_are_installed_than_the_budget_allows_and_all_are() {
-    const MACHINES: usize = 50;
-    const PER_ZONE: usize = 5;
-    let mut world = World::new(2, MACHINES, Taken::AsTheyAre).await;
-    let budget = json!({"fleet_budget": {"max_unavailable_per_zone": PER_ZONE, "max_unavailable": 8}});
-    world.declare("Settings", "default", &budget, true).await;
-    for n in 0..MACHINES {
+/// By then all of them are installed.
+const ROUNDS: usize = 500;
+
+/// Two regions, and so many known machines with a deployment each, under this budget.
+async fn installing(machines: usize, budget: &Value) -> World {
+    let mut world = World::new(2, machines, Taken::AsTheyAre).await;
+    world.declare("Settings", "default", &json!({ "fleet_budget": budget }), true).await;
+    for n in 0..machines {
         let mut spec = deployment(&format!("m{n}"));
         spec["readiness"] = json!({"check": "installed"});
         world.declare("Deployment", &format!("d{n}"), &spec, false).await;
     }
     world.know_all().await;
     world.scan().await;
-    let (mut most, mut said, mut rounds) = (0, String::new(), 0);
-    loop {
-        let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
-        let all = |driver: basalt_region::driver::Driver| async move {
-            while driver.turn().await.expect("the store answers") {}
-        };
-        tokio::join!(all(a), all(b));
+    world
+}
+
+/// Both regions work at the same time, until neither has anything to do now.
+async fn turns(world: &World) {
+    let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
+    let all = |driver: Driver| async move { while driver.turn().await.expect("the store answers") {} };
+    tokio::join!(all(a), all(b));
+}
+
+async fn all_installed(world: &World) -> bool {
+    world.machines.values().all(|m| m.hardware.system.is_some()) && world.unsettled().await.is_empty()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn never_more_machines_are_installed_than_the_budget_allows_and_all_are() {
+    const MACHINES: usize = 50;
+    const PER_ZONE: usize = 5;
+    let budget = json!({"max_unavailable_per_zone": PER_ZONE, "max_unavailable": 8});
+    let mut world = installing(MACHINES, &budget).await;
+    let (mut most, mut said) = (0, String::new());
+    for _ in 0..ROUNDS {
+        turns(&world).await;
         let held = world
             .hand
             .run("select zone, count(*) from fleet_slot where attempt is not null group by zone")
@@ -44,15 +60,13 @@ async fn never_more_machines_are_installed_than_the_budget_allows_and_all_are() 
                 }
             }
         }
-        let installed = world.machines.values().filter(|m| m.hardware.system.is_some()).count();
-        if installed == MACHINES && world.unsettled().await.is_empty() {
+        if all_installed(&world).await {
             break;
         }
         world.work_at_the_rack().await;
         world.advance(120).await;
-        rounds += 1;
-        assert!(rounds < 500, "{:?}", world.unsettled().await);
     }
+    assert!(all_installed(&world).await, "{:?}", world.unsettled().await);
     assert_eq!(most, 8, "it was used");
     assert!(said.contains("waits for the fleet budget: "), "{said:?}");
     assert_eq!(world.violations, Vec::<String>::new());
@@ -66,24 +80,12 @@ async fn never_more_machines_are_installed_than_the_budget_allows_and_all_are() 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_is_begun_within_an_hour_and_a_minute_than_the_budget_allows() {
     const MACHINES: usize = 8;
-    let mut world = World::new(2, MACHINES, Taken::AsTheyAre).await;
-    let budget = json!({"fleet_budget": {"destructive_per_hour": 3, "power_on_per_minute": 2}});
-    world.declare("Settings", "default", &budget, true).await;
-    for n in 0..MACHINES {
-        let mut spec = deployment(&format!("m{n}"));
-        spec["readiness"] = json!({"check": "installed"});
-        world.declare("Deployment", &format!("d{n}"), &spec, false).await;
-    }
-    world.know_all().await;
-    world.scan().await;
+    let budget = json!({"destructive_per_hour": 3, "power_on_per_minute": 2});
+    let mut world = installing(MACHINES, &budget).await;
     let begun = world.now;
-    let (mut full, mut rounds) = ([0, 0], 0);
-    loop {
-        let [a, b] = [0, 1].map(|seat| world.seats[seat].driver.clone());
-        let all = |driver: basalt_region::driver::Driver| async move {
-            while driver.turn().await.expect("the store answers") {}
-        };
-        tokio::join!(all(a), all(b));
+    let mut full = [0, 0];
+    for _ in 0..ROUNDS {
+        turns(&world).await;
         // Whatever was begun: as many as are counted before the oldest of them no longer counts.
         let most = "select coalesce(max(n), 0) from (
             select count(*) over (partition by class order by at range between interval '1 hour' - interval '1 microsecond' preceding and current row) n
@@ -93,15 +95,13 @@ async fn no_more_is_begun_within_an_hour_and_a_minute_than_the_budget_allows() {
         let a_minute = world.hand.run(&a_minute).await[0][0].parse::<u32>().expect("a number");
         assert!(an_hour <= 3 && a_minute <= 2, "{an_hour} within an hour, {a_minute} within a minute");
         full = [full[0] + u32::from(an_hour == 3), full[1] + u32::from(a_minute == 2)];
-        let installed = world.machines.values().filter(|m| m.hardware.system.is_some()).count();
-        if installed == MACHINES && world.unsettled().await.is_empty() {
+        if all_installed(&world).await {
             break;
         }
         world.work_at_the_rack().await;
         world.advance(120).await;
-        rounds += 1;
-        assert!(rounds < 500, "{:?}", world.unsettled().await);
     }
+    assert!(all_installed(&world).await, "{:?}", world.unsettled().await);
     assert!(full.iter().all(|times| *times > 0), "both were used up: {full:?}");
     assert!(world.now.duration_since(begun).as_secs() >= 2 * 3600, "eight installs, three an hour");
     assert_eq!(world.violations, Vec::<String>::new());
