@@ -96,6 +96,9 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// Changes kept for a subscriber that lags.
 const BUFFER: usize = 4096;
 
+/// Changes read in one statement: several of these fit before anybody lags.
+const PAGE: i64 = 1000;
+
 /// A region's one reader of the log, which hands changes to any number of subscribers in memory.
 #[derive(Clone, Debug)]
 pub struct Follower {
@@ -152,9 +155,16 @@ impl Follower {
             return Ok(());
         }
         let horizon = safe_horizon(store).await?;
-        for change in read(store, last, horizon).await? {
-            // Nobody listening is no failure.
-            let _ = self.sender.send(Arc::new(change));
+        let mut after = last;
+        loop {
+            let page = read(store, after, horizon).await?;
+            let Some(end) = page.last().map(|change| change.position) else { break };
+            for change in page {
+                // Nobody listening is no failure.
+                let _ = self.sender.send(Arc::new(change));
+            }
+            self.position.send_replace(end);
+            after = end;
         }
         self.position.send_replace(horizon);
         Ok(())
@@ -197,9 +207,11 @@ async fn safe_horizon(store: &Store) -> Result<i64, StoreError> {
 
 async fn read(store: &Store, after: i64, through: i64) -> Result<Vec<Change>, StoreError> {
     let rows = sqlx::query!(
-        "select seq, object, kind, name, op, generation, trace from change_log where seq > $1 and seq <= $2 order by seq",
+        "select seq, object, kind, name, op, generation, trace from change_log where seq > $1 and seq <= $2
+         order by seq limit $3",
         after,
-        through
+        through,
+        PAGE
     );
     let rows = rows.fetch_all(store.pool()).await?;
     let change = |position, object, kind, name, op: String, generation, trace| Change {

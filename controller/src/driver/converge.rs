@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_api::values::{Generation, Uid};
-use basalt_db::change::{Change, Follower, Op};
+use basalt_db::change::Follower;
 use basalt_db::{Lease, StatusWrite, Store, StoreError, Then, trace};
 use basalt_engine::Policy;
 use basalt_proto::trace_id;
 use serde_json::Value;
-use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
 use super::allocate::Allocator;
 use super::kill::KillPoints;
 use super::meters::Meters;
 use super::poison::{Failure, guarded};
-use super::{deployment, image, machine, rack, tag};
+use super::{deployment, image, machine, rack, tag, wakes};
 use crate::racks::sessions::Sessions;
 use crate::telemetry::Telemetry;
 
@@ -31,19 +31,6 @@ const LEASE: Duration = Duration::from_secs(10);
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// Every object is looked at this often, whatever was missed.
 const FULL_SCAN: Duration = Duration::from_secs(60);
-
-/// Which kinds decide from which: a change of the first wakes every object of the others.
-const WAKES: &[(&str, &[&str])] = &[
-    ("Fabric", &["Rack"]),
-    ("Vlan", &["Rack", "Machine"]),
-    ("Subnet", &["Rack", "Machine"]),
-    ("IpRange", &["Rack"]),
-    ("IpAddress", &["Rack"]),
-    ("Image", &["Rack", "Machine"]),
-    ("Machine", &["Rack"]),
-    ("Rack", &["Machine"]),
-    ("Settings", &["Machine"]),
-];
 
 /// What handlers need. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -72,7 +59,7 @@ impl Driver {
         let slots = Arc::new(Semaphore::new(WORKERS));
         let mut woken = self.store.woken();
         let changes = follower.subscribe();
-        let dependents = tokio::spawn(wake_dependents(self.store.clone(), self.allocator.clone(), changes));
+        let dependents = tokio::spawn(wakes::follow(self.store.clone(), self.allocator.clone(), changes));
         let (store, allocator) = (self.store.clone(), self.allocator.clone());
         let waiting = tokio::spawn(async move { allocator.wake(&store).await });
         let scan = tokio::spawn(scan(self.store.clone()));
@@ -182,56 +169,6 @@ impl Driver {
             self.meters.left(&lease.kind, &phase, after);
         }
         Ok(())
-    }
-}
-
-/// Wakes every object that decides from those of a changed kind; of an empty one, whatever decides from anything.
-///
-/// # Errors
-/// The database.
-pub async fn wake_for(store: &Store, changed: &str) -> Result<(), StoreError> {
-    let dependents =
-        WAKES.iter().filter(|(kind, _)| changed.is_empty() || *kind == changed).flat_map(|(_, to)| *to);
-    for kind in dependents {
-        store.enqueue_kind(kind).await?;
-    }
-    Ok(())
-}
-
-/// Wakes what decides from a changed object.
-async fn wake_dependents(
-    store: Store,
-    allocator: Arc<Allocator>,
-    mut changes: broadcast::Receiver<Arc<Change>>,
-) {
-    loop {
-        let (dependents, trace): (Vec<&str>, _) = match changes.recv().await {
-            Ok(change) => {
-                allocator.note(&change);
-                (dependents(&change), change.trace.clone())
-            }
-            // Everything may have changed.
-            Err(broadcast::error::RecvError::Lagged(_)) => {
-                allocator.note_any();
-                (WAKES.iter().flat_map(|(_, to)| *to).copied().collect(), None)
-            }
-            Err(broadcast::error::RecvError::Closed) => return,
-        };
-        for kind in dependents {
-            if let Err(error) = trace::within(trace.clone(), store.enqueue_kind(kind)).await {
-                tracing::warn!(%error, kind, "objects were not woken; the next full scan finds them");
-            }
-        }
-    }
-}
-
-/// The kinds whose objects are woken by a change.
-fn dependents(change: &Change) -> Vec<&'static str> {
-    match (change.op, change.kind.as_str()) {
-        (Op::Status, _) => Vec::new(),
-        // While it is there, it looks after its machines itself.
-        (Op::Delete, "Tag") => vec!["Machine"],
-        (_, kind) => WAKES.iter().filter(|(of, _)| *of == kind).flat_map(|(_, to)| *to).copied().collect(),
     }
 }
 

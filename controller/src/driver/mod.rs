@@ -6,6 +6,7 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`converge`] | the loop: claim what is due, handle it, finish only what was seen |
+//! | [`wakes`] | what is worked on anew because something else has changed |
 //! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | one reconciliation each |
 //! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
@@ -33,6 +34,7 @@ pub mod poison;
 pub mod rack;
 pub mod report_token;
 pub mod tag;
+pub mod wakes;
 
 pub use converge::Driver;
 
