@@ -25,26 +25,41 @@ impl Claiming {
         given: &[(DeploymentId, MachineId)],
         epoch: Epoch,
     ) -> Result<BTreeSet<DeploymentId>, StoreError> {
-        let deployments: Vec<_> = given.iter().map(|(deployment, _)| deployment.get()).collect();
-        let machines: Vec<_> = given.iter().map(|(_, machine)| machine.get()).collect();
-        let insert = sqlx::query_scalar!(
-            "insert into machine_claim (machine, deployment, epoch)
-             select m.uid, d.uid, $3 from unnest($1::uuid[], $2::uuid[]) g(deployment, machine)
-               join object d on d.uid = g.deployment and d.deletion_requested_at is null
-               join object m on m.uid = g.machine
-             order by m.uid
-             on conflict do nothing returning deployment",
-            &deployments,
-            &machines,
-            signed(epoch.get())
-        );
-        let got = insert.fetch_all(&mut *self.tx).await?;
+        let got = insert(&mut self.tx, given, epoch).await?;
         if !got.is_empty() {
             self.store.wake_around_all(&mut self.tx, &got).await?;
         }
         self.store.commit(self.tx).await?;
         Ok(got.into_iter().map(DeploymentId::from).collect())
     }
+}
+
+/// Gives each deployment its machine, where both can be; says who got one.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    given: &[(DeploymentId, MachineId)],
+    epoch: Epoch,
+) -> Result<Vec<uuid::Uuid>, StoreError> {
+    let deployments: Vec<_> = given.iter().map(|(deployment, _)| deployment.get()).collect();
+    let machines: Vec<_> = given.iter().map(|(_, machine)| machine.get()).collect();
+    let insert = sqlx::query_scalar!(
+        "insert into machine_claim (machine, deployment, epoch)
+         select m.uid, d.uid, $3 from unnest($1::uuid[], $2::uuid[]) g(deployment, machine)
+           join object d on d.uid = g.deployment and d.deletion_requested_at is null
+           join object m on m.uid = g.machine
+         order by m.uid
+         on conflict do nothing returning deployment",
+        &deployments,
+        &machines,
+        signed(epoch.get())
+    );
+    Ok(insert.fetch_all(&mut **tx).await?)
+}
+
+/// An epoch for what is done under no lease.
+pub(crate) async fn next_epoch(tx: &mut Tx) -> Result<Epoch, StoreError> {
+    let epoch = sqlx::query_scalar!(r#"select nextval('epoch') as "epoch!""#).fetch_one(&mut **tx).await?;
+    Ok(Epoch::new(unsigned(epoch)))
 }
 
 impl Store {

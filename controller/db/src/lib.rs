@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`Store`] | pool, seal key, wake-ups |
 //! | `object`, `write`, `remove`, `rename` | objects of all kinds: specs as declared, references by uid, sealed secrets |
+//! | `overlay` | objects as they would be, for plans of what is only tried |
 //! | `layer` | labels and tags of one manager |
 //! | `reach` | who may write what, by pools |
 //! | `invariant` | what only one object can have |
@@ -56,6 +57,7 @@ mod invariant;
 mod ipam;
 mod layer;
 mod object;
+mod overlay;
 mod password;
 mod queue;
 mod reach;
@@ -85,6 +87,7 @@ pub use ipam::{
     Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
 };
 pub use object::{Key, ListQuery, Object, Page, Referrer};
+pub use overlay::Overlay;
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, StatusWrite, Then};
 pub use remove::{Deletion, Removal};
@@ -95,4 +98,4 @@ pub use store::{Options, Store};
 pub use tagging::{PlaceUse, TagUse, Tagged, Tagging};
 pub use watch::{Changed, ChangedPage};
 pub use webhook::{Delivery, DeliveryEntry, WebhookGauge, WebhookState};
-pub use write::{Batch, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};
+pub use write::{Batch, Claim, Judge, NoJudge, Precondition, Prune, Pruned, Put, Stored, Written};

@@ -226,6 +226,9 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn get_by_uid(&self, uid: Uid) -> Result<Option<Object>, StoreError> {
+        if let Some(supposed) = self.supposed(uid) {
+            return Ok(supposed.cloned());
+        }
         let row = select_objects!("where uid = $1", uid.get()).fetch_optional(self.pool()).await?;
         row.map(Row::object).transpose()
     }
@@ -268,7 +271,9 @@ impl Store {
     /// The database.
     pub async fn all(&self, kind: &str) -> Result<Vec<Object>, StoreError> {
         let rows = select_objects!("where kind = $1 order by name", kind).fetch_all(self.pool()).await?;
-        rows.into_iter().map(Row::object).collect()
+        let mut objects = rows.into_iter().map(Row::object).collect::<Result<Vec<_>, _>>()?;
+        self.suppose(kind, &mut objects);
+        Ok(objects)
     }
 
     /// What keeps an object from leaving: who refers to it, holds its addresses, or has claimed it.

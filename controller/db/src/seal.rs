@@ -2,12 +2,19 @@
 
 use crate::StoreError;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
 use basalt_api::values::Uid;
 use std::fmt;
 use zeroize::Zeroizing;
 
 /// Seals and opens. The same key on all regions of one database.
-pub struct SealKey(RandomizedNonceKey);
+pub struct SealKey {
+    cipher: RandomizedNonceKey,
+    marks: hmac::Key,
+}
+
+/// What the key for marks is derived under.
+const MARKS: &[u8] = b"basalt marks of plans";
 
 impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,7 +33,9 @@ impl SealKey {
     /// # Errors
     /// Another length.
     pub fn new(bytes: &[u8]) -> Result<Self, BadSealKey> {
-        RandomizedNonceKey::new(&AES_256_GCM, bytes).map(Self).map_err(|_| BadSealKey(bytes.len()))
+        let cipher = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| BadSealKey(bytes.len()))?;
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), MARKS);
+        Ok(Self { cipher, marks: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()) })
     }
 
     /// A new key's bytes.
@@ -40,11 +49,18 @@ impl SealKey {
         Ok(bytes)
     }
 
+    /// Tells texts apart without telling anything of them to whoever does not have the key.
+    pub(crate) fn mark(&self, text: &[u8]) -> [u8; 32] {
+        let mut mark = [0; 32];
+        mark.copy_from_slice(hmac::sign(&self.marks, text).as_ref());
+        mark
+    }
+
     /// nonce || ciphertext || tag. `place` is authenticated with it, so that a sealed text cannot be moved elsewhere.
     pub(crate) fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut body = plaintext.to_vec();
         let nonce = self
-            .0
+            .cipher
             .seal_in_place_append_tag(Aad::from(place.bytes()), &mut body)
             .map_err(|_| place.error())?;
         let mut sealed = nonce.as_ref().to_vec();
@@ -57,7 +73,7 @@ impl SealKey {
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| place.error())?;
         let mut body = Zeroizing::new(body.to_vec());
         let length = self
-            .0
+            .cipher
             .open_in_place(nonce, Aad::from(place.bytes()), &mut body)
             .map_err(|_| place.error())?
             .len();

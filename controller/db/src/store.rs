@@ -2,6 +2,7 @@
 
 use crate::gather::Gather;
 use crate::holders::Holders;
+use crate::overlay::Overlay;
 use crate::seal::{Place, SealKey};
 use crate::{Actor, StoreError};
 use basalt_api::values::{Incarnation, Uid};
@@ -44,6 +45,8 @@ pub struct Store {
     inner: Arc<Inner>,
     /// Whose writes these are; nobody's are the region's own.
     actor: Option<Arc<Actor>>,
+    /// How other objects would be.
+    pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
 #[derive(Debug)]
@@ -112,7 +115,7 @@ impl Store {
             woken,
             holders: Holders::default(),
         };
-        let store = Self { inner: Arc::new(inner), actor: None };
+        let store = Self { inner: Arc::new(inner), actor: None, overlay: None };
         sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
         let (notifier, listener) = (store.clone(), store.clone());
         tokio::spawn(async move { notifier.notify_others().await });
@@ -129,7 +132,7 @@ impl Store {
     /// The same store, acting for somebody: its writes are in the audit log.
     #[must_use]
     pub fn acting(&self, actor: Arc<Actor>) -> Self {
-        Self { inner: self.inner.clone(), actor: Some(actor) }
+        Self { actor: Some(actor), ..self.clone() }
     }
 
     pub(crate) fn actor(&self) -> Option<&Actor> {

@@ -5,14 +5,15 @@ use super::problem::Answer;
 use crate::driver::{PLANNED, Supposed};
 use basalt_api::kinds::Deployment;
 use basalt_api::plan::PlanReport;
-use basalt_api::values::{Generation, Name, Sha256, Uid};
+use basalt_api::values::{Generation, MachineId, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
 use basalt_api::{Effect, FieldChange, Kind, KindOf};
-use basalt_db::{Object, Pruned, Referrer, Renamed, Stored, Written};
+use basalt_db::{Object, Overlay, Pruned, Referrer, Renamed, Stored, Written};
 use basalt_engine::select::Choice;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Objects that a sentence names, at most.
 const NAMED: usize = 20;
@@ -48,25 +49,36 @@ async fn planned(app: &App, object: &Object, supposed: Supposed<'_>) -> Answer<O
 pub(super) async fn choices<'a>(
     app: &App,
     changed: impl Iterator<Item = (&'a Stored, &'a Value)>,
+    others: &Arc<Overlay>,
 ) -> Answer<BTreeMap<Uid, Choice>> {
     let deployments = changed.filter(|(stored, _)| stored.object.kind == Deployment::KIND.name);
     let wanted: Vec<_> = deployments.map(|(stored, wanted)| (&stored.object, wanted)).collect();
     match app.machinery() {
-        Some(machinery) if !wanted.is_empty() => Ok(machinery.choose(&wanted).await?),
+        Some(machinery) if !wanted.is_empty() => Ok(machinery.choose(&wanted, Some(others)).await?),
         _ => Ok(BTreeMap::new()),
     }
 }
 
-/// What follows from a write that was only tried. `choice` is what was decided for it together with others, if it was.
+/// What is written together with an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Together<'a> {
+    /// What was decided for it together with others, if it was.
+    pub(super) choice: Option<&'a Choice>,
+    /// All of them as they would be.
+    pub(super) others: Option<&'a Arc<Overlay>>,
+}
+
+/// What follows from a write that was only tried.
 pub(super) async fn of_write(
     app: &App,
     kind: &Kind,
     stored: &Stored,
     wanted: &Value,
-    choice: Option<&Choice>,
+    together: Together<'_>,
 ) -> Answer<PlanReport> {
     let name = &stored.object.name;
-    let supposed = Supposed { spec: Some(wanted), choice, asked: None };
+    let Together { choice, others } = together;
+    let supposed = Supposed { spec: Some(wanted), choice, asked: None, others };
     let mut plan = match planned(app, &stored.object, supposed).await? {
         Some(plan) => plan,
         None => PlanReport {
@@ -96,12 +108,14 @@ pub(super) async fn of_deletion(
     object: &Object,
     gone: bool,
     waits_for: &[Referrer],
+    others: Option<&Arc<Overlay>>,
 ) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
     if gone {
         return Ok(said(format!("{kind} {name:?} will be gone.")));
     }
-    let plan = planned(app, object, Supposed::default()).await?;
+    let supposed = Supposed { others, ..Supposed::default() };
+    let plan = planned(app, object, supposed).await?;
     let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
     let names: Vec<String> =
         waits_for.iter().map(|other| format!("{} {:?}", other.kind, other.name)).collect();
@@ -200,15 +214,25 @@ struct Part<'a> {
     action: ApplyAction,
     relabelled: bool,
     changes: &'a [FieldChange],
-    secrets: bool,
+    /// What the changes do not show: secrets, sensitive values, labels.
+    mark: Option<Sha256>,
     effect: Effect,
     machine: Option<&'a Name>,
 }
 
-/// The machines that selectors would choose, by the names of their deployments.
-pub(super) type Chosen = BTreeMap<String, Name>;
+/// The machine of a deployment.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    /// Its name.
+    pub(super) machine: Name,
+    /// It was chosen now, and is nobody's yet.
+    pub(super) chosen: Option<MachineId>,
+}
 
-/// Over (uid, generation, operation, changes, effect, chosen machine) of everything that changes, sorted.
+/// By the names of their deployments.
+pub(super) type Chosen = BTreeMap<String, Placed>;
+
+/// Over (uid, generation, operation, changes, effect, declared text, chosen machine) of everything that changes, sorted.
 pub(super) fn digest(written: &Written, chosen: &Chosen) -> Sha256 {
     let mut parts = Vec::new();
     for stored in &written.stored {
@@ -224,9 +248,12 @@ pub(super) fn digest(written: &Written, chosen: &Chosen) -> Sha256 {
             action,
             relabelled: stored.relabelled,
             changes: &stored.changes,
-            secrets: stored.secrets_changed,
+            mark: Some(Sha256::new(stored.mark)),
             effect: effect(stored),
-            machine: chosen.get(&stored.object.name).filter(|_| stored.object.kind == "Deployment"),
+            machine: chosen
+                .get(&stored.object.name)
+                .filter(|_| stored.object.kind == "Deployment")
+                .map(|placed| &placed.machine),
         });
     }
     for Pruned { object, .. } in &written.pruned {
@@ -238,7 +265,7 @@ pub(super) fn digest(written: &Written, chosen: &Chosen) -> Sha256 {
             action: ApplyAction::Deleted,
             relabelled: false,
             changes: &[],
-            secrets: false,
+            mark: None,
             effect: Effect::None,
             machine: None,
         });

@@ -1,6 +1,6 @@
 //! Many objects in one transaction.
 
-use super::announce::{self, Chosen};
+use super::announce::{self, Chosen, Placed, Together};
 use super::body;
 use super::caller::Caller;
 use super::guards::ApplyGuards;
@@ -17,12 +17,14 @@ use basalt_api::wire::{
 };
 use basalt_api::{FieldCode, FieldError, Kind, ProblemCode, validate_labels};
 use basalt_db::splice::Text;
-use basalt_db::{Batch, Key, Object, Precondition, Prune, Put, Stored, Written};
+use basalt_db::{Batch, Claim, Key, Object, Overlay, Precondition, Prune, Pruned, Put, Stored, Written};
+use basalt_engine::select::Choice;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// [`basalt_api::wire::ApplyRequest`], with documents as text.
 #[derive(Deserialize)]
@@ -91,28 +93,42 @@ pub(super) async fn apply(
     let wanted: Vec<(&Kind, &Value)> = documents.iter().map(|it| (it.kind, &it.value)).collect();
     let tried =
         |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected, guards };
-    let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None) };
+    let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None), claims: &[] };
     if flags.dry_run {
         let written = app.store().write(&dry).await?;
-        return Ok(axum::Json(announced(&app, &written, &wanted).await?));
+        return Ok(axum::Json(announced(&app, &written, &wanted).await?.0));
     }
-    let mut expected = None;
-    if let Some(approved) = request.digest {
-        let written = app.store().write(&dry).await?;
-        let now = announced(&app, &written, &wanted).await?;
-        if now.digest != approved {
-            let detail = format!(
-                "the plan that was approved is {approved}; now it would be {}: {} Look at it again, and send its digest",
-                now.digest, now.summary
-            );
-            return Err(Refusal::new(ProblemCode::StalePlan, detail));
-        }
-        expected = Some(announce::digest(&written, &Chosen::new()));
+    let Some(approved) = request.digest else {
+        let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(None), claims: &[] };
+        return done(&caller.store(&app).write(&batch).await?, &Chosen::new());
+    };
+    // Nobody else gives machines away until this is committed: who is chosen now gets what was approved.
+    let right = app.store().claiming().await?;
+    let written = app.store().write(&dry).await?;
+    let (now, chosen) = announced(&app, &written, &wanted).await?;
+    if now.digest != approved {
+        let detail = format!(
+            "the plan that was approved is {approved}; now it would be {}: {} Look at it again, and send its digest",
+            now.digest, now.summary
+        );
+        return Err(Refusal::new(ProblemCode::StalePlan, detail));
     }
-    let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected) };
+    let claims: Vec<Claim<'_>> = chosen
+        .iter()
+        .filter_map(|(deployment, placed)| Some(Claim { deployment, machine: placed.chosen? }))
+        .collect();
+    let expected = Some(announce::digest(&written, &Chosen::new()));
+    let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected), claims: &claims };
     let written = caller.store(&app).write(&batch).await?;
-    let plans = changed(&written);
-    Ok(axum::Json(response(&written, plans, BlastRadius::default(), &Chosen::new())?))
+    drop(right);
+    for Claim { deployment, machine } in claims {
+        tracing::info!(deployment, %machine, "machine claimed: it was approved with the plan");
+    }
+    done(&written, &chosen)
+}
+
+fn done(written: &Written, chosen: &Chosen) -> Answer<axum::Json<ApplyResponse>> {
+    Ok(axum::Json(response(written, changed(written), BlastRadius::default(), chosen)?))
 }
 
 /// Reads every document; what is wrong with any of them is said of all.
@@ -239,30 +255,42 @@ fn prune<'a>(
     if errors.is_empty() { Ok(Some(Prune { manager, label, value })) } else { Err(Refusal::invalid(errors)) }
 }
 
-/// What a batch that was only tried would do.
-async fn announced(app: &App, written: &Written, wanted: &[(&Kind, &Value)]) -> Answer<ApplyResponse> {
+/// What a batch that was only tried would do, and which machines its deployments would have.
+async fn announced(
+    app: &App,
+    written: &Written,
+    wanted: &[(&Kind, &Value)],
+) -> Answer<(ApplyResponse, Chosen)> {
     let (mut plans, mut radius, mut chosen) = (Vec::new(), BlastRadius::default(), Chosen::new());
     let all = written.stored.iter().zip(wanted.iter().map(|(_, wanted)| *wanted));
     let changed = all.filter(|(stored, _)| announce::action(stored) != ApplyAction::Unchanged);
-    let choices = announce::choices(app, changed).await?;
+    let others = Arc::new(Overlay::of(written));
+    let choices = announce::choices(app, changed, &others).await?;
     for (stored, (kind, wanted)) in written.stored.iter().zip(wanted) {
         if announce::action(stored) == ApplyAction::Unchanged {
             plans.push(None);
             continue;
         }
-        let plan = announce::of_write(app, kind, stored, wanted, choices.get(&stored.object.uid)).await?;
+        let choice = choices.get(&stored.object.uid);
+        let together = Together { choice, others: Some(&others) };
+        let plan = announce::of_write(app, kind, stored, wanted, together).await?;
         announce::reach(&mut radius, kind.name, &stored.object.name, &plan);
         if let (Some(machine), "Deployment") = (&plan.machine, kind.name) {
-            chosen.insert(stored.object.name.clone(), machine.clone());
+            let now = choice.and_then(|choice| match choice {
+                Choice::Chosen { machine, .. } => Some(*machine),
+                Choice::None(_) => None,
+            });
+            chosen.insert(stored.object.name.clone(), Placed { machine: machine.clone(), chosen: now });
         }
         plans.push(Some(plan));
     }
     for pruned in &written.pruned {
-        let plan = announce::of_deletion(app, &pruned.object, pruned.gone, &pruned.waits_for).await?;
+        let Pruned { object, gone, waits_for } = pruned;
+        let plan = announce::of_deletion(app, object, *gone, waits_for, Some(&others)).await?;
         announce::reach(&mut radius, &pruned.object.kind, &pruned.object.name, &plan);
         plans.push(Some(plan));
     }
-    response(written, plans, radius, &chosen)
+    Ok((response(written, plans, radius, &chosen)?, chosen))
 }
 
 /// What a batch changed.

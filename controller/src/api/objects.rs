@@ -1,7 +1,7 @@
 //! Objects of all kinds: list, read, write, delete, rename.
 
 use super::App;
-use super::announce;
+use super::announce::{self, Together};
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
@@ -136,8 +136,8 @@ pub(super) async fn write(
         precondition,
         first_status: &render::first_status(kind.name, now),
     };
-    let batch =
-        Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &caller.guards(flags.dry_run) };
+    let guards = caller.guards(flags.dry_run);
+    let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, claims: &[] };
     let mut written = caller.store(&app).write(&batch).await?;
     let stored = written.stored.pop().ok_or_else(|| {
         Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
@@ -166,7 +166,7 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
 }
 
 pub(super) async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
-    let plan = announce::of_write(app, kind, &stored, spec, None).await?;
+    let plan = announce::of_write(app, kind, &stored, spec, Together::default()).await?;
     let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
     let object = render::render(stored.object, &[])?;
     Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
@@ -217,11 +217,11 @@ async fn dry_removal(app: &App, removal: Removal<'_>) -> Answer<Response> {
     let before = app.store().get(removal.kind, removal.key).await?;
     let (object, plan) = match app.store().delete(removal).await.map_err(protected)? {
         Deletion::Gone => {
-            let plan = announce::of_deletion(app, &before, true, &[]).await?;
+            let plan = announce::of_deletion(app, &before, true, &[], None).await?;
             (render::render(before, &[])?, plan)
         }
         Deletion::Waits { object, waits_for } => {
-            let plan = announce::of_deletion(app, &object, false, &waits_for).await?;
+            let plan = announce::of_deletion(app, &object, false, &waits_for, None).await?;
             (render::render(*object, &waits_for)?, plan)
         }
     };

@@ -1,12 +1,13 @@
 //! What the API asks the driver: what will be done, what is waited for, what happened. Reading only.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use basalt_api::kinds::DeploymentSpec;
 use basalt_api::plan::{PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
-use basalt_db::{Fact, Object, StepRecord, StoreError};
+use basalt_db::{Fact, Object, Overlay, StepRecord, StoreError};
 use basalt_engine::deployment::DeploymentAction;
 use basalt_engine::select::Choice;
 use basalt_engine::steps::EffectKind;
@@ -25,16 +26,20 @@ const HISTORY: i64 = 1000;
 
 impl Machinery for Driver {
     fn plan<'a>(&'a self, object: &'a Object, supposed: Supposed<'a>) -> Answer<'a, PlanReport> {
-        Box::pin(self.report(object, supposed))
+        Box::pin(async move { self.supposing(supposed.others).report(object, supposed).await })
     }
 
-    fn choose<'a>(&'a self, wanted: &'a [(&'a Object, &'a Value)]) -> Answer<'a, BTreeMap<Uid, Choice>> {
+    fn choose<'a>(
+        &'a self,
+        wanted: &'a [(&'a Object, &'a Value)],
+        others: Option<&'a Arc<Overlay>>,
+    ) -> Answer<'a, BTreeMap<Uid, Choice>> {
         Box::pin(async move {
             let as_declared = |(object, value): &(&'a Object, &'a Value)| {
                 Ok((*object, declared::<DeploymentSpec>(object, Some(value))?))
             };
             let wanted = wanted.iter().map(as_declared).collect::<Result<Vec<_>, StoreError>>()?;
-            let choices = allocate::suppose(self, &wanted).await?;
+            let choices = allocate::suppose(&self.supposing(others), &wanted).await?;
             Ok(choices.into_iter().map(|(uid, choice)| (uid.into(), choice)).collect())
         })
     }
@@ -82,6 +87,13 @@ fn declared<T: serde::de::DeserializeOwned>(
 }
 
 impl Driver {
+    /// A driver that reads these objects as they would be; it is only asked.
+    fn supposing(&self, others: Option<&Arc<Overlay>>) -> Self {
+        let others = others.cloned();
+        let store = others.map_or_else(|| self.store.clone(), |others| self.store.supposing(others));
+        Self { store, ..self.clone() }
+    }
+
     async fn report(&self, object: &Object, supposed: Supposed<'_>) -> Result<PlanReport, StoreError> {
         let now = self.store.now().await?;
         match object.kind.as_str() {

@@ -327,7 +327,12 @@ impl Estate {
 
     async fn claim(&self, store: &Store, deployment: &Object, since: Timestamp) -> Result<Claim, StoreError> {
         let declared: DeploymentSpec = spec(deployment)?;
-        let image = store.references(deployment.uid).await?.get("/image").copied();
+        let named = || self.images.iter().find(|image| image.name == declared.image.as_str());
+        let image = match store.supposed(deployment.uid) {
+            // What it would refer to is not stored.
+            Some(_) => named().map(|image| image.uid.into()),
+            None => store.references(deployment.uid).await?.get("/image").copied(),
+        };
         let addresses = store.addresses().await?;
         let own = addresses.into_iter().filter(|address| address.owner == deployment.uid);
         let assigned = own.filter_map(|address| {

@@ -42,12 +42,13 @@ use crate::racks;
 use basalt_api::plan::PlanReport;
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
-use basalt_db::{Object, StoreError};
+use basalt_db::{Object, Overlay, StoreError};
 use basalt_engine::select::Choice;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// An answer to come.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -81,6 +82,8 @@ pub struct Supposed<'a> {
     pub choice: Option<&'a Choice>,
     /// What is asked of it.
     pub asked: Option<Verb>,
+    /// The others that are changed together with it, as they would be.
+    pub others: Option<&'a Arc<Overlay>>,
 }
 
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
@@ -89,8 +92,12 @@ pub trait Machinery: Send + Sync + 'static {
     fn plan<'a>(&'a self, object: &'a Object, supposed: Supposed<'a>) -> Answer<'a, PlanReport>;
 
     /// Which machines deployments would get, were they as these specs say: one decision for all of them, and for all others that
-    /// wait. Those that have a machine are left out.
-    fn choose<'a>(&'a self, wanted: &'a [(&'a Object, &'a Value)]) -> Answer<'a, BTreeMap<Uid, Choice>>;
+    /// wait. Those that have a machine are left out. `others` are changed together with them.
+    fn choose<'a>(
+        &'a self,
+        wanted: &'a [(&'a Object, &'a Value)],
+        others: Option<&'a Arc<Overlay>>,
+    ) -> Answer<'a, BTreeMap<Uid, Choice>>;
 
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;

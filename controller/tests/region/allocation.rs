@@ -200,3 +200,62 @@ async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why()
     lab.api.declare("/api/v1/machines/b2", &changed.to_string()).await;
     assert_eq!(placed(&lab.api, 7).await["picky"], "b2");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approved_plan_gets_the_machines_that_it_named_or_is_refused() {
+    const CLIENTS: usize = 8;
+    let lab = driven_lab().await;
+    let zone = json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}});
+    let machines = (0..CLIENTS).map(|n| machine(&format!("m{n}"), "a"));
+    apply(&lab.api, machines.chain([zone, image()]).collect()).await;
+    ready(&lab.api, CLIENTS).await;
+    let mut clients = tokio::task::JoinSet::new();
+    for n in 0..CLIENTS {
+        let api = lab.api.clone();
+        clients.spawn(async move {
+            let name = format!("d{n}");
+            let mut body = json!({"documents": [deployment(&name, &json!({}))]});
+            for stale in 0..100 {
+                body["digest"] = Value::Null;
+                let plan = api.send("POST", "/api/v1/apply?dry_run=true", &[], body.to_string()).await.json();
+                body["digest"] = plan["digest"].clone();
+                let done = api.send("POST", "/api/v1/apply", &[], body.to_string()).await;
+                if done.status == 200 {
+                    assert_eq!(done.json()["digest"], plan["digest"], "what was approved is what was done");
+                    let machine = plan["results"][0]["plan"]["machine"].as_str().expect("a machine");
+                    return (name, machine.to_owned(), stale);
+                }
+                let (status, code, _) = done.problem();
+                assert_eq!((status, code.as_str()), (409, "stale_plan"));
+            }
+            panic!("{name} was never approved in time");
+        });
+    }
+    let approved = clients.join_all().await;
+    let stale: usize = approved.iter().map(|(.., stale)| stale).sum();
+    assert!(stale > 0, "nobody approved what another one got");
+    let named: BTreeMap<_, _> = approved.into_iter().map(|(name, machine, _)| (name, machine)).collect();
+    assert_eq!(placed(&lab.api, CLIENTS).await, named);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_sees_the_rest_of_the_batch_as_it_would_be() {
+    let lab = driven_lab().await;
+    let zone = |name: &str| json!({"kind": "Zone", "metadata": {"name": name}, "spec": {}});
+    apply(&lab.api, vec![zone("a"), zone("b"), image(), machine("m0", "a"), machine("m1", "a")]).await;
+    ready(&lab.api, 2).await;
+    // Nothing of zone b is there before the machine that moves into it, and the image has another name afterwards.
+    let mut other = image();
+    other["metadata"]["name"] = json!("other");
+    let mut wish = deployment("d", &json!({"zone": "b"}));
+    wish["spec"]["image"] = json!("other");
+    let mut body = json!({"documents": [wish, machine("m1", "b"), other]});
+    let plan = lab.api.send("POST", "/api/v1/apply?dry_run=true", &[], body.to_string()).await.json();
+    let of = plan["results"][0]["plan"].clone();
+    assert_eq!(of["machine"], "m1", "{plan}");
+    assert_eq!(of["summary"], "d: claim m1 (the one that matches), then install it");
+    body["digest"] = plan["digest"].clone();
+    let done = lab.api.send("POST", "/api/v1/apply", &[], body.to_string()).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(placed(&lab.api, 1).await, BTreeMap::from([("d".to_owned(), "m1".to_owned())]));
+}

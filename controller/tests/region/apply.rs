@@ -170,6 +170,43 @@ async fn a_digest_applies_exactly_the_plan_that_was_seen() {
 }
 
 #[tokio::test]
+async fn a_digest_holds_for_what_a_plan_does_not_show_as_well() {
+    let lab = lab().await;
+    let document = |password: &str, label: &str, user_data: &str| {
+        json!({"documents": [
+            {"kind": "Zone", "metadata": {"name": "a"}, "spec": {}},
+            {"kind": "Machine", "metadata": {"name": "m", "labels": {"l": label}}, "spec": {
+                "zone": "a", "boot_macs": ["52:54:00:00:00:01"],
+                "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "u", "password": password}}},
+            {"kind": "Image", "metadata": {"name": "i"}, "spec": {"os": "debian", "release": "12", "architecture": "amd64",
+                "files": {"root_tarball": {"sha256": "0".repeat(64), "size": 7}}}},
+            {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"image": "i", "machine": "m", "user_data": user_data}},
+        ]})
+    };
+    let seen =
+        apply(&lab.api, "?dry_run=true", "cli", &document("secret-1", "x", "#cloud-config\n")).await.json();
+    let mut digests = vec![seen["digest"].clone()];
+    for (password, label, user_data) in [
+        ("secret-2", "x", "#cloud-config\n"),
+        ("secret-1", "y", "#cloud-config\n"),
+        ("secret-1", "x", "#cloud-config\nruncmd: []\n"),
+    ] {
+        let mut other = document(password, label, user_data);
+        digests.push(apply(&lab.api, "?dry_run=true", "cli", &other).await.json()["digest"].clone());
+        other["digest"] = seen["digest"].clone();
+        let refused = apply(&lab.api, "", "cli", &other).await;
+        let (status, code, _) = refused.problem();
+        assert_eq!((status, code.as_str()), (409, "stale_plan"), "{}", refused.text());
+    }
+    digests.sort_by_key(Value::to_string);
+    digests.dedup();
+    assert_eq!(digests.len(), 4, "each is another plan");
+    let mut same = document("secret-1", "x", "#cloud-config\n");
+    same["digest"] = seen["digest"].clone();
+    assert_eq!(actions(&apply(&lab.api, "", "cli", &same).await.json()), ["created"; 4]);
+}
+
+#[tokio::test]
 async fn what_is_not_declared_any_more_is_pruned() {
     let lab = lab().await;
     lab.api.declare("/api/v1/zones/by-hand", "{}").await;

@@ -62,8 +62,9 @@ pub struct Stored {
     pub relabelled: bool,
     /// What changed in the spec; masked. Of a new object: all that it says.
     pub changes: Vec<FieldChange>,
-    /// A secret has another plaintext, or went.
-    pub secrets_changed: bool,
+    /// Marks what was declared: the very text of the spec, secrets and all, and the labels. Only who has the seal key can tell
+    /// what is marked.
+    pub mark: [u8; 32],
     /// In a dry run: what would be refused as things are. Pointers are into the request.
     pub advisories: Vec<FieldError>,
     /// The generation before, where there was one.
@@ -104,6 +105,13 @@ pub(super) struct Sealed {
     pub(super) kept: Vec<String>,
     /// Whether a stored secret goes, or another plaintext comes.
     changed: bool,
+}
+
+/// [`Stored::mark`].
+fn mark(store: &Store, put: &Put<'_>) -> Result<[u8; 32], StoreError> {
+    let declared = serde_json::to_vec(&(put.spec.as_str(), put.labels))
+        .map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    Ok(store.seal().mark(&declared))
 }
 
 impl<'a> Draft<'a> {
@@ -181,7 +189,7 @@ impl<'a> Draft<'a> {
         Some(audit::Written::object(row, self.old.as_ref().map(|old| old.spec.clone())))
     }
 
-    pub(super) fn stored(self) -> Result<Stored, StoreError> {
+    pub(super) fn stored(self, store: &Store) -> Result<Stored, StoreError> {
         let generation_before = self.old.as_ref().map(|old| Generation::new(unsigned(old.generation)));
         let row =
             self.row.or(self.old).ok_or_else(|| StoreError::Corrupt("a draft was not written".to_owned()))?;
@@ -192,7 +200,7 @@ impl<'a> Draft<'a> {
             changed: self.changed,
             relabelled: self.relabelled,
             changes: self.changes,
-            secrets_changed: self.sealed.changed,
+            mark: mark(store, self.put)?,
             advisories: self.errors.into_iter().map(|error| error.below(at)).collect(),
             generation_before,
         })

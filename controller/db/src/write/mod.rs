@@ -23,10 +23,13 @@ pub use prune::{Prune, Pruned};
 use crate::invariant::{self, Subject};
 use crate::object::{Object, Row};
 use crate::store::Tx;
-use crate::{Store, StoreError, audit, change, reach};
-use basalt_api::FieldError;
+use crate::{Store, StoreError, audit, change, claim, reach};
+use basalt_api::kinds::Deployment;
+use basalt_api::values::{DeploymentId, MachineId, Uid};
+use basalt_api::{FieldError, KindOf};
 use draft::Draft;
 use passwords::Passwords;
+use std::collections::HashMap;
 
 /// Transactions may meet; each of them may lose this often.
 const TRIES: usize = 8;
@@ -42,12 +45,24 @@ pub struct Batch<'a> {
     pub dry_run: bool,
     /// What may stand against it beside the store's own rules.
     pub judge: &'a dyn Judge,
+    /// Machines for deployments of the batch, given to them together with it.
+    pub claims: &'a [Claim<'a>],
+}
+
+/// A machine for a deployment that is about to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The deployment's name.
+    pub deployment: &'a str,
+    /// Its machine.
+    pub machine: MachineId,
 }
 
 impl std::fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Batch");
         shown.field("puts", &self.puts).field("prune", &self.prune).field("dry_run", &self.dry_run);
+        shown.field("claims", &self.claims);
         shown.finish_non_exhaustive()
     }
 }
@@ -109,7 +124,8 @@ impl Store {
     /// # Errors
     /// As of [`Store::write`].
     pub async fn put(&self, put: &Put<'_>) -> Result<Stored, StoreError> {
-        let batch = Batch { puts: std::slice::from_ref(put), prune: None, dry_run: false, judge: &NoJudge };
+        let puts = std::slice::from_ref(put);
+        let batch = Batch { puts, prune: None, dry_run: false, judge: &NoJudge, claims: &[] };
         let none = || StoreError::Corrupt("a batch of one has no result".to_owned());
         self.write(&batch).await?.stored.pop().ok_or_else(none)
     }
@@ -194,8 +210,10 @@ impl Store {
 
         log.extend(drafts.iter().filter_map(Draft::logged));
         let touched: Vec<_> = drafts.iter().filter(|d| d.touched).filter_map(|d| d.row.clone()).collect();
-        let written =
-            Written { stored: drafts.into_iter().map(Draft::stored).collect::<Result<_, _>>()?, pruned };
+        let written = Written {
+            stored: drafts.into_iter().map(|draft| draft.stored(self)).collect::<Result<_, _>>()?,
+            pruned,
+        };
         if !batch.judge.approves(&written) {
             return Err(StoreError::StalePlan);
         }
@@ -203,12 +221,34 @@ impl Store {
             tx.rollback().await?;
             return Ok(written);
         }
+        self.give(&mut tx, batch.claims, &written).await?;
         change::record_all(&mut tx, &touched, change::Op::Put).await?;
         let uids: Vec<uuid::Uuid> = touched.iter().map(|row| row.uid).collect();
         self.wake_around_all(&mut tx, &uids).await?;
         self.audit(&mut tx, &log).await?;
         self.commit(tx).await?;
         Ok(written)
+    }
+}
+
+impl Store {
+    /// Gives deployments of the batch the machines that were approved for them: all of them, or the plan is stale.
+    async fn give(&self, tx: &mut Tx, claims: &[Claim<'_>], written: &Written) -> Result<(), StoreError> {
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let deployments = written.stored.iter().filter(|stored| stored.object.kind == Deployment::KIND.name);
+        let uids: HashMap<&str, Uid> =
+            deployments.map(|stored| (stored.object.name.as_str(), stored.object.uid)).collect();
+        let pairs: Vec<(DeploymentId, MachineId)> = claims
+            .iter()
+            .filter_map(|claim| Some((DeploymentId::from(*uids.get(claim.deployment)?), claim.machine)))
+            .collect();
+        let epoch = claim::next_epoch(tx).await?;
+        if claim::insert(tx, &pairs, epoch).await?.len() < claims.len() {
+            return Err(StoreError::StalePlan);
+        }
+        Ok(())
     }
 }
 

@@ -291,7 +291,10 @@ async fn put_all(store: &Store, wishes: &[(String, Option<&str>)]) -> Result<(),
             first_status: &first_status,
         })
         .collect();
-    store.write(&Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge }).await.map(drop)
+    store
+        .write(&Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, claims: &[] })
+        .await
+        .map(drop)
 }
 
 #[tokio::test]
