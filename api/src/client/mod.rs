@@ -95,6 +95,8 @@ pub struct ListOptions {
 pub struct DeleteOptions {
     /// Only if it is still of this generation.
     pub generation: Option<Generation>,
+    /// Do not wait until it is released: a deployment's machine is let go as it is, unwiped.
+    pub force: bool,
 }
 
 impl Client {
@@ -410,7 +412,10 @@ fn patching(
 }
 
 fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {
-    let call = Call::new(Method::DELETE, &path(kind, name, ""));
+    let mut call = Call::new(Method::DELETE, &path(kind, name, ""));
+    if options.force {
+        call = call.query("force", "true");
+    }
     match options.generation {
         Some(generation) => call.condition(Precondition::Generation(generation)),
         None => call,

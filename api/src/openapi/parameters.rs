@@ -133,6 +133,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
         ),
         ("dry_run", "dry_run", "query", truth(), "Store nothing, and answer what would happen"),
         (
+            "force",
+            "force",
+            "query",
+            truth(),
+            "Do not wait until it is released: a deployment's machine is let go as it is, unwiped",
+        ),
+        (
             "manager",
             MANAGER_HEADER,
             "header",

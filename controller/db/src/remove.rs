@@ -17,6 +17,8 @@ pub struct Removal<'a> {
     pub precondition: Precondition,
     /// Do everything, then roll back.
     pub dry_run: bool,
+    /// Do not wait for its machinery: a deployment's machine is let go as it is.
+    pub force: bool,
     /// What may stand against it beside the store's own rules.
     pub judge: &'a dyn Judge,
 }
@@ -24,7 +26,8 @@ pub struct Removal<'a> {
 impl std::fmt::Debug for Removal<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Removal");
-        shown.field("kind", &self.kind).field("key", &self.key).field("dry_run", &self.dry_run);
+        shown.field("kind", &self.kind).field("key", &self.key);
+        shown.field("dry_run", &self.dry_run).field("force", &self.force);
         shown.finish_non_exhaustive()
     }
 }
@@ -55,7 +58,7 @@ impl Store {
         precondition: Precondition,
         dry_run: bool,
     ) -> Result<Deletion, StoreError> {
-        self.delete(Removal { kind, key, precondition, dry_run, judge: &NoJudge }).await
+        self.delete(Removal { kind, key, precondition, dry_run, force: false, judge: &NoJudge }).await
     }
 
     /// The same, where something may stand against it.
@@ -63,7 +66,7 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Conflict`, `Refused`, or the database.
     pub async fn delete(&self, removal: Removal<'_>) -> Result<Deletion, StoreError> {
-        let Removal { kind, key, precondition, dry_run, judge } = removal;
+        let Removal { kind, key, precondition, dry_run, force, judge } = removal;
         let mut tx = self.begin().await?;
         let Some(row) = object::lock(&mut tx, kind, key).await? else {
             return Err(object::not_found(kind, key));
@@ -89,8 +92,11 @@ impl Store {
             self.wake_around(&mut tx, uid).await?;
         }
         self.audit(&mut tx, &[audit::Written::removal(&row)]).await?;
+        if force {
+            self.let_go_as_it_is(&mut tx, uid).await?;
+        }
         let waits_for = object::referrers(&mut tx, uid).await?;
-        if waits_for.is_empty() && !self.is_planned(kind) {
+        if waits_for.is_empty() && (force || !self.is_planned(kind)) {
             self.remove(&mut tx, row).await?;
             self.end(tx, dry_run).await?;
             return Ok(Deletion::Gone);
@@ -98,6 +104,19 @@ impl Store {
         let row = select_objects!("where uid = $1", uid.get()).fetch_one(&mut *tx).await?;
         self.end(tx, dry_run).await?;
         Ok(Deletion::Waits { object: Box::new(row.object()?), waits_for })
+    }
+
+    /// Takes a deployment's machine and addresses from it as they are: nobody has looked what the machine's disks hold.
+    async fn let_go_as_it_is(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
+        self.wake_around(tx, uid).await?;
+        let mark = sqlx::query!(
+            "with freed as (delete from machine_claim where deployment = $1 returning machine)
+             insert into machine_mark (machine, unwiped) select machine, true from freed
+             on conflict (machine) do update set unwiped = true",
+            uid.get()
+        );
+        mark.execute(&mut **tx).await?;
+        self.free_addresses(tx, uid, &[]).await
     }
 
     /// Lets a deleted object leave, once its machinery has nothing more to do. The caller holds its lease.

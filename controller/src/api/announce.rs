@@ -117,12 +117,30 @@ pub(super) async fn of_deletion(
     let supposed = Supposed { others, ..Supposed::default() };
     let plan = planned(app, object, supposed).await?;
     let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         waits_for.iter().map(|other| format!("{} {:?}", other.kind, other.name)).collect();
+    // It may refer to it in several places.
+    names.dedup();
     if !names.is_empty() {
         plan.summary = format!("{kind} {name:?} goes after {}.", names.join(", "));
     }
     Ok(plan)
+}
+
+/// What follows from a deletion by force that was only tried.
+pub(super) async fn of_letting_go(app: &App, object: &Object) -> Answer<PlanReport> {
+    let (kind, name) = (&object.kind, &object.name);
+    let machine = planned(app, object, Supposed::default()).await?.and_then(|plan| plan.machine);
+    Ok(match (machine, kind.as_str()) {
+        (Some(machine), "Deployment") => PlanReport {
+            machine: Some(machine.clone()),
+            ..said(format!(
+                "{kind} {name:?} will be gone at once. Machine {machine:?} is let go as it is: it may hold the deployment's data, \
+                 and is given to nobody until its disks are wiped and it is declared anew."
+            ))
+        },
+        _ => said(format!("{kind} {name:?} will be gone at once; nothing is done to what it stands for.")),
+    })
 }
 
 /// What follows from a rename that was only tried.

@@ -33,6 +33,12 @@ impl Caller {
         app.store().acting(self.actor.clone())
     }
 
+    /// The same, for what the caller asks for with force: the audit log says so.
+    pub(super) fn insisting(&self, app: &App) -> Store {
+        let request = format!("{}?force=true", self.actor.request);
+        app.store().acting(Arc::new(Actor { request, ..(*self.actor).clone() }))
+    }
+
     /// What stands for an object that the caller does not see: the same as for one that is not there.
     pub(super) fn unseen(kind: &Kind, key: Key<'_>) -> Refusal {
         StoreError::NotFound { kind: kind.name.to_owned(), name: key.to_string() }.into()

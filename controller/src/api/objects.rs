@@ -5,7 +5,7 @@ use super::announce::{self, Together};
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, ListParameters, ReadParameters, parameters};
+use super::query::{DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
 use super::rights::POOLED;
 use super::{utilisation, wait, webhooks};
@@ -187,14 +187,15 @@ pub(super) async fn remove(
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;
-    let flags: Flags = parameters(&uri)?;
+    let DeleteParameters { dry_run, force } = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
-    let guards = caller.guards(flags.dry_run);
-    let removal = Removal { kind: kind.name, key, precondition, dry_run: flags.dry_run, judge: &guards };
-    if flags.dry_run {
+    let guards = caller.guards(dry_run);
+    let removal = Removal { kind: kind.name, key, precondition, dry_run, force, judge: &guards };
+    if dry_run {
         return dry_removal(&app, removal).await;
     }
-    match caller.store(&app).delete(removal).await.map_err(protected)? {
+    let store = if force { caller.insisting(&app) } else { caller.store(&app) };
+    match store.delete(removal).await.map_err(protected)? {
         Deletion::Gone => Ok(StatusCode::NO_CONTENT.into_response()),
         Deletion::Waits { object, waits_for } => {
             Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
@@ -216,6 +217,10 @@ fn protected(error: StoreError) -> Refusal {
 async fn dry_removal(app: &App, removal: Removal<'_>) -> Answer<Response> {
     let before = app.store().get(removal.kind, removal.key).await?;
     let (object, plan) = match app.store().delete(removal).await.map_err(protected)? {
+        Deletion::Gone if removal.force => {
+            let plan = announce::of_letting_go(app, &before).await?;
+            (render::render(before, &[])?, plan)
+        }
         Deletion::Gone => {
             let plan = announce::of_deletion(app, &before, true, &[], None).await?;
             (render::render(before, &[])?, plan)

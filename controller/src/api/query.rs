@@ -46,6 +46,18 @@ impl Flags {
     }
 }
 
+/// Of deletions.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeleteParameters {
+    /// Delete nothing, say what would be.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+    /// Let go at once of what would be released first.
+    #[serde(default)]
+    pub(super) force: bool,
+}
+
 /// Of lists.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

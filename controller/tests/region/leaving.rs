@@ -1,7 +1,8 @@
 //! The order of deletions is the server's business: what is referred to stays until nobody refers to it, and says to whom.
 
+use crate::allocation::{image, once};
 use crate::examples::{Example, examples};
-use crate::support::{Lab, lab};
+use crate::support::{Lab, driven_lab, lab};
 use basalt_api::{KINDS, Kind, Reference, Schema, Type, references};
 use basalt_region::driver::PLANNED;
 use std::collections::BTreeSet;
@@ -136,4 +137,52 @@ fn every_reference() -> BTreeSet<(&'static str, String)> {
     let mut found = BTreeSet::new();
     KINDS.iter().for_each(|kind| visit(kind, "", kind.spec, &mut found));
     found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_nobody() {
+    let lab = driven_lab().await;
+    let audited = async || {
+        let audit = lab.api.get("/api/v1/audit?limit=10").await.json();
+        audit["items"][0]["request"].as_str().map(str::to_owned)
+    };
+    let machine = async || lab.api.get("/api/v1/machines/m").await.json();
+    let spec = r#"{"boot_macs":["52:54:00:00:00:01"],"commissioning":{"skip":true}}"#;
+    lab.api.declare("/api/v1/machines/m", spec).await;
+    lab.api.declare("/api/v1/images/debian", &image()["spec"].to_string()).await;
+    let spec = r#"{"image":"debian","machine":"m","deletion_protection":true}"#;
+    lab.api.declare("/api/v1/deployments/d", spec).await;
+    once("it has its machine", async || (machine().await["status"]["deployment"] == "d").then_some(())).await;
+
+    let protected = lab.api.delete("/api/v1/deployments/d?force=true").await;
+    assert_eq!(protected.problem().1, "locked", "force is no way around a protection");
+    lab.api.declare("/api/v1/deployments/d", r#"{"image":"debian","machine":"m"}"#).await;
+
+    let tried = lab.api.delete("/api/v1/deployments/d?force=true&dry_run=true").await.json();
+    assert_eq!(tried["plan"]["machine"], "m", "{tried}");
+    assert!(
+        tried["plan"]["summary"].as_str().is_some_and(|said| said.contains("let go as it is")),
+        "{tried}"
+    );
+    let waits = lab.api.delete("/api/v1/machines/m?force=true&dry_run=true").await.json();
+    assert_eq!(waits["plan"]["summary"], "Machine \"m\" goes after Deployment \"d\".", "{waits}");
+    assert_eq!(machine().await["status"]["deployment"], "d");
+
+    assert_eq!(lab.api.delete("/api/v1/deployments/d?force=true").await.status, 204);
+    assert_eq!(lab.api.get("/api/v1/deployments/d").await.status, 404);
+    assert_eq!(audited().await.as_deref(), Some("DELETE /api/v1/{plural}/{name}?force=true"));
+    once("its machine is broken", async || {
+        (machine().await["status"]["axes"]["lifecycle"] == "broken").then_some(())
+    })
+    .await;
+    lab.api.declare("/api/v1/deployments/next", r#"{"image":"debian","machine":"m"}"#).await;
+    let why = once("the next one waits", async || {
+        let next = lab.api.get("/api/v1/deployments/next/waits").await.json();
+        next["waits"][0]["message"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert_eq!(why, "waiting for machine m; m: it may hold a former deployment's data");
+    assert_eq!(lab.api.delete("/api/v1/deployments/next?force=true").await.status, 204);
+    assert_eq!(lab.api.delete("/api/v1/machines/m?force=true").await.status, 204);
+    assert_eq!(lab.api.get("/api/v1/machines/m").await.status, 404);
 }

@@ -158,20 +158,30 @@ impl Store {
     /// The database.
     pub async fn release_addresses(&self, owner: Uid, keep: &[String]) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
+        self.free_addresses(&mut tx, owner, keep).await?;
+        self.commit(tx).await
+    }
+
+    pub(crate) async fn free_addresses(
+        &self,
+        tx: &mut Tx,
+        owner: Uid,
+        keep: &[String],
+    ) -> Result<(), StoreError> {
         let subnets =
             sqlx::query_scalar!("select distinct subnet from address where owner = $1", owner.get());
-        let subnets = subnets.fetch_all(&mut *tx).await?;
-        super::lock(&mut tx, &subnets).await?;
+        let subnets = subnets.fetch_all(&mut **tx).await?;
+        super::lock(tx, &subnets).await?;
         let delete =
             sqlx::query!("delete from address where owner = $1 and purpose <> all($2)", owner.get(), keep);
-        delete.execute(&mut *tx).await?;
+        delete.execute(&mut **tx).await?;
         let delete = sqlx::query!(
             "delete from address_use where owner = $1 and purpose <> all($2)",
             owner.get(),
             keep
         );
-        delete.execute(&mut *tx).await?;
-        self.commit(tx).await
+        delete.execute(&mut **tx).await?;
+        Ok(())
     }
 
     /// Every address that somebody has, in order. One that an IpAddress keeps for a deployment's interface is there for each of them.
