@@ -377,6 +377,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/docs",
+        exists_for: For::Itself,
+        id: "docs",
+        summary: "This document as a page for people",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The page", Some("text/html"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/metrics",
         exists_for: For::Itself,
         id: "metrics",
@@ -505,11 +515,11 @@ fn content(body: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
 impl Endpoint {
     /// Whether anybody may call it, without a token.
     fn is_open(&self) -> bool {
-        ["healthz", "readyz", "version", "versionAtTheRoot", "openapi", "login"].contains(&self.id)
+        ["healthz", "readyz", "version", "versionAtTheRoot", "openapi", "docs", "login"].contains(&self.id)
     }
 
     /// Whether it is answered without looking at anything.
     fn is_constant(&self) -> bool {
-        ["healthz", "version", "versionAtTheRoot", "openapi"].contains(&self.id)
+        ["healthz", "version", "versionAtTheRoot", "openapi", "docs"].contains(&self.id)
     }
 }

@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, apply, audit, blobs, explain, layers, metrics, objects, operations, patch, racks, session, slow,
-    system, tokens, watch, webhooks,
+    App, apply, audit, blobs, docs, explain, layers, metrics, objects, operations, patch, racks, session,
+    slow, system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -72,6 +72,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
     Endpoint::new("GET", "/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
+    Endpoint::new("GET", "/docs", OPEN, || get(docs::docs)),
     Endpoint::new("GET", "/metrics", VIEWER, || get(metrics::metrics)),
     Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)),

@@ -18,7 +18,7 @@
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
-//! | `system`, `metrics` | health, version, OpenAPI; what is counted |
+//! | `system`, `docs`, `metrics` | health, version, OpenAPI; the same for people; what is counted |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem` | errors, all of them |
 
@@ -32,6 +32,7 @@ mod blobs;
 mod body;
 mod bucket;
 mod caller;
+mod docs;
 mod explain;
 mod guard;
 mod guards;

@@ -36,6 +36,10 @@ pub(super) async fn version(State(app): State<App>) -> Json<Version> {
 }
 
 pub(super) async fn openapi() -> Json<&'static Value> {
+    Json(document())
+}
+
+pub(super) fn document() -> &'static Value {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| basalt_api::openapi(basalt_api::KINDS));
-    Json(&DOCUMENT)
+    &DOCUMENT
 }

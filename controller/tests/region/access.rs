@@ -25,6 +25,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/readyz", "/readyz", ANYBODY),
     ("GET", "/version", "/version", ANYBODY),
     ("GET", "/openapi.json", "/openapi.json", ANYBODY),
+    ("GET", "/docs", "/docs", ANYBODY),
     ("GET", "/metrics", "/metrics", LOOK),
     ("GET", "/api/v1/version", "/api/v1/version", ANYBODY),
     ("GET", "/api/v1/{plural}", "/api/v1/zones", LOOK),
