@@ -21,7 +21,6 @@ pub(crate) async fn run(site: &Site) -> Result<Figures, Failed> {
         if !done.summary.starts_with(&format!("{} created", MACHINES + 1)) {
             return Err(done.summary.into());
         }
-        site.settle().await?;
         theirs.push(rate(copy(site, run)?));
     }
     let peer = "COPY of the same rows, same PostgreSQL, same indexes";

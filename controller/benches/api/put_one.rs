@@ -34,7 +34,6 @@ pub(crate) async fn run(site: &Site) -> Result<Figures, Failed> {
             ("PUT", format!("/api/v1/machines/machine-{n}"), body.to_string())
         };
         ours.push(site.rate(put).await?);
-        site.settle().await?;
         theirs.push(site.pgbench(CLIENTS, &update)?.0);
     }
     let peer = "UPDATE of one row by pgbench, 8 clients, prepared, same PostgreSQL";
