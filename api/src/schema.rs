@@ -13,7 +13,7 @@ pub struct Kind {
     pub name: &'static str,
     /// As in the path: `ip_ranges`.
     pub plural: &'static str,
-    /// The resource type: `basalt_ip_range`. The data source of all of them has an `s` behind it.
+    /// The resource type: `basalt_ip_range`. The data source of many has the plural: `basalt_ip_ranges`.
     pub terraform_name: &'static str,
     /// What it is, for people.
     pub doc: &'static str,

@@ -1,14 +1,17 @@
-//! Looking up an object of any kind.
+//! Looking up objects of any kind: one by its name, many by what they have in common.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use basalt_api::Kind;
+use basalt_api::client::ListOptions;
+use basalt_api::values::Naming;
+use basalt_api::{Kind, validate_labels};
 use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 
-use crate::map;
+use crate::map::{self, LABELS, NAME, NAME_CONTAINS};
 use crate::provider::Session;
 
-/// The data source of a kind.
+/// The data source of one object of a kind.
 pub(crate) struct KindData {
     kind: &'static Kind,
     schema: Schema,
@@ -32,18 +35,76 @@ impl DataSource for KindData {
     }
 
     async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
-        let name = config.get(map::NAME).as_str().unwrap_or_default();
+        let name = config.get(NAME).as_str().unwrap_or_default();
         match self.session.region()?.find(self.kind, name).await? {
             Some(object) => {
-                let mut found = map::object(self.kind, &object);
+                let mut found = map::found(self.kind, &object);
                 // What was asked for stays as it was asked.
-                found.set(map::NAME, name);
+                found.set(NAME, name);
                 Ok(found)
             }
             None => {
                 let detail = format!("There is no {} {name:?}.", self.kind.name);
-                Err(Diag::error("Not found", detail).at(Path::root().attr(map::NAME)).into())
+                Err(Diag::error("Not found", detail).at(Path::root().attr(NAME)).into())
             }
         }
     }
+}
+
+/// The data source of many objects of a kind.
+pub(crate) struct KindsData {
+    kind: &'static Kind,
+    type_name: String,
+    schema: Schema,
+    session: Arc<Session>,
+}
+
+impl KindsData {
+    /// `None` for a kind of which there is one object.
+    pub(crate) fn new(kind: &'static Kind, session: Arc<Session>) -> Option<Self> {
+        let type_name = format!("basalt_{}", kind.plural);
+        (kind.naming != Naming::Singleton).then(|| Self { kind, type_name, schema: map::many(kind), session })
+    }
+}
+
+#[async_trait]
+impl DataSource for KindsData {
+    fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        let wrong = validate_labels(&labels(config)).into_iter().map(|error| {
+            let key = basalt_api::pointer::steps(&error.pointer).next();
+            let at = Path::root().attr(LABELS);
+            Diag::error("Not a label", format!("{error}.")).at(key.map_or(at.clone(), |key| at.key(&key)))
+        });
+        Diags(wrong.collect())
+    }
+
+    async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
+        let options = ListOptions {
+            labels: labels(config),
+            text: config.get(NAME_CONTAINS).as_str().map(str::to_owned),
+            ..ListOptions::default()
+        };
+        let all = self.session.region()?.list(self.kind, options).await?;
+        let by_name = all
+            .iter()
+            .map(|object| (object.metadata.name.as_str().to_owned(), map::found(self.kind, object)))
+            .collect();
+        let mut found = config.clone();
+        found.set(self.kind.plural, Val::Map(by_name));
+        Ok(found)
+    }
+}
+
+/// The labels that are asked for, as far as they are known.
+fn labels(config: &Val) -> BTreeMap<String, String> {
+    let given = config.get(LABELS).as_map().into_iter().flatten();
+    given.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }

@@ -1,4 +1,4 @@
-//! Terraform provider for Basalt: a resource and a data source for every kind.
+//! Terraform provider for Basalt: a resource and data sources for every kind.
 //!
 //! No resource is written by hand. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform schema,
 //! a state into a spec and an object into a state; [`resource`] is what creating, reading, updating and deleting any of
@@ -10,6 +10,7 @@
 //! | update | `PUT`, `If-Match`: only what was planned from; another name is a rename |
 //! | delete | `DELETE`, then until it is gone |
 //! | plan | `PUT ?dry_run=true`, if something differs: advisories become warnings |
+//! | refresh | `GET` of one, a list for many ([`snapshot`]) |
 //! | state | the spec as it was declared, `uid`, and the stable part of the status |
 //!
 //! The region does the long work; the provider waits, and goes on waiting at the next apply if it was interrupted.
@@ -27,6 +28,7 @@ mod patience;
 mod provider;
 mod region;
 mod resource;
+mod snapshot;
 
 pub use provider::{ADDRESS, provider};
 

@@ -1,4 +1,4 @@
-//! The provider: its block, and one resource and one data source per kind.
+//! The provider: its block, and per kind one resource and two data sources.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -6,7 +6,7 @@ use basalt_api::KINDS;
 use tfplugin::{Cx, DataSource, Diag, Diags, Provider, Resource, Schema, Val, async_trait};
 
 use crate::config;
-use crate::data_source::KindData;
+use crate::data_source::{KindData, KindsData};
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
@@ -64,8 +64,10 @@ impl Provider for Basalt {
     }
 
     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
-        let all = KINDS.iter().copied();
-        all.map(|kind| Box::new(KindData::new(kind, Arc::clone(&self.session))) as Box<_>).collect()
+        let session = || Arc::clone(&self.session);
+        let one = KINDS.iter().map(|kind| Box::new(KindData::new(kind, session())) as Box<_>);
+        let many = KINDS.iter().filter_map(|kind| Some(Box::new(KindsData::new(kind, session())?) as Box<_>));
+        one.chain(many).collect()
     }
 
     async fn validate(&self, config: &Val) -> Diags {
@@ -88,6 +90,7 @@ impl Provider for Basalt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use basalt_api::values::Naming;
 
     #[test]
     fn terraform_accepts_every_schema() {
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_declarable_kind_is_a_resource_and_every_kind_a_data_source() {
+    fn every_declarable_kind_is_a_resource_and_every_kind_two_data_sources() {
         let provider = provider();
         let resources: Vec<_> = provider.resources().iter().map(|r| r.type_name().to_owned()).collect();
         let sources: Vec<_> = provider.data_sources().iter().map(|s| s.type_name().to_owned()).collect();
@@ -110,6 +113,11 @@ mod tests {
             let name = kind.terraform_name.to_owned();
             assert_eq!(resources.contains(&name), kind.declarable, "{name}");
             assert!(sources.contains(&name), "{name}");
+            // There is one Settings, and its plural is no other word.
+            let is_one = kind.naming == Naming::Singleton;
+            let many = format!("basalt_{}", kind.plural);
+            assert_eq!(sources.iter().filter(|source| **source == many).count(), 1, "{many}");
+            assert_eq!(is_one, many == name, "{many}");
         }
     }
 }

@@ -9,17 +9,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use basalt_api::client::{Client, ClientError, DeleteOptions, Precondition};
+use basalt_api::client::{Client, ClientError, DeleteOptions, ListOptions, Precondition};
+use basalt_api::values::Name;
 use basalt_api::wire::PutRequest;
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path};
 
+use crate::snapshot::Snapshots;
 use crate::{MANAGER, map};
 
 /// How long another object of ours may stand in the way, and how long something referred to may be on its way.
 const IN_THE_WAY: Duration = Duration::from_secs(30);
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Objects that a region gives at once, at most.
+const LARGEST_PAGE: u32 = 1000;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Since when a change waits for its turn, and how long until it is tried again.
@@ -39,6 +43,7 @@ impl Default for Turn {
 pub(crate) struct Region {
     pub(crate) client: Client,
     written: Arc<Mutex<Written>>,
+    snapshots: Arc<Snapshots>,
 }
 
 /// What this run has written, by kind and name, and when the region had answered.
@@ -46,12 +51,44 @@ type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, written: Arc::default() }
+        Self { client, written: Arc::default(), snapshots: Arc::default() }
     }
 
-    /// The object, by uid or name.
+    /// The object as it is now, by uid or name.
     pub(crate) async fn find(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
         self.client.find(kind, key).await.map_err(|error| diags(kind, key, &error))
+    }
+
+    /// The object as it was a moment ago, by uid or name; cheap where many of a kind are looked at.
+    pub(crate) async fn refresh(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
+        self.snapshots.find(&self.client, kind, key).await.map_err(|error| diags(kind, key, &error))
+    }
+
+    /// All objects of a kind that fit.
+    pub(crate) async fn list(&self, kind: &'static Kind, options: ListOptions) -> Result<Vec<Object>, Diags> {
+        let mut options = ListOptions { limit: Some(LARGEST_PAGE), ..options };
+        let mut all = Vec::new();
+        loop {
+            let page = self.client.list(kind, &options).await;
+            let page = page.map_err(|error| diags(kind, kind.plural, &error))?;
+            all.extend(page.items);
+            match page.next {
+                Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Gives the object another name.
+    pub(crate) async fn rename(
+        &self,
+        kind: &'static Kind,
+        key: &str,
+        name: &Name,
+    ) -> Result<Object, ClientError> {
+        let renamed = self.client.rename(kind, key, name).await;
+        self.snapshots.forget();
+        renamed
     }
 
     /// Writes a spec, as soon as nothing of ours is in its way.
@@ -66,7 +103,9 @@ impl Region {
         let mut turn = Turn::default();
         loop {
             let asked = Instant::now();
-            match self.client.put(kind, key, request, precondition).await {
+            let written = self.client.put(kind, key, request, precondition).await;
+            self.snapshots.forget();
+            match written {
                 Ok(written) => {
                     let mut known = self.written.lock().unwrap_or_else(PoisonError::into_inner);
                     known.insert((kind.name, written.object.metadata.name.to_string()), Instant::now());
@@ -87,7 +126,9 @@ impl Region {
         let mut turn = Turn::default();
         loop {
             let asked = Instant::now();
-            match self.client.delete(kind, key, DeleteOptions::default()).await {
+            let deleted = self.client.delete(kind, key, DeleteOptions::default()).await;
+            self.snapshots.forget();
+            match deleted {
                 Ok(object) => return Ok(object),
                 Err(error) if error.is_not_found() => return Ok(None),
                 Err(error) => self.wait_turn(cx, &mut turn, asked, error).await?,

@@ -364,7 +364,7 @@ impl Resource for KindResource {
 
     async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
         let region = self.session.region()?;
-        let Some(object) = region.find(self.kind, &key(state)).await? else {
+        let Some(object) = region.refresh(self.kind, &key(state)).await? else {
             return Ok(None);
         };
         if object.metadata.deletion_requested_at.is_some() {
@@ -386,7 +386,10 @@ impl Resource for KindResource {
         }
         let was_ready = state.get(READY) == &Val::Bool(true);
         let is_ready = now.get(READY).clone();
-        map::keep_equal(self.kind, state, &object.spec, &mut now);
+        // What is imported has no past, and is as the region says.
+        if !state.get(NAME).is_null() && !state.get(UID).is_null() {
+            map::keep_equal(self.kind, state, &object.spec, &mut now);
+        }
         // It was ready once since its last change: what happens to it later is not for Terraform.
         if !was_ready && !is_ready.is_null() {
             now.set(READY, is_ready);
@@ -462,7 +465,7 @@ impl Resource for KindResource {
                 Diag::error("Not a name", format!("{}; {}.", bad.message, bad.hint))
                     .at(Path::root().attr(NAME))
             })?;
-            let renamed = region.client.rename(self.kind, &key, &wanted).await.map_err(|e| failed(&e))?;
+            let renamed = region.rename(self.kind, &key, &wanted).await.map_err(|e| failed(&e))?;
             self.memory().renames(self.kind.name, before, name);
             generation = Some(renamed.metadata.generation);
             let mut state = change.prior.clone();

@@ -84,6 +84,8 @@ pub struct Written {
 pub struct ListOptions {
     /// With all of these labels.
     pub labels: BTreeMap<String, String>,
+    /// With this in their names.
+    pub text: Option<String>,
     /// Most objects of a page; the region's choice when absent.
     pub limit: Option<u32>,
     /// `next` of the page before.
@@ -145,6 +147,9 @@ impl Client {
         if !options.labels.is_empty() {
             let pairs: Vec<String> = options.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             call = call.query("labels", &pairs.join(","));
+        }
+        if let Some(text) = &options.text {
+            call = call.query("q", text);
         }
         if let Some(limit) = options.limit {
             call = call.query("limit", &limit.to_string());

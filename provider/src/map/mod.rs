@@ -10,14 +10,18 @@ mod secret;
 mod value;
 
 pub(crate) use pointer::path;
-pub(crate) use schema::{data_source, is_fixed_reference, resource};
+pub(crate) use schema::{data_source, is_fixed_reference, many, resource};
 pub(crate) use secret::Revisions;
-pub(crate) use value::{Declared, declared, keep_equal, object};
+pub(crate) use value::{Declared, declared, found, keep_equal, object};
 
 /// The object's name.
 pub(crate) const NAME: &str = "name";
 /// What never changes of an object.
 pub(crate) const UID: &str = "uid";
+/// What people and tools know it by.
+pub(crate) const LABELS: &str = "labels";
+/// Part of the names of the objects that are looked for.
+pub(crate) const NAME_CONTAINS: &str = "name_contains";
 /// The stable part of its status.
 pub(crate) const STATUS: &str = "status";
 /// Whether the last change was seen to be done, for kinds that are waited for.

@@ -6,7 +6,7 @@ use basalt_api::{
 };
 use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type};
 
-use super::{NAME, READY, STATUS, UID, version, write_only};
+use super::{LABELS, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
 use crate::patience::Patience;
 
 /// What the attributes are for.
@@ -51,13 +51,34 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
 
 /// The schema of a kind's data source.
 pub(crate) fn data_source(kind: &Kind) -> Schema {
+    let name = Attribute::required(NAME, Type::String).doc("Its name, or `uid:` and its uid.");
+    Schema { version: 0, description: kind.doc.to_owned(), attributes: found(kind, name) }
+}
+
+/// The schema of the data source of many objects of a kind.
+pub(crate) fn many(kind: &Kind) -> Schema {
+    let one = found(kind, Attribute::computed(NAME, Type::String).doc("Its name."));
+    let attributes = vec![
+        Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
+        Attribute::optional(NAME_CONTAINS, Type::String).doc("Only those whose name contains this text."),
+        Attribute::nested(kind.plural, Mode::Computed, Nesting::Map, one)
+            .doc("Those that there are, by name. It is empty where there is none."),
+    ];
+    let description =
+        format!("All objects of a kind, or those that fit: `{}`. {}", kind.terraform_name, kind.doc);
+    Schema { version: 0, description, attributes }
+}
+
+/// What is known of an object that was looked up.
+fn found(kind: &Kind, name: Attribute) -> Vec<Attribute> {
     let mut attributes = vec![
-        Attribute::required(NAME, Type::String).doc("Its name, or `uid:` and its uid."),
+        name,
         Attribute::computed(UID, Type::String).doc("Its identity. It never changes."),
+        Attribute::computed(LABELS, Type::map(Type::String)).doc("Its labels, whoever gave them."),
     ];
     attributes.extend(fields(kind.spec, Part::Found));
     attributes.extend(status(kind));
-    Schema { version: 0, description: kind.doc.to_owned(), attributes }
+    attributes
 }
 
 /// The stable part of the status, if there is any.

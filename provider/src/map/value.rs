@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tfplugin::{Num, Object, Val, to_json};
 
 use super::schema::is_shown;
-use super::{NAME, READY, STATUS, TIMEOUTS, UID, version, write_only};
+use super::{LABELS, NAME, READY, STATUS, TIMEOUTS, UID, version, write_only};
 
 /// A spec as Terraform has it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -136,6 +136,14 @@ pub(crate) fn object(kind: &Kind, object: &basalt_api::Object) -> Val {
         state.insert(STATUS.into(), read(kind.status, &object.status).into());
     }
     Val::Map(state)
+}
+
+/// An object that was looked up: also its labels, which are not declared with it.
+pub(crate) fn found(kind: &Kind, found: &basalt_api::Object) -> Val {
+    let labels = found.metadata.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
+    let mut value = object(kind, found);
+    value.set(LABELS, Val::Map(labels.collect()));
+    value
 }
 
 fn read(described: &'static Described, json: &Value) -> Object {

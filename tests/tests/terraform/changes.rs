@@ -1,0 +1,161 @@
+//! Objects that are created, changed, renamed, replaced and destroyed, and others that refer to them.
+
+use serde_json::json;
+
+use crate::NETWORK;
+use crate::world::{described, flat, provider, within};
+
+#[test]
+fn a_greenfield_is_planned_without_a_warning_created_and_destroyed() {
+    within(async |world| {
+        world.config(&format!("{}{NETWORK}", provider(&world)));
+        let planned = world.ok(&["plan"]).await;
+        assert!(planned.contains("Plan: 7 to add, 0 to change, 0 to destroy."), "{planned}");
+        assert!(!planned.contains("Warning"), "{planned}");
+        world.apply().await;
+
+        let subnet = world.get("Subnet", "lab").await;
+        assert_eq!(subnet.metadata.manager.as_deref(), Some("terraform"));
+        assert_eq!(
+            subnet.spec,
+            json!({
+                "vlan": "core.7", "cidr": "10.77.0.0/24", "gateway": "10.77.0.1",
+                "dns_servers": ["10.77.0.2", "10.77.0.3"]
+            }),
+            "as declared, and nothing else"
+        );
+        assert_eq!(world.state("basalt_vlan.lab").await["name"], "core.7");
+
+        let said = world.ok(&["destroy", "-auto-approve"]).await;
+        assert!(said.contains("7 destroyed"), "{said}");
+        let left = world.client("test").list_all(described("Fabric"), &Default::default()).await;
+        assert!(left.expect("a list").iter().all(|fabric| fabric.metadata.name.as_str() != "core"));
+        world.end().await;
+    });
+}
+
+#[test]
+fn an_attribute_that_is_removed_is_gone() {
+    within(async |world| {
+        let whole = format!("{}{NETWORK}", provider(&world));
+        world.config(&whole).apply().await;
+        let less = whole
+            .replace("  gateway     = \"10.77.0.1\"\n", "")
+            .replace("  description = \"the first row\"\n", "");
+        let said = world.config(&less).apply().await;
+        assert!(said.contains("0 added, 2 changed, 0 destroyed"), "{said}");
+        assert_eq!(world.get("Subnet", "lab").await.spec.get("gateway"), None);
+        assert_eq!(world.get("Zone", "row-1").await.spec, json!({}));
+        world.end().await;
+    });
+}
+
+#[test]
+fn another_name_is_a_rename_and_whoever_refers_to_it_follows() {
+    within(async |world| {
+        let whole = format!("{}{NETWORK}", provider(&world));
+        world.config(&whole).apply().await;
+        let before = world.get("Subnet", "lab").await.metadata.uid;
+        let vlan = world.get("Vlan", "core.7").await.metadata.uid;
+
+        let renamed = whole.replace("name        = \"lab\"", "name        = \"laboratory\"");
+        let said = world.config(&renamed).apply().await;
+        assert!(said.contains("0 added, 2 changed, 0 destroyed"), "subnet and range: {said}");
+        assert_eq!(world.get("Subnet", "laboratory").await.metadata.uid, before);
+
+        let renamed = renamed.replace("name = \"core\"", "name = \"backbone\"");
+        let said = world.config(&renamed).apply().await;
+        assert!(said.contains("0 added, 3 changed, 0 destroyed"), "fabric, VLAN and subnet: {said}");
+        assert_eq!(world.get("Vlan", "backbone.7").await.metadata.uid, vlan);
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_cannot_be_changed_is_replaced() {
+    within(async |world| {
+        let whole = format!("{}{NETWORK}", provider(&world));
+        world.config(&whole).apply().await;
+        let before = world.get("Subnet", "lab").await.metadata.uid;
+        let moved = whole.replace("10.77.0.", "10.78.0.");
+        let said = world.config(&moved).apply().await;
+        assert!(said.contains("2 added, 0 changed, 2 destroyed"), "subnet and range: {said}");
+        assert_ne!(world.get("Subnet", "lab").await.metadata.uid, before);
+
+        let before = world.get("Subnet", "lab").await.metadata.uid;
+        let said = world.ok(&["apply", "-auto-approve", "-replace=basalt_subnet.lab"]).await;
+        assert!(said.contains("2 added, 0 changed, 2 destroyed"), "subnet and range: {said}");
+        assert_ne!(world.get("Subnet", "lab").await.metadata.uid, before);
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_range_gives_way_to_one_that_overlaps_it_in_the_same_apply() {
+    within(async |world| {
+        let whole = format!("{}{NETWORK}", provider(&world));
+        world.config(&whole).apply().await;
+        let other = whole
+            .replace("\"basalt_ip_range\" \"pool\"", "\"basalt_ip_range\" \"other\"")
+            .replace("lab-pool", "lab-other")
+            .replace("10.77.0.100", "10.77.0.120");
+        let said = world.config(&other).apply().await;
+        assert!(said.contains("1 added, 0 changed, 1 destroyed"), "{said}");
+        assert_eq!(world.get("IpRange", "lab-other").await.spec["start"], "10.77.0.120");
+        world.end().await;
+    });
+}
+
+#[test]
+fn two_new_ranges_that_overlap_are_refused_at_once() {
+    within(async |world| {
+        let more = r#"
+resource "basalt_ip_range" "overlapping" {
+  name   = "lab-overlapping"
+  subnet = basalt_subnet.lab.name
+  start  = "10.77.0.140"
+  end    = "10.77.0.160"
+}
+"#;
+        let began = std::time::Instant::now();
+        let text = format!("{}{NETWORK}{more}", provider(&world));
+        let said = flat(&world.config(&text).fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("overlaps 10.77.0.1"), "{said}");
+        assert!(began.elapsed().as_secs() < 25, "it waited for what this very run had made: {said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn an_address_that_the_region_chose_is_used_by_others_and_kept() {
+    within(async |world| {
+        let more = r#"
+resource "basalt_ip_address" "vip" {
+  name   = "vip"
+  subnet = basalt_subnet.lab.name
+}
+resource "basalt_zone" "shown" {
+  name        = "shown"
+  description = "the entry is ${basalt_ip_address.vip.status.address}"
+}
+"#;
+        let whole = format!("{}{NETWORK}{more}", provider(&world));
+        world.config(&whole).apply().await;
+        assert_eq!(world.state("basalt_ip_address.vip").await["status"]["address"], "10.77.0.2");
+        assert_eq!(world.get("Zone", "shown").await.spec["description"], "the entry is 10.77.0.2");
+        assert_eq!(world.get("IpAddress", "vip").await.spec, json!({"subnet": "lab"}), "as declared");
+
+        // How full the subnet is does not concern Terraform.
+        world.put("cli", "IpAddress", "other", json!({"subnet": "lab", "address": "10.77.0.9"})).await;
+        let planned = world.ok(&["plan"]).await;
+        assert!(planned.contains("No changes."), "{planned}");
+        let named = whole.replace("\"vip\"\n  subnet", "\"vip\"\n  address = \"10.77.0.7\"\n  subnet");
+        let said = world.config(&named).apply().await;
+        assert!(said.contains("0 added, 2 changed, 0 destroyed"), "address and zone: {said}");
+        assert_eq!(world.get("Zone", "shown").await.spec["description"], "the entry is 10.77.0.7");
+        let taken = named.replace("10.77.0.7", "10.77.0.9");
+        let failed = world.config(&taken).fails(&["apply", "-auto-approve"]).await;
+        assert!(failed.contains("10.77.0.9 is the address of IpAddress \"other\" already"), "{failed}");
+        world.end().await;
+    });
+}

@@ -1,0 +1,136 @@
+//! Deployments: what is waited for, interrupted, stalled, and out of time.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use basalt_api::Object;
+use basalt_api::values::{Generation, Uid};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
+
+use crate::NETWORK;
+use crate::world::{COMMAND, World, described, everything, flat, provider, within};
+
+/// A deployment that nothing but the test converges.
+fn deployment(world: &World, more: &str) -> String {
+    let image = NETWORK.split("resource \"basalt_image\"").nth(1).expect("an image");
+    format!(
+        "{}resource \"basalt_image\"{image}\nresource \"basalt_deployment\" \"web\" {{\n  name = \"web-1\"\n  \
+         selector = {{}}\n  image = basalt_image.debian.name\n  {more}\n}}\n",
+        provider(world)
+    )
+}
+
+impl World {
+    /// Plays the engine: what it would say of the deployment.
+    async fn say(&self, name: &str, conditions: Value) {
+        let object = self.get("Deployment", name).await;
+        let store = self.region.store();
+        let leases = store.claim(Uid::generate(), 100, Duration::from_secs(60)).await.expect("leases");
+        let lease = leases.iter().find(|lease| lease.uid == object.metadata.uid).expect("it is due");
+        let observed: Generation = object.metadata.generation;
+        let status = json!({"observed_generation": observed, "conditions": conditions});
+        store.write_status(lease, observed, &status).await.expect("it is written");
+        for lease in &leases {
+            store.finish(lease, basalt_db::Then::Again(Duration::ZERO)).await.expect("it is given back");
+        }
+    }
+
+    async fn say_ready(&self, name: &str) {
+        self.say(name, json!([condition("Ready", "true", "Deployed", "It is deployed.")])).await;
+    }
+
+    /// Starts a command whose output is read line by line.
+    fn start(&self, args: &[&str]) -> (Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>) {
+        let mut command = self.terraform(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("terraform");
+        let stdout = child.stdout.take().expect("stdout");
+        (child, BufReader::new(stdout).lines())
+    }
+
+    /// Waits until the region has the deployment.
+    async fn until_there(&self, name: &str) -> Object {
+        let client = self.client("test");
+        let there = async {
+            loop {
+                if let Some(object) = client.find(described("Deployment"), name).await.expect("an answer") {
+                    return object;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(COMMAND, there).await.expect("terraform creates it")
+    }
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "since": "2026-01-31T12:00:00Z"})
+}
+
+async fn end_of(child: Child) -> Output {
+    tokio::time::timeout(COMMAND, child.wait_with_output()).await.expect("it ends").expect("an end")
+}
+
+#[test]
+fn an_interrupted_wait_goes_on_at_the_next_apply_and_nothing_is_made_twice() {
+    within(async |world| {
+        world.config(&deployment(&world, ""));
+        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+        let made = world.until_there("web-1").await;
+        let pid = i32::try_from(child.id().expect("it runs")).expect("a process id");
+        let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+        end_of(child).await;
+        let kept = world.state("basalt_deployment.web").await;
+        assert_eq!(kept["uid"], json!(made.metadata.uid));
+        assert_eq!(kept["ready"], false);
+
+        let (child, mut lines) = world.start(&["apply", "-auto-approve"]);
+        while let Some(line) = lines.next_line().await.expect("output") {
+            assert!(!line.contains("Destroying..."), "{line}");
+            if line.contains("Modifying...") {
+                world.say_ready("web-1").await;
+            }
+        }
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{}", everything(&output));
+        assert_eq!(world.get("Deployment", "web-1").await.metadata.uid, made.metadata.uid);
+        assert_eq!(world.get("Deployment", "web-1").await.metadata.generation, made.metadata.generation);
+        world.apply().await;
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_stalled_deployment_ends_the_wait_with_its_reason() {
+    within(async |world| {
+        world.config(&deployment(&world, ""));
+        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+        world.until_there("web-1").await;
+        world
+            .say("web-1", json!([condition("Stalled", "true", "DiskTooSmall", "No disk has 10 GiB.")]))
+            .await;
+        let output = end_of(child).await;
+        assert!(!output.status.success());
+        let said = flat(&everything(&output));
+        assert!(said.contains("No disk has 10 GiB. (DiskTooSmall)"), "{said}");
+        assert!(said.contains("basalt explain deployment web-1"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn time_that_is_up_is_told_and_can_be_configured() {
+    within(async |world| {
+        let text = deployment(&world, "timeouts = { create = \"1s\", delete = \"1s\" }");
+        let said = flat(&world.config(&text).fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("is not ready after 1 s"), "{said}");
+        let said = flat(&world.fails(&["destroy", "-auto-approve"]).await);
+        assert!(said.contains("is not gone after 1 s"), "{said}");
+        let wrong = text.replace("create = \"1s\"", "create = \"soon\"");
+        let said = flat(&world.config(&wrong).fails(&["validate"]).await);
+        assert!(said.contains("timeouts.create") && said.contains("soon"), "{said}");
+        world.end().await;
+    });
+}

@@ -1,0 +1,73 @@
+//! What a field can hold, from the configuration to the region and back.
+
+use serde_json::{Value, json};
+
+use crate::world::{provider, within};
+
+#[test]
+fn a_field_of_every_sort_goes_there_and_back() {
+    within(async |world| {
+        let text = |password: &str, weight: u8, tail: &str| {
+            format!(
+                r#"{}
+                resource "basalt_zone" "row" {{
+                  name = "row-1"
+                }}
+                resource "basalt_sample" "one" {{
+                  name         = "one"
+                  serial       = "s-1"
+                  mac          = "52-54-00-AA-00-01"
+                  network      = "10.0.0.0/8"
+                  patience     = "90s"
+                  colour       = "dark_green"
+                  zone         = basalt_zone.row.name
+                  password     = {password}
+                  detail       = {{ label = "x" }}
+                  parts = {{
+                    lid = {{
+                      weight         = {weight}
+                      notes          = ["b", "a"]
+                      key_wo         = "hunter{weight}"
+                      key_wo_version = {weight}
+                    }}
+                  }}
+                  macs = ["52:54:00:AA:00:03", "52:54:00:aa:00:02"]
+                  {tail}
+                }}
+                "#,
+                provider(&world)
+            )
+        };
+        world.config(&text("\"sesame\"", 1, "")).apply().await;
+        let stored = world.get("Sample", "one").await.spec;
+        assert_eq!(stored["mac"], "52-54-00-AA-00-01", "as it was written");
+        assert_eq!(stored["password"], json!({"set": true, "revision": 1}));
+        assert_eq!(stored["parts"]["lid"]["key"], json!({"set": true, "revision": 1}));
+
+        world.config(&text("\"sesame\"", 2, "enabled = true")).apply().await;
+        let stored = world.get("Sample", "one").await.spec;
+        assert_eq!(stored["password"], json!({"set": true, "revision": 1}), "not written anew");
+        assert_eq!(stored["parts"]["lid"]["key"]["revision"], 2, "its version was raised");
+        assert_eq!(stored["enabled"], true);
+
+        // Somebody else changes both secrets, and a field.
+        let mut theirs = stored.clone();
+        theirs["password"] = json!("other");
+        theirs["parts"]["lid"]["key"] = json!("other");
+        theirs["enabled"] = json!(false);
+        world.put("cli", "Sample", "one", theirs).await;
+        let said = world.apply().await;
+        assert!(said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
+        let stored = world.get("Sample", "one").await.spec;
+        assert_eq!(stored["password"]["revision"], 3);
+        assert_eq!(stored["parts"]["lid"]["key"]["revision"], 4);
+        assert_eq!(stored["enabled"], true);
+
+        world.config(&text("null", 2, "enabled = true")).apply().await;
+        assert_eq!(world.get("Sample", "one").await.spec["password"], Value::Null, "cleared");
+
+        let kept = std::fs::read_to_string(world.dir.path().join("terraform.tfstate")).expect("a state");
+        assert!(!kept.contains("hunter"), "a write-only secret is in the state");
+        world.end().await;
+    });
+}

@@ -1,0 +1,150 @@
+//! Every kind that can be declared, from its description alone: nothing here knows which kinds there are.
+
+use std::collections::BTreeSet;
+
+use basalt_api::values::Naming;
+use basalt_api::{Example, KINDS, Kind, examples, references, secrets, validate};
+use serde_json::Value;
+
+use crate::world::{World, flat, provider, within};
+
+/// A resource of an example, as Terraform has it.
+struct Declared {
+    kind: &'static Kind,
+    name: &'static str,
+    spec: Value,
+}
+
+impl Declared {
+    fn new(Example { kind, name, spec }: Example) -> Self {
+        Self { kind, name, spec }
+    }
+
+    /// The same without whatever is not needed.
+    fn minimal(mut self) -> Self {
+        for field in self.kind.spec.fields {
+            let mut less = self.spec.clone();
+            less.as_object_mut().expect("a spec").remove(field.name);
+            if validate(self.kind, &less).is_empty() {
+                self.spec = less;
+            }
+        }
+        self
+    }
+
+    /// The same without its secrets, which no region tells.
+    fn without_secrets(mut self) -> Self {
+        for secret in secrets(self.kind, &self.spec) {
+            remove(&mut self.spec, &secret.pointer);
+        }
+        self
+    }
+
+    /// The same without references to what Terraform cannot declare, such as racks.
+    fn without_references_to_others(mut self) -> Self {
+        for reference in references(self.kind, &self.spec).iter().rev() {
+            if !Kind::find(reference.kind).is_some_and(|kind| kind.declarable) {
+                remove(&mut self.spec, &reference.pointer);
+            }
+        }
+        self
+    }
+
+    fn address(&self) -> String {
+        address(self.kind, self.name)
+    }
+
+    /// As a block. References to what is declared are expressions, as users write them.
+    fn block(&self, all: &[Self]) -> String {
+        let mut spec = self.spec.clone();
+        for reference in references(self.kind, &self.spec) {
+            let to = all.iter().find(|d| d.kind.name == reference.kind && d.name == reference.name);
+            if let (Some(to), Some(at @ Value::String(_))) = (to, spec.pointer_mut(&reference.pointer)) {
+                *at = format!("${{{}.name}}", to.address()).into();
+            }
+        }
+        let name = match self.kind.naming {
+            Naming::FabricVid => String::new(),
+            _ => format!("  name = {:?}\n", self.name),
+        };
+        let fields = spec.as_object().expect("a spec").iter();
+        let fields: String = fields.map(|(field, value)| format!("  {field} = {value}\n")).collect();
+        let address = self.address().replace('.', "\" \"");
+        format!("resource \"{address}\" {{\n{name}{fields}}}\n")
+    }
+
+    fn import(&self) -> String {
+        format!("import {{\n  to = {}\n  id = {:?}\n}}\n", self.address(), self.name)
+    }
+}
+
+fn address(kind: &Kind, name: &str) -> String {
+    format!("{}.{}", kind.terraform_name, name.replace('.', "_"))
+}
+
+/// Takes one value out, from wherever it is.
+fn remove(spec: &mut Value, pointer: &str) {
+    let (parent, name) = pointer.rsplit_once('/').expect("a pointer to a value");
+    match spec.pointer_mut(parent) {
+        Some(Value::Object(fields)) => drop(fields.remove(name)),
+        Some(Value::Array(items)) => drop(items.remove(name.parse().expect("an index"))),
+        _ => panic!("{pointer} leads nowhere"),
+    }
+}
+
+/// Examples of every kind that can be declared.
+fn declared() -> Vec<Declared> {
+    let all: Vec<_> = examples().into_iter().filter(|one| one.kind.declarable).map(Declared::new).collect();
+    let shown: BTreeSet<_> = all.iter().map(|one| one.kind.name).collect();
+    let declarable: BTreeSet<_> = KINDS.iter().filter(|kind| kind.declarable).map(|kind| kind.name).collect();
+    assert_eq!(shown, declarable);
+    all
+}
+
+fn text(world: &World, all: &[Declared]) -> String {
+    let blocks: String = all.iter().map(|one| one.block(all)).collect();
+    format!("{}{blocks}", provider(world))
+}
+
+#[test]
+fn the_least_that_can_be_said_of_every_kind_is_valid_and_plans() {
+    within(async |world| {
+        let all: Vec<_> = declared().into_iter().map(Declared::minimal).collect();
+        world.config(&text(&world, &all));
+        world.ok(&["validate"]).await;
+        let said = world.ok(&["plan"]).await;
+        let want = format!("Plan: {} to add, 0 to change, 0 to destroy.", all.len());
+        assert!(said.contains(&want), "{want} {said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
+    within(async |world| {
+        // Nobody converges machines and what runs on them here.
+        let is_quick = |one: &Declared| !matches!(one.kind.name, "Machine" | "Deployment" | "Device");
+        let quick = declared().into_iter().filter(is_quick);
+        let all: Vec<_> = quick.map(Declared::without_references_to_others).collect();
+        let mut whole = text(&world, &all);
+        let mut there = 0;
+        for one in &all {
+            // A new region has some already.
+            if world.client("test").find(one.kind, one.name).await.expect("an answer").is_some() {
+                whole.push_str(&one.import());
+                there += 1;
+            }
+        }
+        let said = world.config(&whole).apply().await;
+        let want = format!("{} added", all.len() - there);
+        assert!(said.contains(&want), "{want}: {said}");
+
+        std::fs::remove_file(world.dir.path().join("terraform.tfstate")).expect("a state");
+        let all: Vec<_> = all.into_iter().map(Declared::without_secrets).collect();
+        let imports: String = all.iter().map(Declared::import).collect();
+        let said = flat(&world.config(&format!("{}{imports}", text(&world, &all))).ok(&["plan"]).await);
+        let want = format!("Plan: {} to import, 0 to add, 0 to change, 0 to destroy.", all.len());
+        assert!(said.contains(&want), "{want} {said}");
+        world.end().await;
+    });
+}

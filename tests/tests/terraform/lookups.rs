@@ -1,0 +1,107 @@
+//! Data sources, and what reading costs.
+
+use std::collections::BTreeMap;
+
+use basalt_api::client::Precondition;
+use basalt_api::wire::{PutMetadata, PutRequest};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::world::{World, described, flat, provider, within};
+
+#[test]
+fn a_data_source_finds_what_others_made() {
+    within(async |world| {
+        world.put("cli", "Zone", "row-5", json!({"description": "made by hand"})).await;
+        let text = format!(
+            "{}data \"basalt_zone\" \"found\" {{\n name = \"row-5\"\n}}\n\
+             output \"said\" {{\n value = data.basalt_zone.found.description\n}}\n",
+            provider(&world)
+        );
+        let said = world.config(&text).ok(&["apply", "-auto-approve"]).await;
+        assert!(said.contains("said = \"made by hand\""), "{said}");
+        let said = flat(&world.config(&text.replace("row-5", "row-6")).fails(&["plan"]).await);
+        assert!(said.contains("There is no Zone \"row-6\""), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn many_are_found_by_label_and_by_part_of_their_name() {
+    within(async |world| {
+        for (name, hall) in [("row-1", "east"), ("row-2", "west"), ("cage-1", "east")] {
+            let labels = BTreeMap::from([("hall".to_owned(), hall.to_owned())]);
+            let metadata = PutMetadata { labels: Some(labels), ..PutMetadata::default() };
+            let request =
+                PutRequest { metadata, spec: json!({"description": name}), ..PutRequest::default() };
+            let written =
+                world.client("cli").put(described("Zone"), name, &request, Precondition::Absent).await;
+            written.expect("it is stored");
+        }
+        let filters = [
+            ("all", ""),
+            ("east", "labels = { hall = \"east\" }"),
+            ("rows", "name_contains = \"row-\""),
+            ("both", "labels = { hall = \"east\" }\n name_contains = \"row-\""),
+            ("none", "labels = { hall = \"north\" }"),
+        ];
+        let mut text = provider(&world);
+        for (name, filter) in filters {
+            // A new region has a zone without labels.
+            let all = format!("data.basalt_zones.{name}.zones : k => [z.description, z.labels.hall]");
+            text.push_str(&format!(
+                "data \"basalt_zones\" \"{name}\" {{\n {filter}\n}}\n\
+                 output \"{name}\" {{\n value = {{ for k, z in {all} if length(z.labels) > 0 }}\n}}\n"
+            ));
+        }
+        world.config(&text).ok(&["apply", "-auto-approve"]).await;
+        let shown: Value =
+            serde_json::from_slice(&world.run(&["output", "-json"]).await.stdout).expect("JSON");
+        let found = |name: &str| shown[name]["value"].clone();
+        let (row_1, row_2, cage_1) = (["row-1", "east"], ["row-2", "west"], ["cage-1", "east"]);
+        assert_eq!(found("all"), json!({"row-1": row_1, "row-2": row_2, "cage-1": cage_1}));
+        assert_eq!(found("east"), json!({"row-1": row_1, "cage-1": cage_1}));
+        assert_eq!(found("rows"), json!({"row-1": row_1, "row-2": row_2}));
+        assert_eq!(found("both"), json!({"row-1": row_1}));
+        assert_eq!(found("none"), json!({}));
+
+        let wrong = text.replace("hall = \"north\"", "\"_\" = \"north\"");
+        let said = flat(&world.config(&wrong).fails(&["validate"]).await);
+        assert!(said.contains("\"_\" is no key of a label"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_refresh_of_many_objects_costs_a_few_requests() {
+    within(async |world| {
+        let text = format!(
+            "{}resource \"basalt_zone\" \"rows\" {{\n count = 150\n name = \"row-${{count.index}}\"\n}}\n",
+            provider(&world)
+        );
+        world.config(&text).ok(&["apply", "-auto-approve"]).await;
+        let before = reads(&world).await;
+        let said = world.ok(&["plan"]).await;
+        assert!(said.contains("No changes."), "{said}");
+        let cost = reads(&world).await - before;
+        assert!((1..=5).contains(&cost), "150 objects cost {cost} reads");
+        world.end().await;
+    });
+}
+
+/// How many objects and lists the region was asked for.
+async fn reads(world: &World) -> u64 {
+    let mut region = TcpStream::connect(world.region.address()).await.expect("a region");
+    let ask = format!(
+        "GET /metrics HTTP/1.1\r\nHost: region\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+        world.token
+    );
+    region.write_all(ask.as_bytes()).await.expect("it listens");
+    let mut said = String::new();
+    region.read_to_string(&mut said).await.expect("it answers");
+    let counts = said.lines().filter(|line| {
+        line.starts_with("basalt_api_requests_total{method=\"GET\",endpoint=\"/api/v1/{plural}")
+    });
+    counts.map(|line| line.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
+}

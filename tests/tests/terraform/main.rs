@@ -1,0 +1,57 @@
+//! The real Terraform against a real region: what users of the provider rely on.
+//!
+//! Region and provider run inside the test, on a database of its own; Terraform finds the provider through
+//! `TF_REATTACH_PROVIDERS`. Needs `terraform` and PostgreSQL's binaries (`make test` brings both).
+
+mod changes;
+mod deployments;
+mod fields;
+mod kinds;
+mod lookups;
+mod ownership;
+mod refusals;
+mod world;
+
+/// A network in which everything refers to something that is new as well.
+pub(crate) const NETWORK: &str = r#"
+resource "basalt_zone" "row" {
+  name        = "row-1"
+  description = "the first row"
+}
+resource "basalt_pool" "web" {
+  name = "web"
+}
+resource "basalt_fabric" "core" {
+  name = "core"
+}
+resource "basalt_vlan" "lab" {
+  fabric = basalt_fabric.core.name
+  vid    = 7
+  dhcp   = { enabled = true }
+}
+resource "basalt_subnet" "lab" {
+  name        = "lab"
+  vlan        = basalt_vlan.lab.name
+  cidr        = "10.77.0.0/24"
+  gateway     = "10.77.0.1"
+  dns_servers = ["10.77.0.2", "10.77.0.3"]
+}
+resource "basalt_ip_range" "pool" {
+  name   = "lab-pool"
+  subnet = basalt_subnet.lab.name
+  start  = "10.77.0.100"
+  end    = "10.77.0.149"
+}
+resource "basalt_image" "debian" {
+  name         = "debian-12"
+  os           = "debian"
+  release      = "bookworm"
+  architecture = "amd64"
+  files = {
+    root_tarball = {
+      sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+      size   = 0
+    }
+  }
+}
+"#;

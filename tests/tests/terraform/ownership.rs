@@ -1,0 +1,70 @@
+//! Objects that were there before: imported, adopted, or left alone.
+
+use serde_json::json;
+
+use crate::world::{flat, provider, within};
+
+#[test]
+fn what_is_imported_by_name_or_uid_needs_no_change() {
+    within(async |world| {
+        let zone = world.put("cli", "Zone", "row-9", json!({"description": "the last row"})).await;
+        world.put("cli", "Pool", "web", json!({})).await;
+        let text = format!(
+            r#"{}
+            resource "basalt_zone" "row" {{
+              name        = "row-9"
+              description = "the last row"
+            }}
+            resource "basalt_pool" "web" {{
+              name = "web"
+            }}
+            import {{
+              to = basalt_zone.row
+              id = "{}"
+            }}
+            import {{
+              to = basalt_pool.web
+              id = "web"
+            }}
+            "#,
+            provider(&world),
+            zone.metadata.uid
+        );
+        let said = world.config(&text).apply().await;
+        assert!(said.contains("2 imported, 0 added, 0 changed, 0 destroyed"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn an_object_of_another_manager_is_never_seized() {
+    within(async |world| {
+        let zone = world.put("cli", "Zone", "row-1", json!({"description": "mine"})).await;
+        world.config(&format!(
+            "{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n  description = \"theirs\"\n}}\n",
+            provider(&world)
+        ));
+        let said = flat(&world.fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("There is a Zone \"row-1\" already, managed by \"cli\""), "{said}");
+        assert!(said.contains("import"), "{said}");
+        assert_eq!(world.get("Zone", "row-1").await, zone, "untouched");
+        world.end().await;
+    });
+}
+
+#[test]
+fn our_own_object_is_adopted_where_it_is_as_declared() {
+    within(async |world| {
+        world.put("terraform", "Zone", "row-1", json!({"description": "mine"})).await;
+        let text = |description: &str| {
+            format!(
+                "{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n  description = \"{description}\"\n}}\n",
+                provider(&world)
+            )
+        };
+        let said = flat(&world.config(&text("other")).fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("and declared differently"), "{said}");
+        world.config(&text("mine")).apply().await;
+        world.end().await;
+    });
+}

@@ -1,0 +1,88 @@
+//! What is wrong, and how the user hears of it.
+
+use crate::NETWORK;
+use crate::world::{described, flat, provider, within};
+
+/// A machine in a zone.
+fn machine(zone: &str) -> String {
+    format!(
+        "resource \"basalt_machine\" \"m\" {{\n name = \"wrong\"\n zone = \"{zone}\"\n boot_macs = [\"52:54:00:00:00:07\"]\n}}\n"
+    )
+}
+
+#[test]
+fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
+    within(async |world| {
+        let with = |resource: &str| format!("{}{NETWORK}{resource}", provider(&world));
+        for (what, text, want) in [
+            ("gateway", with("").replace("\"10.77.0.1\"", "\"10.99.0.1\""), "10.99.0.1"),
+            ("vid", with("").replace("vid    = 7", "vid    = 5000"), "5000"),
+            ("cidr", with("").replace("10.77.0.0/24", "10.77.0.0/99"), "10.77.0.0/99"),
+            ("name", with("").replace("\"row-1\"", "\"Row_1\""), "Row_1"),
+            ("colour", with("").replace("  description = \"the", "  colour = \"the"), "colour"),
+            ("boot_macs", with(&machine("row-1").replace("00:07", "00:zz")), "52:54:00:00:00:zz"),
+        ] {
+            let said = flat(&world.config(&text).fails(&["plan"]).await);
+            assert!(said.contains(want) && said.contains(what), "{what}: {said}");
+        }
+        // Only the region knows these.
+        world.config(&with("")).apply().await;
+        for (text, want) in [
+            (
+                with(
+                    "resource \"basalt_ip_range\" \"b\" {\n name = \"b\"\n subnet = \"lab\"\n start = \"10.77.0.140\"\n end = \"10.77.0.160\"\n}\n",
+                ),
+                "overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"",
+            ),
+            (
+                with(
+                    "resource \"basalt_ip_range\" \"b\" {\n name = \"b\"\n subnet = \"lab\"\n start = \"10.78.0.1\"\n end = \"10.78.0.9\"\n}\n",
+                ),
+                "10.78.0.1 is outside 10.77.0.0/24",
+            ),
+        ] {
+            let said = flat(&world.config(&text).ok(&["plan"]).await);
+            assert!(said.contains("Warning") && said.contains(want), "{said}");
+        }
+        // All at once: an overlap is tried again for a while.
+        let range = |name: &str, start: &str, end: &str| {
+            format!(
+                "resource \"basalt_ip_range\" \"{name}\" {{\n name = \"{name}\"\n subnet = \"lab\"\n start = \"{start}\"\n end = \"{end}\"\n}}\n"
+            )
+        };
+        let text = [
+            range("overlapping", "10.77.0.140", "10.77.0.160"),
+            range("outside", "10.78.0.1", "10.78.0.9"),
+            machine("nowhere"),
+            "resource \"basalt_subnet\" \"b\" {\n name = \"b\"\n vlan = \"core.8\"\n cidr = \"10.80.0.0/24\"\n}\n"
+                .to_owned(),
+        ];
+        let said = flat(&world.config(&with(&text.concat())).fails(&["apply", "-auto-approve"]).await);
+        for want in [
+            "overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"",
+            "10.78.0.1 is outside 10.77.0.0/24",
+            "nowhere",
+            "core.8",
+        ] {
+            assert!(said.contains(want), "{want}: {said}");
+        }
+        for (kind, name) in
+            [("IpRange", "overlapping"), ("IpRange", "outside"), ("Machine", "wrong"), ("Subnet", "b")]
+        {
+            let stored = world.client("test").find(described(kind), name).await.expect("an answer");
+            assert!(stored.is_none(), "{kind} {name} is stored");
+        }
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_region_that_does_not_answer_is_named() {
+    within(async |world| {
+        let text = "provider \"basalt\" {\n endpoint = \"http://127.0.0.1:1\"\n}\n\
+                    data \"basalt_zone\" \"found\" {\n name = \"row-5\"\n}\n";
+        let said = flat(&world.config(text).fails(&["plan"]).await);
+        assert!(said.contains("http://127.0.0.1:1"), "{said}");
+        world.end().await;
+    });
+}

@@ -1,0 +1,158 @@
+//! A region, a provider and a user's directory, inside the test.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use basalt_api::client::{Client, ClientConfig, Precondition};
+use basalt_api::wire::PutRequest;
+use basalt_api::{Kind, Object};
+use basalt_region::region::Region;
+use basalt_region::settings::Settings;
+use serde_json::Value;
+use tempfile::TempDir;
+use tfplugin::Reattached;
+use tokio::process::Command;
+
+/// A Terraform command that takes longer hangs.
+pub(crate) const COMMAND: Duration = Duration::from_secs(120);
+
+/// A region, a provider, and a user's directory.
+pub(crate) struct World {
+    pub(crate) dir: TempDir,
+    pub(crate) region: Region,
+    pub(crate) provider: Reattached,
+    pub(crate) endpoint: String,
+    pub(crate) token: String,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut settings = Settings::new(dir.path().join("region"));
+        settings.database_url = Some(basalt_db::testing::database().await);
+        settings.listen = ([127, 0, 0, 1], 0).into();
+        let region = Box::pin(Region::start(settings)).await.expect("a region");
+        let token = std::fs::read_to_string(dir.path().join("region/admin-token")).expect("a token");
+        let provider =
+            Reattached::start(terraform_provider_basalt::provider(), terraform_provider_basalt::ADDRESS)
+                .expect("a provider");
+        let endpoint = format!("http://{}", region.address());
+        Self { dir, region, provider, endpoint, token: token.trim().to_owned() }
+    }
+
+    pub(crate) async fn end(self) {
+        self.provider.stop().await;
+        self.region.stop().await;
+    }
+
+    /// Another tool that talks to the region.
+    pub(crate) fn client(&self, manager: &str) -> Client {
+        Client::new(&ClientConfig {
+            endpoints: vec![self.endpoint.clone()],
+            token: Some(self.token.clone()),
+            manager: Some(manager.to_owned()),
+            ..ClientConfig::default()
+        })
+        .expect("a client")
+    }
+
+    pub(crate) async fn get(&self, kind: &str, name: &str) -> Object {
+        self.client("test").get(described(kind), name).await.expect("an object")
+    }
+
+    pub(crate) async fn put(&self, manager: &str, kind: &str, name: &str, spec: Value) -> Object {
+        let request = PutRequest { spec, ..PutRequest::default() };
+        let written = self.client(manager).put(described(kind), name, &request, Precondition::None).await;
+        written.expect("it is stored").object
+    }
+
+    /// The user's configuration from here on.
+    pub(crate) fn config(&self, text: &str) -> &Self {
+        let head = "terraform {\n  required_providers {\n    basalt = { source = \"basalt-metal/basalt\" }\n  }\n}\n";
+        std::fs::write(self.dir.path().join("main.tf"), format!("{head}{text}")).expect("a configuration");
+        self
+    }
+
+    pub(crate) fn terraform(&self, args: &[&str]) -> Command {
+        let (name, value) = self.provider.env();
+        let mut command = Command::new("terraform");
+        command
+            .args(args)
+            .arg("-no-color")
+            .current_dir(self.dir.path())
+            .env(name, value)
+            .env("TF_IN_AUTOMATION", "1")
+            .env("CHECKPOINT_DISABLE", "1")
+            .env("TF_CLI_CONFIG_FILE", "/dev/null")
+            .env_remove("TF_LOG")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    pub(crate) async fn run(&self, args: &[&str]) -> Output {
+        let output = tokio::time::timeout(COMMAND, self.terraform(args).output()).await;
+        output.unwrap_or_else(|_| panic!("terraform {args:?} hangs")).expect("terraform on the PATH")
+    }
+
+    pub(crate) async fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args).await;
+        let said = everything(&output);
+        assert!(output.status.success(), "terraform {args:?}:\n{said}");
+        said
+    }
+
+    /// Applies, and looks that there is nothing left to do.
+    pub(crate) async fn apply(&self) -> String {
+        let said = self.ok(&["apply", "-auto-approve"]).await;
+        let again = self.run(&["plan", "-detailed-exitcode"]).await;
+        assert_eq!(again.status.code(), Some(0), "the second plan is not empty:\n{}", everything(&again));
+        said
+    }
+
+    pub(crate) async fn fails(&self, args: &[&str]) -> String {
+        let output = self.run(args).await;
+        let said = everything(&output);
+        assert_eq!(output.status.code(), Some(1), "terraform {args:?}:\n{said}");
+        said
+    }
+
+    /// The values of a resource in the state.
+    pub(crate) async fn state(&self, address: &str) -> Value {
+        let shown: Value = serde_json::from_slice(&self.run(&["show", "-json"]).await.stdout).expect("JSON");
+        let resources = shown["values"]["root_module"]["resources"].as_array().cloned().unwrap_or_default();
+        let found = resources.into_iter().find(|resource| resource["address"] == address);
+        found.unwrap_or_else(|| panic!("no {address} in {shown}"))["values"].clone()
+    }
+}
+
+pub(crate) fn described(kind: &str) -> &'static Kind {
+    Kind::find(kind).unwrap_or_else(|| panic!("no kind {kind}"))
+}
+
+/// What Terraform said, without the frames and line breaks of its messages.
+pub(crate) fn everything(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    let lines = text.lines().map(|line| line.trim_start_matches(['│', '╷', '╵', ' ']));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The same on one line, for sentences that Terraform wraps.
+pub(crate) fn flat(said: &str) -> String {
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A test on a runtime that serves region and provider while Terraform runs.
+pub(crate) fn within(test: impl AsyncFnOnce(World)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        // The region's own tokens and addresses, where a test gives none.
+        let world = World::new().await;
+        test(world).await;
+    });
+}
+
+pub(crate) fn provider(world: &World) -> String {
+    format!("provider \"basalt\" {{\n  endpoint = {:?}\n  token = {:?}\n}}\n", world.endpoint, world.token)
+}
