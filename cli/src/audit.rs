@@ -3,6 +3,7 @@
 use basalt_api::client::AuditOptions;
 use basalt_api::values::Timestamp;
 use basalt_api::wire::AuditEntry;
+use serde_json::Value;
 
 use crate::get::table;
 use crate::output::show;
@@ -76,14 +77,14 @@ fn row(entry: &AuditEntry) -> [String; 6] {
     ]
 }
 
-/// The fields that differ, by name; of a new object and of one that is no kind of ours, what was said.
+/// The fields of a spec that differ, by name, and whatever else does, as it is now; of a new object and of one that is no kind of ours, what was said.
 fn changes(entry: &AuditEntry) -> String {
     let kind = basalt_api::Kind::find(&entry.kind);
     match (kind, &entry.before, &entry.after) {
         (Some(kind), Some(before), Some(after)) => {
             let changed = basalt_api::diff(kind, before, after);
             let fields: Vec<_> = changed.iter().map(|c| c.pointer.trim_start_matches('/')).collect();
-            if fields.is_empty() { "nothing".to_owned() } else { fields.join(", ") }
+            if fields.is_empty() { beside(before, after) } else { fields.join(", ") }
         }
         (Some(_), Some(_), None) => "asked to go".to_owned(),
         (_, _, Some(after)) if entry.uid.is_none() || entry.request.starts_with("POST") => after.to_string(),
@@ -92,12 +93,19 @@ fn changes(entry: &AuditEntry) -> String {
     }
 }
 
+/// What changed that is no field of a spec: a name, a layer, a token.
+fn beside(before: &Value, after: &Value) -> String {
+    let changed = after.as_object().into_iter().flatten().filter(|(key, now)| before.get(key) != Some(*now));
+    let said: Vec<_> = changed.map(|(key, now)| format!("{key}: {now}")).collect();
+    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    fn entry(before: serde_json::Value, after: serde_json::Value) -> AuditEntry {
+    fn entry(before: Value, after: Value) -> AuditEntry {
         serde_json::from_value(json!({
             "at": "2026-01-31T12:00:00Z", "actor": "token ci", "address": "127.0.0.1",
             "request": "PUT /api/v1/{plural}/{name}", "kind": "Zone", "name": "a",
@@ -110,6 +118,7 @@ mod tests {
     fn a_row_names_the_fields_that_changed() {
         assert_eq!(changes(&entry(json!({}), json!({"description": "x"}))), "description");
         assert_eq!(changes(&entry(json!({}), json!({}))), "nothing");
+        assert_eq!(changes(&entry(json!({"name": "a"}), json!({"name": "b"}))), r#"name: "b""#);
         assert_eq!(changes(&entry(json!(null), json!({}))), "created");
         assert_eq!(changes(&entry(json!({}), json!(null))), "asked to go");
         assert_eq!(row(&entry(json!({}), json!({})))[4], "Zone/a");

@@ -6,6 +6,7 @@ use crate::{Store, StoreError, audit, change};
 use basalt_api::kinds::{ApiTokenSpec, RoleSpec, UserSpec};
 use basalt_api::values::{Timestamp, Uid};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -73,6 +74,11 @@ struct Found {
 
 fn spec<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|e| StoreError::Corrupt(format!("a stored spec: {e}")))
+}
+
+/// When a token's text was made, for the audit log.
+fn issued_at(us: Option<i64>) -> Result<Value, StoreError> {
+    Ok(json!({ "issued_at": us.map(timestamp).transpose()? }))
 }
 
 fn sha256(text: &str) -> [u8; 32] {
@@ -249,8 +255,8 @@ impl Store {
             SESSION_WHOLE.as_secs_f64()
         );
         let expires_us = insert.fetch_one(&mut *tx).await?.expires_us;
-        let asked = serde_json::json!({ "session": "opened" });
-        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        let opened = json!({ "session": "opened" });
+        self.audit(&mut tx, &[audit::Written::beside(&row, &Value::Null, &opened)]).await?;
         self.commit(tx).await?;
         timestamp(expires_us)
     }
@@ -266,8 +272,8 @@ impl Store {
             sqlx::query_scalar!("delete from session where sha256 = $1 returning account", hash.as_slice());
         let Some(account) = delete.fetch_optional(&mut *tx).await? else { return Ok(false) };
         let row = select_objects!("where uid = $1", account).fetch_one(&mut *tx).await?;
-        let asked = serde_json::json!({ "session": "closed" });
-        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        let (opened, closed) = (json!({ "session": "opened" }), json!({ "session": "closed" }));
+        self.audit(&mut tx, &[audit::Written::beside(&row, &opened, &closed)]).await?;
         self.commit(tx).await?;
         Ok(true)
     }
@@ -284,15 +290,19 @@ impl Store {
         }
         let hash = sha256(token);
         let upsert = sqlx::query!(
-            "insert into issued_token (object, sha256) values ($1, $2)
-             on conflict (object) do update set sha256 = excluded.sha256, issued_at = now(), last_used_at = null",
+            r#"with before as (select issued_at from issued_token where object = $1)
+               insert into issued_token (object, sha256) values ($1, $2)
+               on conflict (object) do update
+               set sha256 = excluded.sha256, issued_at = now(), last_used_at = null
+               returning (extract(epoch from issued_at) * 1000000)::bigint as "after_us!",
+                         (select (extract(epoch from issued_at) * 1000000)::bigint from before) as before_us"#,
             row.uid,
             hash.as_slice()
         );
-        upsert.execute(&mut *tx).await?;
+        let issued = upsert.fetch_one(&mut *tx).await?;
         change::record(&mut tx, &row, change::Op::Status).await?;
-        let asked = serde_json::json!({ "token": "issued" });
-        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        let (before, after) = (issued_at(issued.before_us)?, issued_at(Some(issued.after_us))?);
+        self.audit(&mut tx, &[audit::Written::beside(&row, &before, &after)]).await?;
         self.end(tx, dry_run).await?;
         row.object()
     }
@@ -304,10 +314,16 @@ impl Store {
     pub async fn revoke_token(&self, key: Key<'_>, dry_run: bool) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
-        sqlx::query!("delete from issued_token where object = $1", row.uid).execute(&mut *tx).await?;
-        change::record(&mut tx, &row, change::Op::Status).await?;
-        let asked = serde_json::json!({ "token": "revoked" });
-        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        let delete = sqlx::query_scalar!(
+            r#"delete from issued_token where object = $1
+               returning (extract(epoch from issued_at) * 1000000)::bigint as "issued_us!""#,
+            row.uid
+        );
+        if let Some(issued_us) = delete.fetch_optional(&mut *tx).await? {
+            change::record(&mut tx, &row, change::Op::Status).await?;
+            let (before, after) = (issued_at(Some(issued_us))?, issued_at(None)?);
+            self.audit(&mut tx, &[audit::Written::beside(&row, &before, &after)]).await?;
+        }
         self.end(tx, dry_run).await?;
         row.object()
     }

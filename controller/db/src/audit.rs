@@ -2,8 +2,20 @@
 //!
 //! A [`Store`] that acts for somebody ([`Store::acting`]) leaves one entry for each object that a call of it writes, in the
 //! transaction of the write: there is no write without its entry, and no entry without its write. A store that acts for
-//! nobody is the region's own machinery, which is accounted for by facts and step records. A spec that is there already, byte
-//! for byte, is not written again, and leaves no entry.
+//! nobody is the region's own machinery, which is accounted for by facts and step records. What is so already, like a spec
+//! that is there byte for byte, is not written again, and leaves no entry.
+//!
+//! | what is written | before and after |
+//! | --- | --- |
+//! | a spec | the specs; none before what is new, none after what is to leave |
+//! | labels and manager of an object that was there | `{"manager", "labels"}`, an entry of their own |
+//! | a manager's layer | `{"layer": {MANAGER: {"labels", "tags"}}}`; null where there is none |
+//! | a name | `{"name"}`; VLANs that follow their fabric have entries of their own |
+//! | an operation | `{"recommission_requested_at"}` |
+//! | an ApiToken's text | `{"issued_at"}`; null where there is none |
+//! | a session | `{"session": "opened"}`, `{"session": "closed"}` |
+//! | dead letters | `{"failed", "disabled"}`: how many, and why the receiver is not asked any more |
+//! | a join token, a blob | what was asked for; they are never changed |
 
 use crate::object::{Row, timestamp, unsigned};
 use crate::store::Tx;
@@ -40,9 +52,9 @@ pub struct AuditEntry {
     pub name: String,
     /// Its generation after the write.
     pub generation: Option<Generation>,
-    /// The spec before, secrets in read form.
+    /// The spec before, secrets in read form; or what else was changed.
     pub before: Option<Box<RawValue>>,
-    /// The spec after, or what was asked for.
+    /// The same after.
     pub after: Option<Box<RawValue>>,
 }
 
@@ -96,9 +108,10 @@ impl Written {
         Self { before: Some(row.spec.clone()), ..Self::about(row) }
     }
 
-    /// Something that was asked of an object.
-    pub(crate) fn asked(row: &Row, what: &Value) -> Self {
-        Self { after: Some(what.to_string()), ..Self::about(row) }
+    /// What is written beside an object's spec, as it was and as it is.
+    pub(crate) fn beside(row: &Row, before: &Value, after: &Value) -> Self {
+        let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
+        Self { before: text(before), after: text(after), ..Self::about(row) }
     }
 
     /// What is no object.

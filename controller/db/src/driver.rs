@@ -249,17 +249,24 @@ impl Store {
         let row = row.ok_or_else(|| object::not_found("Machine", key))?;
         self.within_reach(&mut tx, &row, judge).await?;
         let upsert = sqlx::query!(
-            r#"insert into machine_mark (machine, recommission_requested_at) values ($1, now())
+            r#"with before as (select recommission_requested_at as at from machine_mark where machine = $1)
+               insert into machine_mark (machine, recommission_requested_at) values ($1, now())
                on conflict (machine) do update set recommission_requested_at = excluded.recommission_requested_at
-               returning (extract(epoch from recommission_requested_at) * 1000000)::bigint as "at!""#,
+               returning (extract(epoch from recommission_requested_at) * 1000000)::bigint as "after_us!",
+                         (select (extract(epoch from at) * 1000000)::bigint from before) as before_us"#,
             row.uid
         );
-        let at = upsert.fetch_one(&mut *tx).await?.at;
+        let asked = upsert.fetch_one(&mut *tx).await?;
+        let at = timestamp(asked.after_us)?;
         self.wake_around(&mut tx, Uid::from(row.uid)).await?;
-        let asked = serde_json::json!({ "verb": "recommission" });
-        self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+        let before = asked.before_us.map(timestamp).transpose()?;
+        let (before, after) = (
+            serde_json::json!({ "recommission_requested_at": before }),
+            serde_json::json!({ "recommission_requested_at": at }),
+        );
+        self.audit(&mut tx, &[audit::Written::beside(&row, &before, &after)]).await?;
         self.end(tx, dry_run).await?;
-        Ok((row.object()?, timestamp(at)?))
+        Ok((row.object()?, at))
     }
 
     /// Notes whether a former deployment's data may still be on a machine's disks.

@@ -43,8 +43,9 @@ impl Store {
             write(&mut tx, &row, manager, layer).await?;
             change::record(&mut tx, &row, change::Op::Put).await?;
             self.wake_around(&mut tx, Uid::from(row.uid)).await?;
-            let asked = serde_json::json!({ "layer": { (manager): layer } });
-            self.audit(&mut tx, &[audit::Written::asked(&row, &asked)]).await?;
+            let none = Layer::default();
+            let of = |layer: &Layer| serde_json::json!({ "layer": { (manager): (*layer != none).then_some(layer) } });
+            self.audit(&mut tx, &[audit::Written::beside(&row, &of(&before), &of(layer))]).await?;
         }
         let row = select_objects!("where uid = $1", row.uid).fetch_one(&mut *tx).await?;
         self.end(tx, dry_run).await?;

@@ -5,6 +5,7 @@ use crate::store::Tx;
 use crate::write::Judge;
 use crate::{Store, StoreError};
 use basalt_api::FieldCode;
+use basalt_api::values::Uid;
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -21,6 +22,19 @@ pub(crate) async fn pools(tx: &mut Tx, objects: &[Uuid]) -> Result<Pools, StoreE
 }
 
 impl Store {
+    /// Of which pools these objects are; of one that is gone nothing is said.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn pools_of(&self, objects: &[Uid]) -> Result<HashMap<Uid, Option<String>>, StoreError> {
+        if objects.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let uids: Vec<Uuid> = objects.iter().map(|uid| uid.get()).collect();
+        let pools = pools(&mut self.begin().await?, &uids).await?;
+        Ok(pools.into_iter().map(|(uid, pool)| (Uid::from(uid), pool)).collect())
+    }
+
     /// Refuses what the judge does not let a locked object undergo.
     pub(crate) async fn within_reach(
         &self,

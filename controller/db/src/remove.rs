@@ -91,7 +91,9 @@ impl Store {
             change::record(&mut tx, &row, change::Op::Put).await?;
             self.wake_around(&mut tx, uid).await?;
         }
-        self.audit(&mut tx, &[audit::Written::removal(&row)]).await?;
+        if first || force {
+            self.audit(&mut tx, &[audit::Written::removal(&row)]).await?;
+        }
         if force {
             self.let_go_as_it_is(&mut tx, uid).await?;
         }

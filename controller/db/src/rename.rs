@@ -61,13 +61,15 @@ impl Store {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }
         let from = row.name.clone();
-        let (uid, asked) = (row.uid, audit::Written::asked(&row, &serde_json::json!({ "name": to })));
-        let (mut namesakes, mut referrers) = (Vec::new(), Vec::new());
+        let uid = row.uid;
+        let (mut namesakes, mut referrers, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut renames = vec![(row, to.to_owned())];
         while let Some((row, to)) = renames.pop() {
             if row.name == to {
                 continue;
             }
+            let named = |name: &str| serde_json::json!({ "name": name });
+            written.push(audit::Written::beside(&row, &named(&row.name), &named(&to)));
             if row.uid != uid {
                 let (kind, from, to) = (row.kind.clone(), row.name.clone(), to.clone());
                 namesakes.push(Namesake { kind, from, to });
@@ -75,7 +77,7 @@ impl Store {
             renames.extend(self.rename_one(&mut tx, row, &to, &mut referrers).await?);
         }
         let row = select_objects!("where uid = $1", uid).fetch_one(&mut *tx).await?;
-        self.audit(&mut tx, &[asked]).await?;
+        self.audit(&mut tx, &written).await?;
         self.end(tx, dry_run).await?;
         Ok(Renamed { object: row.object()?, from, namesakes, referrers })
     }

@@ -330,6 +330,12 @@ impl Store {
     /// `NotFound` for an id that is no dead letter of this webhook, or the database.
     pub async fn redeliver(&self, webhook: Uid, id: Option<Uid>, dry_run: bool) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
+        let before = sqlx::query!(
+            r#"select (select count(*) from webhook_delivery where webhook = $1 and state = 'dead') as "failed!",
+                      (select disabled_reason from webhook_state where webhook = $1) as disabled"#,
+            webhook.get()
+        );
+        let before = before.fetch_one(&mut *tx).await?;
         let update = sqlx::query!(
             "update webhook_delivery set state = 'pending', attempts = 0, due = now(), since = now(), ended_at = null
              where webhook = $1 and state = 'dead' and (id = $2 or $2::uuid is null)",
@@ -341,15 +347,20 @@ impl Store {
             return Err(StoreError::NotFound { kind: "dead delivery".to_owned(), name: id.to_string() });
         }
         let enable = sqlx::query!(
-            "update webhook_state set disabled_at = null, disabled_reason = null where webhook = $1",
+            "update webhook_state set disabled_at = null, disabled_reason = null
+             where webhook = $1 and disabled_at is not null",
             webhook.get()
         );
-        enable.execute(&mut *tx).await?;
-        if self.actor().is_some() {
+        let enabled = enable.execute(&mut *tx).await?.rows_affected();
+        if (again, enabled) != (0, 0) && self.actor().is_some() {
             let row =
                 crate::object::select_objects!("where uid = $1", webhook.get()).fetch_one(&mut *tx).await?;
-            let asked = serde_json::json!({ "redelivered": again });
-            self.audit(&mut tx, &[crate::audit::Written::asked(&row, &asked)]).await?;
+            let failed = unsigned(before.failed);
+            let (before, after) = (
+                serde_json::json!({ "failed": failed, "disabled": before.disabled }),
+                serde_json::json!({ "failed": failed.saturating_sub(again), "disabled": null }),
+            );
+            self.audit(&mut tx, &[crate::audit::Written::beside(&row, &before, &after)]).await?;
         }
         self.end(tx, dry_run).await?;
         Ok(again)

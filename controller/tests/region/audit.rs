@@ -1,7 +1,205 @@
 //! The audit log: a row for every write, none for anything else.
 
-use crate::support::{Client, Lab, lab};
+use crate::support::{Client, Lab, lab, network};
+use crate::tried::{WRITES, furnished, headers, session};
+use basalt_api::values::Timestamp;
+use basalt_region::api::endpoints::ENDPOINTS;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Kind, name, before, after; `TIME` is any.
+type Left = (&'static str, &'static str, &'static str, &'static str);
+
+/// What each of [`WRITES`] leaves in the log, by its method and path.
+const LEFT: &[(&str, &str, &[Left])] = &[
+    ("PUT", "/api/v1/zones/new", &[("Zone", "new", "null", "{}")]),
+    ("PUT", "/api/v1/zones/a", &[("Zone", "a", "{}", r#"{"description":"other"}"#)]),
+    ("PUT", "/api/v1/users/bob", &[("User", "bob", "null", r#"{"password":{"set":true,"revision":1}}"#)]),
+    (
+        "PATCH",
+        "/api/v1/zones/a",
+        &[("Zone", "a", r#"{"description":"other"}"#, r#"{"description":"patched"}"#)],
+    ),
+    ("DELETE", "/api/v1/zones/b", &[("Zone", "b", "{}", "null")]),
+    (
+        "DELETE",
+        "/api/v1/machines/leaving",
+        &[("Machine", "leaving", r#"{"boot_macs":["52:54:00:00:00:02"]}"#, "null")],
+    ),
+    (
+        "POST",
+        "/api/v1/fabrics/default/rename",
+        &[
+            ("Fabric", "default", r#"{"name":"default"}"#, r#"{"name":"main"}"#),
+            ("Vlan", "default.0", r#"{"name":"default.0"}"#, r#"{"name":"main.0"}"#),
+        ],
+    ),
+    (
+        "PUT",
+        "/api/v1/machines/m/layers/cmdb",
+        &[(
+            "Machine",
+            "m",
+            r#"{"layer":{"cmdb":null}}"#,
+            r#"{"layer":{"cmdb":{"labels":{"row":"1"},"tags":["gpu"]}}}"#,
+        )],
+    ),
+    (
+        "POST",
+        "/api/v1/machines/m/operations",
+        &[(
+            "Machine",
+            "m",
+            r#"{"recommission_requested_at":null}"#,
+            r#"{"recommission_requested_at":"TIME"}"#,
+        )],
+    ),
+    ("POST", "/api/v1/apply", &[("Zone", "c", "null", "{}")]),
+    ("POST", "/api/v1/login", &[("User", "alice", "null", r#"{"session":"opened"}"#)]),
+    ("POST", "/api/v1/logout", &[("User", "alice", r#"{"session":"opened"}"#, r#"{"session":"closed"}"#)]),
+    (
+        "POST",
+        "/api/v1/api_tokens/ci/issue",
+        &[("ApiToken", "ci", r#"{"issued_at":null}"#, r#"{"issued_at":"TIME"}"#)],
+    ),
+    (
+        "POST",
+        "/api/v1/api_tokens/ci/revoke",
+        &[("ApiToken", "ci", r#"{"issued_at":"TIME"}"#, r#"{"issued_at":null}"#)],
+    ),
+    (
+        "POST",
+        "/api/v1/webhooks/hook/redeliver",
+        &[(
+            "Webhook",
+            "hook",
+            r#"{"failed":0,"disabled":"answered 410"}"#,
+            r#"{"failed":0,"disabled":null}"#,
+        )],
+    ),
+    (
+        "POST",
+        "/api/v1/join_tokens",
+        &[("JoinToken", "any", "null", r#"{"rack":null,"lifetime_seconds":3600}"#)],
+    ),
+    (
+        "PUT",
+        "/api/v1/blobs/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+        &[(
+            "Blob",
+            "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+            "null",
+            r#"{"size":5}"#,
+        )],
+    ),
+];
+
+/// What is done again, and is so already.
+const AGAIN: &[(&str, &str, &str)] = &[
+    ("PUT", "/api/v1/zones/new", r#"{"spec":{}}"#),
+    ("PATCH", "/api/v1/zones/a", r#"{"description":"patched"}"#),
+    ("DELETE", "/api/v1/machines/leaving", ""),
+    ("POST", "/api/v1/fabrics/main/rename", r#"{"name":"main"}"#),
+    ("PUT", "/api/v1/machines/m/layers/cmdb", r#"{"labels":{"row":"1"},"tags":["gpu"]}"#),
+    ("POST", "/api/v1/apply", r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#),
+    ("POST", "/api/v1/api_tokens/ci/revoke", ""),
+    ("POST", "/api/v1/webhooks/hook/redeliver", "{}"),
+];
+
+/// `TIME` in the place of every time.
+fn timeless(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.parse::<Timestamp>().is_ok() => json!("TIME"),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), timeless(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+#[tokio::test]
+async fn every_endpoint_that_writes_says_who_from_where_by_what_and_how_it_was_and_is() {
+    let lab = furnished().await;
+    let session = session(&lab).await;
+    let mut told = entries(&lab, "?limit=1000").await.len();
+    let (mut audited, mut secrets) = (BTreeSet::new(), Vec::new());
+    for (method, path, at, body) in WRITES {
+        let client = if *at == "/api/v1/logout" { &session } else { &lab.api };
+        let done = client.send(method, at, headers(method), *body).await;
+        assert!(done.status.is_success(), "{method} {at}: {done:?}");
+        let answer: Value = serde_json::from_slice(&done.body).unwrap_or_default();
+        secrets.extend(answer["token"].as_str().map(str::to_owned));
+        let log = entries(&lab, "?limit=1000").await;
+        let fresh = &log[..log.len() - told];
+        told = log.len();
+        let actor =
+            if at.ends_with("/login") || at.ends_with("/logout") { "user alice" } else { "token admin" };
+        for entry in fresh {
+            assert_eq!(entry["actor"], actor, "{method} {at}: {entry}");
+            assert_eq!(entry["address"], "127.0.0.1", "{method} {at}: {entry}");
+            assert_eq!(entry["request"], format!("{method} {path}"), "{method} {at}: {entry}");
+        }
+        let left = LEFT.iter().find(|left| (left.0, left.1) == (method, at));
+        let (_, _, left) = left.unwrap_or_else(|| panic!("LEFT does not say what {method} {at} leaves"));
+        let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let wanted = left.iter().map(|it| (json!(it.0), json!(it.1), parsed(it.2), parsed(it.3)));
+        let found = fresh.iter().rev().map(|entry| {
+            let side = |side: &str| timeless(&entry[side]);
+            (side("kind"), side("name"), side("before"), side("after"))
+        });
+        assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>(), "{method} {at}");
+        audited.insert((*method, *path));
+    }
+    let writes = ENDPOINTS.iter().filter(|e| !["GET", "HEAD"].contains(&e.method));
+    assert_eq!(audited, writes.map(|e| (e.method, e.path)).collect(), "what writes is in the log");
+    let log = lab.api.get("/api/v1/audit?limit=1000").await;
+    assert!(secrets.len() == 3 && secrets.iter().all(|secret| !log.text().contains(secret)), "{secrets:?}");
+
+    for (method, at, body) in AGAIN {
+        let done = lab.api.send(method, at, headers(method), *body).await;
+        assert!(done.status.is_success(), "{method} {at}: {done:?}");
+        let log = entries(&lab, "?limit=1000").await;
+        assert_eq!(log.len(), told, "{method} {at} writes nothing: {}", log[0]);
+    }
+}
+
+#[tokio::test]
+async fn who_labels_and_manages_an_object_is_in_the_log_beside_its_spec() {
+    let lab = lab().await;
+    let put = async |manager: &str, body: Value| {
+        let manager = [("x-basalt-manager", manager)];
+        let put = lab.api.send("PUT", "/api/v1/zones/a", &manager, body.to_string()).await;
+        assert!(put.status.is_success(), "{put:?}");
+    };
+    let zone = |row: &str, words: &str| json!({"metadata": {"labels": {"row": row}}, "spec": {"description": words}});
+    put("terraform", zone("1", "one")).await;
+    put("terraform", zone("2", "one")).await;
+    put("terraform", zone("3", "two")).await;
+    let log = entries(&lab, "?object=zones/a").await;
+    let sides: Vec<_> = log.iter().rev().map(|e| (e["before"].clone(), e["after"].clone())).collect();
+    let spec = |words: &str| json!({"description": words});
+    let labels = |row: &str| json!({"manager": "terraform", "labels": {"terraform": {"row": row}}});
+    let wanted = [
+        (Value::Null, spec("one")),
+        (labels("1"), labels("2")),
+        (spec("one"), spec("two")),
+        (labels("2"), labels("3")),
+    ];
+    assert_eq!(sides, wanted);
+}
+
+#[tokio::test]
+async fn taking_a_layer_away_is_in_the_log_as_well() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let layer = json!({"labels": {"row": "1"}, "tags": []});
+    for body in [layer.to_string(), "{}".to_owned()] {
+        assert_eq!(lab.api.put("/api/v1/subnets/lab/layers/cmdb", &body).await.status, 200);
+    }
+    let log = entries(&lab, "?object=subnets/lab&limit=1").await;
+    assert_eq!(
+        (&log[0]["before"], &log[0]["after"]),
+        (&json!({"layer": {"cmdb": layer}}), &json!({"layer": {"cmdb": null}}))
+    );
+}
 
 async fn entries(lab: &Lab, query: &str) -> Vec<Value> {
     let answer = lab.api.get(&format!("/api/v1/audit{query}")).await;
@@ -51,7 +249,7 @@ async fn every_write_leaves_one_entry_that_says_who_what_and_how_it_was() {
     let [blob, deleted, renamed, changed, created] = log.as_slice() else { unreachable!() };
     assert_eq!(blob["after"], json!({"size": 12}));
     assert_eq!((&deleted["before"], &deleted["after"]), (&json!({"description": "two"}), &Value::Null));
-    assert_eq!(renamed["after"], json!({"name": "b"}));
+    assert_eq!((&renamed["before"], &renamed["after"]), (&json!({"name": "a"}), &json!({"name": "b"})));
     assert_eq!((&changed["before"], &changed["generation"]), (&json!({"description": "one"}), &json!(2)));
     assert_eq!(changed["after"], json!({"description": "two"}));
     assert_eq!((&created["before"], &created["generation"]), (&Value::Null, &json!(1)));

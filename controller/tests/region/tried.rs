@@ -20,7 +20,7 @@ const BLOB: &str = "/api/v1/blobs/{sha256}";
 const HELLO: &str = "/api/v1/blobs/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
 /// Every endpoint that writes, with requests that would: method, path in the table, path, body.
-const WRITES: &[(&str, &str, &str, &str)] = &[
+pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
     ("PUT", OBJECT, "/api/v1/zones/new", r#"{"spec":{}}"#),
     ("PUT", OBJECT, "/api/v1/zones/a", r#"{"spec":{"description":"other"}}"#),
     ("PUT", OBJECT, "/api/v1/users/bob", r#"{"spec":{"password":"correct horse battery"}}"#),
@@ -80,7 +80,8 @@ fn different(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) 
     names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect()
 }
 
-async fn furnished() -> Lab {
+/// A region with everything that [`WRITES`] names.
+pub(crate) async fn furnished() -> Lab {
     let lab = lab().await;
     network(&lab.api).await;
     for zone in ["a", "b"] {
@@ -94,9 +95,25 @@ async fn furnished() -> Lab {
     lab.api.declare("/api/v1/users/alice", alice).await;
     lab.api.declare("/api/v1/api_tokens/ci", r#"{"role":"viewer"}"#).await;
     lab.api.declare("/api/v1/webhooks/hook", r#"{"url":"http://127.0.0.1:9/"}"#).await;
+    let gone = "insert into webhook_state (webhook, disabled_at, disabled_reason)
+                select uid, now(), 'answered 410' from object where kind = 'Webhook'";
+    Hand::on(&lab.url).await.run(gone).await;
     let nobody = CertificateDer::from(vec![0]);
     lab.region.set_joiner(Joiner::new(lab.region.store().clone(), &nobody, lab.region.address(), Vec::new()));
     lab
+}
+
+/// Somebody who can log out.
+pub(crate) async fn session(lab: &Lab) -> Client {
+    let anybody = Client::new(lab.region.address(), None);
+    let login = WRITES.iter().find(|row| row.1 == "/api/v1/login").unwrap();
+    let session = anybody.send("POST", login.2, &[], login.3).await.json()["token"].clone();
+    Client::new(lab.region.address(), session.as_str().map(str::to_owned))
+}
+
+/// What a request of this method says beside its body.
+pub(crate) fn headers(method: &str) -> &'static [(&'static str, &'static str)] {
+    if method == "PATCH" { &[("content-type", "application/merge-patch+json")] } else { &[] }
 }
 
 #[tokio::test]
@@ -107,17 +124,13 @@ async fn no_write_writes_anything_when_it_is_only_tried() {
     assert_eq!(of_endpoints, of_table, "the table has every endpoint that writes");
 
     let lab = furnished().await;
-    let anybody = Client::new(lab.region.address(), None);
-    let login = WRITES.iter().find(|row| row.1 == "/api/v1/login").unwrap();
-    let session = anybody.send("POST", login.2, &[], login.3).await.json()["token"].clone();
-    let session = Client::new(lab.region.address(), session.as_str().map(str::to_owned));
+    let session = session(&lab).await;
     let mut hand = Hand::on(&lab.url).await;
     let mut before = kept(&lab, &mut hand).await;
     for (method, path, at, body) in WRITES {
         let client = if *at == "/api/v1/logout" { &session } else { &lab.api };
-        let headers: &[_] =
-            if *method == "PATCH" { &[("content-type", "application/merge-patch+json")] } else { &[] };
-        let ask = async |query: &str| client.send(method, &format!("{at}{query}"), headers, *body).await;
+        let ask =
+            async |query: &str| client.send(method, &format!("{at}{query}"), headers(method), *body).await;
 
         let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).unwrap();
         let tried = ask("?dry_run=true").await;

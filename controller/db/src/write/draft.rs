@@ -10,7 +10,7 @@ use crate::{Store, StoreError};
 use crate::{audit, password};
 use basalt_api::values::{Generation, Uid};
 use basalt_api::{Effect, FieldChange, FieldCode, FieldError, Kind, SecretWrite};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A spec to store.
@@ -81,6 +81,8 @@ pub(super) struct Draft<'a> {
     pub(super) layers: Layers,
     pub(super) manager: Option<String>,
     relabelled: bool,
+    /// The text of its spec is another one.
+    rewritten: bool,
     /// Its generation rises.
     pub(super) changed: bool,
     /// Its row is written.
@@ -157,6 +159,7 @@ impl<'a> Draft<'a> {
             layers,
             manager,
             relabelled,
+            rewritten,
             changed,
             touched,
             references,
@@ -183,10 +186,20 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// For the audit log, where it was written.
-    pub(super) fn logged(&self) -> Option<audit::Written> {
-        let row = self.row.as_ref()?;
-        Some(audit::Written::object(row, self.old.as_ref().map(|old| old.spec.clone())))
+    /// For the audit log, where it was written: its spec, and who labels and manages what was there before.
+    pub(super) fn logged(&self) -> Result<Vec<audit::Written>, StoreError> {
+        let Some(row) = &self.row else { return Ok(Vec::new()) };
+        let mut logged = Vec::new();
+        if self.changed || self.rewritten {
+            logged.push(audit::Written::object(row, self.old.as_ref().map(|old| old.spec.clone())));
+        }
+        if let (Some(old), true) = (&self.old, self.relabelled) {
+            let of =
+                |manager: &Option<String>, labels: &Layers| json!({ "manager": manager, "labels": labels });
+            let (before, after) = (of(&old.manager, &old.layers()?), of(&self.manager, &self.layers));
+            logged.push(audit::Written::beside(row, &before, &after));
+        }
+        Ok(logged)
     }
 
     pub(super) fn stored(self, store: &Store) -> Result<Stored, StoreError> {

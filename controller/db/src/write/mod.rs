@@ -208,7 +208,9 @@ impl Store {
         }
         stop_at_errors(batch, &drafts)?;
 
-        log.extend(drafts.iter().filter_map(Draft::logged));
+        for draft in &drafts {
+            log.extend(draft.logged()?);
+        }
         let touched: Vec<_> = drafts.iter().filter(|d| d.touched).filter_map(|d| d.row.clone()).collect();
         let written = Written {
             stored: drafts.into_iter().map(|draft| draft.stored(self)).collect::<Result<_, _>>()?,
