@@ -1,0 +1,84 @@
+//! Addresses that belong to somebody already: a machine's by its MAC, a rack's own.
+
+use super::{delete, has, lease, owned, subnet, wish};
+use crate::common::{network, put, store};
+use basalt_api::values::Uid;
+use basalt_db::{AddressWish, Addressed, NewFact};
+use serde_json::json;
+
+#[tokio::test]
+async fn an_interface_has_the_address_that_an_ip_address_keeps_for_its_mac() {
+    let store = store().await;
+    network(&store).await;
+    let lab = subnet(&store, "lab").await;
+    let macs = ["52:54:00:00:00:01".to_owned(), "52:54:00:00:00:02".to_owned()];
+    for (name, address, mac) in [("a", "10.77.0.20", &macs[0]), ("b", "10.77.0.30", &macs[1])] {
+        put(&store, "IpAddress", name, json!({"subnet": "lab", "address": address, "mac": mac}))
+            .await
+            .unwrap();
+    }
+    let owner = put(&store, "Zone", "z", json!({})).await.unwrap().object.uid;
+    let other = put(&store, "Zone", "other", json!({})).await.unwrap().object.uid;
+    let of_its_mac = AddressWish { mac: Some(&macs[0]), machine_macs: &macs, ..wish(lab, owner, "eth0") };
+    for _ in 0..2 {
+        assert_eq!(store.own_address(&of_its_mac).await.unwrap(), owned("10.77.0.20"));
+    }
+    let named = AddressWish { address: "10.77.0.30".parse().ok(), purpose: "eth1", ..of_its_mac };
+    assert_eq!(
+        store.own_address(&named).await.unwrap(),
+        owned("10.77.0.30"),
+        "kept for the machine's other MAC"
+    );
+    let stranger = AddressWish { machine_macs: &[], mac: None, owner: other, ..named };
+    assert_eq!(store.own_address(&stranger).await.unwrap(), Addressed::HeldBy("b".to_owned()));
+
+    let seen = store.addresses().await.unwrap();
+    let of = |uid: Uid| {
+        let theirs = seen.iter().filter(move |address| address.owner == uid);
+        theirs.map(|it| (it.purpose.as_str(), it.address.to_string(), it.mac.is_some())).collect::<Vec<_>>()
+    };
+    let expected = [("eth0", "10.77.0.20".to_owned(), false), ("eth1", "10.77.0.30".to_owned(), false)];
+    assert_eq!(of(owner), expected, "DHCP's reservation stays the IpAddress's");
+    let uses = store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()];
+    assert_eq!((uses.ip_addresses, uses.deployments), (2, 0), "nothing is counted twice");
+
+    // The IpAddress goes; the machine has its address still, and now it is the deployment's own.
+    delete(&store, "IpAddress", "a").await;
+    put(&store, "IpAddress", "c", json!({"subnet": "lab"})).await.unwrap();
+    assert_eq!(store.own_address(&of_its_mac).await.unwrap(), owned("10.77.0.20"));
+    assert_eq!(store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()].deployments, 1);
+    store.release_addresses(owner, &[]).await.unwrap();
+    assert!(store.addresses().await.unwrap().iter().all(|address| address.owner != owner));
+}
+
+#[tokio::test]
+async fn a_rack_s_own_address_is_given_to_nobody_who_does_not_name_it() {
+    let store = store().await;
+    network(&store).await;
+    let lab = subnet(&store, "lab").await;
+    let rack = put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid;
+    let hello = async |addresses: &[&str]| {
+        let body = json!({"addresses": addresses});
+        let hello = NewFact {
+            kind: "hello".to_owned(),
+            object: Some(rack),
+            mac: None,
+            body,
+            ..lease(0, "", lab, "", 0, false)
+        };
+        store.store_own_fact(&hello).await.unwrap();
+    };
+    hello(&["127.0.0.1/8", "10.77.0.2/24", "10.77.0.4/24", "10.77.0.1/24", "fe80::1/64", "nothing"]).await;
+    let uses = store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()];
+    assert_eq!((uses.racks, uses.gateways, uses.free), (2, 1, 251), "the gateway is counted as one");
+    for (name, expected) in [("a", "10.77.0.3"), ("b", "10.77.0.5")] {
+        put(&store, "IpAddress", name, json!({"subnet": "lab"})).await.unwrap();
+        assert_eq!(has(&store, name).await, expected);
+    }
+    put(&store, "IpAddress", "rack", json!({"subnet": "lab", "address": "10.77.0.4"})).await.unwrap();
+    let uses = store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()];
+    assert_eq!((uses.racks, uses.ip_addresses, uses.free), (1, 3, 249));
+    hello(&["10.77.0.9/24"]).await;
+    put(&store, "IpAddress", "c", json!({"subnet": "lab"})).await.unwrap();
+    assert_eq!(has(&store, "c").await, "10.77.0.2", "the rack has moved");
+}

@@ -1,0 +1,89 @@
+//! Addresses: what the database refuses, how they are given out, and what holds after any history.
+
+mod cost;
+mod giving;
+mod history;
+mod interfaces;
+mod leases;
+mod racing;
+mod refusals;
+
+use crate::common::put;
+use basalt_api::values::{SubnetId, Timestamp, Uid};
+use basalt_db::{AddressWish, Addressed, Deletion, Key, NewFact, Precondition, Store, StoreError};
+use serde_json::{Value, json};
+use sqlx::{PgConnection, Row};
+use std::net::IpAddr;
+
+pub(super) async fn subnet(store: &Store, name: &str) -> SubnetId {
+    SubnetId::from(store.get("Subnet", Key::Name(name)).await.unwrap().uid)
+}
+
+pub(super) async fn new_subnet(store: &Store, name: &str, cidr: &str) -> SubnetId {
+    put(store, "Subnet", name, json!({"vlan": "default.0", "cidr": cidr})).await.unwrap();
+    subnet(store, name).await
+}
+
+pub(super) fn wish(subnet: SubnetId, owner: Uid, purpose: &str) -> AddressWish<'_> {
+    AddressWish { subnet, owner, purpose, address: None, mac: None, hostname: None, machine_macs: &[] }
+}
+
+pub(super) fn owned(text: &str) -> Addressed {
+    Addressed::Owned(text.parse().unwrap())
+}
+
+pub(super) async fn delete(store: &Store, kind: &str, name: &str) -> Deletion {
+    store.request_deletion(kind, Key::Name(name), Precondition::None, false).await.unwrap()
+}
+
+/// The address in an IpAddress's status.
+pub(super) async fn has(store: &Store, name: &str) -> String {
+    let object = store.get("IpAddress", Key::Name(name)).await.unwrap();
+    let status: Value = serde_json::from_str(object.status.get()).unwrap();
+    status["address"].as_str().unwrap_or_default().to_owned()
+}
+
+/// `pointer: message` of everything that is refused.
+pub(super) async fn refused(store: &Store, kind: &str, name: &str, spec: Value) -> Vec<String> {
+    match put(store, kind, name, spec).await {
+        Err(StoreError::Refused { errors }) => {
+            assert!(errors.iter().all(|e| e.hint.is_some()), "{errors:?}");
+            errors.into_iter().map(|e| format!("{}: {}", e.pointer, e.message)).collect()
+        }
+        other => panic!("{kind} {name}: {other:?}"),
+    }
+}
+
+/// The gaps of a subnet, as the database keeps them.
+pub(super) async fn gaps(db: &mut PgConnection, subnet: SubnetId) -> Vec<(IpAddr, IpAddr)> {
+    let rows = sqlx::query("select host(first), host(last) from free_span where subnet = $1 order by last")
+        .bind(subnet.get())
+        .fetch_all(db)
+        .await
+        .unwrap();
+    let address = |row: &sqlx::postgres::PgRow, column: usize| row.get::<String, _>(column).parse().unwrap();
+    rows.iter().map(|row| (address(row, 0), address(row, 1))).collect()
+}
+
+/// A fact as a rack delivers it.
+pub(super) fn lease(
+    seq: u64,
+    mac: &str,
+    subnet: SubnetId,
+    address: &str,
+    expires: i64,
+    released: bool,
+) -> NewFact {
+    NewFact {
+        seq,
+        object: None,
+        mac: Some(mac.to_owned()),
+        kind: "lease".to_owned(),
+        step_key: None,
+        attempt: None,
+        body: json!({"address": address, "hostname": "", "expires_unix_ms": expires, "released": released,
+                     "subnet_uid": subnet.to_string()}),
+        observed_at: Timestamp::UNIX_EPOCH,
+        wakes: true,
+    }
+}
