@@ -4,7 +4,7 @@ use crate::object::Object;
 use crate::plan::{Advisory, PlanReport, TimelineEntry, Wait};
 use crate::values::{Generation, Incarnation, Name, Sha256, Tag, Timestamp, Uid};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,12 +69,44 @@ pub struct PutMetadata {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
+/// Labels as they come in: each once, since nobody could say which of two was meant.
+struct Labels(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Labels;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("labels by key")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Labels, A::Error> {
+                let mut labels = BTreeMap::new();
+                while let Some((key, value)) = members.next_entry::<String, String>()? {
+                    if labels.contains_key(&key) {
+                        return Err(A::Error::custom(format_args!("the label {key:?} stands twice")));
+                    }
+                    labels.insert(key, value);
+                }
+                Ok(Labels(labels))
+            }
+        }
+        from.deserialize_map(Members)
+    }
+}
+
+fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    Labels::deserialize(from).map(|labels| labels.0)
+}
+
 /// What is the region's in it is ignored, so that what was read can be written back.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenMetadata {
     name: Option<Name>,
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<Labels>,
     #[serde(default, rename = "uid")]
     _uid: IgnoredAny,
     #[serde(default, rename = "manager")]
@@ -91,7 +123,7 @@ struct GivenMetadata {
 
 impl From<GivenMetadata> for PutMetadata {
     fn from(given: GivenMetadata) -> Self {
-        Self { name: given.name, labels: given.labels }
+        Self { name: given.name, labels: given.labels.map(|labels| labels.0) }
     }
 }
 
@@ -108,7 +140,7 @@ impl PutMetadata {
 #[serde(deny_unknown_fields)]
 pub struct Layer {
     /// Its labels. Where several managers give the same one, the manager of the object wins, then the first by name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     /// Its tags, beside those of the spec. Only machines have any.
     #[serde(default)]
@@ -389,10 +421,10 @@ pub struct AuditEntry {
     /// Its generation after the write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
-    /// The spec before, secrets in read form.
+    /// The spec before, secrets in read form; or what else was changed, like a name or a layer.
     #[serde(default)]
     pub before: Option<Value>,
-    /// The spec after, or what was asked for.
+    /// The same after.
     #[serde(default)]
     pub after: Option<Value>,
 }

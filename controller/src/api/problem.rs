@@ -14,6 +14,9 @@ tokio::task_local! {
     pub(super) static REQUEST: String;
 }
 
+/// Bytes of a message or a pointer, at most: whatever was sent is not sent back whole.
+const LONGEST: usize = 900;
+
 /// A refusal.
 #[derive(Debug)]
 pub(super) struct Refusal(Box<Problem>);
@@ -96,6 +99,21 @@ impl From<StoreError> for Refusal {
     }
 }
 
+/// The beginning of a text that is too long.
+fn shorten(text: &mut String) {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+}
+
+/// Points to what is around it, where its own place has too long a name.
+fn shorten_pointer(pointer: &mut String) {
+    while pointer.len() > LONGEST {
+        pointer.truncate(pointer.rfind('/').unwrap_or(0));
+    }
+}
+
 fn source(error: &StoreError) -> String {
     std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
 }
@@ -116,6 +134,12 @@ fn of_errors(errors: Vec<FieldError>) -> Problem {
 impl IntoResponse for Refusal {
     fn into_response(mut self) -> Response {
         self.0.request_id = REQUEST.try_with(Clone::clone).ok();
+        shorten(&mut self.0.detail);
+        for error in &mut self.0.errors {
+            shorten_pointer(&mut error.pointer);
+            shorten(&mut error.message);
+            error.hint.as_mut().map(shorten);
+        }
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();

@@ -2,15 +2,17 @@
 
 use crate::examples::{Example, examples, places};
 use crate::support::{Lab, lab, lab_with};
+use crate::tried::{furnished, headers};
 use basalt_api::{Semantic, Type};
+use basalt_region::api::endpoints::ENDPOINTS;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The sorts of bad values.
-const CLASSES: [&str; 7] = [
+const CLASSES: [&str; 13] = [
     "wrong type",
     "out of range",
     "wrong form",
@@ -18,6 +20,12 @@ const CLASSES: [&str; 7] = [
     "NUL",
     "unknown field",
     "dangling reference",
+    "empty key",
+    "NUL in a key",
+    "control character in a key",
+    "1 MB key",
+    "key that stands twice",
+    "key of another language",
 ];
 
 const LONG: usize = 1_000_000;
@@ -28,6 +36,21 @@ struct Bad {
     value: Value,
     below: &'static str,
 }
+
+/// Keys that a map must not have, by class. What looks special to another language is a key like others.
+fn bad_keys() -> [(&'static str, String); 6] {
+    [
+        ("empty key", String::new()),
+        ("NUL in a key", "a\0b".to_owned()),
+        ("control character in a key", "a\u{85}\nb".to_owned()),
+        ("1 MB key", "x".repeat(LONG)),
+        ("key that stands twice", TWICE.to_owned()),
+        ("key of another language", "__proto__".to_owned()),
+    ]
+}
+
+/// In the text of a request, the first key of its map is written in the place of this one.
+const TWICE: &str = "stands-twice";
 
 /// What a place of this type must not be.
 fn bad_values(ty: &Type) -> Vec<Bad> {
@@ -149,6 +172,17 @@ async fn every_field_of_every_kind_refuses_what_it_is_not_and_stores_nothing() {
             }
         }
     }
+    for example in &examples {
+        for (pointer, ty) in places(example.kind.spec, &example.spec) {
+            if !matches!(ty, Type::Map { .. }) {
+                continue;
+            }
+            for (class, key) in bad_keys() {
+                refused_key(&lab, example, &pointer, (class, &key)).await;
+                *counts.get_mut(class).expect("a class of the list") += 1;
+            }
+        }
+    }
     nothing_but(&lab, &mut changes, "end").await;
     assert_eq!(everything(&lab, &examples).await, before);
     eprintln!("refused: {counts:?}");
@@ -190,6 +224,176 @@ async fn refused(lab: &Lab, example: &Example, pointer: &str, bad: &Bad) {
         "dangling reference" => assert_eq!(error["code"], "reference_not_found", "{what}"),
         _ => {}
     }
+}
+
+/// One bad key of a map is refused, and not sent back whole; a strange one is refused, or a key like others.
+async fn refused_key(lab: &Lab, example: &Example, pointer: &str, (class, key): (&str, &str)) {
+    let mut spec = example.spec.clone();
+    let Some(Value::Object(map)) = spec.pointer_mut(pointer) else { panic!("no map at {pointer}") };
+    let (first, value) =
+        map.iter().next().map(|(key, value)| (key.clone(), value.clone())).expect("an entry");
+    map.insert(key.to_owned(), value);
+    let body = json!({"spec": spec}).to_string().replace(TWICE, &first);
+    let what = format!("{} {pointer}: {class}", example.kind.name);
+    let answer = lab.api.put(&format!("{}?dry_run=true", example.path()), &body).await;
+    if class == "key of another language" && answer.status.is_success() {
+        let said = answer.json();
+        let read = said["object"]["spec"].pointer(pointer).expect("the map");
+        assert_eq!(read.as_object().expect("a map").get(key), read.get(&first), "{what}");
+        return;
+    }
+    let (status, code, _) = answer.problem();
+    assert_eq!((status, code.as_str()), (422, "invalid"), "{what}");
+    assert!(answer.body.len() < 10_000, "{what}: an answer of {} bytes", answer.body.len());
+    let errors = answer.json()["errors"].as_array().cloned().unwrap_or_default();
+    let wanted = format!("/spec{pointer}");
+    let error = errors.iter().find(|error| {
+        let at = error["pointer"].as_str().unwrap_or_default();
+        at == wanted || at.starts_with(&format!("{wanted}/"))
+    });
+    let error = error.unwrap_or_else(|| panic!("{what}: no error at {wanted}: {errors:?}"));
+    assert!(error["code"].as_str().is_some_and(|code| !code.is_empty()), "{what}: {error}");
+    if class == "key that stands twice" {
+        assert_eq!(error["code"], "duplicate", "{what}");
+    }
+}
+
+/// Everything that takes labels, with `LABELS` in their place.
+const LABELLED: &[(&str, &str, &str)] = &[
+    ("PUT", "/api/v1/zones/new", r#"{"metadata":{"labels":LABELS},"spec":{}}"#),
+    ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"labels":LABELS}"#),
+    (
+        "POST",
+        "/api/v1/apply",
+        r#"{"documents":[{"kind":"Zone","metadata":{"name":"new","labels":LABELS},"spec":{}}]}"#,
+    ),
+];
+
+#[tokio::test]
+async fn labels_have_keys_that_can_be_named_and_each_once() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    let mut changes = lab.region.follower().subscribe();
+    lab.api.declare("/api/v1/zones/begin", "{}").await;
+    while changes.recv().await.expect("the log is followed").name != "begin" {}
+    let long = "x".repeat(LONG);
+    let wrong = [
+        r#"{"":"x"}"#.to_owned(),
+        r#"{"a\u0000":"x"}"#.to_owned(),
+        r#"{"a\nb":"x"}"#.to_owned(),
+        r#"{"__proto__":"x"}"#.to_owned(),
+        r#"{"a":"x\u0000"}"#.to_owned(),
+        r#"{"a":"1","a":"2"}"#.to_owned(),
+        r#"{"a":["1"]}"#.to_owned(),
+        r#"["a"]"#.to_owned(),
+        format!(r#"{{"{long}":"x"}}"#),
+        format!(r#"{{"a":"{long}"}}"#),
+        format!(r#"{{"a":{{"{long}":"x"}}}}"#),
+    ];
+    for (method, path, body) in LABELLED {
+        for labels in &wrong {
+            invalid(&lab, (method, path), body.replace("LABELS", labels)).await;
+        }
+    }
+    nothing_but(&lab, &mut changes, "end").await;
+}
+
+/// A request that is refused with what is wrong in it, in few words.
+async fn invalid(lab: &Lab, (method, path): (&str, &str), body: impl Into<Vec<u8>>) {
+    let body: Vec<u8> = body.into();
+    let start = String::from_utf8_lossy(&body).chars().take(80).collect::<String>();
+    let answer = lab.api.send(method, path, headers(method), body).await;
+    let what = format!("{method} {path}: {start}");
+    let (status, code, _) = answer.problem();
+    assert_eq!((status, code.as_str()), (422, "invalid"), "{what}");
+    assert!(answer.body.len() < 10_000, "{what}: an answer of {} bytes", answer.body.len());
+    let errors = answer.json()["errors"].as_array().cloned().unwrap_or_default();
+    assert!(!errors.is_empty(), "{what}: it does not say what is wrong");
+    for error in errors {
+        assert!(error["pointer"].is_string(), "{what}: {error}");
+        assert!(error["code"].as_str().is_some_and(|code| !code.is_empty()), "{what}: {error}");
+        assert!(
+            error["message"].as_str().is_some_and(|m| !m.is_empty() && m.len() < 1000),
+            "{what}: {error}"
+        );
+    }
+}
+
+/// Everything that reads a body of JSON, with `BAD` where a value stands. The region reads each of them in a way of its own.
+const BODIES: &[(&str, &str, &str)] = &[
+    ("PUT", "/api/v1/zones/a", r#"{"spec":{"description":BAD}}"#),
+    ("PUT", "/api/v1/zones/a", r#"{"metadata":{"labels":{"a":BAD}},"spec":{}}"#),
+    ("PATCH", "/api/v1/zones/a", r#"{"description":BAD}"#),
+    ("PATCH", "/api/v1/zones/a", "BAD"),
+    (
+        "POST",
+        "/api/v1/apply",
+        r#"{"documents":[{"kind":"Zone","metadata":{"name":"new"},"spec":{"description":BAD}}]}"#,
+    ),
+    (
+        "POST",
+        "/api/v1/apply",
+        r#"{"documents":[{"kind":"Zone","metadata":{"name":"new","labels":{"a":BAD}},"spec":{}}]}"#,
+    ),
+    ("POST", "/api/v1/apply", r#"{"documents":[BAD]}"#),
+    ("POST", "/api/v1/apply", r#"{"documents":BAD}"#),
+    ("POST", "/api/v1/login", r#"{"user":"alice","password":BAD}"#),
+    ("POST", "/api/v1/zones/a/rename", r#"{"name":BAD}"#),
+    ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":BAD}}"#),
+    ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"tags":BAD}"#),
+    ("POST", "/api/v1/machines/m/operations", r#"{"verb":BAD}"#),
+    ("POST", "/api/v1/webhooks/hook/redeliver", r#"{"id":BAD}"#),
+    ("POST", "/api/v1/join_tokens", r#"{"rack":BAD}"#),
+];
+
+#[tokio::test]
+async fn every_body_that_is_deep_or_no_text_or_says_something_twice_is_refused_and_nothing_is_stored() {
+    let lab = furnished().await;
+    let of_bodies: BTreeSet<_> = BODIES.iter().map(|body| (body.0, body.1.rsplit('/').next())).collect();
+    // Blobs are bytes; the others have no body.
+    let bodiless = ["/api/v1/logout", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/{name}/revoke"];
+    for endpoint in ENDPOINTS.iter().filter(|e| ["PUT", "PATCH", "POST"].contains(&e.method)) {
+        let last = endpoint.path.replace("{name}", "a").replace("{manager}", "cmdb");
+        assert!(
+            of_bodies.contains(&(endpoint.method, last.rsplit('/').next()))
+                || bodiless.contains(&endpoint.path)
+                || endpoint.path.contains("blobs"),
+            "{} {} reads a body, and BODIES does not have it",
+            endpoint.method,
+            endpoint.path
+        );
+    }
+    let mut changes = lab.region.follower().subscribe();
+    lab.api.declare("/api/v1/zones/begin", "{}").await;
+    while changes.recv().await.expect("the log is followed").name != "begin" {}
+    let nested =
+        |open: &str, close: &str, depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+    for (method, path, body) in BODIES {
+        let mut bodies: Vec<Vec<u8>> = Vec::new();
+        for depth in [70, 200_000] {
+            bodies.push(body.replace("BAD", &nested("[", "]", depth)).into());
+            bodies.push(body.replace("BAD", &nested(r#"{"a":"#, "}", depth)).into());
+        }
+        for bytes in [&b"\"a\xffb\""[..], b"\"\xed\xa0\x80\"", b"\"\\ud800\"", b"\"a", b"\xfe\xff"] {
+            let (before, after) = body.split_once("BAD").expect("a place");
+            bodies.push([before.as_bytes(), bytes, after.as_bytes()].concat());
+        }
+        bodies.extend([
+            Vec::new(),
+            b"\0".to_vec(),
+            b"null".to_vec(),
+            b"[]".to_vec(),
+            b"\xef\xbb\xbf{}".to_vec(),
+        ]);
+        if let Some(member) = body.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            let member = member.replace("BAD", "\"x\"");
+            bodies.push(format!("{{{member},{member}}}").into());
+        }
+        for bytes in bodies {
+            invalid(&lab, (method, path), bytes).await;
+        }
+    }
+    nothing_but(&lab, &mut changes, "end").await;
 }
 
 /// All examples, as they are read.
