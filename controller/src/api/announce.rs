@@ -2,13 +2,14 @@
 
 use super::App;
 use super::problem::Answer;
+use super::waiting::WaitsFor;
 use crate::driver::{PLANNED, Supposed};
 use basalt_api::kinds::Deployment;
 use basalt_api::plan::PlanReport;
 use basalt_api::values::{Generation, MachineId, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
 use basalt_api::{Effect, FieldChange, Kind, KindOf};
-use basalt_db::{Object, Overlay, Pruned, Referrer, Renamed, Stored, Written};
+use basalt_db::{Object, Overlay, Pruned, Renamed, Stored, Written};
 use basalt_engine::select::Choice;
 use serde::Serialize;
 use serde_json::Value;
@@ -107,7 +108,7 @@ pub(super) async fn of_deletion(
     app: &App,
     object: &Object,
     gone: bool,
-    waits_for: &[Referrer],
+    waits_for: &WaitsFor,
     others: Option<&Arc<Overlay>>,
 ) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
@@ -117,12 +118,8 @@ pub(super) async fn of_deletion(
     let supposed = Supposed { others, ..Supposed::default() };
     let plan = planned(app, object, supposed).await?;
     let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
-    let mut names: Vec<String> =
-        waits_for.iter().map(|other| format!("{} {:?}", other.kind, other.name)).collect();
-    // It may refer to it in several places.
-    names.dedup();
-    if !names.is_empty() {
-        plan.summary = format!("{kind} {name:?} goes after {}.", names.join(", "));
+    if let Some(others) = waits_for.in_words(|other| format!("{} {:?}", other.kind, other.name)) {
+        plan.summary = format!("{kind} {name:?} goes after {others}.");
     }
     Ok(plan)
 }

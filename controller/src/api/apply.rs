@@ -6,6 +6,8 @@ use super::caller::Caller;
 use super::guards::ApplyGuards;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, parameters};
+use super::rights::Rights;
+use super::waiting::WaitsFor;
 use super::{App, objects, render};
 use axum::body::Bytes;
 use axum::extract::State;
@@ -96,7 +98,7 @@ pub(super) async fn apply(
     let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None), claims: &[] };
     if flags.dry_run {
         let written = app.store().write(&dry).await?;
-        return Ok(axum::Json(announced(&app, &written, &wanted).await?.0));
+        return Ok(axum::Json(announced(&app, &caller.rights, &written, &wanted).await?.0));
     }
     let Some(approved) = request.digest else {
         let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(None), claims: &[] };
@@ -105,7 +107,7 @@ pub(super) async fn apply(
     // Nobody else gives machines away until this is committed: who is chosen now gets what was approved.
     let right = app.store().claiming().await?;
     let written = app.store().write(&dry).await?;
-    let (now, chosen) = announced(&app, &written, &wanted).await?;
+    let (now, chosen) = announced(&app, &caller.rights, &written, &wanted).await?;
     if now.digest != approved {
         let detail = format!(
             "the plan that was approved is {approved}; now it would be {}: {} Look at it again, and send its digest",
@@ -258,6 +260,7 @@ fn prune<'a>(
 /// What a batch that was only tried would do, and which machines its deployments would have.
 async fn announced(
     app: &App,
+    rights: &Rights,
     written: &Written,
     wanted: &[(&Kind, &Value)],
 ) -> Answer<(ApplyResponse, Chosen)> {
@@ -286,7 +289,8 @@ async fn announced(
     }
     for pruned in &written.pruned {
         let Pruned { object, gone, waits_for } = pruned;
-        let plan = announce::of_deletion(app, object, *gone, waits_for, Some(&others)).await?;
+        let waits_for = WaitsFor::seen(app, rights, waits_for.clone()).await?;
+        let plan = announce::of_deletion(app, object, *gone, &waits_for, Some(&others)).await?;
         announce::reach(&mut radius, &pruned.object.kind, &pruned.object.name, &plan);
         plans.push(Some(plan));
     }

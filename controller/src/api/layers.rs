@@ -60,5 +60,5 @@ pub(super) async fn write(
         let plan = announce::of_layer(&object, &manager);
         return objects::tried(object, plan);
     }
-    Ok(objects::rendered(&app, object).await?.answer(StatusCode::OK))
+    Ok(objects::rendered(&app, &caller.rights, object).await?.answer(StatusCode::OK))
 }

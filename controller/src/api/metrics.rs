@@ -1,6 +1,7 @@
 //! What is counted, and the text that Prometheus scrapes (exposition format 0.0.4).
 
 use super::App;
+use super::caught::caught;
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::guard::Traced;
 use super::problem::Answer;
@@ -74,7 +75,7 @@ pub(super) async fn measure(
 ) -> Response {
     let (began, at) = (Instant::now(), SystemTime::now());
     let traced = request.extensions().get::<Traced>().copied();
-    let response = next.run(request).await;
+    let response = caught(next.run(request)).await;
     if let (Some(traced), Some(endpoint)) = (traced, ENDPOINTS.get(place)) {
         record(&app, endpoint, traced, (at, began.elapsed()), &response);
     }
@@ -372,6 +373,9 @@ fn driver(counts: &Counts, text: &mut Exposition) {
     for ((kind, cause), count) in &counts.failures {
         text.sample("basalt_handling_failures_total", &[("kind", kind), ("cause", cause)], count);
     }
+    let name = "basalt_tag_evaluations_total";
+    text.family(name, "counter", "How often a machine was looked at with the expression of a tag.");
+    text.sample(name, &[], counts.evaluations);
     text.family("basalt_conflicts_total", "counter", "Races lost to another writer, by what about.");
     for (about, count) in &counts.conflicts {
         text.sample("basalt_conflicts_total", &[("about", about)], count);

@@ -15,12 +15,13 @@
 //! | `webhooks` | deliveries, and what webhooks' status says of them |
 //! | `utilisation` | how full subnets and ranges are |
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
+//! | `waiting` | whom a deletion waits for |
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
 //! | `system`, `docs`, `metrics` | health, version, OpenAPI; the same for people; what is counted |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
-//! | `problem` | errors, all of them |
+//! | `problem`, `caught` | errors, all of them; handlers that panic |
 
 pub mod endpoints;
 pub mod rights;
@@ -32,6 +33,7 @@ mod blobs;
 mod body;
 mod bucket;
 mod caller;
+mod caught;
 mod docs;
 mod explain;
 mod guard;
@@ -53,6 +55,7 @@ mod system;
 mod tokens;
 mod utilisation;
 mod wait;
+mod waiting;
 mod watch;
 mod webhooks;
 

@@ -7,7 +7,8 @@ use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
-use super::rights::POOLED;
+use super::rights::{POOLED, Rights};
+use super::waiting::WaitsFor;
 use super::{utilisation, wait, webhooks};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -77,7 +78,7 @@ pub(super) async fn list(
     webhooks::fill(&app, &mut page.objects).await?;
     let mut items = Vec::with_capacity(page.objects.len());
     for object in page.objects {
-        items.push(shown(&app, object).await?);
+        items.push(shown(&app, &caller.rights, object).await?);
     }
     let Some(fields) = &parameters.fields else {
         return Ok(axum::Json(WholeList { items, next: page.next, position }).into_response());
@@ -100,7 +101,7 @@ pub(super) async fn read(
         None => app.store().get(kind.name, key).await?,
     };
     caller.sees(&app, kind, Key::Uid(object.uid)).await?;
-    Ok(rendered(&app, object).await?.answer(StatusCode::OK))
+    Ok(rendered(&app, &caller.rights, object).await?.answer(StatusCode::OK))
 }
 
 pub(super) async fn write(
@@ -146,7 +147,7 @@ pub(super) async fn write(
         return dry_run(&app, kind, stored, &value).await;
     }
     let status = if stored.created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(rendered(&app, stored.object).await?.answer(status))
+    Ok(rendered(&app, &caller.rights, stored.object).await?.answer(status))
 }
 
 /// Objects of kinds that enrol themselves can be changed, and not made.
@@ -168,13 +169,13 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
 pub(super) async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
     let plan = announce::of_write(app, kind, &stored, spec, Together::default()).await?;
     let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
-    let object = render::render(stored.object, &[])?;
+    let object = render::render(stored.object, &WaitsFor::default())?;
     Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
 }
 
 /// What was only tried, of an object that is as it is.
 pub(super) fn tried(object: Object, plan: PlanReport) -> Answer<Response> {
-    let object = render::render(object, &[])?;
+    let object = render::render(object, &WaitsFor::default())?;
     Ok(axum::Json(DryRun { object, plan, advisories: Vec::new() }).into_response())
 }
 
@@ -192,12 +193,13 @@ pub(super) async fn remove(
     let guards = caller.guards(dry_run);
     let removal = Removal { kind: kind.name, key, precondition, dry_run, force, judge: &guards };
     if dry_run {
-        return dry_removal(&app, removal).await;
+        return dry_removal(&app, &caller.rights, removal).await;
     }
     let store = if force { caller.insisting(&app) } else { caller.store(&app) };
     match store.delete(removal).await.map_err(protected)? {
         Deletion::Gone => Ok(StatusCode::NO_CONTENT.into_response()),
         Deletion::Waits { object, waits_for } => {
+            let waits_for = WaitsFor::seen(&app, &caller.rights, waits_for).await?;
             Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
         }
     }
@@ -214,18 +216,20 @@ fn protected(error: StoreError) -> Refusal {
     }
 }
 
-async fn dry_removal(app: &App, removal: Removal<'_>) -> Answer<Response> {
+async fn dry_removal(app: &App, rights: &Rights, removal: Removal<'_>) -> Answer<Response> {
     let before = app.store().get(removal.kind, removal.key).await?;
     let (object, plan) = match app.store().delete(removal).await.map_err(protected)? {
         Deletion::Gone if removal.force => {
             let plan = announce::of_letting_go(app, &before).await?;
-            (render::render(before, &[])?, plan)
+            (render::render(before, &WaitsFor::default())?, plan)
         }
         Deletion::Gone => {
-            let plan = announce::of_deletion(app, &before, true, &[], None).await?;
-            (render::render(before, &[])?, plan)
+            let nobody = WaitsFor::default();
+            let plan = announce::of_deletion(app, &before, true, &nobody, None).await?;
+            (render::render(before, &nobody)?, plan)
         }
         Deletion::Waits { object, waits_for } => {
+            let waits_for = WaitsFor::seen(app, rights, waits_for).await?;
             let plan = announce::of_deletion(app, &object, false, &waits_for, None).await?;
             (render::render(*object, &waits_for)?, plan)
         }
@@ -260,21 +264,21 @@ pub(super) async fn rename(
         let plan = announce::of_rename(&app, &renamed).await?;
         return tried(renamed.object, plan);
     }
-    Ok(rendered(&app, renamed.object).await?.answer(StatusCode::OK))
+    Ok(rendered(&app, &caller.rights, renamed.object).await?.answer(StatusCode::OK))
 }
 
-/// The object as it is at this moment.
-pub(super) async fn rendered(app: &App, mut object: Object) -> Answer<Rendered> {
+/// The object as it is at this moment, for somebody with these rights.
+pub(super) async fn rendered(app: &App, rights: &Rights, mut object: Object) -> Answer<Rendered> {
     utilisation::fill(app, std::slice::from_mut(&mut object)).await?;
     webhooks::fill(app, std::slice::from_mut(&mut object)).await?;
-    shown(app, object).await
+    shown(app, rights, object).await
 }
 
 /// The object; while it is being deleted, with those it waits for; a token with what was issued for it.
-async fn shown(app: &App, object: Object) -> Answer<Rendered> {
+async fn shown(app: &App, rights: &Rights, object: Object) -> Answer<Rendered> {
     let waits_for = match object.deletion_requested_at {
-        Some(_) => app.store().referrers(object.uid).await?,
-        None => Vec::new(),
+        Some(_) => WaitsFor::seen(app, rights, app.store().referrers(object.uid).await?).await?,
+        None => WaitsFor::default(),
     };
     let issued = match object.kind.as_str() {
         "ApiToken" => app.store().issued(object.uid).await?,

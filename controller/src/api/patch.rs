@@ -73,7 +73,7 @@ pub(super) async fn patch(
         if flags.dry_run {
             return objects::dry_run(&app, kind, stored, &value).await;
         }
-        return Ok(objects::rendered(&app, stored.object).await?.answer(StatusCode::OK));
+        return Ok(objects::rendered(&app, &caller.rights, stored.object).await?.answer(StatusCode::OK));
     }
 }
 

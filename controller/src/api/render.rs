@@ -1,13 +1,14 @@
 //! Objects as they go out. The spec is the very text that was declared.
 
 use super::problem::{Answer, Refusal};
-use crate::driver::{PLANNED, RECONCILED, STORED_ONLY};
+use super::waiting::WaitsFor;
+use crate::driver::{PLANNED, RECONCILED, STORED_ONLY, unread};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::ProblemCode;
 use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
 use basalt_api::values::{Generation, Timestamp, Uid};
-use basalt_db::{Issued, Object, Referrer};
+use basalt_db::{Issued, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -37,7 +38,7 @@ struct Metadata {
 }
 
 /// The object, and while it is being deleted, for whom it waits.
-pub(super) fn render(object: Object, waits_for: &[Referrer]) -> Answer<Rendered> {
+pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
     let mut status: Map<String, Value> = serde_json::from_str(object.status.get()).map_err(|error| {
         Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}"))
     })?;
@@ -46,6 +47,8 @@ pub(super) fn render(object: Object, waits_for: &[Referrer]) -> Answer<Rendered>
         && !PLANNED.contains(&object.kind.as_str())
     {
         status.insert("conditions".to_owned(), json!(deleting(since, waits_for)));
+    } else if let Some(why) = unread::why(&object.kind, object.spec.get()) {
+        status.insert("conditions".to_owned(), json!(unreadable(&why, object.updated_at)));
     }
     if status.contains_key("lifecycle")
         && let Ok(axes) = Axes::deserialize(&Value::Object(status.clone()))
@@ -97,17 +100,36 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
     ]})
 }
 
-fn deleting(since: Timestamp, waits_for: &[Referrer]) -> Vec<Condition> {
-    let who: Vec<String> =
-        waits_for.iter().map(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer)).collect();
-    let message = match who.is_empty() {
-        true => "It is being deleted.".to_owned(),
-        false => format!("It is being deleted, and stays while others refer to it: {}.", who.join(", ")),
+fn unreadable(why: &str, since: Timestamp) -> Vec<Condition> {
+    let message = format!(
+        "The region cannot read it: {why}. Whatever needs it waits, or goes on without it. \
+         To do: declare it anew, as this version of the region reads it."
+    );
+    let condition = |kind: &str, holds| Condition {
+        kind: kind.to_owned(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: "CannotBeRead".to_owned(),
+        message: message.clone(),
+        since,
+        deadline: None,
+    };
+    vec![
+        condition(Condition::READY, false),
+        condition(Condition::PROGRESSING, false),
+        condition(Condition::STALLED, true),
+    ]
+}
+
+fn deleting(since: Timestamp, waits_for: &WaitsFor) -> Vec<Condition> {
+    let who = waits_for.in_words(|r| format!("{} {:?} ({})", r.kind, r.name, r.pointer));
+    let message = match &who {
+        None => "It is being deleted.".to_owned(),
+        Some(who) => format!("It is being deleted, and stays while others refer to it: {who}."),
     };
     let condition = |kind: &str, status| Condition {
         kind: kind.to_owned(),
         status,
-        reason: if who.is_empty() { "Deleting".to_owned() } else { "Referenced".to_owned() },
+        reason: if who.is_none() { "Deleting".to_owned() } else { "Referenced".to_owned() },
         message: message.clone(),
         since,
         deadline: None,

@@ -4,6 +4,7 @@ use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, parameters};
 use super::utilisation::with;
+use super::waiting::WaitsFor;
 use super::{App, announce, body, objects, render};
 use axum::Json;
 use axum::body::Bytes;
@@ -62,7 +63,7 @@ pub(crate) fn payload(delivery: &Delivery) -> Result<Vec<u8>, String> {
         uid: object.uid,
         generation: object.generation.get(),
         sequence: delivery.sequence,
-        object: render::render(object, &[])
+        object: render::render(object, &WaitsFor::default())
             .map_err(|refusal| format!("it cannot be rendered: {refusal:?}"))?,
     };
     let payload = Payload { r#type: format!("{}.{}", data.kind, data.event), timestamp: delivery.at, data };

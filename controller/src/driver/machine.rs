@@ -58,6 +58,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
         let estate = Estate::load(&driver.store, &driver.sessions).await?;
         let loaded = estate.machine(&driver.store, &object).await?;
+        driver.meters.evaluated(tag::expressions(&estate.tags));
         if assign(driver, &estate, &loaded).await? {
             continue;
         }

@@ -43,6 +43,8 @@ pub struct Counts {
     pub failures: BTreeMap<(String, &'static str), u64>,
     /// Races that were lost, by what about.
     pub conflicts: BTreeMap<&'static str, u64>,
+    /// How often a machine was looked at with the expression of a tag.
+    pub evaluations: u64,
 }
 
 /// Counts. Cheap to clone.
@@ -77,6 +79,12 @@ impl Meters {
     /// An object could not be worked on.
     pub fn failed(&self, kind: &str, cause: &'static str) {
         self.with(|counts| *counts.failures.entry((kind.to_owned(), cause)).or_default() += 1);
+    }
+
+    /// Machines were looked at with expressions of tags.
+    pub fn evaluated(&self, times: usize) {
+        let times = u64::try_from(times).unwrap_or(u64::MAX);
+        self.with(|counts| counts.evaluations = counts.evaluations.saturating_add(times));
     }
 
     /// Another one was first.

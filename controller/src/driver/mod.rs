@@ -13,7 +13,7 @@
 //! | [`concerns`] | what racks are told |
 //! | [`answers`] | plans, waits and timelines for people |
 //! | [`decision`] | why a step was begun, and whether the same would be decided again |
-//! | [`poison`] | objects that cannot be worked on |
+//! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
 //! | [`meters`] | what is counted |
 //! | [`kill`] | where crash tests kill the process |
 
@@ -34,6 +34,7 @@ pub mod poison;
 pub mod rack;
 pub mod report_token;
 pub mod tag;
+pub mod unread;
 pub mod wakes;
 
 pub use converge::Driver;
@@ -121,4 +122,32 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// What this process has counted.
     fn counts(&self) -> meters::Counts;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PLANNED, RECONCILED, STORED_ONLY};
+    use std::collections::BTreeMap;
+
+    /// On which nothing acts by itself, and which is read by what acts on others, or decides who may ask.
+    const READ_BY_OTHERS: &[&str] =
+        &["Vlan", "Subnet", "IpRange", "IpAddress", "Settings", "Webhook", "Role", "User", "ApiToken"];
+
+    /// What only groups others.
+    const GROUPING: &[&str] = &["Zone", "Pool", "Space", "Fabric"];
+
+    /// A kind for tests of what is general.
+    const FOR_TESTS: &[&str] = &["Sample"];
+
+    #[test]
+    fn each_kind_is_in_exactly_one_class() {
+        let classes = [RECONCILED, STORED_ONLY, READ_BY_OTHERS, GROUPING, FOR_TESTS];
+        let mut times: BTreeMap<&str, usize> = basalt_api::KINDS.iter().map(|kind| (kind.name, 0)).collect();
+        for name in classes.into_iter().flatten().filter(|name| !FOR_TESTS.contains(name)) {
+            *times.get_mut(name).unwrap_or_else(|| panic!("there is no kind {name}")) += 1;
+        }
+        times.retain(|name, times| *times != usize::from(!FOR_TESTS.contains(name)));
+        assert!(times.is_empty(), "a new kind says here what becomes of it: {times:?}");
+        assert!(PLANNED.iter().all(|kind| RECONCILED.contains(kind)));
+    }
 }

@@ -42,7 +42,7 @@ pub async fn guarded(work: impl Future<Output = Result<Then, StoreError>>) -> Re
 }
 
 /// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it says nothing".to_owned())
 }

@@ -93,6 +93,11 @@ pub fn evaluate(uid: MachineId, subject: &Subject<'_>, tags: &[TagSeen]) -> Vec<
     held
 }
 
+/// How many of these tags have an expression, which is as often as [`evaluate`] looks at a machine.
+pub(super) fn expressions(tags: &[TagSeen]) -> usize {
+    tags.iter().filter(|tag| tag.spec.expression.is_some()).count()
+}
+
 /// A machine, as expressions see it.
 pub(super) fn subject<'a>(
     name: &'a str,
@@ -124,6 +129,7 @@ pub(super) async fn settle(
     let mut tagging = driver.store.tagging().await?;
     let tags: Vec<_> = readable(tagging.tags().await?).map(|(tag, spec)| TagSeen::new(&tag, spec)).collect();
     let held = evaluate(uid, subject, &tags);
+    driver.meters.evaluated(expressions(&tags));
     let uids: Vec<_> = tags.iter().map(|tag| tag.uid).collect();
     tagging.keep(&[uid.into()], &uids, &held).await?;
     Ok(())
@@ -160,6 +166,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         after = Some(last.uid);
         let uids: Vec<_> = machines.iter().map(|machine| machine.uid).collect();
         let held = evaluate_all(machines, &tags);
+        driver.meters.evaluated(expressions(&tags).saturating_mul(uids.len()));
         changed = changed.saturating_add(tagging.keep(&uids, &[object.uid], &held).await?);
         seen = seen.saturating_add(uids.len());
         driver.store.extend(lease, LEASE).await?;

@@ -1,7 +1,9 @@
 //! Who may do what, and from where.
 
 use crate::accounts::{issue, pools};
-use crate::support::{Client, lab, over_unix};
+use crate::support::{Client, Lab, lab, over_unix};
+use crate::tried::{WRITES, furnished, headers};
+use basalt_region::api::Role;
 use basalt_region::api::endpoints::ENDPOINTS;
 use std::collections::BTreeSet;
 
@@ -179,6 +181,9 @@ async fn every_endpoint_answers_everybody_as_the_table_says() {
         for client in &clients {
             // Whoever is let through changes nothing: the body is empty, and the generation another one.
             let status = client.send(method, &path, &[("if-match", "\"99\"")], "").await.status.as_u16();
+            if ["GET", "HEAD"].contains(method) && ![401, 403, 404].contains(&status) {
+                assert_eq!(status, looked(&path), "{method} {path}: who may look is shown it");
+            }
             found.push(match status {
                 401 => '-',
                 403 => 'x',
@@ -191,6 +196,99 @@ async fn every_endpoint_answers_everybody_as_the_table_says() {
         }
     }
     assert!(wrong.is_empty(), "{CALLERS:?}\n{}", wrong.join("\n"));
+}
+
+/// What looking is answered, where there is something to be seen: this region has no driver, and `nowhere` is no position.
+fn looked(path: &str) -> u16 {
+    match path.split('?').next().and_then(|path| path.rsplit('/').next()) {
+        Some("plan" | "waits" | "timeline" | "decisions") => 503,
+        Some("watch") => 422,
+        _ => 200,
+    }
+}
+
+/// Sends a write, and says whether it was done: then the log has it, by this caller.
+async fn done(lab: &Lab, caller: &Client, name: &str, (method, path, at, body): Write<'_>) -> bool {
+    let answer = caller.send(method, at, headers(method), body.to_owned()).await;
+    let newest = lab.api.get("/api/v1/audit?limit=1").await.json()["items"][0].clone();
+    let is_its_own =
+        newest["actor"] == format!("token {name}") && newest["request"] == format!("{method} {path}");
+    match answer.status.as_u16() {
+        403 => false,
+        _ => {
+            assert!(answer.status.is_success(), "{name}: {method} {at}: {answer:?}");
+            assert!(is_its_own, "{name}: {method} {at} was answered, and not done: {newest}");
+            true
+        }
+    }
+}
+
+/// Method, path in the table, path, body.
+type Write<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+#[tokio::test]
+async fn a_role_does_what_it_may_and_nothing_else() {
+    for role in ["viewer", "operator", "admin"] {
+        let lab = furnished().await;
+        lab.api.declare(&format!("/api/v1/roles/{role}"), &format!("{{\"base\":\"{role}\"}}")).await;
+        let token = issue(&lab, role, &format!("{{\"role\":\"{role}\"}}")).await;
+        let caller = Client::new(lab.region.address(), Some(token));
+        // Sessions are their users' own.
+        let of_tokens = WRITES.iter().filter(|row| !["/api/v1/login", "/api/v1/logout"].contains(&row.1));
+        for (method, path, at, body) in of_tokens {
+            let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).expect("a row");
+            let governs = endpoint.role == Some(Role::Admin) || at.contains("/users/");
+            let wanted = role == "admin" || (role == "operator" && !governs);
+            if endpoint.dry_run.is_some() && !governs {
+                let tried = caller.send(method, &format!("{at}?dry_run=true"), headers(method), *body).await;
+                assert_eq!(tried.status, 200, "{role} tries {method} {at}: {tried:?}");
+            }
+            let done = done(&lab, &caller, role, (method, path, at, body)).await;
+            assert_eq!(done, wanted, "{role}: {method} {at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operator_of_a_pool_gets_done_what_is_of_the_pool() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let token = issue(&lab, "ci", r#"{"role":"blue"}"#).await;
+    let caller = Client::new(lab.region.address(), Some(token));
+    let object = "/api/v1/{plural}/{name}";
+    let rows: [Write<'_>; 8] = [
+        (
+            "PUT",
+            object,
+            "/api/v1/machines/new",
+            r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:05:01"]}}"#,
+        ),
+        ("PATCH", object, "/api/v1/machines/new", r#"{"description":"ours"}"#),
+        (
+            "PUT",
+            "/api/v1/{plural}/{name}/layers/{manager}",
+            "/api/v1/machines/new/layers/cmdb",
+            r#"{"tags":["x"]}"#,
+        ),
+        (
+            "POST",
+            "/api/v1/{plural}/{name}/operations",
+            "/api/v1/machines/new/operations",
+            r#"{"verb":"recommission"}"#,
+        ),
+        ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/machines/new/rename", r#"{"name":"newer"}"#),
+        (
+            "POST",
+            "/api/v1/apply",
+            "/api/v1/apply",
+            r#"{"documents":[{"kind":"Deployment","metadata":{"name":"d"},"spec":{"image":"debian","machine":"newer"}}]}"#,
+        ),
+        ("DELETE", object, "/api/v1/deployments/d", ""),
+        ("DELETE", object, "/api/v1/machines/newer", ""),
+    ];
+    for row in rows {
+        assert!(done(&lab, &caller, "ci", row).await, "{row:?} is refused");
+    }
 }
 
 #[tokio::test]

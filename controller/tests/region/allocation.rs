@@ -1,10 +1,9 @@
 //! Machines for deployments: each to one, however many regions give them away, and those that wait are told why.
 
-use crate::support::{Client, Lab, admin_token, driven_lab};
+use crate::support::{Client, Lab, admin_token, driven_lab, region_beside};
 use basalt_engine::Policy;
 use basalt_region::controller::Controller;
 use basalt_region::region::Region;
-use basalt_region::settings::Settings;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,7 +21,7 @@ pub(crate) async fn once<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T 
     }
 }
 
-async fn apply(api: &Client, documents: Vec<Value>) {
+pub(crate) async fn apply(api: &Client, documents: Vec<Value>) {
     let body = json!({"documents": documents}).to_string();
     let answer = api.send("POST", "/api/v1/apply", &[], body).await;
     assert!(answer.status.is_success(), "{answer:?}");
@@ -73,18 +72,10 @@ async fn placed(api: &Client, count: usize) -> BTreeMap<String, String> {
     .await
 }
 
-/// Another region on the same database.
+/// Another region on the same database, whose driver works.
 async fn beside(lab: &Lab) -> (Region, Controller, tempfile::TempDir) {
-    let dir = tempfile::tempdir().expect("a directory");
+    let (region, dir) = region_beside(lab).await;
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let settings = Settings {
-        database_url: Some(lab.url.clone()),
-        seal_key_file: Some(lab.dir.path().join("seal-key")),
-        listen: anywhere,
-        rpc_listen: anywhere,
-        ..Settings::new(dir.path())
-    };
-    let region = Box::pin(Region::start(settings)).await.expect("it starts");
     let controller =
         Controller::start(&region, anywhere, Policy::default(), Vec::new()).await.expect("it starts");
     (region, controller, dir)

@@ -1,10 +1,15 @@
 //! The order of deletions is the server's business: what is referred to stays until nobody refers to it, and says to whom.
 
+use crate::accounts::{issue, pools};
 use crate::allocation::{image, once};
 use crate::examples::{Example, examples};
-use crate::support::{Lab, driven_lab, lab};
+use crate::support::{Client, Lab, driven_lab, lab};
+use crate::watch::{blue_client, told};
+use basalt_api::client::WatchOptions;
+use basalt_api::watch::What;
 use basalt_api::{KINDS, Kind, Reference, Schema, Type, references};
 use basalt_region::driver::PLANNED;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// The example that `reference` is to.
@@ -185,4 +190,42 @@ async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_
     assert_eq!(lab.api.delete("/api/v1/deployments/next?force=true").await.status, 204);
     assert_eq!(lab.api.delete("/api/v1/machines/m?force=true").await.status, 204);
     assert_eq!(lab.api.get("/api/v1/machines/m").await.status, 404);
+}
+
+#[tokio::test]
+async fn who_sees_one_pool_is_told_how_many_others_there_are_and_not_who() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    lab.api.declare("/api/v1/zones/z", "{}").await;
+    for (number, (name, pool)) in [("ours", "blue"), ("theirs", "red")].into_iter().enumerate() {
+        let machine = json!({"pool": pool, "zone": "z", "boot_macs": [format!("52:54:00:00:09:0{number}")]});
+        lab.api.declare(&format!("/api/v1/machines/{name}"), &machine.to_string()).await;
+    }
+    let mut watch = blue_client(&lab).await.watch(WatchOptions::default());
+    assert_eq!(watch.next().await.expect("it begins").what, What::Bookmark);
+    let blue = issue(&lab, "blue-too", r#"{"role":"blue"}"#).await;
+    let blue = Client::new(lab.region.address(), Some(blue));
+    let path = "/api/v1/zones/z";
+    let tried = format!("{path}?dry_run=true");
+    let summary = async |client: &Client| client.delete(&tried).await.json()["plan"]["summary"].clone();
+    assert_eq!(summary(&blue).await, r#"Zone "z" goes after Machine "ours" and 1 that you do not see."#);
+    assert_eq!(summary(&lab.api).await, r#"Zone "z" goes after Machine "ours", Machine "theirs"."#);
+
+    assert_eq!(lab.api.delete(path).await.status, 202);
+    let message = |object: &Value| object["status"]["conditions"][0]["message"].clone();
+    let limited = r#"It is being deleted, and stays while others refer to it: Machine "ours" (/zone) and 1 that you do not see."#;
+    assert_eq!(message(&blue.get(path).await.json()), limited);
+    let list = blue.get("/api/v1/zones").await.json();
+    assert_eq!(message(&list["items"][0]), limited);
+    let whole = message(&lab.api.get(path).await.json());
+    assert!(whole.as_str().is_some_and(|it| it.contains(r#"Machine "theirs""#)), "{whole}");
+    loop {
+        let What::Put(object) = told(&mut watch).await.what else { continue };
+        if object.kind == "Zone" {
+            let message = message(&serde_json::to_value(&*object).expect("JSON"));
+            let message = message.as_str().expect("words");
+            assert!(message.ends_with("2 that you do not see."), "a watch names nobody of a pool: {message}");
+            break;
+        }
+    }
 }

@@ -66,6 +66,20 @@ pub(crate) async fn driven_lab() -> Lab {
     lab
 }
 
+/// Another region on the same database, and its directory.
+pub(crate) async fn region_beside(lab: &Lab) -> (Region, TempDir) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let settings = Settings {
+        database_url: Some(lab.url.clone()),
+        seal_key_file: Some(lab.dir.path().join("seal-key")),
+        listen: anywhere,
+        rpc_listen: anywhere,
+        ..Settings::new(dir.path())
+    };
+    (Box::pin(Region::start(settings)).await.expect("it starts"), dir)
+}
+
 pub(crate) fn admin_token(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("admin-token")).expect("a token").trim().to_owned()
 }

@@ -1,6 +1,7 @@
 //! Tags by expression: they follow the machines, and their own text.
 
-use crate::allocation::{image, machine, once};
+use crate::allocation::{apply, image, machine, once};
+use crate::metrics::scrape;
 use crate::support::{Lab, driven_lab};
 use basalt_api::agent::{Cpu, Inventory, Outcome, TaskResult};
 use basalt_api::values::{Attempt, Timestamp};
@@ -110,4 +111,56 @@ async fn an_expression_that_is_none_is_refused_with_its_place() {
     let why = "/spec/expression: at character 4: there is no field coors: model, sockets, cores, threads";
     assert_eq!((status, errors), (422, vec![why.to_owned()]));
     assert_eq!(lab.api.get(BIG).await.status, 404);
+}
+
+/// How often expressions were computed, once there is nothing to do for anybody.
+async fn evaluations(lab: &Lab) -> f64 {
+    once("nothing is due", async || {
+        let samples = scrape(lab).await;
+        let busy = |name: &str| {
+            let of = samples.iter().filter(|(series, _)| series.starts_with(name));
+            of.map(|(_, value)| *value).sum::<f64>() > 0.0
+        };
+        let is_quiet = !busy("basalt_queue_due{") && !busy("basalt_queue_leases{");
+        is_quiet.then(|| samples["basalt_tag_evaluations_total"])
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_looked_at_with_what_it_is_about_and_not_with_the_whole_fleet() {
+    const MACHINES: u32 = 50;
+    const TAGS: u32 = 20;
+    let lab = driven_lab().await;
+    let zone = json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}});
+    let machines = (0..MACHINES).map(|number| machine(&format!("m{number}"), "a"));
+    let tag = |number: u32| {
+        let expression = format!("cpu.cores > {number}");
+        json!({"kind": "Tag", "metadata": {"name": format!("over-{number:02}")}, "spec": {"expression": expression}})
+    };
+    apply(&lab.api, machines.chain((0..TAGS).map(tag)).chain([zone]).collect()).await;
+    report(&lab, "m0", 1, 10).await;
+    let path = "/api/v1/machines/m0";
+    let names = |numbers: std::ops::Range<u32>| -> Value {
+        numbers.map(|number| json!(format!("over-{number:02}"))).collect()
+    };
+    shows(&lab, path, "automatic_tags", names(0..10)).await;
+    let before = evaluations(&lab).await;
+    assert!(before >= f64::from(MACHINES * TAGS), "all with all, to begin with: {before}");
+
+    report(&lab, "m0", 2, 64).await;
+    shows(&lab, path, "automatic_tags", names(0..20)).await;
+    let one_machine = evaluations(&lab).await - before;
+    assert!((20.0..=200.0).contains(&one_machine), "one machine with its tags, some times: {one_machine}");
+
+    let before = evaluations(&lab).await;
+    lab.api.declare("/api/v1/tags/over-19", r#"{"expression":"cpu.cores > 99"}"#).await;
+    shows(&lab, path, "automatic_tags", names(0..19)).await;
+    let one_tag = evaluations(&lab).await - before;
+    // And the machine that has lost it with its other tags.
+    assert!((50.0..=300.0).contains(&one_tag), "all machines with one tag: {one_tag}");
+    eprintln!(
+        "one machine: {one_machine} evaluations; one tag: {one_tag}; all with all: {}",
+        MACHINES * TAGS
+    );
 }

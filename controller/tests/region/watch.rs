@@ -17,7 +17,7 @@ const READERS: u64 = 12;
 const OBJECTS: u64 = 300;
 const TRANSACTIONS: u64 = 40;
 
-fn zone() -> &'static Kind {
+pub(crate) fn zone() -> &'static Kind {
     Kind::find("Zone").unwrap()
 }
 
@@ -31,7 +31,7 @@ fn client_with(lab: &Lab, token: Option<String>) -> Client {
 }
 
 /// Of one who is an operator of the pool `blue`, and nothing else. There is a pool `green`, too.
-async fn blue_client(lab: &Lab) -> Client {
+pub(crate) async fn blue_client(lab: &Lab) -> Client {
     lab.api.declare("/api/v1/pools/green", "{}").await;
     let token = issue(lab, "blue", r#"{"role":"blue"}"#).await;
     client_with(lab, Some(token))
@@ -46,7 +46,7 @@ async fn move_to(lab: &Lab, number: u64, pool: &str) {
     lab.api.declare(&format!("/api/v1/machines/m{number}"), &spec).await;
 }
 
-fn of_zones(since: Option<String>) -> WatchOptions {
+pub(crate) fn of_zones(since: Option<String>) -> WatchOptions {
     WatchOptions { kinds: vec![zone()], since, ..WatchOptions::default() }
 }
 
@@ -59,7 +59,7 @@ fn uncounted(mut object: Object) -> Object {
 }
 
 /// The next event that is no bookmark, soon.
-async fn told(watch: &mut Watch) -> Event {
+pub(crate) async fn told(watch: &mut Watch) -> Event {
     loop {
         let event =
             tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("in time").unwrap();
@@ -78,7 +78,7 @@ async fn settled(lab: &Lab) {
 }
 
 /// Event and name, as short as they can be told.
-fn short(event: &Event) -> String {
+pub(crate) fn short(event: &Event) -> String {
     match &event.what {
         What::Put(object) => format!("put {} {}", object.metadata.name, object.metadata.generation),
         What::Delete(gone) => format!("delete {}", gone.metadata.name),

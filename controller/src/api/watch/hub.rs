@@ -5,6 +5,7 @@
 //! it reads itself, to catch up, it compares with what it is handed by [`version`](basalt_db::Changed::version).
 
 use super::super::problem::{Answer, Refusal};
+use super::super::waiting::WaitsFor;
 use super::super::{App, render};
 use super::frame::Frames;
 use super::view::View;
@@ -261,12 +262,25 @@ async fn hand_one(
     let (position, version, uid) = (changed.position, changed.version, changed.uid);
     let has_left = object.is_none();
     let gone = frames.delete(&changed, object.as_ref());
-    let put = match object {
-        Some(object) if covered.iter().any(|(_, shown)| *shown) => put(app, frames, position, object).await?,
-        _ => None,
-    };
+    let shown_to =
+        |limited| covered.iter().any(|(reader, shown)| *shown && reader.view.is_limited() == limited);
+    let (mut put_everywhere, mut put_limited) = (None, None);
+    if let Some(object) = object {
+        // They read differently only where others are named.
+        let differ = object.deletion_requested_at.is_some();
+        if differ && shown_to(true) {
+            put_limited = put(app, frames, position, object.clone(), true).await?;
+        }
+        if shown_to(false) || (!differ && shown_to(true)) {
+            put_everywhere = put(app, frames, position, object, false).await?;
+        }
+        if !differ {
+            put_limited.clone_from(&put_everywhere);
+        }
+    }
     for (reader, shown) in covered {
-        let frame = match (&put, shown) {
+        let put = if reader.view.is_limited() { &put_limited } else { &put_everywhere };
+        let frame = match (put, shown) {
             (Some(put), true) => {
                 reader.hidden.remove(&uid);
                 put.clone()
@@ -290,17 +304,19 @@ async fn hand_one(
     Ok(())
 }
 
-/// The object's frame. One that cannot be rendered is in the log, and stops nobody else's.
+/// The object's frame, for who sees everything, or only some pools. One that cannot be rendered is in the log, and stops nobody else's.
 pub(super) async fn put(
     app: &App,
     frames: Frames,
     position: i64,
     object: basalt_db::Object,
+    limited: bool,
 ) -> Result<Option<Bytes>, StoreError> {
     let (kind, name) = (object.kind.clone(), object.name.clone());
     let waits_for = match object.deletion_requested_at {
-        Some(_) => app.store().referrers(object.uid).await?,
-        None => Vec::new(),
+        Some(_) if limited => WaitsFor::of_no_pool(app.store().referrers(object.uid).await?),
+        Some(_) => WaitsFor::all(app.store().referrers(object.uid).await?),
+        None => WaitsFor::default(),
     };
     match render::render(object, &waits_for).and_then(|rendered| frames.put(position, &rendered)) {
         Ok(frame) => Ok(Some(frame)),

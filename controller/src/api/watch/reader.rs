@@ -142,7 +142,8 @@ impl Watch {
             let (uid, version) = (changed.uid, changed.version);
             let frame = match changed.object.take() {
                 Some(object) if self.view.shows(&object, changed.pool.as_deref()) => {
-                    let put = hub::put(&self.app, self.frames, changed.position, object);
+                    let put =
+                        hub::put(&self.app, self.frames, changed.position, object, self.view.is_limited());
                     put.await.map_err(unavailable)?
                 }
                 object if self.view.knew(&changed) => Some(self.frames.delete(&changed, object.as_ref())),

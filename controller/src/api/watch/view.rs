@@ -53,6 +53,11 @@ impl View {
         is_seen && self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k == kind))
     }
 
+    /// Whether its reader sees some pools alone.
+    pub(super) fn is_limited(&self) -> bool {
+        self.rights.unlimited().is_none()
+    }
+
     /// Whether what its reader may see rests on this object.
     pub(super) fn rests_on(&self, uid: Uid) -> bool {
         self.rests_on.contains(&uid)

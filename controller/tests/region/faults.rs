@@ -1,0 +1,110 @@
+//! A fault of the region's own: a handler that panics costs its own request, and nothing else.
+
+use crate::metrics::scrape;
+use crate::support::lab;
+use basalt_api::plan::PlanReport;
+use basalt_api::values::Uid;
+use basalt_api::wire::{Decisions, Timeline, Waits};
+use basalt_db::{Object, Overlay};
+use basalt_engine::select::Choice;
+use basalt_region::driver::{Answer, Machinery, Supposed, meters};
+use basalt_region::racks;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+/// Knows nothing, and panics when it is asked.
+#[derive(Debug)]
+struct Faulty;
+
+fn fault<T>(object: &Object) -> Answer<'_, T> {
+    Box::pin(async move {
+        tokio::task::yield_now().await;
+        panic!("nobody thought of {}", object.name)
+    })
+}
+
+impl Machinery for Faulty {
+    fn plan<'a>(&'a self, object: &'a Object, _: Supposed<'a>) -> Answer<'a, PlanReport> {
+        fault(object)
+    }
+
+    fn choose<'a>(
+        &'a self,
+        _: &'a [(&'a Object, &'a Value)],
+        _: Option<&'a Arc<Overlay>>,
+    ) -> Answer<'a, BTreeMap<Uid, Choice>> {
+        Box::pin(async { Ok(BTreeMap::new()) })
+    }
+
+    fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
+        fault(object)
+    }
+
+    fn rack_links(&self) -> usize {
+        0
+    }
+
+    fn rack_counts(&self) -> racks::meters::Counts {
+        racks::meters::Counts::default()
+    }
+
+    fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline> {
+        fault(object)
+    }
+
+    fn decisions<'a>(&'a self, object: &'a Object, _: Option<i64>, _: bool) -> Answer<'a, Decisions> {
+        fault(object)
+    }
+
+    fn counts(&self) -> meters::Counts {
+        meters::Counts::default()
+    }
+}
+
+/// What is logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_a_500_in_the_log_and_the_region_goes_on() {
+    let log = Log::default();
+    let writer = log.clone();
+    let logger = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    // While there is only one, whichever thread comes by a line of code first decides for all whether it is logged.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _logging = tracing::subscriber::set_default(logger);
+    let lab = lab().await;
+    lab.region.set_machinery(Arc::new(Faulty));
+    lab.api.declare("/api/v1/machines/m", r#"{"boot_macs":["52:54:00:00:00:01"]}"#).await;
+    for question in ["plan", "waits", "timeline", "decisions"] {
+        let answer = lab.api.get(&format!("/api/v1/machines/m/{question}")).await;
+        let id = answer.headers["x-request-id"].to_str().unwrap();
+        assert_eq!(answer.problem(), (500, "internal".to_owned(), Vec::new()), "{question}");
+        assert_eq!(answer.json()["request_id"], id, "{question}");
+        assert!(!answer.text().contains("nobody thought"), "{}", answer.text());
+        let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let line = logged.lines().find(|line| line.contains(id) && line.contains("a handler panicked"));
+        let line = line.unwrap_or_else(|| panic!("the log has no line of {id}: {logged}"));
+        assert!(line.contains("ERROR") && line.contains("nobody thought of m"), "{line}");
+    }
+    // Nothing is held: each write still finds the object free, and no request counts as under way.
+    let write = r#"{"spec":{"boot_macs":["52:54:00:00:00:02"]}}"#;
+    assert_eq!(lab.api.put("/api/v1/machines/m?dry_run=true", write).await.status, 500);
+    assert_eq!(lab.api.get("/api/v1/machines/m").await.json()["metadata"]["generation"], 1);
+    assert_eq!(lab.api.put("/api/v1/machines/m", write).await.status, 200);
+    let samples = scrape(&lab).await;
+    assert_eq!(samples[r#"basalt_api_answers_total{class="5xx"}"#], 5.0);
+    assert_eq!(samples["basalt_api_requests_under_way"], 1.0, "the scrape itself");
+}
