@@ -76,7 +76,8 @@ async fn sixty_four_allocators_of_a_slash_64_are_never_sent_away() {
     // What a dynamic range leaves is found on both sides of it.
     let range = json!({"subnet": "wide6", "start": "fd00:64::210", "end": "fd00:64::ffff:ffff"});
     put(&regions[0], "IpRange", "pool", range).await.unwrap();
-    let given = share(&regions, subnet, owner, 1).await;
+    let other = put(&regions[0], "Zone", "other", json!({})).await.unwrap().object.uid;
+    let given = share(&regions, subnet, other, 1).await;
     assert_eq!((given.len(), ends(&given)), (64, ["fd00:64::201", "fd00:64::1:0:30"].map(str::to_owned)));
 }
 
