@@ -34,6 +34,8 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         }
         driver.store.revoke(RackId::from(object.uid)).await?;
         driver.store.finalise(object.uid).await?;
+        // Who divides what it leaves.
+        driver.store.enqueue_kind("Rack").await?;
         return Ok(Then::Rest);
     }
     // One that cannot be read is among no estate's racks.
