@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use basalt_api::kinds::{Condition, ConditionStatus};
 use basalt_api::values::Timestamp;
-use basalt_db::{Lease, StoreError, Then};
+use basalt_db::{Lease, Object, StoreError, Then};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 
@@ -16,6 +16,8 @@ use super::machine::{in_words, to_json};
 
 /// Pauses in seconds after handlings that failed or died: the more often, the longer.
 const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
+/// The reason in the conditions of an object that cannot be worked on.
+const REASON: &str = "CannotBeWorkedOn";
 
 /// Why an object was not worked on to the end.
 #[derive(Debug)]
@@ -90,6 +92,15 @@ pub fn pause(attempts: i32) -> Duration {
     Duration::from_secs(PAUSES.get(nth).copied().unwrap_or(60))
 }
 
+/// Whether it was said of an object that it cannot be worked on. It has observed its generation then, and has done nothing
+/// about it.
+pub(super) fn is_told(object: &Object) -> bool {
+    let status: Value = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let conditions = status.get("conditions").and_then(Value::as_array);
+    let says = |condition: &Value| condition.get("reason").and_then(Value::as_str) == Some(REASON);
+    conditions.is_some_and(|all| all.iter().any(says))
+}
+
 impl Driver {
     /// Gives back an object that could not be worked on, and says so in its status where the object is the reason.
     ///
@@ -131,7 +142,7 @@ fn conditions(failure: &Failure, again_at: Option<Timestamp>, now: Timestamp) ->
     let condition = |kind: &str, holds| Condition {
         kind: kind.to_owned(),
         status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason: "CannotBeWorkedOn".to_owned(),
+        reason: REASON.to_owned(),
         message: message.clone(),
         since: now,
         deadline: again_at,

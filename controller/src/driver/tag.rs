@@ -17,6 +17,7 @@ use basalt_db::{Lease, Object, StoreError, Tagged, Then};
 use super::converge::Driver;
 use super::load::{readable, spec};
 use super::machine::to_json;
+use super::poison;
 
 /// Machines that a tag is looked at with in one transaction.
 const BATCH: i64 = 500;
@@ -153,7 +154,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         // The store lets it leave; the machines that had it are woken by that.
         return Ok(Then::Rest);
     }
-    let is_new = object.observed_generation != object.generation;
+    let is_new = object.observed_generation != object.generation || poison::is_told(&object);
     if !is_new && !driver.store.is_kept_otherwise(object.uid, &object.name).await? {
         return Ok(Then::Rest);
     }

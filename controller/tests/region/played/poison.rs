@@ -5,8 +5,8 @@ use basalt_region::driver::Machinery;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-async fn conditions(world: &World, name: &str) -> Value {
-    let object = world.find("Machine", name).await.expect("it is there");
+async fn conditions(world: &World, kind: &str, name: &str) -> Value {
+    let object = world.find(kind, name).await.expect("it is there");
     let status: Value = serde_json::from_str(object.status.get()).expect("JSON");
     status["conditions"].clone()
 }
@@ -25,7 +25,7 @@ async fn a_machine_whose_spec_cannot_be_read_harms_no_other_and_heals_once_it_is
     }
     let unsettled = world.unsettled().await;
     assert!(unsettled.len() == 1 && unsettled[0].starts_with("Machine m0: "), "{unsettled:?}");
-    let found = conditions(&world, "m0").await;
+    let found = conditions(&world, "Machine", "m0").await;
     let stalled = &found[2];
     assert_eq!(
         (stalled["type"].as_str(), stalled["status"].as_str()),
@@ -99,4 +99,28 @@ async fn while_the_fleets_budget_cannot_be_read_nothing_is_powered_on_or_install
     world.scan().await;
     world.settle(4).await.expect("it goes on by itself");
     assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_that_could_not_be_read_is_looked_at_again_once_it_can() {
+    let mut world = World::new(1, 1, Taken::AsTheyAre).await;
+    world.declare("Tag", "odd", &json!({"expression": "true"}), true).await;
+    world.settle(1).await.expect("the machine has it");
+    let spec = world.hand.run("select spec from object where name = 'odd'").await[0][0].clone();
+    let newer =
+        "update object set spec = '{\"expression\": 7}', generation = generation + 1 where name = 'odd'";
+    world.hand.run(newer).await;
+    world.scan().await;
+    world.work().await;
+    let found = conditions(&world, "Tag", "odd").await;
+    assert!(found.to_string().contains("the spec of Tag"), "{found}");
+
+    // As if another version of the region read it: what is declared is the same generation.
+    world.hand.run(&format!("update object set spec = '{spec}' where name = 'odd'")).await;
+    let later = world.now.checked_add(Duration::from_secs(301)).expect("a time");
+    world.set(later).await;
+    world.scan().await;
+    world.settle(1).await.expect("it heals by itself");
+    let found = conditions(&world, "Tag", "odd").await;
+    assert_eq!(found[0]["reason"], "Evaluated", "{found}");
 }
