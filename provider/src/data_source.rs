@@ -1,14 +1,13 @@
 //! Looking up objects of any kind: one by its name, many by what they have in common.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use basalt_api::Kind;
 use basalt_api::client::ListOptions;
 use basalt_api::values::Naming;
-use basalt_api::{Kind, validate_labels};
 use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 
-use crate::map::{self, LABELS, NAME, NAME_CONTAINS};
+use crate::map::{self, NAME, NAME_CONTAINS};
 use crate::provider::Session;
 
 /// The data source of one object of a kind.
@@ -78,17 +77,12 @@ impl DataSource for KindsData {
     }
 
     async fn validate(&self, config: &Val) -> Diags {
-        let wrong = validate_labels(&labels(config)).into_iter().map(|error| {
-            let key = basalt_api::pointer::steps(&error.pointer).next();
-            let at = Path::root().attr(LABELS);
-            Diag::error("Not a label", format!("{error}.")).at(key.map_or(at.clone(), |key| at.key(&key)))
-        });
-        Diags(wrong.collect())
+        map::labels::check(config)
     }
 
     async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
         let options = ListOptions {
-            labels: labels(config),
+            labels: map::labels::given(config),
             text: config.get(NAME_CONTAINS).as_str().map(str::to_owned),
             ..ListOptions::default()
         };
@@ -101,10 +95,4 @@ impl DataSource for KindsData {
         found.set(self.kind.plural, Val::Map(by_name));
         Ok(found)
     }
-}
-
-/// The labels that are asked for, as far as they are known.
-fn labels(config: &Val) -> BTreeMap<String, String> {
-    let given = config.get(LABELS).as_map().into_iter().flatten();
-    given.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }

@@ -22,6 +22,7 @@
 
 mod config;
 mod data_source;
+mod functions;
 mod map;
 mod memory;
 mod patience;

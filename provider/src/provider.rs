@@ -3,10 +3,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use basalt_api::KINDS;
-use tfplugin::{Cx, DataSource, Diag, Diags, Provider, Resource, Schema, Val, async_trait};
+use tfplugin::{Cx, DataSource, Diag, Diags, Function, Provider, Resource, Schema, Val, async_trait};
 
 use crate::config;
 use crate::data_source::{KindData, KindsData};
+use crate::functions;
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
@@ -68,6 +69,10 @@ impl Provider for Basalt {
         let one = KINDS.iter().map(|kind| Box::new(KindData::new(kind, session())) as Box<_>);
         let many = KINDS.iter().filter_map(|kind| Some(Box::new(KindsData::new(kind, session())?) as Box<_>));
         one.chain(many).collect()
+    }
+
+    fn functions(&self) -> Vec<Box<dyn Function>> {
+        functions::all()
     }
 
     async fn validate(&self, config: &Val) -> Diags {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use basalt_api::client::{ClientError, Outcome, Precondition, WaitFor};
 use basalt_api::kinds::Condition;
 use basalt_api::values::{Generation, Name, Naming};
-use basalt_api::wire::{PutMetadata, PutRequest};
+use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Resource, Schema, Val, async_trait};
 
-use crate::map::{self, Declared, NAME, READY, Revisions, UID};
+use crate::map::{self, Declared, LABELS, NAME, READY, Revisions, UID};
 use crate::patience::{self, Patience};
 use crate::provider::Session;
 use crate::region::{self, Region};
@@ -211,7 +211,7 @@ impl KindResource {
             Some(uid) => (format!("uid:{uid}"), Precondition::None),
             None => (name.to_owned(), Precondition::Absent),
         };
-        let request = PutRequest { spec: declared.spec.clone(), ..PutRequest::default() };
+        let request = request(declared.spec.clone(), change);
         match region.client.put_dry_run(self.kind, &key, &request, precondition).await {
             Ok(answer) => {
                 for advisory in answer.advisories {
@@ -264,6 +264,12 @@ impl KindResource {
         let detail = format!("{}{hint}. As things are now, the apply would fail.", advisory.message);
         Some(Diag::warning("It does not fit what is there now", detail).at(map::path(self.kind, pointer)))
     }
+}
+
+/// What is written for a change.
+fn request(spec: serde_json::Value, change: Change<'_>) -> PutRequest {
+    let metadata = map::labels::metadata(change.planned, change.prior);
+    PutRequest { metadata, spec, ..PutRequest::default() }
 }
 
 /// A spec that keeps whatever secrets there are.
@@ -340,6 +346,7 @@ impl Resource for KindResource {
             let detail = format!("{}; {}.", bad.message, bad.hint);
             diags.push(Diag::error("Not a name", detail).at(Path::root().attr(NAME)));
         }
+        diags.extend(map::labels::check(config));
         diags.extend(patience::check(config));
         diags
     }
@@ -377,6 +384,7 @@ impl Resource for KindResource {
             cx.warn(Diag::warning("It is being deleted", detail));
         }
         let mut now = map::object(self.kind, &object);
+        now.set(LABELS, map::labels::still_there(state, &object.metadata.labels));
         if Patience::of(self.kind).ready.is_some() {
             let status = object.common_status();
             let ready = status.condition(Condition::READY);
@@ -439,7 +447,7 @@ impl Resource for KindResource {
     async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         let region = self.session.region()?;
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
-        let request = PutRequest { spec: self.declared(change).spec, ..PutRequest::default() };
+        let request = request(self.declared(change).spec, change);
         let written = region.put(cx, self.kind, name, &request, Precondition::Absent).await;
         let object = match written {
             Ok(object) => object,
@@ -472,11 +480,7 @@ impl Resource for KindResource {
             state.set(NAME, name);
             cx.commit(state);
         }
-        let request = PutRequest {
-            metadata: PutMetadata::default(),
-            spec: self.declared(change).spec,
-            ..PutRequest::default()
-        };
+        let request = request(self.declared(change).spec, change);
         let precondition = generation.map_or(Precondition::None, Precondition::Generation);
         let object = match region.put(cx, self.kind, &key, &request, precondition).await {
             Ok(object) => object,

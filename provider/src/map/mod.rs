@@ -4,6 +4,7 @@
 //! or chooses by itself. So a plan is empty exactly when nothing was declared differently. What Basalt chose is in
 //! `status`.
 
+pub(crate) mod labels;
 mod pointer;
 mod schema;
 mod secret;

@@ -37,6 +37,9 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
         },
         Attribute::computed(UID, Type::String).use_state().replace().doc("Its identity. It never changes."),
     ];
+    attributes.push(Attribute::optional(LABELS, Type::map(Type::String)).doc(
+        "Labels, for people and tools to find it by. Those that other tools give it stay and are not shown here.",
+    ));
     attributes.extend(fields(kind.spec, Part::Spec));
     attributes.extend(status(kind));
     let patience = Patience::of(kind);

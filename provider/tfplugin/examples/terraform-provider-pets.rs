@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tfplugin::{
-    Attribute, Change, Cx, DataSource, Diag, Diags, Mode, Nesting, Options, Path, Provider, Resource, Schema,
-    Semantics, Type, Val, async_trait, from_json, to_json,
+    Attribute, Change, Cx, DataSource, Diag, Diags, Function, Mode, Nesting, Options, Parameter, Path,
+    Provider, Refusal, Resource, Schema, Semantics, Signature, Type, Val, async_trait, from_json, to_json,
 };
 
 fn main() -> ExitCode {
@@ -51,6 +51,10 @@ impl Provider for Pets {
         ];
         let schema = Schema { attributes, ..Schema::default() };
         vec![Box::new(FindPet { home: Arc::clone(&self.home), schema })]
+    }
+
+    fn functions(&self) -> Vec<Box<dyn Function>> {
+        vec![Box::new(Call)]
     }
 
     async fn configure(&self, _: &Cx, config: &Val) -> Result<(), Diags> {
@@ -243,5 +247,35 @@ impl DataSource for FindPet {
             ("species", pet.get("species").clone()),
             ("tags", pet.get("tags").clone()),
         ]))
+    }
+}
+
+/// `provider::pets::call("rex", "bella")` is `"rex! bella!"`.
+struct Call;
+
+impl Function for Call {
+    fn name(&self) -> &str {
+        "call"
+    }
+
+    fn signature(&self) -> Signature {
+        Signature {
+            summary: "Calls pets".into(),
+            description: "What to shout so that these pets come.".into(),
+            parameters: vec![],
+            rest: Some(Parameter::new("name", Type::String, "Who is to come.")),
+            returns: Type::String,
+        }
+    }
+
+    fn call(&self, arguments: &[Val]) -> Result<Val, Refusal> {
+        let mut shouts = Vec::new();
+        for (i, name) in arguments.iter().enumerate() {
+            match name.as_str() {
+                Some("tom") => return Err(Refusal::of(i, "Cats like \"tom\" do not come. Carry them.")),
+                name => shouts.push(format!("{}!", name.unwrap_or_default())),
+            }
+        }
+        Ok(shouts.join(" ").into())
     }
 }

@@ -46,6 +46,8 @@
 mod codec;
 mod contract;
 mod diag;
+pub mod docs;
+mod function;
 mod log;
 mod path;
 mod plan;
@@ -57,6 +59,7 @@ mod value;
 
 pub use codec::CodecError;
 pub use diag::{Diag, Diags, Severity};
+pub use function::{Function, Parameter, Refusal, Signature};
 pub use path::{Path, Step};
 pub use provider::{Change, Cx, DataSource, Provider, Resource};
 pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};

@@ -6,11 +6,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::async_trait;
 
 use crate::diag::{Diag, Diags, Severity};
+use crate::function::Function;
 use crate::path::Path;
 use crate::schema::Schema;
 use crate::value::{Object, Val};
 
-/// A provider: its own block, its resources, its data sources.
+/// A provider: its own block, its resources, its data sources, its functions.
 ///
 /// Terraform starts several processes per command, and not each of them is asked for schemas or
 /// configured.
@@ -24,6 +25,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Everything that can be looked up. Asked once.
     fn data_sources(&self) -> Vec<Box<dyn DataSource>>;
+
+    /// Everything that configurations can call. Asked once.
+    fn functions(&self) -> Vec<Box<dyn Function>> {
+        Vec::new()
+    }
 
     /// Checks the provider block; values may be unknown.
     async fn validate(&self, _config: &Val) -> Diags {

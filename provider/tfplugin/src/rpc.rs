@@ -18,6 +18,7 @@ use tracing::{Instrument, debug, error};
 use crate::codec::{self, CodecError};
 use crate::contract;
 use crate::diag::{Diag, Diags};
+use crate::function::{self, Function, Refusal, Signature};
 use crate::path::Path;
 use crate::pb;
 use crate::plan;
@@ -46,6 +47,7 @@ struct Types {
     provider: (Schema, Type),
     resources: BTreeMap<String, (Box<dyn Resource>, Type)>,
     data_sources: BTreeMap<String, (Box<dyn DataSource>, Type)>,
+    functions: BTreeMap<String, (Box<dyn Function>, Signature)>,
 }
 
 impl Rpc {
@@ -74,10 +76,15 @@ impl Rpc {
                 let of = source.schema().value_type();
                 (source.type_name().to_owned(), (source, of))
             });
+            let functions = self.provider.functions().into_iter().map(|function| {
+                let signature = function.signature();
+                (function.name().to_owned(), (function, signature))
+            });
             Types {
                 provider: (schema, of),
                 resources: resources.collect(),
                 data_sources: data_sources.collect(),
+                functions: functions.collect(),
             }
         })
     }
@@ -94,6 +101,11 @@ impl Rpc {
             Some((source, of)) => Ok((source.as_ref(), of)),
             None => Err(no_such_type("data source", name)),
         }
+    }
+
+    fn functions(&self) -> BTreeMap<String, pb::Function> {
+        let functions = self.types().functions.iter();
+        functions.map(|(name, (_, signature))| (name.clone(), signature.to_pb())).collect()
     }
 
     fn cx(&self, private: Vec<u8>) -> Cx {
@@ -231,7 +243,11 @@ impl pb::provider_server::Provider for Rpc {
                 .keys()
                 .map(|name| pb::get_metadata::ResourceMetadata { type_name: name.clone() })
                 .collect(),
-            functions: Vec::new(),
+            functions: types
+                .functions
+                .keys()
+                .map(|name| pb::get_metadata::FunctionMetadata { name: name.clone() })
+                .collect(),
         }))
     }
 
@@ -252,6 +268,7 @@ impl pb::provider_server::Provider for Rpc {
                 .iter()
                 .map(|(name, (source, _))| (name.clone(), source.schema().to_pb()))
                 .collect(),
+            functions: self.functions(),
             server_capabilities: Some(capabilities()),
             ..Default::default()
         }))
@@ -261,7 +278,31 @@ impl pb::provider_server::Provider for Rpc {
         &self,
         _: Request<pb::get_functions::Request>,
     ) -> Reply<pb::get_functions::Response> {
-        Ok(Response::new(Default::default()))
+        Ok(Response::new(pb::get_functions::Response {
+            functions: self.functions(),
+            diagnostics: Vec::new(),
+        }))
+    }
+
+    async fn call_function(
+        &self,
+        request: Request<pb::call_function::Request>,
+    ) -> Reply<pb::call_function::Response> {
+        let request = request.into_inner();
+        let answer = match self.types().functions.get(&request.name) {
+            Some((function, signature)) => function::call(function.as_ref(), signature, &request.arguments),
+            None => {
+                let name = &request.name;
+                Err(Refusal::whole(format!(
+                    "This version of the provider has no function {name:?}. Another version may have it."
+                )))
+            }
+        };
+        let (result, error) = match answer {
+            Ok(value) => (Some(codec::encode(&value)), None),
+            Err(refusal) => (None, Some(refusal.to_pb())),
+        };
+        Ok(Response::new(pb::call_function::Response { result, error }))
     }
 
     async fn validate_provider_config(

@@ -230,6 +230,16 @@ fn reads_a_data_source_and_imports() {
 }
 
 #[test]
+fn calls_functions_and_points_at_a_wrong_argument() {
+    let workspace = Workspace::new();
+    let shout = |names: &str| format!("output \"shout\" {{ value = provider::pets::call({names}) }}\n");
+    let said = workspace.config(&shout("\"rex\", \"bella\"")).apply();
+    assert!(said.contains("shout = \"rex! bella!\""), "{said}");
+    let said = workspace.config(&shout("\"rex\", \"tom\"")).fails(&["plan"]);
+    assert!(said.contains("Cats like \"tom\" do not come."), "{said}");
+}
+
+#[test]
 fn errors_point_at_their_attribute_and_warnings_at_theirs() {
     let workspace = Workspace::new();
     let bad = REX.replace("\"red\"", "\"invisible\"");

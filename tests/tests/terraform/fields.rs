@@ -1,8 +1,43 @@
 //! What a field can hold, from the configuration to the region and back.
 
+use basalt_api::wire::Layer;
 use serde_json::{Value, json};
+use terraform_provider_basalt::MANAGER;
 
-use crate::world::{provider, within};
+use crate::world::{described, flat, provider, within};
+
+#[test]
+fn labels_are_declared_beside_those_of_other_tools() {
+    within(async |world| {
+        let text = |labels: &str| {
+            format!(
+                "{}resource \"basalt_zone\" \"row\" {{\n name = \"row-1\"\n {labels}\n}}\n",
+                provider(&world)
+            )
+        };
+        world.config(&text("labels = { hall = \"east\", tier = \"1\" }")).apply().await;
+        let theirs = Layer { labels: [("owner".to_owned(), "ops".to_owned())].into(), ..Layer::default() };
+        let zone = described("Zone");
+        world.client("cli").put_layer(zone, "row-1", "cli", &theirs).await.expect("it is stored");
+        let labels = async || json!(world.get("Zone", "row-1").await.metadata.labels);
+        assert_eq!(labels().await, json!({"hall": "east", "tier": "1", "owner": "ops"}));
+
+        let said = world.config(&text("labels = { hall = \"west\" }")).apply().await;
+        assert!(said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
+        assert_eq!(labels().await, json!({"hall": "west", "owner": "ops"}), "theirs stays");
+
+        let ours = Layer { labels: [("hall".to_owned(), "moved".to_owned())].into(), ..Layer::default() };
+        world.client("cli").put_layer(zone, "row-1", MANAGER, &ours).await.expect("it is stored");
+        let said = world.apply().await;
+        assert!(said.contains("0 added, 1 changed, 0 destroyed"), "a change of ours is put right: {said}");
+
+        world.config(&text("")).apply().await;
+        assert_eq!(labels().await, json!({"owner": "ops"}), "declared no more");
+        let said = flat(&world.config(&text("labels = { \"_\" = \"x\" }")).fails(&["validate"]).await);
+        assert!(said.contains("\"_\" is no key of a label"), "{said}");
+        world.end().await;
+    });
+}
 
 #[test]
 fn a_field_of_every_sort_goes_there_and_back() {

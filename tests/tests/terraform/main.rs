@@ -6,6 +6,7 @@
 mod changes;
 mod deployments;
 mod fields;
+mod functions;
 mod kinds;
 mod lookups;
 mod ownership;

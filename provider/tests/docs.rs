@@ -1,0 +1,177 @@
+//! The pages in `docs/` are what the schemas say.
+//!
+//! After a change of a kind or of the provider: `UPDATE_DOCS=1 cargo test -p terraform-provider-basalt --test docs`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use basalt_api::values::Naming;
+use basalt_api::{KINDS, Kind, examples, references};
+use serde_json::Value;
+use terraform_provider_basalt::provider;
+use tfplugin::docs::{Example, Subject, pages};
+
+const PROVIDER: &str = r#"terraform {
+  required_providers {
+    basalt = { source = "basalt-metal/basalt" }
+  }
+}
+
+provider "basalt" {
+  endpoint   = "https://region.example.com:5240"
+  token_file = "/run/secrets/basalt-token"
+}
+"#;
+
+/// How each function is used.
+const FUNCTIONS: &[(&str, &str)] = &[
+    (
+        "mac_normalize",
+        "locals {\n  # { \"52:54:00:12:34:56\" = \"web-1\" }\n  by_mac = { for name, mac in var.machines : \
+         provider::basalt::mac_normalize(mac) => name }\n}\n",
+    ),
+    (
+        "cidr_contains",
+        "variable \"gateway\" {\n  type = string\n  validation {\n    condition     = \
+         provider::basalt::cidr_contains(\"10.77.0.0/24\", var.gateway)\n    error_message = \"The gateway lies in \
+         10.77.0.0/24.\"\n  }\n}\n",
+    ),
+    (
+        "cidr_overlaps",
+        "check \"networks\" {\n  assert {\n    condition     = !provider::basalt::cidr_overlaps(var.lab, var.office)\n    \
+         error_message = \"${var.lab} and ${var.office} share addresses.\"\n  }\n}\n",
+    ),
+    (
+        "cloud_init_merge",
+        "locals {\n  user_data = provider::basalt::cloud_init_merge(\n    file(\"base.yaml\"),\n    yamlencode({ packages = \
+         [\"nginx\"] }),\n  )\n}\n",
+    ),
+];
+
+fn example(subject: Subject<'_>) -> Example {
+    match subject {
+        Subject::Provider => Example { usage: Some(PROVIDER.to_owned()), import: Vec::new() },
+        Subject::Resource(of) => {
+            let kind = Kind::find(of).expect("a kind");
+            let name = name(kind);
+            Example { usage: Some(resource(kind)), import: vec![name.to_owned(), "uid:UID".to_owned()] }
+        }
+        Subject::DataSource(of) => {
+            let usage = match KINDS.iter().find(|kind| kind.terraform_name == of) {
+                Some(kind) => format!("data \"{of}\" \"example\" {{\n  name = {:?}\n}}\n", name(kind)),
+                None => format!(
+                    "data \"{of}\" \"example\" {{\n  labels        = {{ site = \"berlin\" }}\n  name_contains = \"row-\"\n}}\n"
+                ),
+            };
+            Example { usage: Some(usage), import: Vec::new() }
+        }
+        Subject::Function(of) => {
+            let usage = FUNCTIONS.iter().find(|(name, _)| *name == of);
+            let (_, usage) = usage.unwrap_or_else(|| panic!("no example of {of}"));
+            Example { usage: Some((*usage).to_owned()), import: Vec::new() }
+        }
+    }
+}
+
+fn name(kind: &Kind) -> &'static str {
+    examples().into_iter().find(|example| example.kind == kind).expect("an example of every kind").name
+}
+
+/// A kind's first example as a block, with references as users write them.
+fn resource(kind: &Kind) -> String {
+    let example = examples().into_iter().find(|example| example.kind == kind).expect("an example");
+    let mut spec = example.spec.clone();
+    for reference in references(kind, &example.spec) {
+        let to = Kind::find(reference.kind).filter(|kind| kind.declarable);
+        if let (Some(to), Some(at @ Value::String(_))) = (to, spec.pointer_mut(&reference.pointer)) {
+            *at = format!("${{{}.example.name}}", to.terraform_name).into();
+        }
+    }
+    let mut fields: Vec<_> = spec
+        .as_object()
+        .expect("a spec")
+        .iter()
+        .map(|(field, value)| (field.clone(), value.clone()))
+        .collect();
+    if kind.naming != Naming::FabricVid {
+        fields.insert(0, ("name".to_owned(), example.name.into()));
+    }
+    format!("resource \"{}\" \"example\" {{\n{}}}\n", kind.terraform_name, block(&fields, 1))
+}
+
+/// Fields as `terraform fmt` has them: those on one line aligned, those on several behind them.
+fn block(fields: &[(String, Value)], depth: usize) -> String {
+    let indent = "  ".repeat(depth);
+    let key = |key: &str| {
+        let is_word = key.starts_with(|c: char| c.is_ascii_lowercase())
+            && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if is_word { key.to_owned() } else { format!("{key:?}") }
+    };
+    let (long, short): (Vec<_>, Vec<_>) =
+        fields.iter().partition(|(_, value)| value.as_object().is_some_and(|object| !object.is_empty()));
+    let width = short.iter().map(|(name, _)| key(name).len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (name, value) in short {
+        text.push_str(&format!("{indent}{:width$} = {}\n", key(name), scalar(value)));
+    }
+    for (name, value) in long {
+        let object = value.as_object().expect("an object");
+        let inner: Vec<_> = object.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        text.push_str(&format!("{indent}{} = {{\n{}{indent}}}\n", key(name), block(&inner, depth + 1)));
+    }
+    text
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => match text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) {
+            Some(expression) => expression.to_owned(),
+            None => value.to_string(),
+        },
+        Value::Array(items) => format!("[{}]", items.iter().map(scalar).collect::<Vec<_>>().join(", ")),
+        value => value.to_string(),
+    }
+}
+
+/// The pages of a provider that is released: without the kind that only tests have.
+fn wanted() -> BTreeMap<String, String> {
+    let mut wanted = pages(&provider(), "basalt", example);
+    wanted.retain(|file, _| !file.contains("/sample"));
+    wanted
+}
+
+fn kept(root: &Path) -> BTreeMap<String, String> {
+    let folders = ["", "resources", "data-sources", "functions"];
+    let files = folders.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten().flatten();
+    let pages = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "md"));
+    pages
+        .map(|path| {
+            let name = path.strip_prefix(root).expect("a page").to_string_lossy().into_owned();
+            (name, fs::read_to_string(&path).expect("a text"))
+        })
+        .collect()
+}
+
+#[test]
+fn the_pages_are_what_the_schemas_say() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let wanted = wanted();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        for file in kept(&root).keys().filter(|file| !wanted.contains_key(*file)) {
+            fs::remove_file(root.join(file)).expect("it goes");
+        }
+        for (file, page) in &wanted {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, page).expect("it is written");
+        }
+    }
+    let kept = kept(&root);
+    let differ: Vec<_> =
+        wanted.keys().chain(kept.keys()).filter(|file| wanted.get(*file) != kept.get(*file)).collect();
+    assert!(
+        differ.is_empty(),
+        "{differ:?} in provider/docs are out of date; run UPDATE_DOCS=1 cargo test -p terraform-provider-basalt --test docs"
+    );
+}

@@ -1,0 +1,318 @@
+//! A provider's documentation as Markdown, in the layout that Terraform's registry reads.
+//!
+//! | file | page |
+//! | --- | --- |
+//! | `index.md` | the provider |
+//! | `resources/NAME.md`, `data-sources/NAME.md` | a type, named without the provider's prefix |
+//! | `functions/NAME.md` | a function |
+//!
+//! Everything but the examples follows from the schemas. A test of the provider compares the pages with those that are
+//! checked in.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::function::{Parameter, Signature};
+use crate::provider::Provider;
+use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
+use crate::value::Type;
+
+/// What a page is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// The provider as a whole.
+    Provider,
+    /// A resource, by the type's whole name.
+    Resource(&'a str),
+    /// A data source, by the type's whole name.
+    DataSource(&'a str),
+    /// A function.
+    Function(&'a str),
+}
+
+/// What a schema cannot say about a subject.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Example {
+    /// A configuration that uses it.
+    pub usage: Option<String>,
+    /// What `terraform import` takes, for each way to name an object.
+    pub import: Vec<String>,
+}
+
+/// The pages, by file. `name` is the prefix of the types: `pets` of `pets_cat`.
+pub fn pages(
+    provider: &dyn Provider,
+    name: &str,
+    example: impl Fn(Subject<'_>) -> Example,
+) -> BTreeMap<String, String> {
+    let short = |type_name: &str| {
+        let rest = type_name.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
+        rest.unwrap_or(type_name).to_owned()
+    };
+    let mut pages = BTreeMap::new();
+    let index =
+        Page::new(&format!("{name} Provider"), &format!("{name} Provider"), &provider.schema().description)
+            .usage(&example(Subject::Provider))
+            .schema(&provider.schema());
+    pages.insert("index.md".to_owned(), index.0);
+    for resource in provider.resources() {
+        let (of, schema) = (resource.type_name(), resource.schema());
+        let example = example(Subject::Resource(of));
+        let page =
+            Page::new(&format!("{of} Resource - {name}"), &format!("{of} (Resource)"), &schema.description)
+                .usage(&example)
+                .schema(schema)
+                .import(of, &example);
+        pages.insert(format!("resources/{}.md", short(of)), page.0);
+    }
+    for source in provider.data_sources() {
+        let (of, schema) = (source.type_name(), source.schema());
+        let page = Page::new(
+            &format!("{of} Data Source - {name}"),
+            &format!("{of} (Data Source)"),
+            &schema.description,
+        )
+        .usage(&example(Subject::DataSource(of)))
+        .schema(schema);
+        pages.insert(format!("data-sources/{}.md", short(of)), page.0);
+    }
+    for function in provider.functions() {
+        let (of, signature) = (function.name(), function.signature());
+        let page =
+            Page::new(&format!("{of} function - {name}"), &format!("function: {of}"), &signature.description)
+                .usage(&example(Subject::Function(of)))
+                .signature(of, &signature);
+        pages.insert(format!("functions/{of}.md"), page.0);
+    }
+    pages
+}
+
+/// A page that is being written.
+struct Page(String);
+
+impl Page {
+    fn new(title: &str, heading: &str, description: &str) -> Self {
+        let summary = description.split("\n\n").next().unwrap_or_default().replace('\n', "\n  ");
+        Self(format!(
+            "---\npage_title: {title:?}\nsubcategory: \"\"\ndescription: |-\n  {summary}\n---\n\n# {heading}\n\n{description}\n"
+        ))
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a text cannot fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    fn usage(mut self, example: &Example) -> Self {
+        if let Some(usage) = &example.usage {
+            self.line(format_args!("\n## Example Usage\n\n```terraform\n{}\n```", usage.trim_end()));
+        }
+        self
+    }
+
+    fn import(mut self, type_name: &str, example: &Example) -> Self {
+        if !example.import.is_empty() {
+            self.line(format_args!("\n## Import\n\n```shell"));
+            for id in &example.import {
+                self.line(format_args!("terraform import {type_name}.example {id}"));
+            }
+            self.line(format_args!("```"));
+        }
+        self
+    }
+
+    fn schema(mut self, schema: &Schema) -> Self {
+        self.line(format_args!("\n## Schema"));
+        for (title, modes) in GROUPS {
+            self.group(&format!("\n### {title}\n"), modes, &schema.attributes, "");
+        }
+        self.nested(&schema.attributes, "");
+        self
+    }
+
+    fn group(&mut self, heading: &str, modes: &[Mode], attributes: &[Attribute], within: &str) {
+        let mut of_group = attributes.iter().filter(|attribute| modes.contains(&attribute.mode)).peekable();
+        if of_group.peek().is_some() {
+            self.line(format_args!("{heading}"));
+        }
+        for attribute in of_group {
+            let below = match attribute.shape {
+                Shape::Nested(..) => {
+                    format!(" (see [below](#{}))", anchor(&join(within, &attribute.name)))
+                }
+                Shape::Plain(_) => String::new(),
+            };
+            let doc = attribute.description.replace('\n', " ");
+            self.line(format_args!("- `{}` ({}) {doc}{below}", attribute.name, what(attribute)));
+        }
+    }
+
+    fn nested(&mut self, attributes: &[Attribute], within: &str) {
+        for attribute in attributes {
+            let Shape::Nested(_, children) = &attribute.shape else { continue };
+            let path = join(within, &attribute.name);
+            self.line(format_args!("\n<a id=\"{}\"></a>\n### Nested Schema for `{path}`", anchor(&path)));
+            for (title, modes) in GROUPS {
+                self.group(&format!("\n{title}:\n"), modes, children, &path);
+            }
+            self.nested(children, &path);
+        }
+    }
+
+    fn signature(mut self, name: &str, signature: &Signature) -> Self {
+        let one = |parameter: &Parameter| format!("{} {}", parameter.name, of(&parameter.of).to_lowercase());
+        let mut taken: Vec<_> = signature.parameters.iter().map(one).collect();
+        taken.extend(signature.rest.as_ref().map(|rest| format!("{}...", one(rest))));
+        let given = of(&signature.returns).to_lowercase();
+        self.line(format_args!("\n## Signature\n\n```text\n{name}({}) {given}\n```", taken.join(", ")));
+        self.line(format_args!("\n## Arguments\n"));
+        for (i, parameter) in signature.parameters.iter().chain(&signature.rest).enumerate() {
+            let rest = if i < signature.parameters.len() { "" } else { ", Variadic" };
+            let (name, of, doc) = (&parameter.name, of(&parameter.of), &parameter.description);
+            self.line(format_args!("{}. `{name}` ({of}{rest}) {doc}", i + 1));
+        }
+        self
+    }
+}
+
+/// In the order that the registry has them.
+const GROUPS: [(&str, &[Mode]); 3] = [
+    ("Required", &[Mode::Required]),
+    ("Optional", &[Mode::Optional, Mode::OptionalComputed]),
+    ("Read-Only", &[Mode::Computed]),
+];
+
+fn join(within: &str, name: &str) -> String {
+    if within.is_empty() { name.to_owned() } else { format!("{within}.{name}") }
+}
+
+fn anchor(path: &str) -> String {
+    format!("nestedatt--{}", path.replace('.', "--"))
+}
+
+/// What an attribute holds, in the registry's words.
+fn what(attribute: &Attribute) -> String {
+    let mut what = match &attribute.shape {
+        Shape::Plain(plain) => of(plain),
+        Shape::Nested(Nesting::Single, _) => "Attributes".to_owned(),
+        Shape::Nested(Nesting::List, _) => "Attributes List".to_owned(),
+        Shape::Nested(Nesting::Set, _) => "Attributes Set".to_owned(),
+        Shape::Nested(Nesting::Map, _) => "Attributes Map".to_owned(),
+    };
+    for (is_so, word) in [
+        (attribute.sensitive, ", Sensitive"),
+        (attribute.write_only, ", Write-only"),
+        (attribute.deprecated, ", Deprecated"),
+    ] {
+        if is_so {
+            what.push_str(word);
+        }
+    }
+    what
+}
+
+fn of(plain: &Type) -> String {
+    match plain {
+        Type::Bool => "Boolean".to_owned(),
+        Type::Number => "Number".to_owned(),
+        Type::String => "String".to_owned(),
+        Type::List(element) => format!("List of {}", of(element)),
+        Type::Set(element) => format!("Set of {}", of(element)),
+        Type::Map(element) => format!("Map of {}", of(element)),
+        Type::Object(_) => "Object".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_sections_of_the_registry_in_its_order() {
+        let collar = vec![
+            Attribute::required("colour", Type::String).doc("Its colour."),
+            Attribute::optional("key_wo", Type::String).write_only().doc("Of its lock."),
+        ];
+        let schema = Schema {
+            description: "A pet.\n\nOr two.".to_owned(),
+            attributes: vec![
+                Attribute::computed("uid", Type::String).doc("Its identity."),
+                Attribute::required("name", Type::String).doc("Its name."),
+                Attribute::nested("collars", Mode::Optional, Nesting::Map, collar).doc("By size."),
+            ],
+            ..Schema::default()
+        };
+        let example =
+            Example { usage: Some("resource \"pet\" \"x\" {}\n".to_owned()), import: vec!["rex".to_owned()] };
+        let page = Page::new("pet Resource - pets", "pet (Resource)", &schema.description)
+            .usage(&example)
+            .schema(&schema)
+            .import("pet", &example);
+        let want = r#"---
+page_title: "pet Resource - pets"
+subcategory: ""
+description: |-
+  A pet.
+---
+
+# pet (Resource)
+
+A pet.
+
+Or two.
+
+## Example Usage
+
+```terraform
+resource "pet" "x" {}
+```
+
+## Schema
+
+### Required
+
+- `name` (String) Its name.
+
+### Optional
+
+- `collars` (Attributes Map) By size. (see [below](#nestedatt--collars))
+
+### Read-Only
+
+- `uid` (String) Its identity.
+
+<a id="nestedatt--collars"></a>
+### Nested Schema for `collars`
+
+Required:
+
+- `colour` (String) Its colour.
+
+Optional:
+
+- `key_wo` (String, Write-only) Of its lock.
+
+## Import
+
+```shell
+terraform import pet.example rex
+```
+"#;
+        assert_eq!(page.0, want);
+    }
+
+    #[test]
+    fn a_function_shows_how_it_is_called() {
+        let signature = Signature {
+            summary: "Calls".to_owned(),
+            description: "Calls pets.".to_owned(),
+            parameters: vec![Parameter::new("loud", Type::Bool, "How.")],
+            rest: Some(Parameter::new("names", Type::String, "Whom.")),
+            returns: Type::list(Type::String),
+        };
+        let page = Page::new("call function - pets", "function: call", &signature.description);
+        let page = page.signature("call", &signature).0;
+        assert!(page.contains("call(loud boolean, names string...) list of string\n"), "{page}");
+        assert!(page.ends_with("1. `loud` (Boolean) How.\n2. `names` (String, Variadic) Whom.\n"), "{page}");
+    }
+}

@@ -1,0 +1,218 @@
+//! What a provider author writes to have a function: a pure computation that configurations call as
+//! `provider::NAME::FUNCTION(…)`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tracing::error;
+
+use crate::codec;
+use crate::pb;
+use crate::value::{Type, Val};
+
+/// A function. Terraform calls it in a process that is never configured, and expects the same
+/// answer to the same question every time.
+pub trait Function: Send + Sync + 'static {
+    /// Its name, such as `chip_number`: lower-case letters, digits and underscores.
+    fn name(&self) -> &str;
+
+    /// What it takes and gives. Asked once.
+    fn signature(&self) -> Signature;
+
+    /// Computes the answer, of [`Signature::returns`]. There are as many arguments as the signature
+    /// says, each of its type; none is null, or in any part unknown.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    fn call(&self, arguments: &[Val]) -> Result<Val, Refusal>;
+}
+
+/// What a function takes and gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// One sentence.
+    pub summary: String,
+    /// Markdown.
+    pub description: String,
+    /// What it takes.
+    pub parameters: Vec<Parameter>,
+    /// What it takes any number of, behind the others.
+    pub rest: Option<Parameter>,
+    /// What it gives.
+    pub returns: Type,
+}
+
+/// Something that a function takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Markdown.
+    pub description: String,
+    /// What it holds.
+    pub of: Type,
+}
+
+impl Parameter {
+    /// A parameter of a type.
+    #[must_use]
+    pub fn new(name: &str, of: Type, description: &str) -> Self {
+        Self { name: name.to_owned(), description: description.to_owned(), of }
+    }
+
+    fn to_pb(&self) -> pb::function::Parameter {
+        pb::function::Parameter {
+            name: self.name.clone(),
+            r#type: self.of.to_json().to_string().into_bytes(),
+            allow_null_value: false,
+            allow_unknown_values: false,
+            description: self.description.clone(),
+            description_kind: pb::StringKind::Markdown.into(),
+        }
+    }
+}
+
+/// Why a function gives no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Refusal {
+    /// The argument it is about, from 0.
+    pub argument: Option<usize>,
+    /// What is wrong, with what value, and what would be right.
+    pub why: String,
+}
+
+impl Refusal {
+    /// An argument is wrong.
+    pub fn of(argument: usize, why: impl Into<String>) -> Self {
+        Self { argument: Some(argument), why: why.into() }
+    }
+
+    /// The call is wrong as a whole.
+    pub fn whole(why: impl Into<String>) -> Self {
+        Self { argument: None, why: why.into() }
+    }
+
+    pub(crate) fn to_pb(&self) -> pb::FunctionError {
+        pb::FunctionError {
+            text: self.why.clone(),
+            function_argument: self.argument.and_then(|argument| i64::try_from(argument).ok()),
+        }
+    }
+}
+
+impl Signature {
+    pub(crate) fn to_pb(&self) -> pb::Function {
+        pb::Function {
+            parameters: self.parameters.iter().map(Parameter::to_pb).collect(),
+            variadic_parameter: self.rest.as_ref().map(Parameter::to_pb),
+            r#return: Some(pb::function::Return { r#type: self.returns.to_json().to_string().into_bytes() }),
+            summary: self.summary.clone(),
+            description: self.description.clone(),
+            description_kind: pb::StringKind::Markdown.into(),
+            deprecation_message: String::new(),
+        }
+    }
+
+    /// The arguments as values of their types.
+    fn read(&self, arguments: &[pb::DynamicValue]) -> Result<Vec<Val>, Refusal> {
+        let (least, given) = (self.parameters.len(), arguments.len());
+        if given < least || (given > least && self.rest.is_none()) {
+            return Err(Refusal::whole(format!("{given} arguments are given, and {least} are taken")));
+        }
+        let parameters = self.parameters.iter().chain(self.rest.iter().cycle());
+        let read = arguments.iter().zip(parameters).enumerate().map(|(i, (argument, parameter))| {
+            codec::decode(Some(argument), &parameter.of).map_err(|error| Refusal::of(i, error.to_string()))
+        });
+        read.collect()
+    }
+}
+
+/// Calls a function; its panic becomes a refusal.
+pub(crate) fn call(
+    function: &dyn Function,
+    signature: &Signature,
+    arguments: &[pb::DynamicValue],
+) -> Result<Val, Refusal> {
+    let arguments = signature.read(arguments)?;
+    if !arguments.iter().all(Val::is_wholly_known) {
+        return Ok(Val::Unknown);
+    }
+    catch_unwind(AssertUnwindSafe(|| function.call(&arguments))).unwrap_or_else(|_| {
+        error!(function = function.name(), "the provider panicked");
+        let why = format!(
+            "Bug in the provider: {} panicked. Please report it with the log (TF_LOG=debug).",
+            function.name()
+        );
+        Err(Refusal::whole(why))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Joins texts; panics at `!`, and refuses an empty one.
+    struct Join;
+
+    impl Function for Join {
+        fn name(&self) -> &str {
+            "join"
+        }
+
+        fn signature(&self) -> Signature {
+            Signature {
+                summary: "Joins texts".to_owned(),
+                description: "Joins texts.".to_owned(),
+                parameters: vec![Parameter::new("first", Type::String, "The first one.")],
+                rest: Some(Parameter::new("more", Type::list(Type::String), "More.")),
+                returns: Type::String,
+            }
+        }
+
+        fn call(&self, arguments: &[Val]) -> Result<Val, Refusal> {
+            let mut joined = String::new();
+            for (i, argument) in arguments.iter().enumerate() {
+                let texts = argument.as_list().unwrap_or(std::slice::from_ref(argument));
+                for text in texts.iter().filter_map(Val::as_str) {
+                    assert_ne!(text, "!", "asked to panic");
+                    if text.is_empty() {
+                        return Err(Refusal::of(i, "it is empty"));
+                    }
+                    joined.push_str(text);
+                }
+            }
+            Ok(joined.into())
+        }
+    }
+
+    fn answer(arguments: &[Val]) -> Result<Val, Refusal> {
+        let arguments: Vec<_> = arguments.iter().map(codec::encode).collect();
+        call(&Join, &Join.signature(), &arguments)
+    }
+
+    #[test]
+    fn arguments_are_read_by_their_types_and_more_of_the_last_are_taken() {
+        let more = Val::from(vec![Val::from("b"), Val::from("c")]);
+        assert_eq!(answer(&["a".into(), more.clone(), more]), Ok("abcbc".into()));
+        assert_eq!(answer(&["a".into()]), Ok("a".into()));
+    }
+
+    #[test]
+    fn what_is_unknown_anywhere_has_an_unknown_answer() {
+        assert_eq!(answer(&["a".into(), vec![Val::Unknown].into()]), Ok(Val::Unknown));
+    }
+
+    #[test]
+    fn a_wrong_argument_is_told_by_its_place() {
+        assert_eq!(answer(&["a".into(), vec![Val::from("")].into()]), Err(Refusal::of(1, "it is empty")));
+        assert_eq!(answer(&[true.into()]).map_err(|refusal| refusal.argument), Err(Some(0)));
+        let none = answer(&[]).expect_err("one is needed");
+        assert_eq!(none.why, "0 arguments are given, and 1 are taken");
+    }
+
+    #[test]
+    fn a_panic_is_told_as_a_bug() {
+        let refusal = answer(&["!".into()]).expect_err("a panic");
+        assert!(refusal.why.contains("join panicked"), "{refusal}");
+    }
+}
