@@ -260,8 +260,9 @@ impl<'a> Walk<'a> {
         let opposite = if wanted == PowerState::Off { PowerState::On } else { PowerState::Off };
         let Some(seen) = self.reading().filter(|r| r.state == opposite).map(|r| r.at) else { return };
         let power = match self.power(step, |r| r.step == step, Some(wanted)) {
-            // It was as declared, and has changed since.
-            Power::Done(_, at) if at < seen => Power::Due,
+            // It was as declared, and has changed since. Of one instant, the reading is the one that was stored last, and is no
+            // answer to this step: it says the opposite.
+            Power::Done(_, at) if at <= seen => Power::Due,
             other => other,
         };
         self.act(power, (Scope::Machine, step, None), (verb, BootDevice::Unchanged));

@@ -1,6 +1,8 @@
 //! Whole lives of a machine, and every misfortune: what fails is said, and mending the cause is enough.
 
-use basalt_api::kinds::{EraseMethod, Lifecycle, Redeploy};
+use std::time::Duration;
+
+use basalt_api::kinds::{EraseMethod, Lifecycle, PowerPolicy, Redeploy};
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 
 use crate::world::hardware::Fault;
@@ -183,7 +185,24 @@ fn a_clock_that_goes_back_stands_still_until_it_has_caught_up() {
     world.press(false);
     let now = world.plan();
     for back in [1, 3600, 86_400] {
-        let earlier = world.now.checked_sub(std::time::Duration::from_secs(back)).unwrap();
+        let earlier = world.now.checked_sub(Duration::from_secs(back)).unwrap();
         assert_eq!(basalt_engine::plan(&world.input, &world.policy, earlier), now, "{back} s");
     }
+}
+
+#[test]
+fn a_machine_that_is_switched_on_in_the_instant_of_its_power_off_is_powered_off_again() {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    world.remachine(|spec| spec.power = PowerPolicy::Off);
+    world.advance(60);
+    world.press(true);
+    while world.reconcile(Crash::Never) {}
+    assert!(!world.hardware.on, "{:?}", world.plan());
+    world.press(true);
+    while world.reconcile(Crash::Never) {}
+    assert!(!world.hardware.on, "no time has passed: {:?}", world.plan());
+    assert_eq!(world.recorded.iter().filter(|step| **step == StepId::HoldOff).count(), 2);
+    assert!(world.run(1, ready), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
 }
