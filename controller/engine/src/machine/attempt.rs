@@ -6,7 +6,7 @@ use basalt_api::values::{Attempt, Timestamp};
 use super::power::Power;
 use super::walk::Walk;
 use crate::deadlines::DeadlineId;
-use crate::facts::{Link, Scope, StepRecord};
+use crate::facts::{BootRequest, Link, Scope, StepRecord};
 use crate::failures::AttemptFailure;
 use crate::input::later;
 use crate::plan::TaskKind;
@@ -179,6 +179,27 @@ impl<'a> Walk<'a> {
         step: StepId,
     ) -> impl DoubleEndedIterator<Item = &'a StepRecord> + use<'a> {
         self.input.records.iter().filter(move |r| r.step == step && r.scope == scope && r.attempt.is_some())
+    }
+
+    /// The attempt that counts in a scope: the latest one. Or an earlier one, which was taken for dead and came to its end after
+    /// all, where the latest is for the same, and nobody has begun with any after it: its disk is as wanted.
+    pub(crate) fn counting(&self, scope: Scope, step: StepId) -> Option<&'a StepRecord> {
+        let mut arms = self.arms(scope, step).rev();
+        let latest = arms.next()?;
+        let same =
+            |r: &&StepRecord| r.fingerprint == latest.fingerprint && r.cause.image == latest.cause.image;
+        arms.take_while(same).find(|record| self.ended_late(record, latest)).or(Some(latest))
+    }
+
+    /// Whether an attempt ended well when the latest one was armed already, and no agent has come up since it was armed.
+    fn ended_late(&self, record: &StepRecord, latest: &StepRecord) -> bool {
+        let facts = &self.input.facts;
+        let State::Succeeded(at) = self.state(record) else { return false };
+        let Some(attempt) = record.attempt.filter(|_| at > latest.started_at) else { return false };
+        let heard = [facts.claims.keys().max(), facts.progress.keys().max(), facts.results.keys().max()];
+        // Whoever asked before that end is on its way to claim.
+        let asked = |(of, request): (&Attempt, &BootRequest)| *of > attempt && request.last_at <= at;
+        heard.into_iter().flatten().all(|latest| *latest <= attempt) && !facts.boot_requests.iter().any(asked)
     }
 
     /// How many attempts failed in a row under the present cause.

@@ -37,7 +37,7 @@ impl<'a> Walk<'a> {
             self.announce_from(steps, scope, steps.netboot);
             return None;
         }
-        let Some(record) = self.arms(scope, steps.arm).next_back() else {
+        let Some(record) = self.counting(scope, steps.arm) else {
             self.arm(task, scope);
             return None;
         };

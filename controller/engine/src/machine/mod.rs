@@ -183,7 +183,7 @@ impl Walk<'_> {
         let in_place = claim.spec.redeploy == Redeploy::InPlace;
         let fingerprint = claim.fingerprint();
         let keep = KeepInstall { fingerprint, image: claim.image.as_ref().map(|i| i.digest), in_place };
-        let installed = self.arms(scope, StepId::ArmInstall).next_back().filter(|r| self.is_done(r, &keep));
+        let installed = self.counting(scope, StepId::ArmInstall).filter(|r| self.is_done(r, &keep));
         if installed.is_none() && needs_inventory(self.input) && self.writer().is_none() {
             self.commission();
         }
@@ -399,8 +399,8 @@ impl Walk<'_> {
         let ours = spec.mode == MachineMode::Managed && !spec.locked && !self.input.unwiped;
         let installed = || {
             let claim = self.input.claim.as_ref()?;
-            let last = self.arms(Scope::Deployment(claim.uid), StepId::ArmInstall).next_back()?;
-            matches!(self.state(last), State::Succeeded(_)).then_some(())
+            let record = self.counting(Scope::Deployment(claim.uid), StepId::ArmInstall)?;
+            matches!(self.state(record), State::Succeeded(_)).then_some(())
         };
         match goal {
             _ if !ours || deployed => BootAction::Local,

@@ -206,3 +206,50 @@ fn a_machine_that_is_switched_on_in_the_instant_of_its_power_off_is_powered_off_
     assert!(world.run(1, ready), "{:?}", world.plan());
     assert_eq!(world.violations, Vec::<String>::new());
 }
+
+/// An install whose agent is at work when the clock jumps: it is taken for dead, and another attempt is armed.
+fn taken_for_dead() -> World {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    world.deploy(|_| {});
+    assert!(world.run(1, |world, _| world.hardware.writing(&world.tasks)));
+    world.recorded.clear();
+    world.hardware.delay(Duration::from_secs(3 * 3600));
+    world.now = world.now.checked_add(Duration::from_secs(3 * 3600)).unwrap();
+    assert!(world.reconcile(Crash::Never));
+    assert_eq!(world.recorded, [StepId::ArmInstall]);
+    world
+}
+
+#[test]
+fn an_install_that_was_taken_for_dead_counts_when_it_ends_before_the_next_has_begun() {
+    let mut world = taken_for_dead();
+    let first = world.hardware.running();
+    // The rack is not told of the next one until the first has ended.
+    while world.hardware.running() == first {
+        world.advance(600);
+    }
+    assert!(world.run(1, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    assert_eq!((world.hardware.system, world.plan().report.installed_by), (first, first));
+    assert_eq!(world.recorded, [StepId::ArmInstall], "nothing was begun any more");
+    // The attempt that nobody has begun with is none of the next deployment's.
+    world.undeploy();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    assert_eq!((world.hardware.data_of, world.hardware.system), (None, None));
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn an_install_that_was_taken_for_dead_counts_no_more_once_what_is_declared_has_changed() {
+    let mut world = taken_for_dead();
+    let first = world.hardware.running();
+    world.respec(|spec| {
+        spec.redeploy = Redeploy::InPlace;
+        spec.kernel_options = Some("quiet".to_owned());
+    });
+    while world.hardware.running() == first {
+        world.advance(600);
+    }
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    assert!(world.hardware.system > first, "another one has installed it");
+}

@@ -1,5 +1,6 @@
 //! The machine, its BMC and its disk. The region's own tests play with it too.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ type Tasks = BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>;
 pub(crate) struct Hardware {
     pub(crate) on: bool,
     pub(crate) faults: BTreeSet<Fault>,
+    /// How often each of them made itself felt.
+    pub(crate) felt: RefCell<BTreeMap<Fault, u64>>,
     /// Whose data is on the disk.
     pub(crate) data_of: Option<DeploymentId>,
     /// The attempt that wrote the disk's marker, and whether it came to its end.
@@ -86,7 +89,11 @@ pub(crate) struct Hardware {
 
 impl Hardware {
     pub(crate) fn has(&self, fault: Fault) -> bool {
-        self.faults.contains(&fault)
+        let has = self.faults.contains(&fault);
+        if has {
+            *self.felt.borrow_mut().entry(fault).or_default() += 1;
+        }
+        has
     }
 
     pub(crate) fn disk(&self) -> Disk {
@@ -163,6 +170,13 @@ impl Hardware {
         vec![Fact::Power(key.clone(), result)]
     }
 
+    /// Everybody's clock but its own jumps ahead.
+    pub(crate) fn delay(&mut self, by: Duration) {
+        for (at, _) in &mut self.events {
+            *at = at.checked_add(by).unwrap();
+        }
+    }
+
     fn state(&self) -> PowerState {
         if self.on { PowerState::On } else { PowerState::Off }
     }
@@ -215,7 +229,7 @@ impl Hardware {
                 self.begin(now, attempt, tasks, facts);
             }
             Event::AgentSays(attempt, percent) => {
-                if self.has(Fault::AgentDies) && percent >= 60 {
+                if percent >= 60 && self.has(Fault::AgentDies) {
                     self.agent = None;
                 } else if percent >= 100 {
                     self.finish(now, attempt, tasks, facts);
