@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let memory = resident(program.0.id())?;
     let kind = Kind::find("Machine").ok_or("there is no kind Machine")?;
-    let machines = client.list_all(kind, &std::collections::BTreeMap::new()).await?;
+    let machines = client.list_all(kind, &Default::default()).await?;
     let is_reconciled =
         |machine: &&Object| machine.common_status().observed_generation == machine.metadata.generation;
     let reconciled = machines.iter().filter(is_reconciled).count();

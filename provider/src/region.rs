@@ -66,17 +66,8 @@ impl Region {
 
     /// All objects of a kind that fit.
     pub(crate) async fn list(&self, kind: &'static Kind, options: ListOptions) -> Result<Vec<Object>, Diags> {
-        let mut options = ListOptions { limit: Some(LARGEST_PAGE), ..options };
-        let mut all = Vec::new();
-        loop {
-            let page = self.client.list(kind, &options).await;
-            let page = page.map_err(|error| diags(kind, kind.plural, &error))?;
-            all.extend(page.items);
-            match page.next {
-                Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
-                _ => return Ok(all),
-            }
-        }
+        let options = ListOptions { limit: Some(LARGEST_PAGE), ..options };
+        self.client.list_all(kind, &options).await.map_err(|error| diags(kind, kind.plural, &error))
     }
 
     /// Gives the object another name.

@@ -99,7 +99,7 @@ impl Process {
     }
 
     async fn all(&self, kind: &Kind) -> Vec<(String, u64, Value)> {
-        let all = self.client.list_all(kind, &std::collections::BTreeMap::new()).await.expect("a list");
+        let all = self.client.list_all(kind, &ListOptions::default()).await.expect("a list");
         all.into_iter().map(|o| (o.metadata.name.to_string(), o.metadata.generation.get(), o.spec)).collect()
     }
 

@@ -160,16 +160,31 @@ impl Client {
         self.transport.json(call).await
     }
 
-    /// All objects of a kind with these labels, page by page.
+    /// All objects of a kind that fit, page by page from `next` on.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn list_all(
+    pub async fn list_all(&self, kind: &Kind, options: &ListOptions) -> Result<Vec<Object>, ClientError> {
+        self.pages(kind, options.clone()).await.map(|(all, _)| all)
+    }
+
+    /// All objects that fit, and the position of the first page.
+    async fn pages(
         &self,
         kind: &Kind,
-        labels: &BTreeMap<String, String>,
-    ) -> Result<Vec<Object>, ClientError> {
-        self.list_to_watch(kind, labels).await.map(|(all, _)| all)
+        mut options: ListOptions,
+    ) -> Result<(Vec<Object>, Option<String>), ClientError> {
+        let (mut all, mut position) = (Vec::new(), None);
+        loop {
+            let page = self.list(kind, &options).await?;
+            all.extend(page.items);
+            // What changes while the later pages are read is told again.
+            position = position.or(page.position);
+            match page.next {
+                Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
+                _ => return Ok((all, position)),
+            }
+        }
     }
 
     /// Creates the object, or replaces its spec.

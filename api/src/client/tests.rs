@@ -261,7 +261,8 @@ async fn a_list_goes_through_its_pages() {
     );
     let region = serve(app, Arc::default()).await;
     let labels = BTreeMap::from([("row".to_owned(), "1".to_owned())]);
-    assert_eq!(client(&[&region.url]).list_all(zone(), &labels).await.unwrap().len(), 2);
+    let options = ListOptions { labels, ..ListOptions::default() };
+    assert_eq!(client(&[&region.url]).list_all(zone(), &options).await.unwrap().len(), 2);
 }
 
 /// Keeps what is uploaded, and answers the first upload with a failure after it kept half of it.

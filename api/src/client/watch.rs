@@ -62,18 +62,7 @@ impl Client {
         kind: &Kind,
         labels: &BTreeMap<String, String>,
     ) -> Result<(Vec<Object>, Option<String>), ClientError> {
-        let mut options = super::ListOptions { labels: labels.clone(), ..Default::default() };
-        let (mut all, mut position) = (Vec::new(), None);
-        loop {
-            let page = self.list(kind, &options).await?;
-            all.extend(page.items);
-            // What changes while the later pages are read is told again.
-            position = position.or(page.position);
-            match page.next {
-                Some(next) if options.next.as_ref() != Some(&next) => options.next = Some(next),
-                _ => return Ok((all, position)),
-            }
-        }
+        self.pages(kind, super::ListOptions { labels: labels.clone(), ..Default::default() }).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::accounts::{issue, pools};
 use crate::support::{Lab, lab, lab_with};
-use basalt_api::client::{Client, ClientConfig, Watch, WatchOptions};
+use basalt_api::client::{Client, ClientConfig, ListOptions, Watch, WatchOptions};
 use basalt_api::watch::{CutReason, Event, What};
 use basalt_api::{Kind, Object, ProblemCode};
 use basalt_db::testing::churn::{Churn, Churned, Dice, naive_cursor, zones};
@@ -199,7 +199,7 @@ async fn readers_that_reconnect_at_random_end_with_what_the_store_holds_and_neve
     assert!(churned.rolled_back > 0 && reconnected > 0, "this test does not try what it should");
     assert!(wrong > 0, "this test would not notice a reader that skips");
     let store: BTreeMap<_, _> = client
-        .list_all(zone(), &BTreeMap::new())
+        .list_all(zone(), &ListOptions::default())
         .await
         .unwrap()
         .into_iter()
@@ -524,7 +524,7 @@ async fn readers_of_a_pool_end_with_what_it_holds_however_machines_wander() {
     };
     let (one, two, three, ()) =
         tokio::join!(read(blue.clone(), 1), read(blue.clone(), 2), read(blue.clone(), 3), written);
-    let held = blue.list_all(machine(), &BTreeMap::new()).await.unwrap();
+    let held = blue.list_all(machine(), &ListOptions::default()).await.unwrap();
     let held: BTreeMap<_, _> = held.into_iter().map(|o| (o.metadata.name.to_string(), o)).collect();
     for state in [one, two, three] {
         assert_eq!(state, held);
