@@ -5,6 +5,7 @@ use basalt_api::client::{Client, ClientConfig, ClientError};
 use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
 
 use crate::MANAGER;
+use crate::map::labels;
 
 /// The block's attributes, with their environment variables.
 const SETTINGS: &[(&str, &str)] = &[
@@ -13,6 +14,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("token_file", "BASALT_TOKEN_FILE"),
     ("ca_file", "BASALT_CA_FILE"),
 ];
+
+/// What every resource is labelled with.
+pub(crate) const DEFAULT_LABELS: &str = "default_labels";
 
 pub(crate) fn schema() -> Schema {
     let text = |name: &str| Attribute::optional(name, Type::String);
@@ -31,13 +35,21 @@ pub(crate) fn schema() -> Schema {
             "Certificates (PEM) of which one signed the region's. By default the environment's `BASALT_CA_FILE`, then \
              those that the system trusts.",
         ),
+        Attribute::optional(DEFAULT_LABELS, Type::map(Type::String)).doc(
+            "Labels of every resource; its own `labels` count before them. What both come to is in its `labels_all`.",
+        ),
     ];
     Schema { description, attributes, ..Schema::default() }
 }
 
+/// Whether all is known that it takes to reach the region.
+pub(crate) fn says_where(config: &Val) -> bool {
+    SETTINGS.iter().all(|(name, _)| config.get(name).is_wholly_known())
+}
+
 /// What is wrong with the block by itself.
 pub(crate) fn check(config: &Val) -> Diags {
-    let mut diags = Diags::default();
+    let mut diags = labels::check(config, DEFAULT_LABELS);
     if !config.get("token").is_null() && !config.get("token_file").is_null() {
         let detail = "token and token_file are both given. Leave one of them out.";
         diags.push(Diag::error("Two tokens", detail).at(Path::root().attr("token_file")));

@@ -7,7 +7,7 @@ use basalt_api::client::ListOptions;
 use basalt_api::values::Naming;
 use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 
-use crate::map::{self, NAME, NAME_CONTAINS};
+use crate::map::{self, LABELS, NAME, NAME_CONTAINS};
 use crate::provider::Session;
 
 /// The data source of one object of a kind.
@@ -77,12 +77,12 @@ impl DataSource for KindsData {
     }
 
     async fn validate(&self, config: &Val) -> Diags {
-        map::labels::check(config)
+        map::labels::check(config, LABELS)
     }
 
     async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
         let options = ListOptions {
-            labels: map::labels::given(config),
+            labels: map::labels::given(config.get(LABELS)),
             text: config.get(NAME_CONTAINS).as_str().map(str::to_owned),
             ..ListOptions::default()
         };

@@ -29,11 +29,17 @@ struct Basalt {
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     region: RwLock<Option<Region>>,
+    default_labels: RwLock<Val>,
     /// What this process has planned and done.
     pub(crate) memory: Memory,
 }
 
 impl Session {
+    /// What the provider's block says of the labels of every resource.
+    pub(crate) fn default_labels(&self) -> Val {
+        self.default_labels.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The region, if the provider's block is known.
     pub(crate) fn region_if_known(&self) -> Option<Region> {
         self.region.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -80,12 +86,14 @@ impl Provider for Basalt {
     }
 
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
-        let region = if config.is_wholly_known() {
+        let region = if config::says_where(config) {
             let client = config::client(config, cx.terraform_version(), |name| std::env::var(name).ok())?;
             Some(Region::new(client))
         } else {
             None
         };
+        let labels = config.get(config::DEFAULT_LABELS).clone();
+        *self.session.default_labels.write().unwrap_or_else(PoisonError::into_inner) = labels;
         *self.session.region.write().unwrap_or_else(PoisonError::into_inner) = region;
         self.session.memory.forget();
         Ok(())

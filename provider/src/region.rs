@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::values::Name;
-use basalt_api::wire::PutRequest;
+use basalt_api::wire::{Layer, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path};
 
@@ -68,6 +68,16 @@ impl Region {
     pub(crate) async fn list(&self, kind: &'static Kind, options: ListOptions) -> Result<Vec<Object>, Diags> {
         let options = ListOptions { limit: Some(LARGEST_PAGE), ..options };
         self.client.list_all(kind, &options).await.map_err(|error| diags(kind, kind.plural, &error))
+    }
+
+    /// What each manager says of the object beside its spec.
+    pub(crate) async fn layers(
+        &self,
+        kind: &'static Kind,
+        key: &str,
+    ) -> Result<BTreeMap<String, Layer>, Diags> {
+        let layers = self.client.layers(kind, key).await.map_err(|error| diags(kind, key, &error))?;
+        Ok(layers.layers)
     }
 
     /// Gives the object another name.

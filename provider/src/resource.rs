@@ -1,5 +1,6 @@
 //! What creating, reading, updating and deleting an object of any kind means.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Resource, Schema, Val, async_trait};
 
-use crate::map::{self, Declared, LABELS, NAME, READY, Revisions, UID};
+use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
 use crate::patience::{self, Patience};
 use crate::provider::Session;
 use crate::region::{self, Region};
@@ -346,12 +347,15 @@ impl Resource for KindResource {
             let detail = format!("{}; {}.", bad.message, bad.hint);
             diags.push(Diag::error("Not a name", detail).at(Path::root().attr(NAME)));
         }
-        diags.extend(map::labels::check(config));
+        diags.extend(map::labels::check(config, LABELS));
         diags.extend(patience::check(config));
         diags
     }
 
     fn derive(&self, planned: &mut tfplugin::Object) {
+        let labels = planned.get(LABELS).unwrap_or(&Val::Null);
+        let labels = map::labels::all(&self.session.default_labels(), labels);
+        planned.insert(LABELS_ALL.to_owned(), labels);
         if self.kind.naming == Naming::FabricVid {
             let name = match (planned.get("fabric"), planned.get("vid")) {
                 (Some(Val::Str(fabric)), Some(Val::Num(vid))) => Val::from(format!("{fabric}.{vid}")),
@@ -384,7 +388,16 @@ impl Resource for KindResource {
             cx.warn(Diag::warning("It is being deleted", detail));
         }
         let mut now = map::object(self.kind, &object);
-        now.set(LABELS, map::labels::still_there(state, &object.metadata.labels));
+        // What is imported has no past, and is as the region says.
+        let is_imported = state.get(NAME).is_null() || state.get(UID).is_null();
+        if is_imported {
+            let layers = region.layers(self.kind, &key(state)).await?;
+            let ours = layers.get(MANAGER).map(|layer| &layer.labels);
+            let defaults = self.session.default_labels();
+            map::labels::import(ours.unwrap_or(&BTreeMap::new()), &defaults, &mut now);
+        } else {
+            map::labels::refresh(state, &object.metadata.labels, &mut now);
+        }
         if Patience::of(self.kind).ready.is_some() {
             let status = object.common_status();
             let ready = status.condition(Condition::READY);
@@ -394,8 +407,7 @@ impl Resource for KindResource {
         }
         let was_ready = state.get(READY) == &Val::Bool(true);
         let is_ready = now.get(READY).clone();
-        // What is imported has no past, and is as the region says.
-        if !state.get(NAME).is_null() && !state.get(UID).is_null() {
+        if !is_imported {
             map::keep_equal(self.kind, state, &object.spec, &mut now);
         }
         // It was ready once since its last change: what happens to it later is not for Terraform.

@@ -1,4 +1,12 @@
 //! Labels: each tool's are a layer of their own, and what is read are all layers together.
+//!
+//! | attribute | holds | comes from |
+//! | --- | --- | --- |
+//! | `labels` | what the resource declares | the configuration |
+//! | `labels_all` | that, and the provider's `default_labels` of other keys | both, at every plan |
+//!
+//! What is written is `labels_all`. It follows from the configuration alone, so a label that stands in both places, or in
+//! the region by another tool, never plans a change.
 
 use std::collections::BTreeMap;
 
@@ -7,67 +15,133 @@ use basalt_api::validate_labels;
 use basalt_api::wire::PutMetadata;
 use tfplugin::{Diag, Diags, Object, Path, Val};
 
-use super::LABELS;
+use super::{LABELS, LABELS_ALL};
 
 /// What a configuration or plan says of the labels. Without any they stay as they are, unless there were some: then they go.
 pub(crate) fn metadata(planned: &Val, prior: &Val) -> PutMetadata {
-    let (labels, before) = (planned.get(LABELS), prior.get(LABELS));
+    let (labels, before) = (planned.get(LABELS_ALL), prior.get(LABELS_ALL));
     let is_said = (!labels.is_null() || !before.is_null()) && labels.is_wholly_known();
-    PutMetadata { labels: is_said.then(|| given(planned)), ..PutMetadata::default() }
+    PutMetadata { labels: is_said.then(|| given(labels)), ..PutMetadata::default() }
 }
 
 /// Those that are given and known.
-pub(crate) fn given(config: &Val) -> BTreeMap<String, String> {
-    let labels = config.get(LABELS).as_map().into_iter().flatten();
+pub(crate) fn given(labels: &Val) -> BTreeMap<String, String> {
+    let labels = labels.as_map().into_iter().flatten();
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// What is wrong with those of a configuration.
-pub(crate) fn check(config: &Val) -> Diags {
-    let wrong = validate_labels(&given(config)).into_iter().map(|error| {
-        let at = Path::root().attr(LABELS);
+/// Those of a resource and the provider's defaults; null where there are none.
+pub(crate) fn all(defaults: &Val, labels: &Val) -> Val {
+    if defaults.is_unknown() || labels.is_unknown() {
+        return Val::Unknown;
+    }
+    let both = [defaults, labels].into_iter().filter_map(Val::as_map).flatten();
+    none_if_empty(both.filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect())
+}
+
+/// What is wrong with those of an attribute.
+pub(crate) fn check(config: &Val, attribute: &str) -> Diags {
+    let wrong = validate_labels(&given(config.get(attribute))).into_iter().map(|error| {
+        let at = Path::root().attr(attribute);
         let at = steps(&error.pointer).next().map_or(at.clone(), |key| at.key(&key));
         Diag::error("Not a label", format!("{error}.")).at(at)
     });
     Diags(wrong.collect())
 }
 
-/// Of the labels that an object has, those that a state knew.
-pub(crate) fn still_there(prior: &Val, all: &BTreeMap<String, String>) -> Val {
-    let Some(known) = prior.get(LABELS).as_map() else { return Val::Null };
+/// Of the labels that an object has, those that a state knew: declared ones, and all of ours.
+pub(crate) fn refresh(prior: &Val, all: &BTreeMap<String, String>, now: &mut Val) {
+    now.set(LABELS, still_there(prior.get(LABELS), all));
+    let ours = still_there(prior.get(LABELS_ALL), all);
+    now.set(LABELS_ALL, none_if_empty(ours.as_map().cloned().unwrap_or_default()));
+}
+
+fn still_there(prior: &Val, all: &BTreeMap<String, String>) -> Val {
+    let Some(known) = prior.as_map() else { return Val::Null };
     let now: Object =
         known.keys().filter_map(|key| Some((key.clone(), all.get(key)?.as_str().into()))).collect();
     Val::Map(now)
+}
+
+/// Labels that are ours already, of an object that has no state yet. Those that are the provider's defaults need no
+/// declaration.
+pub(crate) fn import(ours: &BTreeMap<String, String>, defaults: &Val, now: &mut Val) {
+    let of = |labels: &mut dyn Iterator<Item = (&String, &String)>| {
+        none_if_empty(labels.map(|(key, value)| (key.clone(), value.as_str().into())).collect())
+    };
+    now.set(LABELS_ALL, of(&mut ours.iter()));
+    let is_declared = |(key, value): &(&String, &String)| defaults.get(key).as_str() != Some(value.as_str());
+    now.set(LABELS, of(&mut ours.iter().filter(is_declared)));
+}
+
+fn none_if_empty(labels: Object) -> Val {
+    if labels.is_empty() { Val::Null } else { Val::Map(labels) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn labelled(labels: Val) -> Val {
-        Val::from([(LABELS, labels)])
+    /// A state or plan of a resource with these labels, and all of them.
+    fn labelled(labels: Val, all: Val) -> Val {
+        Val::from([(LABELS, labels), (LABELS_ALL, all)])
     }
 
     fn hall(value: &str) -> Val {
-        labelled(Val::from([("hall", value.into())]))
+        Val::from([("hall", value.into())])
+    }
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
     fn labels_that_nobody_ever_declared_are_let_alone() {
-        let none = labelled(Val::Null);
+        let none = labelled(Val::Null, Val::Null);
+        let east = labelled(hall("east"), hall("east"));
         assert_eq!(metadata(&none, &Val::Null).labels, None);
-        assert_eq!(metadata(&none, &hall("east")).labels, Some(BTreeMap::new()), "declared no more");
-        let east = BTreeMap::from([("hall".to_owned(), "east".to_owned())]);
-        assert_eq!(metadata(&hall("east"), &none).labels, Some(east));
-        assert_eq!(metadata(&labelled(Val::Unknown), &none).labels, None, "not known yet");
+        assert_eq!(metadata(&none, &east).labels, Some(BTreeMap::new()), "declared no more");
+        assert_eq!(metadata(&east, &none).labels, Some(map(&[("hall", "east")])));
+        assert_eq!(metadata(&labelled(Val::Null, hall("x")), &none).labels, Some(map(&[("hall", "x")])));
+        assert_eq!(metadata(&labelled(Val::Unknown, Val::Unknown), &none).labels, None, "not known yet");
+    }
+
+    #[test]
+    fn a_resource_says_more_than_the_defaults() {
+        let defaults = Val::from([("hall", "west".into()), ("team", "metal".into())]);
+        let both = Val::from([("hall", "east".into()), ("team", "metal".into())]);
+        assert_eq!(all(&defaults, &hall("east")), both);
+        assert_eq!(all(&defaults, &Val::Null), defaults);
+        assert_eq!(all(&Val::Null, &hall("east")), hall("east"));
+        assert_eq!(all(&Val::Null, &Val::Map(Object::new())), Val::Null);
+        assert_eq!(all(&Val::Unknown, &hall("east")), Val::Unknown);
+        assert_eq!(all(&hall("west"), &Val::from([("hall", Val::Null)])), hall("west"));
     }
 
     #[test]
     fn of_the_labels_that_are_there_only_our_own_are_seen() {
-        let all =
-            BTreeMap::from([("hall".to_owned(), "west".to_owned()), ("theirs".to_owned(), "x".to_owned())]);
-        assert_eq!(still_there(&hall("east"), &all), Val::from([("hall", "west".into())]), "changed");
-        assert_eq!(still_there(&hall("east"), &BTreeMap::new()), Val::Map(Object::new()), "gone");
-        assert_eq!(still_there(&labelled(Val::Null), &all), Val::Null);
+        let seen = |prior: Val, there: &[(&str, &str)]| {
+            let mut now = labelled(Val::Null, Val::Null);
+            refresh(&prior, &map(there), &mut now);
+            now
+        };
+        let east = || labelled(hall("east"), hall("east"));
+        let changed = labelled(hall("west"), hall("west"));
+        assert_eq!(seen(east(), &[("hall", "west"), ("theirs", "x")]), changed);
+        assert_eq!(seen(east(), &[]), labelled(Val::Map(Object::new()), Val::Null), "gone");
+        let none = || labelled(Val::Null, Val::Null);
+        assert_eq!(seen(none(), &[("theirs", "x")]), none());
+    }
+
+    #[test]
+    fn what_is_imported_knows_the_labels_that_are_ours() {
+        let mut now = labelled(Val::Null, Val::Null);
+        let ours = map(&[("hall", "east"), ("team", "metal")]);
+        let defaults = Val::from([("team", "metal".into())]);
+        import(&ours, &defaults, &mut now);
+        let both = Val::from([("hall", "east".into()), ("team", "metal".into())]);
+        assert_eq!(now, labelled(hall("east"), both));
+        import(&BTreeMap::new(), &defaults, &mut now);
+        assert_eq!(now, labelled(Val::Null, Val::Null));
     }
 }

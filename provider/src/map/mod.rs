@@ -21,6 +21,8 @@ pub(crate) const NAME: &str = "name";
 pub(crate) const UID: &str = "uid";
 /// What people and tools know it by.
 pub(crate) const LABELS: &str = "labels";
+/// Those, and the defaults of the provider.
+pub(crate) const LABELS_ALL: &str = "labels_all";
 /// Part of the names of the objects that are looked for.
 pub(crate) const NAME_CONTAINS: &str = "name_contains";
 /// The stable part of its status.

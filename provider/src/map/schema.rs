@@ -6,7 +6,7 @@ use basalt_api::{
 };
 use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type};
 
-use super::{LABELS, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
+use super::{LABELS, LABELS_ALL, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
 use crate::patience::Patience;
 
 /// What the attributes are for.
@@ -39,6 +39,10 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
     ];
     attributes.push(Attribute::optional(LABELS, Type::map(Type::String)).doc(
         "Labels, for people and tools to find it by. Those that other tools give it stay and are not shown here.",
+    ));
+    attributes.push(Attribute::computed(LABELS_ALL, Type::map(Type::String)).doc(
+        "The labels that Terraform gives it: `labels`, and those of the provider's `default_labels` that it does not say \
+         otherwise.",
     ));
     attributes.extend(fields(kind.spec, Part::Spec));
     attributes.extend(status(kind));

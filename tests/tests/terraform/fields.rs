@@ -40,6 +40,48 @@ fn labels_are_declared_beside_those_of_other_tools() {
 }
 
 #[test]
+fn default_labels_are_given_to_every_resource_that_says_nothing_else() {
+    within(async |world| {
+        let text = |defaults: &str, labels: &str| {
+            let block = provider(&world).replace("\n}", &format!("\n default_labels = {defaults}\n}}"));
+            let zone = |name: &str, labels: &str| {
+                format!("resource \"basalt_zone\" \"{name}\" {{\n name = \"{name}\"\n {labels}\n}}\n")
+            };
+            let labels = format!("labels = {labels}");
+            format!("{block}{}{}", zone("row-1", &labels), zone("row-2", ""))
+        };
+        let labels = async |name: &str| json!(world.get("Zone", name).await.metadata.labels);
+        let (team, hall) = ("{ team = \"metal\" }", "{ hall = \"east\", team = \"own\" }");
+        world.config(&text(team, hall)).apply().await;
+        assert_eq!(labels("row-1").await, json!({"hall": "east", "team": "own"}));
+        assert_eq!(labels("row-2").await, json!({"team": "metal"}));
+        assert_eq!(world.state("basalt_zone.row-2").await["labels_all"], json!({"team": "metal"}));
+
+        // What both say is said once.
+        world.config(&text(team, team)).apply().await;
+        assert_eq!(labels("row-1").await, json!({"team": "metal"}));
+        let said = world.config(&text("{ team = \"iron\" }", team)).apply().await;
+        assert!(said.contains("0 added, 1 changed, 0 destroyed"), "row-2 alone: {said}");
+        assert_eq!(labels("row-2").await, json!({"team": "iron"}));
+
+        // What is ours is ours after an import, too.
+        std::fs::remove_file(world.dir.path().join("terraform.tfstate")).expect("a state");
+        let imports = ["row-1", "row-2"]
+            .map(|name| format!("import {{\n to = basalt_zone.{name}\n id = \"{name}\"\n}}\n"));
+        let whole = text("{ team = \"iron\" }", team) + &imports.concat();
+        let said = world.config(&whole).apply().await;
+        assert!(said.contains("2 imported, 0 added, 0 changed, 0 destroyed"), "{said}");
+
+        world.config(&text("null", "null")).apply().await;
+        assert_eq!(labels("row-1").await, json!({}));
+        assert_eq!(labels("row-2").await, json!({}));
+        let said = flat(&world.config(&text("{ \"_\" = \"x\" }", team)).fails(&["validate"]).await);
+        assert!(said.contains("default_labels") && said.contains("\"_\" is no key of a label"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_field_of_every_sort_goes_there_and_back() {
     within(async |world| {
         let text = |password: &str, weight: u8, tail: &str| {
