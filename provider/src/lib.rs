@@ -30,6 +30,7 @@ mod provider;
 mod region;
 mod resource;
 mod snapshot;
+mod token;
 
 pub use provider::{ADDRESS, provider};
 

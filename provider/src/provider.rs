@@ -3,7 +3,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use basalt_api::KINDS;
-use tfplugin::{Cx, DataSource, Diag, Diags, Function, Provider, Resource, Schema, Val, async_trait};
+use tfplugin::{
+    Cx, DataSource, Diag, Diags, Ephemeral, Function, Provider, Resource, Schema, Val, async_trait,
+};
 
 use crate::config;
 use crate::data_source::{KindData, KindsData};
@@ -11,6 +13,7 @@ use crate::functions;
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
+use crate::token::Token;
 
 /// The provider's source address, as `required_providers` has it behind the implied host.
 pub const ADDRESS: &str = "registry.terraform.io/basalt-metal/basalt";
@@ -77,6 +80,10 @@ impl Provider for Basalt {
         one.chain(many).collect()
     }
 
+    fn ephemerals(&self) -> Vec<Box<dyn Ephemeral>> {
+        vec![Box::new(Token::new(Arc::clone(&self.session)))]
+    }
+
     fn functions(&self) -> Vec<Box<dyn Function>> {
         functions::all()
     }
@@ -114,6 +121,9 @@ mod tests {
         }
         for source in provider.data_sources() {
             assert_eq!(source.schema().problems(), Vec::<String>::new(), "{}", source.type_name());
+        }
+        for ephemeral in provider.ephemerals() {
+            assert_eq!(ephemeral.schema().problems(), Vec::<String>::new(), "{}", ephemeral.type_name());
         }
     }
 

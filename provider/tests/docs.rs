@@ -24,6 +24,20 @@ provider "basalt" {
 }
 "#;
 
+/// A token that can do less than the provider's own.
+const TOKEN: &str = r#"ephemeral "basalt_token" "inventory" {
+  role   = "viewer"
+  scopes = ["machines:read"]
+}
+
+resource "terraform_data" "inventory" {
+  provisioner "local-exec" {
+    command     = "basalt get machines > inventory.txt"
+    environment = { BASALT_TOKEN = ephemeral.basalt_token.inventory.token }
+  }
+}
+"#;
+
 /// How each function is used.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
@@ -66,6 +80,7 @@ fn example(subject: Subject<'_>) -> Example {
             };
             Example { usage: Some(usage), import: Vec::new() }
         }
+        Subject::Ephemeral(_) => Example { usage: Some(TOKEN.to_owned()), import: Vec::new() },
         Subject::Function(of) => {
             let usage = FUNCTIONS.iter().find(|(name, _)| *name == of);
             let (_, usage) = usage.unwrap_or_else(|| panic!("no example of {of}"));
@@ -142,7 +157,7 @@ fn wanted() -> BTreeMap<String, String> {
 }
 
 fn kept(root: &Path) -> BTreeMap<String, String> {
-    let folders = ["", "resources", "data-sources", "functions"];
+    let folders = ["", "resources", "data-sources", "ephemeral-resources", "functions"];
     let files = folders.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten().flatten();
     let pages = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "md"));
     pages

@@ -9,11 +9,12 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tfplugin::{
-    Attribute, Change, Cx, DataSource, Diag, Diags, Function, Mode, Nesting, Options, Parameter, Path,
-    Provider, Refusal, Resource, Schema, Semantics, Signature, Type, Val, async_trait, from_json, to_json,
+    Attribute, Change, Cx, DataSource, Diag, Diags, Ephemeral, Function, Mode, Nesting, Opened, Options,
+    Parameter, Path, Provider, Refusal, Resource, Schema, Semantics, Signature, Type, Val, async_trait,
+    from_json, to_json,
 };
 
 fn main() -> ExitCode {
@@ -51,6 +52,15 @@ impl Provider for Pets {
         ];
         let schema = Schema { attributes, ..Schema::default() };
         vec![Box::new(FindPet { home: Arc::clone(&self.home), schema })]
+    }
+
+    fn ephemerals(&self) -> Vec<Box<dyn Ephemeral>> {
+        let attributes = vec![
+            Attribute::required("name", Type::String),
+            Attribute::computed("knot", Type::String).sensitive(),
+        ];
+        let schema = Schema { attributes, ..Schema::default() };
+        vec![Box::new(Leash { home: Arc::clone(&self.home), schema })]
     }
 
     fn functions(&self) -> Vec<Box<dyn Function>> {
@@ -247,6 +257,50 @@ impl DataSource for FindPet {
             ("species", pet.get("species").clone()),
             ("tags", pet.get("tags").clone()),
         ]))
+    }
+}
+
+/// A file that is there while Terraform runs, and knows whether it was renewed.
+struct Leash {
+    home: Home,
+    schema: Schema,
+}
+
+impl Leash {
+    fn file(&self, cx: &Cx) -> Result<PathBuf, Diags> {
+        file(&self.home, &format!("leash-of-{}", String::from_utf8_lossy(&cx.private())))
+    }
+
+    fn write(&self, cx: &Cx, text: &str) -> Result<(), Diags> {
+        fs::write(self.file(cx)?, text).map_err(|e| failed("leash", &e))
+    }
+}
+
+#[async_trait]
+impl Ephemeral for Leash {
+    fn type_name(&self) -> &str {
+        "pets_leash"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn open(&self, cx: &Cx, config: &Val) -> Result<Opened, Diags> {
+        let name = config.get("name").as_str().unwrap_or_default();
+        cx.set_private(name.into());
+        self.write(cx, "new")?;
+        let value = Val::from([("name", name.into()), ("knot", format!("the knot of {name}").into())]);
+        Ok(Opened { value, renew_at: Some(SystemTime::now() + Duration::from_secs(1)) })
+    }
+
+    async fn renew(&self, cx: &Cx) -> Result<Option<SystemTime>, Diags> {
+        self.write(cx, "renewed")?;
+        Ok(None)
+    }
+
+    async fn close(&self, cx: &Cx) -> Result<(), Diags> {
+        fs::remove_file(self.file(cx)?).map_err(|e| failed("leash", &e))
     }
 }
 

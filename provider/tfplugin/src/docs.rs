@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `index.md` | the provider |
 //! | `resources/NAME.md`, `data-sources/NAME.md` | a type, named without the provider's prefix |
+//! | `ephemeral-resources/NAME.md` | an ephemeral resource |
 //! | `functions/NAME.md` | a function |
 //!
 //! Everything but the examples follows from the schemas. A test of the provider compares the pages with those that are
@@ -26,6 +27,8 @@ pub enum Subject<'a> {
     Resource(&'a str),
     /// A data source, by the type's whole name.
     DataSource(&'a str),
+    /// An ephemeral resource, by the type's whole name.
+    Ephemeral(&'a str),
     /// A function.
     Function(&'a str),
 }
@@ -75,6 +78,17 @@ pub fn pages(
         .usage(&example(Subject::DataSource(of)))
         .schema(schema);
         pages.insert(format!("data-sources/{}.md", short(of)), page.0);
+    }
+    for ephemeral in provider.ephemerals() {
+        let (of, schema) = (ephemeral.type_name(), ephemeral.schema());
+        let page = Page::new(
+            &format!("{of} Ephemeral Resource - {name}"),
+            &format!("{of} (Ephemeral Resource)"),
+            &schema.description,
+        )
+        .usage(&example(Subject::Ephemeral(of)))
+        .schema(schema);
+        pages.insert(format!("ephemeral-resources/{}.md", short(of)), page.0);
     }
     for function in provider.functions() {
         let (of, signature) = (function.name(), function.signature());

@@ -47,6 +47,7 @@ mod codec;
 mod contract;
 mod diag;
 pub mod docs;
+mod ephemeral;
 mod function;
 mod log;
 mod path;
@@ -59,6 +60,7 @@ mod value;
 
 pub use codec::CodecError;
 pub use diag::{Diag, Diags, Severity};
+pub use ephemeral::{Ephemeral, Opened};
 pub use function::{Function, Parameter, Refusal, Signature};
 pub use path::{Path, Step};
 pub use provider::{Change, Cx, DataSource, Provider, Resource};

@@ -6,12 +6,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::async_trait;
 
 use crate::diag::{Diag, Diags, Severity};
+use crate::ephemeral::Ephemeral;
 use crate::function::Function;
 use crate::path::Path;
 use crate::schema::Schema;
 use crate::value::{Object, Val};
 
-/// A provider: its own block, its resources, its data sources, its functions.
+/// A provider: its own block, its resources, its data sources, its ephemeral resources, its functions.
 ///
 /// Terraform starts several processes per command, and not each of them is asked for schemas or
 /// configured.
@@ -25,6 +26,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Everything that can be looked up. Asked once.
     fn data_sources(&self) -> Vec<Box<dyn DataSource>>;
+
+    /// Everything that is there only while Terraform runs. Asked once.
+    fn ephemerals(&self) -> Vec<Box<dyn Ephemeral>> {
+        Vec::new()
+    }
 
     /// Everything that configurations can call. Asked once.
     fn functions(&self) -> Vec<Box<dyn Function>> {

@@ -3,8 +3,10 @@
 //! Whatever goes wrong in a provider, a panic included, becomes a diagnostic together with the
 //! best state known. An error of gRPC itself would lose an object that was just created.
 
+mod ephemeral;
+
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,6 +20,7 @@ use tracing::{Instrument, debug, error};
 use crate::codec::{self, CodecError};
 use crate::contract;
 use crate::diag::{Diag, Diags};
+use crate::ephemeral::Ephemeral;
 use crate::function::{self, Function, Refusal, Signature};
 use crate::path::Path;
 use crate::pb;
@@ -33,6 +36,7 @@ pub(crate) struct Rpc {
     provider: Box<dyn Provider>,
     types: OnceLock<Types>,
     session: Mutex<Session>,
+    open: Mutex<BTreeSet<ephemeral::Open>>,
 }
 
 /// What lives from one ConfigureProvider to the next: a process that Terraform did not start
@@ -47,12 +51,13 @@ struct Types {
     provider: (Schema, Type),
     resources: BTreeMap<String, (Box<dyn Resource>, Type)>,
     data_sources: BTreeMap<String, (Box<dyn DataSource>, Type)>,
+    ephemerals: BTreeMap<String, (Box<dyn Ephemeral>, Type)>,
     functions: BTreeMap<String, (Box<dyn Function>, Signature)>,
 }
 
 impl Rpc {
     pub(crate) fn new(provider: Box<dyn Provider>) -> Self {
-        Self { provider, types: OnceLock::new(), session: Mutex::default() }
+        Self { provider, types: OnceLock::new(), session: Mutex::default(), open: Mutex::default() }
     }
 
     /// Ends all work in progress.
@@ -76,6 +81,10 @@ impl Rpc {
                 let of = source.schema().value_type();
                 (source.type_name().to_owned(), (source, of))
             });
+            let ephemerals = self.provider.ephemerals().into_iter().map(|ephemeral| {
+                let of = ephemeral.schema().value_type();
+                (ephemeral.type_name().to_owned(), (ephemeral, of))
+            });
             let functions = self.provider.functions().into_iter().map(|function| {
                 let signature = function.signature();
                 (function.name().to_owned(), (function, signature))
@@ -84,6 +93,7 @@ impl Rpc {
                 provider: (schema, of),
                 resources: resources.collect(),
                 data_sources: data_sources.collect(),
+                ephemerals: ephemerals.collect(),
                 functions: functions.collect(),
             }
         })
@@ -248,6 +258,11 @@ impl pb::provider_server::Provider for Rpc {
                 .keys()
                 .map(|name| pb::get_metadata::FunctionMetadata { name: name.clone() })
                 .collect(),
+            ephemeral_resources: types
+                .ephemerals
+                .keys()
+                .map(|name| pb::get_metadata::EphemeralMetadata { type_name: name.clone() })
+                .collect(),
         }))
     }
 
@@ -267,6 +282,11 @@ impl pb::provider_server::Provider for Rpc {
                 .data_sources
                 .iter()
                 .map(|(name, (source, _))| (name.clone(), source.schema().to_pb()))
+                .collect(),
+            ephemeral_resource_schemas: types
+                .ephemerals
+                .iter()
+                .map(|(name, (ephemeral, _))| (name.clone(), ephemeral.schema().to_pb()))
                 .collect(),
             functions: self.functions(),
             server_capabilities: Some(capabilities()),
@@ -561,6 +581,34 @@ impl pb::provider_server::Provider for Rpc {
             diagnostics: outcome(&cx, failed).0.to_pb(),
             deferred: None,
         }))
+    }
+
+    async fn validate_ephemeral_resource_config(
+        &self,
+        request: Request<pb::validate_ephemeral_resource_config::Request>,
+    ) -> Reply<pb::validate_ephemeral_resource_config::Response> {
+        Ok(Response::new(self.validate_ephemeral(request.into_inner()).await))
+    }
+
+    async fn open_ephemeral_resource(
+        &self,
+        request: Request<pb::open_ephemeral_resource::Request>,
+    ) -> Reply<pb::open_ephemeral_resource::Response> {
+        Ok(Response::new(self.open_ephemeral(request.into_inner()).await))
+    }
+
+    async fn renew_ephemeral_resource(
+        &self,
+        request: Request<pb::renew_ephemeral_resource::Request>,
+    ) -> Reply<pb::renew_ephemeral_resource::Response> {
+        Ok(Response::new(self.renew_ephemeral(request.into_inner()).await))
+    }
+
+    async fn close_ephemeral_resource(
+        &self,
+        request: Request<pb::close_ephemeral_resource::Request>,
+    ) -> Reply<pb::close_ephemeral_resource::Response> {
+        Ok(Response::new(self.close_ephemeral(request.into_inner()).await))
     }
 }
 

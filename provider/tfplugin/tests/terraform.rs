@@ -268,6 +268,37 @@ fn what_fails_halfway_is_tainted_and_what_panics_is_explained() {
 }
 
 #[test]
+fn what_is_ephemeral_is_renewed_while_it_is_used_closed_whatever_happens_and_kept_nowhere() {
+    let workspace = Workspace::new();
+    let leash = "ephemeral \"pets_leash\" \"of\" { name = \"rex\" }\n";
+    let bound = REX.replace("weight  = 12.1", "password_wo = ephemeral.pets_leash.of.knot");
+    workspace.config(&format!("{leash}{bound}")).apply();
+    let mood = workspace.state()["values"]["mood"].clone();
+    assert_eq!(mood, "rex knows a password of 15 letters");
+    assert!(!workspace.pet("leash-of-rex").exists(), "closed");
+    workspace.plans_nothing();
+
+    let slow = bound.replace("\"rex\" {", "\"slow\" {").replace("\"rex\"\n", "\"slow\"\n");
+    workspace.config(&format!("{leash}{bound}{slow}"));
+    let mut terraform = workspace
+        .terraform()
+        .args(["apply", "-auto-approve", "-no-color"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("terraform");
+    eventually("the creation is under way", || workspace.pet("slow").exists());
+    let is = |text: &str| fs::read_to_string(workspace.pet("leash-of-rex")).is_ok_and(|is| is == text);
+    eventually("the leash is renewed", || is("renewed"));
+    interrupt(&terraform);
+    assert!(!terraform.wait().expect("an end").success());
+    // Terraform itself does not close what was used by something that failed.
+    eventually("it is closed", || !workspace.pet("leash-of-rex").exists());
+    let kept = fs::read_to_string(workspace.path().join("terraform.tfstate")).expect("a state");
+    assert!(!kept.contains("the knot"), "{kept}");
+}
+
+#[test]
 fn an_interrupted_creation_keeps_what_was_reached() {
     let workspace = Workspace::new();
     workspace.config(&REX.replace("\"rex\"\n", "\"slow\"\n"));

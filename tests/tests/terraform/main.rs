@@ -11,6 +11,7 @@ mod kinds;
 mod lookups;
 mod ownership;
 mod refusals;
+mod tokens;
 mod world;
 
 /// A network in which everything refers to something that is new as well.

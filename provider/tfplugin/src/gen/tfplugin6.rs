@@ -429,6 +429,13 @@ pub mod get_metadata {
         pub resources: ::prost::alloc::vec::Vec<ResourceMetadata>,
         #[prost(message, repeated, tag = "5")]
         pub functions: ::prost::alloc::vec::Vec<FunctionMetadata>,
+        #[prost(message, repeated, tag = "6")]
+        pub ephemeral_resources: ::prost::alloc::vec::Vec<EphemeralMetadata>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct EphemeralMetadata {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
     }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct FunctionMetadata {
@@ -476,6 +483,11 @@ pub mod get_provider_schema {
         pub functions: ::prost::alloc::collections::BTreeMap<
             ::prost::alloc::string::String,
             super::Function,
+        >,
+        #[prost(btree_map = "string, message", tag = "8")]
+        pub ephemeral_resource_schemas: ::prost::alloc::collections::BTreeMap<
+            ::prost::alloc::string::String,
+            super::Schema,
         >,
     }
 }
@@ -855,6 +867,96 @@ pub mod call_function {
         pub result: ::core::option::Option<super::DynamicValue>,
         #[prost(message, optional, tag = "2")]
         pub error: ::core::option::Option<super::FunctionError>,
+    }
+}
+/// On the wire this is google.protobuf.Timestamp.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Timestamp {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidateEphemeralResourceConfig {}
+/// Nested message and enum types in `ValidateEphemeralResourceConfig`.
+pub mod validate_ephemeral_resource_config {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenEphemeralResource {}
+/// Nested message and enum types in `OpenEphemeralResource`.
+pub mod open_ephemeral_resource {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, optional, tag = "3")]
+        pub client_capabilities: ::core::option::Option<super::ClientCapabilities>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+        #[prost(message, optional, tag = "2")]
+        pub renew_at: ::core::option::Option<super::Timestamp>,
+        #[prost(message, optional, tag = "3")]
+        pub result: ::core::option::Option<super::DynamicValue>,
+        #[prost(bytes = "vec", optional, tag = "4")]
+        pub private: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+        #[prost(message, optional, tag = "5")]
+        pub deferred: ::core::option::Option<super::Deferred>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewEphemeralResource {}
+/// Nested message and enum types in `RenewEphemeralResource`.
+pub mod renew_ephemeral_resource {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(bytes = "vec", optional, tag = "2")]
+        pub private: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+        #[prost(message, optional, tag = "2")]
+        pub renew_at: ::core::option::Option<super::Timestamp>,
+        #[prost(bytes = "vec", optional, tag = "3")]
+        pub private: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CloseEphemeralResource {}
+/// Nested message and enum types in `CloseEphemeralResource`.
+pub mod close_ephemeral_resource {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(bytes = "vec", optional, tag = "2")]
+        pub private: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1406,6 +1508,109 @@ pub mod provider_client {
                 .insert(GrpcMethod::new("tfplugin6.Provider", "CallFunction"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn validate_ephemeral_resource_config(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::validate_ephemeral_resource_config::Request,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_ephemeral_resource_config::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ValidateEphemeralResourceConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "tfplugin6.Provider",
+                        "ValidateEphemeralResourceConfig",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn open_ephemeral_resource(
+            &mut self,
+            request: impl tonic::IntoRequest<super::open_ephemeral_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::open_ephemeral_resource::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/OpenEphemeralResource",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "OpenEphemeralResource"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn renew_ephemeral_resource(
+            &mut self,
+            request: impl tonic::IntoRequest<super::renew_ephemeral_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::renew_ephemeral_resource::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/RenewEphemeralResource",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "RenewEphemeralResource"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn close_ephemeral_resource(
+            &mut self,
+            request: impl tonic::IntoRequest<super::close_ephemeral_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::close_ephemeral_resource::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/CloseEphemeralResource",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "CloseEphemeralResource"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1579,6 +1784,42 @@ pub mod provider_server {
             request: tonic::Request<super::call_function::Request>,
         ) -> std::result::Result<
             tonic::Response<super::call_function::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn validate_ephemeral_resource_config(
+            &self,
+            request: tonic::Request<super::validate_ephemeral_resource_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_ephemeral_resource_config::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn open_ephemeral_resource(
+            &self,
+            request: tonic::Request<super::open_ephemeral_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::open_ephemeral_resource::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn renew_ephemeral_resource(
+            &self,
+            request: tonic::Request<super::renew_ephemeral_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::renew_ephemeral_resource::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn close_ephemeral_resource(
+            &self,
+            request: tonic::Request<super::close_ephemeral_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::close_ephemeral_resource::Response>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -2490,6 +2731,205 @@ pub mod provider_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CallFunctionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ValidateEphemeralResourceConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ValidateEphemeralResourceConfigSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::validate_ephemeral_resource_config::Request,
+                    > for ValidateEphemeralResourceConfigSvc<T> {
+                        type Response = super::validate_ephemeral_resource_config::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::validate_ephemeral_resource_config::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::validate_ephemeral_resource_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ValidateEphemeralResourceConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/OpenEphemeralResource" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenEphemeralResourceSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::open_ephemeral_resource::Request,
+                    > for OpenEphemeralResourceSvc<T> {
+                        type Response = super::open_ephemeral_resource::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::open_ephemeral_resource::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::open_ephemeral_resource(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenEphemeralResourceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/RenewEphemeralResource" => {
+                    #[allow(non_camel_case_types)]
+                    struct RenewEphemeralResourceSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::renew_ephemeral_resource::Request,
+                    > for RenewEphemeralResourceSvc<T> {
+                        type Response = super::renew_ephemeral_resource::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::renew_ephemeral_resource::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::renew_ephemeral_resource(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RenewEphemeralResourceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/CloseEphemeralResource" => {
+                    #[allow(non_camel_case_types)]
+                    struct CloseEphemeralResourceSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::close_ephemeral_resource::Request,
+                    > for CloseEphemeralResourceSvc<T> {
+                        type Response = super::close_ephemeral_resource::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::close_ephemeral_resource::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::close_ephemeral_resource(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CloseEphemeralResourceSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

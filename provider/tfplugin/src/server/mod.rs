@@ -35,6 +35,8 @@ use socket::PluginSocket;
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 /// Open streams end themselves at a shutdown; this is for those that do not.
 const DRAIN: Duration = Duration::from_millis(800);
+/// Behind [`DRAIN`], for what is ephemeral. Two seconds after it asked, Terraform ends the process.
+const CLOSING: Duration = Duration::from_secs(1);
 /// How often to look whether Terraform is still there.
 const ORPHAN_CHECK: Duration = Duration::from_millis(500);
 
@@ -184,6 +186,9 @@ async fn run(
             rpc.cancel();
             tokio::time::sleep(DRAIN).await;
         } => debug!("connections were still open at the end"),
+    }
+    if tokio::time::timeout(CLOSING, rpc.close_ephemerals()).await.is_err() {
+        warn!("what was ephemeral could not be closed in time");
     }
     Ok(())
 }

@@ -1,0 +1,193 @@
+//! A token that is good while Terraform runs.
+//!
+//! ```text
+//! open   PUT api_tokens/terraform-UID {role, scopes, expires_at}; POST issue
+//! renew  PATCH expires_at, after half of its life
+//! close  DELETE
+//! ```
+//!
+//! Terraform closes nothing that somebody used who failed; the end of this process does. Where that is killed as well, the
+//! token ends by itself, and whoever opens the next one clears it away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use basalt_api::client::{Client, ClientError, DeleteOptions, ListOptions, Precondition};
+use basalt_api::kinds::ApiToken;
+use basalt_api::values::{self, Timestamp, Uid};
+use basalt_api::wire::{PutMetadata, PutRequest};
+use basalt_api::{Field, Kind, KindOf, Type as Kinds, validate_partial};
+use serde_json::{Value, json};
+use tfplugin::{Attribute, Cx, Diag, Diags, Ephemeral, Opened, Path, Schema, Type, Val, async_trait};
+
+use crate::map::{self, NAME};
+use crate::provider::Session;
+use crate::region;
+
+const KIND: &Kind = ApiToken::KIND;
+
+/// What of an ApiToken a configuration says.
+const FIELDS: [&str; 3] = ["user", "role", "scopes"];
+const LIFETIME: &str = "lifetime";
+const TOKEN: &str = "token";
+const EXPIRES_AT: &str = "expires_at";
+
+/// How long a token is good where nothing is said, and at least.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(15 * 60);
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// By this label the tokens of Terraforms that were killed are found.
+const LABEL: (&str, &str) = ("ephemeral", "terraform");
+
+/// The ephemeral resource `basalt_token`.
+pub(crate) struct Token {
+    schema: Schema,
+    session: Arc<Session>,
+}
+
+impl Token {
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        Self { schema: schema(), session }
+    }
+}
+
+fn schema() -> Schema {
+    let given = KIND.spec.fields.iter().filter(|field| FIELDS.contains(&field.name)).map(|field: &Field| {
+        let of = if matches!(field.ty, Kinds::Set(_)) { Type::set(Type::String) } else { Type::String };
+        Attribute::optional(field.name, of).doc(field.doc)
+    });
+    let mut attributes: Vec<_> = given.collect();
+    attributes.extend([
+        Attribute::optional(LIFETIME, Type::String)
+            .doc("How long it is good if Terraform ends without closing it; at least `1m`. Default: `15m`."),
+        Attribute::computed(NAME, Type::String).doc("The name of its `ApiToken`, as the audit log has it."),
+        Attribute::computed(TOKEN, Type::String).sensitive().doc("The token."),
+        Attribute::computed(EXPIRES_AT, Type::String).doc("When it ends, unless it is renewed until then."),
+    ]);
+    let description = "A token for the region's API that is good while Terraform runs, and stands in no state and no plan: \
+                       for other providers, and for write-only attributes. It is renewed as long as it is used, and \
+                       deleted at the end. To make one takes the role admin.";
+    Schema { description: description.to_owned(), attributes, ..Schema::default() }
+}
+
+/// How long the token of a configuration is good.
+fn lifetime(config: &Val) -> Result<Duration, Diags> {
+    let Some(text) = config.get(LIFETIME).as_str() else { return Ok(DEFAULT_LIFETIME) };
+    let wrong = |detail: String| Diag::error("Not a lifetime", detail).at(Path::root().attr(LIFETIME));
+    match text.parse::<values::Duration>() {
+        Ok(given) if given.get() >= SHORTEST => Ok(given.get()),
+        Ok(_) => Err(wrong(format!("{text} is too short to be renewed in time; at least 1m.")).into()),
+        Err(bad) => Err(wrong(format!("{}; {}.", bad.message, bad.hint)).into()),
+    }
+}
+
+/// What is remembered from open to close.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Open {
+    name: String,
+    lifetime: Duration,
+}
+
+impl Open {
+    fn read(cx: &Cx) -> Result<Self, Diags> {
+        serde_json::from_slice(&cx.private()).map_err(|error| {
+            Diag::error("Which token it was is not known", format!("{error}. It ends by itself.")).into()
+        })
+    }
+
+    /// When it ends if it is good from now on, and when it is to be renewed.
+    fn ends(&self) -> (Timestamp, SystemTime) {
+        let now = SystemTime::now();
+        let end = Timestamp::try_from(now + self.lifetime).unwrap_or(Timestamp::MAX);
+        (end, now + self.lifetime / 2)
+    }
+
+    fn failed(&self, error: &ClientError) -> Diags {
+        region::diags(KIND, &self.name, error)
+    }
+}
+
+#[async_trait]
+impl Ephemeral for Token {
+    fn type_name(&self) -> &str {
+        "basalt_token"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        let declared = map::declared(KIND, config, config, &Val::Null);
+        let wrong = validate_partial(KIND, &declared.spec, &declared.unknown);
+        let mut diags = Diags(wrong.iter().map(|error| region::field(KIND, error, "")).collect());
+        diags.extend(lifetime(config).err().into_iter().flatten());
+        diags
+    }
+
+    async fn open(&self, cx: &Cx, config: &Val) -> Result<Opened, Diags> {
+        let client = self.session.region()?.client;
+        clear_expired(&client).await;
+        let open = Open { name: format!("terraform-{}", Uid::generate()), lifetime: lifetime(config)? };
+        let (expires_at, renew_at) = open.ends();
+        let mut spec = map::declared(KIND, config, config, &Val::Null).spec;
+        if let Value::Object(spec) = &mut spec {
+            spec.insert(EXPIRES_AT.into(), expires_at.to_string().into());
+        }
+        let (key, value) = LABEL;
+        let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        let metadata = PutMetadata { labels: Some(labels), ..PutMetadata::default() };
+        let request = PutRequest { metadata, spec, ..PutRequest::default() };
+        let made = client.put(KIND, &open.name, &request, Precondition::Absent).await;
+        made.map_err(|error| open.failed(&error))?;
+        let text = match client.issue_token(&open.name).await {
+            Ok(text) => text,
+            Err(error) => {
+                // Nobody closes what was never opened.
+                let _ = client.delete(KIND, &open.name, DeleteOptions::default()).await;
+                return Err(open.failed(&error));
+            }
+        };
+        cx.set_private(serde_json::to_vec(&open).unwrap_or_default());
+        let mut value = config.clone();
+        value.set(NAME, open.name);
+        value.set(TOKEN, text);
+        value.set(EXPIRES_AT, expires_at.to_string());
+        Ok(Opened { value, renew_at: Some(renew_at) })
+    }
+
+    async fn renew(&self, cx: &Cx) -> Result<Option<SystemTime>, Diags> {
+        let open = Open::read(cx)?;
+        let (expires_at, renew_at) = open.ends();
+        let patch = json!({ EXPIRES_AT: expires_at.to_string() });
+        let renewed = self.session.region()?.client.patch(KIND, &open.name, &patch, Precondition::None).await;
+        renewed.map_err(|error| open.failed(&error))?;
+        Ok(Some(renew_at))
+    }
+
+    async fn close(&self, cx: &Cx) -> Result<(), Diags> {
+        let open = Open::read(cx)?;
+        let gone = self.session.region()?.client.delete(KIND, &open.name, DeleteOptions::default()).await;
+        gone.map(drop).map_err(|error| open.failed(&error))
+    }
+}
+
+/// Deletes the tokens of Terraforms that were killed, once they are good for nothing. That this fails keeps nobody from
+/// opening another one.
+async fn clear_expired(client: &Client) {
+    let (key, value) = LABEL;
+    let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let options = ListOptions { labels, ..ListOptions::default() };
+    let found = client.list_all(KIND, &options).await.unwrap_or_default();
+    for token in found {
+        let end =
+            token.spec.get(EXPIRES_AT).and_then(Value::as_str).and_then(|at| at.parse::<Timestamp>().ok());
+        if end.is_some_and(|end| end < Timestamp::now()) {
+            let name = token.metadata.name.as_str();
+            if let Err(error) = client.delete(KIND, name, DeleteOptions::default()).await {
+                tracing::warn!(%error, name, "an expired token stays");
+            }
+        }
+    }
+}
