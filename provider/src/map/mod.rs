@@ -1,8 +1,8 @@
 //! Between Basalt's words and Terraform's: descriptions to schemas, states to specs, objects to states, pointers to paths.
 //!
-//! A state holds the spec as it was declared: what the configuration leaves out is null, also where Basalt has a default
-//! or chooses by itself. So a plan is empty exactly when nothing was declared differently. What Basalt chose is in
-//! `status`.
+//! A state holds the spec as it counts: where the configuration leaves a field out that has a default, the default, and
+//! null where Basalt chooses by itself; what it chose is in `status`. So a plan is empty exactly when nothing that is
+//! declared means anything else. The region is sent what the configuration says, and no default that it leaves out.
 
 pub(crate) mod labels;
 mod pointer;

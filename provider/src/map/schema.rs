@@ -4,7 +4,7 @@ use basalt_api::values::Naming;
 use basalt_api::{
     Const, Effect, Field, Kind, Presence, Schema as Described, Semantic, Stability, Type as Kinds,
 };
-use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type};
+use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type, Val};
 
 use super::{LABELS, LABELS_ALL, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
 use crate::patience::Patience;
@@ -124,11 +124,22 @@ fn attributes(field: &'static Field, part: Part) -> Vec<Attribute> {
     if field.sensitive {
         attribute = attribute.sensitive();
     }
+    if part == Part::Spec
+        && let Some(default) = default(field, &attribute.value_type())
+    {
+        attribute = attribute.default(default);
+    }
     // A reference may change its name and still mean the same object: the resource looks at those.
     if part == Part::Spec && is_fixed(field) && !is_fixed_reference(field) {
         attribute = attribute.replace();
     }
     vec![attribute]
+}
+
+/// What the absence of the field means, as a whole value of its attribute.
+fn default(field: &'static Field, of: &Type) -> Option<Val> {
+    let filled = super::value::default(field)?;
+    tfplugin::from_json(&tfplugin::to_json(&filled), of).ok()
 }
 
 /// Whether the field refers to an object, and always to the same.
@@ -295,7 +306,9 @@ mod tests {
         let sample = sample();
         assert_eq!(find(&sample, "serial").mode, Mode::Required);
         assert!(find(&sample, "serial").replace, "immutable");
-        assert_eq!(find(&sample, "count_wanted").mode, Mode::Optional);
+        assert_eq!(find(&sample, "mac").mode, Mode::Optional);
+        assert_eq!(find(&sample, "count_wanted").mode, Mode::OptionalComputed);
+        assert_eq!(find(&sample, "count_wanted").default, Some(3_i64.into()));
         assert!(find(&sample, "count_wanted").description.ends_with("Default: `3`."));
         assert!(find(&sample, "colour").description.contains("`red` or `dark_green`."));
         assert!(find(&sample, "zone").description.contains("Refers to `basalt_zone` by name."));

@@ -1,7 +1,7 @@
 //! Values: a configuration or plan as a spec, an object as a state.
 
 use basalt_api::pointer::child;
-use basalt_api::{Field, Kind, Schema as Described, Type as Kinds, diff};
+use basalt_api::{Field, Kind, Presence, Schema as Described, Type as Kinds, diff};
 use serde_json::{Map, Value};
 use tfplugin::{Num, Object, Val, to_json};
 
@@ -43,7 +43,10 @@ fn fields(
             secret(field, planned, config, prior, &at, out)
         } else {
             let of = |value: &'_ Val| value.get(field.name).clone();
-            value(&field.ty, &of(planned), &of(config), &of(prior), &at, out)
+            let given = of(config);
+            let value = value(&field.ty, &of(planned), &given, &of(prior), &at, out);
+            // A default that a plan filled in is not declared.
+            value.filter(|value| !given.is_null() || !is_default(field, value))
         };
         if let Some(value) = value {
             spec.insert(field.name.to_owned(), value);
@@ -127,13 +130,33 @@ fn secret(
     }
 }
 
-/// An object as a state, as far as the object knows: secrets, and what only Terraform knows, are null.
+fn is_default(field: &Field, value: &Value) -> bool {
+    matches!(field.presence, Presence::Default(default) if default.json(&field.ty) == *value)
+}
+
+/// What the absence of a field means; an object with all that the absence of its fields means.
+pub(super) fn default(field: &'static Field) -> Option<Val> {
+    match field.presence {
+        Presence::Default(default) => Some(read_value(&field.ty, &default.json(&field.ty), Absent::Default)),
+        _ => None,
+    }
+}
+
+/// What a field becomes that is not there.
+#[derive(Clone, Copy, PartialEq)]
+enum Absent {
+    Null,
+    Default,
+}
+
+/// An object as a state, as far as the object knows: secrets, and what only Terraform knows, are null. Defaults are filled
+/// in, as in every plan.
 pub(crate) fn object(kind: &Kind, object: &basalt_api::Object) -> Val {
-    let mut state = read(kind.spec, &object.spec);
+    let mut state = read(kind.spec, &object.spec, Absent::Default);
     state.insert(NAME.into(), object.metadata.name.as_str().into());
     state.insert(UID.into(), object.metadata.uid.to_string().into());
     if kind.status.fields.iter().any(is_shown) {
-        state.insert(STATUS.into(), read(kind.status, &object.status).into());
+        state.insert(STATUS.into(), read(kind.status, &object.status, Absent::Null).into());
     }
     Val::Map(state)
 }
@@ -146,25 +169,30 @@ pub(crate) fn found(kind: &Kind, found: &basalt_api::Object) -> Val {
     value
 }
 
-fn read(described: &'static Described, json: &Value) -> Object {
+fn read(described: &'static Described, json: &Value, absent: Absent) -> Object {
     let shown = described.fields.iter().filter(|field| is_shown(field) && !matches!(field.ty, Kinds::Secret));
     shown
         .map(|field| {
-            let value = json.get(field.name).map_or(Val::Null, |value| read_value(&field.ty, value));
+            let value = match json.get(field.name) {
+                Some(value) if !value.is_null() => read_value(&field.ty, value, absent),
+                _ if absent == Absent::Default => default(field).unwrap_or_default(),
+                _ => Val::Null,
+            };
             (field.name.to_owned(), value)
         })
         .collect()
 }
 
 /// Reads what the region says. A value that is not of its type is null: it comes from another version of the API.
-fn read_value(ty: &'static Kinds, json: &Value) -> Val {
+fn read_value(ty: &'static Kinds, json: &Value, absent: Absent) -> Val {
     match (ty, json) {
-        (Kinds::Object(described), Value::Object(_)) => Val::Map(read(described, json)),
+        (Kinds::Object(described), Value::Object(_)) => Val::Map(read(described, json, absent)),
         (Kinds::Map { value, .. }, Value::Object(items)) => {
-            Val::Map(items.iter().map(|(key, item)| (key.clone(), read_value(value, item))).collect())
+            let one = |(key, item): (&String, _)| (key.clone(), read_value(value, item, absent));
+            Val::Map(items.iter().map(one).collect())
         }
         (Kinds::List(item) | Kinds::Set(item), Value::Array(items)) => {
-            Val::List(items.iter().map(|json| read_value(item, json)).collect())
+            Val::List(items.iter().map(|json| read_value(item, json, absent)).collect())
         }
         (Kinds::Bool, Value::Bool(value)) => Val::Bool(*value),
         (Kinds::Int { .. }, Value::Number(number)) => {
@@ -211,7 +239,10 @@ fn keep_fields(
         let was = prior.get(field.name);
         // A secret in it counts as changed, for a state may know its text and a spec never does.
         if !is_changed(&at) {
-            now.set(field.name, was.clone());
+            // The state of an older provider has no defaults.
+            if !was.is_null() || default(field).is_none() {
+                now.set(field.name, was.clone());
+            }
             continue;
         }
         let mut is = now.get(field.name).clone();
@@ -276,6 +307,25 @@ mod tests {
             })
         );
         assert_eq!(declared.unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_default_is_sent_where_it_is_spelled_out_and_never_else() {
+        let planned = val(json!({"serial": "s", "count_wanted": 3, "parts": {}, "macs": []}));
+        let sent = |config: Value| declared(sample(), &planned, &val(config), &V::Null).spec;
+        assert_eq!(sent(json!({"serial": "s"})), json!({"serial": "s"}));
+        assert_eq!(
+            sent(json!({"serial": "s", "count_wanted": 3})),
+            json!({"serial": "s", "count_wanted": 3})
+        );
+    }
+
+    #[test]
+    fn what_is_left_out_reads_as_what_that_means() {
+        let read = |spec: Value| object(sample(), &stored(spec));
+        let spelled = json!({"serial": "s", "count_wanted": 3, "macs": []});
+        assert_eq!(read(json!({"serial": "s"})), read(spelled));
+        assert_eq!(read(json!({"serial": "s"})).get("mac"), &V::Null, "has no default");
     }
 
     #[test]

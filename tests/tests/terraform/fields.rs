@@ -40,6 +40,32 @@ fn labels_are_declared_beside_those_of_other_tools() {
 }
 
 #[test]
+fn a_default_may_be_spelled_out_or_left_out_and_nothing_changes() {
+    within(async |world| {
+        let text = |more: &str| {
+            let sample = "name = \"one\"\n serial = \"s-1\"\n";
+            format!("{}resource \"basalt_sample\" \"one\" {{\n {sample} {more}\n}}\n", provider(&world))
+        };
+        world.config(&text("")).apply().await;
+        assert_eq!(world.get("Sample", "one").await.spec, json!({"serial": "s-1"}), "as declared");
+        assert_eq!(world.state("basalt_sample.one").await["count_wanted"], 3, "as it counts");
+        for spelled in ["count_wanted = 3\n colour = \"red\"\n macs = []", ""] {
+            let planned = world.config(&text(spelled)).ok(&["plan"]).await;
+            assert!(planned.contains("No changes."), "{spelled}: {planned}");
+        }
+
+        world.config(&text("count_wanted = 4")).apply().await;
+        let said = world.config(&text("")).apply().await;
+        assert!(said.contains("4 -> 3"), "{said}");
+        assert_eq!(world.get("Sample", "one").await.spec.get("count_wanted"), None, "left out again");
+        world.put("cli", "Sample", "one", json!({"serial": "s-1", "count_wanted": 5})).await;
+        let said = world.apply().await;
+        assert!(said.contains("5 -> 3"), "somebody else's is put right: {said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn default_labels_are_given_to_every_resource_that_says_nothing_else() {
     within(async |world| {
         let text = |defaults: &str, labels: &str| {

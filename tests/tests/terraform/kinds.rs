@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use basalt_api::values::Naming;
-use basalt_api::{Example, KINDS, Kind, examples, references, secrets, validate};
+use basalt_api::{Example, KINDS, Kind, Presence, Schema, Type, examples, references, secrets, validate};
 use serde_json::Value;
 
 use crate::world::{World, flat, provider, within};
@@ -50,6 +50,12 @@ impl Declared {
         self
     }
 
+    /// The same with every default spelled out, also those of the objects in it.
+    fn with_defaults(mut self) -> Self {
+        spell_defaults(self.kind.spec, &mut self.spec);
+        self
+    }
+
     fn address(&self) -> String {
         address(self.kind, self.name)
     }
@@ -80,6 +86,22 @@ impl Declared {
 
 fn address(kind: &Kind, name: &str) -> String {
     format!("{}.{}", kind.terraform_name, name.replace('.', "_"))
+}
+
+fn spell_defaults(described: &'static Schema, spec: &mut Value) {
+    let Some(spec) = spec.as_object_mut() else { return };
+    for field in described.fields {
+        if let Presence::Default(default) = field.presence {
+            spec.entry(field.name).or_insert_with(|| default.json(&field.ty));
+        }
+        match (&field.ty, spec.get_mut(field.name)) {
+            (Type::Object(described), Some(inner)) => spell_defaults(described, inner),
+            (Type::Map { value: Type::Object(described), .. }, Some(Value::Object(items))) => {
+                items.values_mut().for_each(|item| spell_defaults(described, item));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Takes one value out, from wherever it is.
@@ -145,6 +167,11 @@ fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
         let said = flat(&world.config(&format!("{}{imports}", text(&world, &all))).ok(&["plan"]).await);
         let want = format!("Plan: {} to import, 0 to add, 0 to change, 0 to destroy.", all.len());
         assert!(said.contains(&want), "{want} {said}");
+
+        // What is stored leaves the defaults out.
+        let spelled: Vec<_> = all.into_iter().map(Declared::with_defaults).collect();
+        let said = flat(&world.config(&format!("{}{imports}", text(&world, &spelled))).ok(&["plan"]).await);
+        assert!(said.contains(&want), "with all defaults spelled out: {want} {said}");
         world.end().await;
     });
 }
