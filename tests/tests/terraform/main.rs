@@ -7,6 +7,7 @@ mod changes;
 mod deployments;
 mod fields;
 mod functions;
+mod kills;
 mod kinds;
 mod lookups;
 mod ownership;
