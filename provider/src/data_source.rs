@@ -7,7 +7,8 @@ use basalt_api::client::ListOptions;
 use basalt_api::values::Naming;
 use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 
-use crate::map::{self, LABELS, NAME, NAME_CONTAINS};
+use crate::map::{self, FIND, LABELS, NAME, NAME_CONTAINS};
+use crate::natural::NaturalKey;
 use crate::provider::Session;
 
 /// The data source of one object of a kind.
@@ -33,7 +34,29 @@ impl DataSource for KindData {
         &self.schema
     }
 
+    async fn validate(&self, config: &Val) -> Diags {
+        let (name, find) = (config.get(NAME), config.get(FIND));
+        let mut diags = Diags::default();
+        if name.is_null() == find.is_null() && !name.is_unknown() && !find.is_unknown() {
+            let detail = format!("Give either {NAME} or {FIND}.");
+            diags.push(Diag::error("It is not said what to look for", detail).at(Path::root().attr(NAME)));
+        }
+        if let Some(Err(why)) = find.as_str().and_then(|find| NaturalKey::read(self.kind, find)) {
+            diags.push(Diag::error("Not a key", why).at(Path::root().attr(FIND)));
+        }
+        diags
+    }
+
     async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
+        if let Some(find) = config.get(FIND).as_str() {
+            let at = Path::root().attr(FIND);
+            let key = NaturalKey::read(self.kind, find).unwrap_or_else(|| Err("Not FIELD=VALUE.".to_owned()));
+            let key = key.map_err(|why| Diag::error("Not a key", why).at(at.clone()))?;
+            let object = self.session.region()?.find_by(self.kind, find, &key, at).await?;
+            let mut found = map::found(self.kind, &object);
+            found.set(FIND, find);
+            return Ok(found);
+        }
         let name = config.get(NAME).as_str().unwrap_or_default();
         match self.session.region()?.find(self.kind, name).await? {
             Some(object) => {

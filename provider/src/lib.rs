@@ -25,6 +25,7 @@ mod data_source;
 mod functions;
 mod map;
 mod memory;
+mod natural;
 mod patience;
 mod provider;
 mod region;

@@ -15,6 +15,7 @@ use basalt_api::wire::{Layer, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path};
 
+use crate::natural::NaturalKey;
 use crate::snapshot::Snapshots;
 use crate::{MANAGER, map};
 
@@ -62,6 +63,29 @@ impl Region {
     /// The object as it was a moment ago, by uid or name; cheap where many of a kind are looked at.
     pub(crate) async fn refresh(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
         self.snapshots.find(&self.client, kind, key).await.map_err(|error| diags(kind, key, &error))
+    }
+
+    /// The one object of a kind that has a natural key. `at` is where the key stands.
+    pub(crate) async fn find_by(
+        &self,
+        kind: &'static Kind,
+        text: &str,
+        key: &NaturalKey,
+        at: Path,
+    ) -> Result<Object, Diags> {
+        let mut found = self.list(kind, ListOptions::default()).await?;
+        found.retain(|object| key.is_of(object));
+        let name = kind.name;
+        let (title, detail) = match found.pop() {
+            Some(object) if found.is_empty() => return Ok(object),
+            Some(last) => {
+                let names: Vec<_> =
+                    found.iter().chain([&last]).map(|object| object.metadata.name.as_str()).collect();
+                ("Not one", format!("There is more than one {name} with {text}: {}.", names.join(", ")))
+            }
+            None => ("Not found", format!("There is no {name} with {text}.")),
+        };
+        Err(Diag::error(title, detail).at(at).into())
     }
 
     /// All objects of a kind that fit.

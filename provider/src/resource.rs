@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Resource, Schema, Val, async_trait};
 
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
+use crate::natural::NaturalKey;
 use crate::patience::{self, Patience};
 use crate::provider::Session;
 use crate::region::{self, Region};
@@ -549,6 +550,11 @@ impl Resource for KindResource {
     }
 
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
+        if let Some(key) = NaturalKey::read(self.kind, id) {
+            let key = key.map_err(|why| Diag::error("Not a key", why))?;
+            let found = self.session.region()?.find_by(self.kind, id, &key, Path::root()).await?;
+            return Ok(Val::from([(UID, found.metadata.uid.to_string().into())]));
+        }
         let uid = id.strip_prefix("uid:").unwrap_or(id);
         if uid.parse::<basalt_api::values::Uid>().is_ok() {
             return Ok(Val::from([(UID, uid.into())]));
@@ -556,7 +562,7 @@ impl Resource for KindResource {
         match self.kind.naming.check(id) {
             Ok(()) => Ok(Val::from([(NAME, id.into())])),
             Err(bad) => {
-                let detail = format!("{}; or a uid. {}.", bad.message, bad.hint);
+                let detail = format!("{}; or a uid, or FIELD=VALUE. {}.", bad.message, bad.hint);
                 Err(Diag::error("Not a name", detail).into())
             }
         }

@@ -69,7 +69,10 @@ fn example(subject: Subject<'_>) -> Example {
         Subject::Resource(of) => {
             let kind = Kind::find(of).expect("a kind");
             let name = name(kind);
-            Example { usage: Some(resource(kind)), import: vec![name.to_owned(), "uid:UID".to_owned()] }
+            Example {
+                usage: Some(resource(kind)),
+                import: vec![name.to_owned(), "uid:UID".to_owned(), "FIELD=VALUE".to_owned()],
+            }
         }
         Subject::DataSource(of) => {
             let usage = match KINDS.iter().find(|kind| kind.terraform_name == of) {

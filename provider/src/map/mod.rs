@@ -23,6 +23,8 @@ pub(crate) const UID: &str = "uid";
 pub(crate) const LABELS: &str = "labels";
 /// Those, and the defaults of the provider.
 pub(crate) const LABELS_ALL: &str = "labels_all";
+/// A natural key of the object that is looked for.
+pub(crate) const FIND: &str = "find";
 /// Part of the names of the objects that are looked for.
 pub(crate) const NAME_CONTAINS: &str = "name_contains";
 /// The stable part of its status.

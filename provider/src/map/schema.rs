@@ -6,7 +6,7 @@ use basalt_api::{
 };
 use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type, Val};
 
-use super::{LABELS, LABELS_ALL, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
+use super::{FIND, LABELS, LABELS_ALL, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
 use crate::patience::Patience;
 
 /// What the attributes are for.
@@ -58,8 +58,14 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
 
 /// The schema of a kind's data source.
 pub(crate) fn data_source(kind: &Kind) -> Schema {
-    let name = Attribute::required(NAME, Type::String).doc("Its name, or `uid:` and its uid.");
-    Schema { version: 0, description: kind.doc.to_owned(), attributes: found(kind, name) }
+    let name = Attribute::plain(NAME, Mode::OptionalComputed, Type::String)
+        .doc(format!("Its name, or `uid:` and its uid. Either this or `{FIND}`."));
+    let mut attributes = found(kind, name);
+    attributes.push(Attribute::optional(FIND, Type::String).doc(
+        "What it alone has, as `FIELD=VALUE`: a field of its spec, or of its status as `status.FIELD=VALUE`; those of an \
+         object in it behind a dot. In a list, set or map any element may have it.",
+    ));
+    Schema { version: 0, description: kind.doc.to_owned(), attributes }
 }
 
 /// The schema of the data source of many objects of a kind.

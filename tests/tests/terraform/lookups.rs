@@ -28,6 +28,42 @@ fn a_data_source_finds_what_others_made() {
 }
 
 #[test]
+fn one_is_found_and_imported_by_what_it_alone_has() {
+    within(async |world| {
+        world.put("cli", "Zone", "row-1", json!({})).await;
+        for (name, mac) in [("node-1", "52:54:00:00:00:01"), ("node-2", "52:54:00:00:00:02")] {
+            world.put("cli", "Machine", name, json!({"boot_macs": [mac], "zone": "row-1"})).await;
+        }
+        let data = |find: &str| {
+            let data = format!("data \"basalt_machine\" \"found\" {{\n find = {find:?}\n}}\n");
+            format!(
+                "{}{data}output \"said\" {{\n value = data.basalt_machine.found.name\n}}\n",
+                provider(&world)
+            )
+        };
+        let said = world.config(&data("boot_macs=52-54-00-00-00-02")).ok(&["apply", "-auto-approve"]).await;
+        assert!(said.contains("said = \"node-2\""), "{said}");
+        for (find, want) in [
+            ("zone=row-1", "more than one Machine with zone=row-1: node-1, node-2"),
+            ("boot_macs=52:54:00:00:00:03", "There is no Machine with boot_macs=52:54:00:00:00:03"),
+            ("mac=52:54:00:00:00:03", "there is no field \"mac\""),
+        ] {
+            let said = flat(&world.config(&data(find)).fails(&["plan"]).await);
+            assert!(said.contains(want), "{said}");
+        }
+        let import = format!(
+            "{}resource \"basalt_machine\" \"one\" {{\n name = \"node-1\"\n zone = \"row-1\"\n \
+             boot_macs = [\"52:54:00:00:00:01\"]\n}}\n\
+             import {{\n to = basalt_machine.one\n id = \"boot_macs=52:54:00:00:00:01\"\n}}\n",
+            provider(&world)
+        );
+        let said = world.config(&import).apply().await;
+        assert!(said.contains("1 imported, 0 added, 0 changed, 0 destroyed"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn many_are_found_by_label_and_by_part_of_their_name() {
     within(async |world| {
         for (name, hall) in [("row-1", "east"), ("row-2", "west"), ("cage-1", "east")] {

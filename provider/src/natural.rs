@@ -1,0 +1,162 @@
+//! Objects by what they are: `boot_macs=52:54:00:12:34:56`, `bmc.address=10.0.0.9`, `status.inventory.dmi.serial=X1`.
+//!
+//! A key is a field of the spec, or behind `status.` of the status, with a value; through lists, sets and maps it looks for
+//! any element. Values are compared as the region compares them.
+
+use basalt_api::{Kind, Object, Schema, Type};
+use serde_json::{Number, Value};
+
+/// A field and its value.
+#[derive(Clone, Debug)]
+pub(crate) struct NaturalKey {
+    is_status: bool,
+    steps: Vec<Step>,
+    of: &'static Type,
+    value: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Field(&'static str),
+    Each,
+}
+
+impl NaturalKey {
+    /// Reads `FIELD=VALUE`; `None` where it is no such text, but a name.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub(crate) fn read(kind: &'static Kind, text: &str) -> Option<Result<Self, String>> {
+        let (path, value) = text.split_once('=')?;
+        let (is_status, names) = match path.strip_prefix("status.") {
+            Some(rest) => (true, rest),
+            None => (false, path),
+        };
+        let described = if is_status { kind.status } else { kind.spec };
+        let found = walk(described, names).map_err(|why| format!("{} {text:?}: {why}.", kind.name));
+        Some(found.map(|(steps, of)| Self { is_status, steps, of, value: value.to_owned() }))
+    }
+
+    /// Whether this is the object's.
+    pub(crate) fn is_of(&self, object: &Object) -> bool {
+        let root = if self.is_status { &object.status } else { &object.spec };
+        self.is_within(root, &self.steps)
+    }
+
+    fn is_within(&self, json: &Value, steps: &[Step]) -> bool {
+        match (steps.split_first(), json) {
+            (None, value) => self.is_value(value),
+            (Some((Step::Field(name), rest)), json) => {
+                json.get(name).is_some_and(|json| self.is_within(json, rest))
+            }
+            (Some((Step::Each, rest)), Value::Array(items)) => {
+                items.iter().any(|json| self.is_within(json, rest))
+            }
+            (Some((Step::Each, rest)), Value::Object(items)) => {
+                items.values().any(|json| self.is_within(json, rest))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_value(&self, json: &Value) -> bool {
+        match (self.of, json) {
+            (Type::Semantic(semantic), Value::String(text)) => {
+                text == &self.value
+                    || matches!((semantic.canonical(text), semantic.canonical(&self.value)), (Ok(a), Ok(b)) if a == b)
+            }
+            (_, Value::String(text)) => text == &self.value,
+            (_, Value::Bool(is)) => self.value.parse() == Ok(*is),
+            (_, Value::Number(number)) => self.value.parse().is_ok_and(|value: Number| value == *number),
+            _ => false,
+        }
+    }
+}
+
+/// The way to a field, and what is there.
+fn walk(described: &'static Schema, path: &str) -> Result<(Vec<Step>, &'static Type), String> {
+    let (mut described, mut steps) = (described, Vec::new());
+    let mut names = path.split('.').peekable();
+    while let Some(name) = names.next() {
+        let Some(field) = described.field(name) else {
+            let known: Vec<_> = described.fields.iter().map(|field| field.name).collect();
+            return Err(format!("there is no field {name:?}; there are {}", known.join(", ")));
+        };
+        steps.push(Step::Field(field.name));
+        let mut of = &field.ty;
+        while let Type::List(inner) | Type::Set(inner) | Type::Map { value: inner, .. } = of {
+            steps.push(Step::Each);
+            of = inner;
+        }
+        match (of, names.peek()) {
+            (Type::Object(inner), Some(_)) => described = inner,
+            (Type::Object(inner), None) => {
+                let known: Vec<_> = inner.fields.iter().map(|field| field.name).collect();
+                return Err(format!("{path} has fields, such as {path}.{}", known.join(", ")));
+            }
+            (Type::Secret | Type::Json, _) => return Err(format!("{path} cannot be looked for")),
+            (_, Some(more)) => return Err(format!("{name} has no field {more:?}")),
+            (_, None) => return Ok((steps, of)),
+        }
+    }
+    Err("it begins with no field".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sample() -> Object {
+        serde_json::from_value(json!({
+            "kind": "Sample",
+            "metadata": {
+                "name": "one", "uid": "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "generation": 1,
+                "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:00Z"
+            },
+            "spec": {
+                "serial": "S1", "mac": "52:54:00:aa:00:01", "macs": ["52:54:00:aa:00:02"], "count_wanted": 4,
+                "parts": {"lid": {"weight": 7}}
+            },
+            "status": {"address": "10.0.0.1"}
+        }))
+        .expect("an object")
+    }
+
+    fn read(text: &str) -> Result<NaturalKey, String> {
+        NaturalKey::read(Kind::find("Sample").expect("a kind"), text).expect("a key")
+    }
+
+    #[test]
+    fn an_object_is_found_by_any_field_in_any_spelling() {
+        for (text, want) in [
+            ("serial=S1", true),
+            ("serial=s1", false),
+            ("mac=52-54-00-AA-00-01", true),
+            ("macs=52-54-00-AA-00-02", true),
+            ("macs=52-54-00-AA-00-01", false),
+            ("count_wanted=4", true),
+            ("parts.weight=7", true),
+            ("parts.weight=8", false),
+            ("status.address=10.0.0.1", true),
+            ("description=", false),
+        ] {
+            assert_eq!(read(text).expect(text).is_of(&sample()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_a_name_or_refused_with_what_there_is() {
+        assert!(NaturalKey::read(Kind::find("Sample").expect("a kind"), "one").is_none());
+        for (text, want) in [
+            ("colr=red", "there are description, serial,"),
+            ("parts=x", "parts.weight"),
+            ("serial.x=1", "serial has no field \"x\""),
+            ("password=x", "cannot be looked for"),
+            ("=x", "no field \"\""),
+        ] {
+            let why = read(text).expect_err(text);
+            assert!(why.contains(want), "{text}: {why}");
+        }
+    }
+}
