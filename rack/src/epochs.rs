@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::journal::Journal;
 
@@ -115,6 +116,8 @@ impl State {
 #[derive(Debug)]
 pub struct Epochs {
     inner: Mutex<(Journal<Record>, State)>,
+    /// The incarnation in force.
+    in_force: watch::Sender<Option<String>>,
 }
 
 impl Epochs {
@@ -134,12 +137,20 @@ impl Epochs {
         if !found.records.is_empty() {
             journal.rewrite(&state.records())?;
         }
-        Ok(Self { inner: Mutex::new((journal, state)) })
+        let in_force = watch::Sender::new(state.incarnation.clone());
+        Ok(Self { inner: Mutex::new((journal, state)), in_force })
     }
 
     /// Incarnations that another one has replaced.
     pub fn retired(&self) -> BTreeSet<String> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).1.retired.clone()
+    }
+
+    /// Waits until another incarnation than this one is in force.
+    pub async fn replaced(&self, incarnation: &str) {
+        let mut in_force = self.in_force.subscribe();
+        // It cannot end before this does.
+        let _ = in_force.wait_for(|now| now.as_deref() != Some(incarnation)).await;
     }
 
     /// A region of this incarnation spoke, over a link that proved it to be ours: those before are retired.
@@ -154,6 +165,7 @@ impl Epochs {
         }
         journal.append(&[Record::Incarnation { uuid: incarnation.to_owned() }])?;
         state.enter(incarnation);
+        self.in_force.send_replace(Some(incarnation.to_owned()));
         Ok(())
     }
 
@@ -171,6 +183,7 @@ impl Epochs {
         if state.incarnation.as_deref() != Some(incarnation) {
             journal.append(&[Record::Incarnation { uuid: incarnation.to_owned() }])?;
             state.enter(incarnation);
+            self.in_force.send_replace(Some(incarnation.to_owned()));
         }
         let mut admission = Admission::Run;
         if let Some(high) = state.bmcs.get_mut(bmc).filter(|high| high.incarnation == incarnation) {

@@ -3,6 +3,9 @@
 //! Every region of the list is dialled, and dialled again with a growing pause when its link ends. All of them may send concerns
 //! and power commands (what is old is refused by [`concern`](crate::concern) and [`epochs`](crate::epochs)); facts leave on one link at a time, so that they
 //! arrive in order.
+//!
+//! A link to a region whose incarnation another one has replaced is ended at once. Facts that it had not acknowledged stay in the
+//! spool, and leave on the next link; what it had acknowledged is with it alone, as is whatever a backup came too early for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

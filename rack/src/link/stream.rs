@@ -94,6 +94,8 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     tokio::select! {
         ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,
         ended = deliver(context, &outbox, acknowledged) => ended,
+        // What it would still take of the spool, nobody would know.
+        () = context.epochs.replaced(&welcome.incarnation) => Err(LinkError::Retired(welcome.incarnation)),
     }
 }
 

@@ -132,10 +132,29 @@ impl Linked {
     }
 
     async fn welcome(&mut self) -> basalt_proto::rack_v1::Hello {
+        self.welcome_to("inc-1", Vec::new()).await
+    }
+
+    async fn welcome_to(&mut self, incarnation: &str, regions: Vec<String>) -> basalt_proto::rack_v1::Hello {
         let from_rack::Message::Hello(hello) = self.next().await else { panic!("no hello") };
-        self.send(from_region::Message::Welcome(Welcome { incarnation: "inc-1".into(), regions: vec![] }))
-            .await;
+        self.send(from_region::Message::Welcome(Welcome { incarnation: incarnation.into(), regions })).await;
         hello
+    }
+
+    async fn offer(&mut self, generation: u64, incarnation: &str) -> Outcome {
+        let images = version(Concern::Images, generation, incarnation, &ImagesConcern::default());
+        self.send(from_region::Message::Concern(images)).await;
+        loop {
+            if let from_rack::Message::ConcernReply(reply) = self.next().await {
+                return reply.outcome();
+            }
+        }
+    }
+
+    /// Until the rack closes it.
+    async fn closed(mut self) {
+        let end = async { while let Ok(Some(_)) = self.from_rack.message().await {} };
+        tokio::time::timeout(DEADLINE, end).await.expect("the rack keeps the link");
     }
 }
 
@@ -305,6 +324,49 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
     let mut link = next_link(&mut linked).await;
     assert_eq!(link.welcome().await.rack_uid, "rack-uid");
     assert_eq!(region.enrolments.lock().unwrap().len(), 1);
+    rack.stop().await;
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn follows_a_recovered_region_and_tells_the_one_before_nothing_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (region, mut linked) = region();
+    let stop = CancellationToken::new();
+    let before = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    let after = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    let settings = Settings { join: Some(token(&region, before, SECRET)), ..settings(dir.path()) };
+    let rack = Daemon::start(settings).await.unwrap();
+
+    let mut old = next_link(&mut linked).await;
+    old.welcome_to("inc-1", vec![format!("https://{after}")]).await;
+    assert_eq!(old.offer(700, "inc-1").await, Outcome::Applied);
+    let command =
+        PowerCommand { machine_uid: "nobody".into(), command_id: "c1".into(), ..PowerCommand::default() };
+    old.send(from_region::Message::Power(command)).await;
+
+    // The database went back in time, and the region before lives on.
+    let mut new = next_link(&mut linked).await;
+    let hello = new.welcome_to("inc-2", Vec::new()).await;
+    assert_eq!((hello.held[0].incarnation.as_str(), hello.held[0].generation), ("inc-1", 700));
+    old.closed().await;
+    let (mut expected, mut power) = (1, 0);
+    while power == 0 {
+        let from_rack::Message::Facts(batch) = new.next().await else { continue };
+        for fact in &batch.facts {
+            assert_eq!(fact.seq, expected, "in order, each once");
+            expected += 1;
+            power += usize::from(matches!(fact.body, Some(Body::Power(_))));
+        }
+        let ack = FactAck { spool_uid: batch.spool_uid, through_seq: expected - 1 };
+        new.send(from_region::Message::FactAck(ack)).await;
+    }
+    assert_eq!(new.offer(701, "inc-1").await, Outcome::RefusedOlder);
+    assert_eq!(new.offer(1, "inc-2").await, Outcome::Applied);
+    // It dials the old one again, in case that begins anew too, and turns away.
+    let mut old = next_link(&mut linked).await;
+    old.welcome_to("inc-1", Vec::new()).await;
+    old.closed().await;
     rack.stop().await;
     stop.cancel();
 }
