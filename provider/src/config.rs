@@ -1,7 +1,10 @@
 //! The provider block: where the region is, and who we are to it. Each value has an environment variable, which counts
 //! where the block says nothing.
 
-use basalt_api::client::{Client, ClientConfig, ClientError};
+use std::time::Duration;
+
+use basalt_api::client::{Client, ClientConfig, ClientError, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
+use basalt_api::values;
 use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
 
 use crate::MANAGER;
@@ -13,7 +16,12 @@ const SETTINGS: &[(&str, &str)] = &[
     ("token", "BASALT_TOKEN"),
     ("token_file", "BASALT_TOKEN_FILE"),
     ("ca_file", "BASALT_CA_FILE"),
+    (REQUEST_TIMEOUT, "BASALT_REQUEST_TIMEOUT"),
+    (RETRY_TIMEOUT, "BASALT_RETRY_TIMEOUT"),
 ];
+
+const REQUEST_TIMEOUT: &str = "request_timeout";
+const RETRY_TIMEOUT: &str = "retry_timeout";
 
 /// What every resource is labelled with.
 pub(crate) const DEFAULT_LABELS: &str = "default_labels";
@@ -35,6 +43,14 @@ pub(crate) fn schema() -> Schema {
             "Certificates (PEM) of which one signed the region's. By default the environment's `BASALT_CA_FILE`, then \
              those that the system trusts.",
         ),
+        text(REQUEST_TIMEOUT).doc(
+            "How long one request may take. Waiting for machines has limits of its own. By default the environment's \
+             `BASALT_REQUEST_TIMEOUT`, then `30s`.",
+        ),
+        text(RETRY_TIMEOUT).doc(
+            "For how long a request is tried again while no region can be reached, or says that it cannot answer now. By \
+             default the environment's `BASALT_RETRY_TIMEOUT`, then `10s`.",
+        ),
         Attribute::optional(DEFAULT_LABELS, Type::map(Type::String)).doc(
             "Labels of every resource; its own `labels` count before them. What both come to is in its `labels_all`.",
         ),
@@ -50,6 +66,10 @@ pub(crate) fn says_where(config: &Val) -> bool {
 /// What is wrong with the block by itself.
 pub(crate) fn check(config: &Val) -> Diags {
     let mut diags = labels::check(config, DEFAULT_LABELS);
+    for name in [REQUEST_TIMEOUT, RETRY_TIMEOUT] {
+        let given = config.get(name).as_str();
+        diags.extend(given.and_then(|text| duration(name, text).err()).into_iter().flatten());
+    }
     if !config.get("token").is_null() && !config.get("token_file").is_null() {
         let detail = "token and token_file are both given. Leave one of them out.";
         diags.push(Diag::error("Two tokens", detail).at(Path::root().attr("token_file")));
@@ -79,7 +99,10 @@ pub(crate) fn client(
         (None, Some(token)) => Some(token),
         _ => file("token_file")?.map(|text| text.trim().to_owned()),
     };
+    let duration = |name: &str| setting(name).map(|text| duration(name, &text)).transpose();
     let config = ClientConfig {
+        timeout: duration(REQUEST_TIMEOUT)?.unwrap_or(DEFAULT_TIMEOUT),
+        patience: duration(RETRY_TIMEOUT)?.unwrap_or(DEFAULT_PATIENCE),
         endpoints: endpoint.split(',').map(|one| one.trim().to_owned()).collect(),
         token,
         ca_pem: file("ca_file")?,
@@ -97,6 +120,14 @@ pub(crate) fn client(
             _ => Path::root().attr("endpoint"),
         };
         Diag::error("The provider's block is wrong", error.to_string()).at(at).into()
+    })
+}
+
+fn duration(setting: &str, text: &str) -> Result<Duration, Diags> {
+    let parsed: Result<values::Duration, _> = text.parse();
+    parsed.map(values::Duration::get).map_err(|bad| {
+        let detail = format!("{}; {}.", bad.message, bad.hint);
+        Diag::error("Not a duration", detail).at(Path::root().attr(setting)).into()
     })
 }
 
@@ -143,6 +174,17 @@ mod tests {
         let config = block(&[("token_file", "/nowhere/token")]);
         let error = client(&config, "1.11.4", env).expect_err("no such file");
         assert!(error.0[0].detail.starts_with("/nowhere/token: "), "{error:?}");
+    }
+
+    #[test]
+    fn a_wrong_duration_is_told_at_its_attribute_wherever_it_comes_from() {
+        assert!(client(&block(&[("retry_timeout", "2m")]), "1.11.4", env).is_ok());
+        let wrong = check(&block(&[("retry_timeout", "soon")]));
+        assert_eq!(wrong.0[0].path.to_string(), "retry_timeout");
+        let of_environment =
+            |name: &str| if name == "BASALT_REQUEST_TIMEOUT" { Some("soon".to_owned()) } else { env(name) };
+        let error = client(&block(&[]), "1.11.4", of_environment).expect_err("no duration");
+        assert!(error.0[0].detail.contains("soon"), "{error:?}");
     }
 
     #[test]

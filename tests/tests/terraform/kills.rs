@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::NETWORK;
-use crate::world::{COMMAND, World, described, provider, within};
+use crate::world::{COMMAND, World, described, everything, provider, within};
 
 const KILLS: usize = 10;
 /// Objects of the network, and others that nothing depends on.
@@ -53,6 +53,12 @@ impl Drop for Ground {
     }
 }
 
+fn whole(world: &World) -> String {
+    let zones = (0..OBJECTS - 7)
+        .map(|i| format!("resource \"basalt_zone\" \"more-{i}\" {{\n  name = \"more-{i}\"\n}}\n"));
+    format!("{}{NETWORK}{}", provider(world), zones.collect::<String>())
+}
+
 impl World {
     /// What Terraform made, by kind and name.
     async fn made(&self) -> BTreeMap<(String, String), Uid> {
@@ -82,10 +88,7 @@ impl World {
 #[test]
 fn an_apply_that_is_killed_ten_times_makes_nothing_twice_and_loses_nothing() {
     within(async |mut world| {
-        let zones: String = (0..25)
-            .map(|i| format!("resource \"basalt_zone\" \"more-{i}\" {{\n  name = \"more-{i}\"\n}}\n"))
-            .collect();
-        world.config(&format!("{}{NETWORK}{zones}", provider(&world)));
+        world.config(&whole(&world));
         let (mut ground, fresh) = Ground::with_a_provider();
         std::mem::replace(&mut world.provider, fresh).stop().await;
 
@@ -122,5 +125,23 @@ fn an_apply_that_is_killed_ten_times_makes_nothing_twice_and_loses_nothing() {
         assert_eq!(world.made().await, BTreeMap::new());
         world.end().await;
         drop(ground);
+    });
+}
+
+#[test]
+fn an_apply_goes_on_while_the_region_is_restarted() {
+    within(async |mut world| {
+        world.config(&whole(&world));
+        let mut command = world.terraform(&["apply", "-auto-approve", "-parallelism=2"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("terraform");
+        world.until_made(5, &mut child).await;
+        world = world.with_region_restarted().await;
+        let output = tokio::time::timeout(COMMAND, child.wait_with_output()).await;
+        let output = output.expect("it ends").expect("an end");
+        assert!(output.status.success(), "{}", everything(&output));
+        let again = world.run(&["plan", "-detailed-exitcode"]).await;
+        assert_eq!(again.status.code(), Some(0), "{}", everything(&again));
+        assert_eq!(world.made().await.len(), OBJECTS);
+        world.end().await;
     });
 }

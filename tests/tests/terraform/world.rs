@@ -1,5 +1,6 @@
 //! A region, a provider and a user's directory, inside the test.
 
+use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub(crate) const COMMAND: Duration = Duration::from_secs(120);
 pub(crate) struct World {
     pub(crate) dir: TempDir,
     pub(crate) region: Region,
+    database: String,
     pub(crate) provider: Reattached,
     pub(crate) endpoint: String,
     pub(crate) token: String,
@@ -28,16 +30,22 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut settings = Settings::new(dir.path().join("region"));
-        settings.database_url = Some(basalt_db::testing::database().await);
-        settings.listen = ([127, 0, 0, 1], 0).into();
-        let region = Box::pin(Region::start(settings)).await.expect("a region");
+        let database = basalt_db::testing::database().await;
+        let region = region(&dir, &database, ([127, 0, 0, 1], 0).into()).await;
         let token = std::fs::read_to_string(dir.path().join("region/admin-token")).expect("a token");
         let provider =
             Reattached::start(terraform_provider_basalt::provider(), terraform_provider_basalt::ADDRESS)
                 .expect("a provider");
         let endpoint = format!("http://{}", region.address());
-        Self { dir, region, provider, endpoint, token: token.trim().to_owned() }
+        Self { dir, region, database, provider, endpoint, token: token.trim().to_owned() }
+    }
+
+    /// The same with the region stopped, and started again at its address.
+    pub(crate) async fn with_region_restarted(self) -> Self {
+        let address = self.region.address();
+        self.region.stop().await;
+        let region = region(&self.dir, &self.database, address).await;
+        Self { region, ..self }
     }
 
     pub(crate) async fn end(self) {
@@ -124,6 +132,13 @@ impl World {
         let found = resources.into_iter().find(|resource| resource["address"] == address);
         found.unwrap_or_else(|| panic!("no {address} in {shown}"))["values"].clone()
     }
+}
+
+async fn region(dir: &TempDir, database: &str, listen: SocketAddr) -> Region {
+    let mut settings = Settings::new(dir.path().join("region"));
+    settings.database_url = Some(database.to_owned());
+    settings.listen = listen;
+    Box::pin(Region::start(settings)).await.expect("a region")
 }
 
 pub(crate) fn described(kind: &str) -> &'static Kind {
