@@ -167,6 +167,11 @@ impl Store {
     /// The database.
     pub async fn audit_page(&self, query: &AuditQuery<'_>) -> Result<AuditPage, StoreError> {
         let limit = query.limit.clamp(1, 1000);
+        // What is asked for decides by which index it is found.
+        let mut tx = self.begin().await?;
+        sqlx::query!("select set_config('plan_cache_mode', 'force_custom_plan', true)")
+            .fetch_one(&mut *tx)
+            .await?;
         let rows = sqlx::query!(
             r#"select id, (extract(epoch from at) * 1000000)::bigint as "at_us!", actor, address, request, kind,
                       object, name, generation, before::text as before, after::text as after
@@ -184,7 +189,8 @@ impl Store {
             query.before_id,
             limit.saturating_add(1)
         );
-        let mut rows = rows.fetch_all(self.pool()).await?;
+        let mut rows = rows.fetch_all(&mut *tx).await?;
+        drop(tx);
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();

@@ -96,7 +96,7 @@ impl Store {
             r#"select d.id, d.step_key, d.epoch, d.generation, d.planner, d.now_us, g.body::text as "ground!", d.seen, d.facts,
                  d.steps, d.delivered, d.digest, d.plan, (extract(epoch from d.at) * 1000000)::bigint as "at_us!"
                from decision d join decision_ground g on g.sha256 = d.ground
-               where d.object = $1 and ($2::bigint is null or d.id < $2) order by d.id desc limit $3"#,
+               where d.object = $1 and d.id < coalesce($2, 9223372036854775807) order by d.id desc limit $3"#,
             object.get(),
             before,
             limit

@@ -53,7 +53,7 @@ async fn read(pool: PgPool, queue: Arc<Mutex<mpsc::Receiver<Wanted>>>) {
         let (kinds, names): (Vec<_>, Vec<_>) =
             wanted.iter().map(|wanted| (wanted.kind.clone(), wanted.name.clone())).unzip();
         let query = select_objects!(
-            "where (kind, name) in (select * from unnest($1::text[], $2::text[]))",
+            ", unnest($1::text[], $2::text[]) wanted(of_kind, called) where kind = of_kind and name = called",
             &kinds,
             &names
         );

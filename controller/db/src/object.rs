@@ -241,7 +241,7 @@ impl Store {
         let limit = query.limit.clamp(1, 1000);
         let labels = serde_json::to_value(&query.labels).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let rows = select_objects!(
-            "where kind = $1 and ($2::text is null or name > $2) and ($3::text is null or position($3 in name) > 0)
+            "where kind = $1 and name > coalesce($2, '') and ($3::text is null or position($3 in name) > 0)
                and ($4::jsonb = '{}' or (
                  select coalesce(jsonb_object_agg(l.key, l.value
                           order by m.key = coalesce(manager, ''), m.key collate ucs_basic desc), '{}')

@@ -34,6 +34,13 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// Nothing of ours waits for anything but the database inside a transaction.
 const IDLE_IN_TRANSACTION: &str = "30s";
 
+/// Every statement is planned once on each connection, for any values. Otherwise those that take arrays, which is most, are planned
+/// anew each time, and that costs several times what they do.
+const PLANNED_ONCE: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("jit", "off")];
+
+/// More than there are, so that none is forgotten.
+const STATEMENTS: usize = 500;
+
 /// A text that is sealed beside the secrets: by it a wrong key is noticed at start, and a replaced one while a region runs.
 const SEAL_CHECK: &[u8] = b"basalt seal check 1";
 
@@ -90,7 +97,9 @@ impl Store {
         // A region that is frozen in the middle of a transaction must not keep others from what it holds.
         let connect = PgConnectOptions::from_str(&options.url)?
             .application_name("basalt-region")
-            .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]);
+            .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)])
+            .options(PLANNED_ONCE)
+            .statement_cache_capacity(STATEMENTS);
         let pool = PgPoolOptions::new()
             .max_connections(options.connections.max(4))
             .acquire_timeout(options.patience)

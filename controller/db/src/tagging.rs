@@ -63,7 +63,7 @@ impl Tagging {
     /// The database.
     pub async fn machines(&mut self, after: Option<Uid>, limit: i64) -> Result<Vec<Object>, StoreError> {
         let rows = select_objects!(
-            "where kind = 'Machine' and ($1::uuid is null or uid > $1) order by uid limit $2",
+            "where kind = 'Machine' and uid > coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid) order by uid limit $2",
             after.map(Uid::get),
             limit
         );
