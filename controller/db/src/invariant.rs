@@ -19,6 +19,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) kind: &'a str,
     pub(crate) uid: Uid,
     pub(crate) spec: &'a Value,
+    /// Whose rows are there.
+    pub(crate) before: Option<&'a Value>,
     pub(crate) references: &'a BTreeMap<String, Uid>,
 }
 

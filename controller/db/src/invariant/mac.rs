@@ -11,15 +11,19 @@ use uuid::Uuid;
 /// The kinds that have MAC addresses, and where.
 const HOLDERS: [(&str, &str); 2] = [("Machine", "/boot_macs"), ("Device", "/macs")];
 
-/// Replaces what the subjects hold.
+/// Replaces what the subjects hold, where it is something else than before.
 pub(super) async fn write(
     tx: &mut Tx,
     subjects: &[Subject<'_>],
 ) -> Result<Vec<(Uid, FieldError)>, StoreError> {
-    let (mut writing, mut owners, mut pointers, mut macs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut had, mut owners, mut pointers, mut macs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (kind, field) in HOLDERS {
         for subject in of_kind(kind, subjects) {
-            writing.push(subject.uid.get());
+            match subject.before {
+                Some(before) if before.pointer(field) == subject.spec.pointer(field) => continue,
+                Some(_) => had.push(subject.uid.get()),
+                None => {}
+            }
             let listed = subject.spec.pointer(field).and_then(Value::as_array);
             let listed = listed.into_iter().flatten().enumerate();
             for (index, mac) in listed.filter_map(|(index, mac)| Some((index, mac.as_str()?))) {
@@ -29,12 +33,14 @@ pub(super) async fn write(
             }
         }
     }
-    if writing.is_empty() {
+    if !had.is_empty() {
+        // The rows of mac_holder go with those of machine_mac, and those of devices by themselves.
+        sqlx::query!("delete from machine_mac where machine = any($1)", &had).execute(&mut **tx).await?;
+        sqlx::query!("delete from mac_holder where holder = any($1)", &had).execute(&mut **tx).await?;
+    }
+    if macs.is_empty() {
         return Ok(Vec::new());
     }
-    // The rows of mac_holder go with those of machine_mac, and those of devices by themselves.
-    sqlx::query!("delete from machine_mac where machine = any($1)", &writing).execute(&mut **tx).await?;
-    sqlx::query!("delete from mac_holder where holder = any($1)", &writing).execute(&mut **tx).await?;
     hold(tx, &owners, &pointers, &macs).await?;
     taken(tx, &owners, &pointers, &macs).await
 }

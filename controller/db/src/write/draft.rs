@@ -87,6 +87,10 @@ pub(super) struct Draft<'a> {
     pub(super) changed: bool,
     /// Its row is written.
     pub(super) touched: bool,
+    /// It refers to others than before.
+    pub(super) refers_anew: bool,
+    /// As it was declared before.
+    before: Value,
     /// References by pointer, once they are resolved.
     pub(super) references: BTreeMap<String, Uid>,
     /// What does not fit; pointers are into the spec.
@@ -106,7 +110,7 @@ pub(super) struct Sealed {
     /// Pointers whose secrets stay as they are.
     pub(super) kept: Vec<String>,
     /// Whether a stored secret goes, or another plaintext comes.
-    changed: bool,
+    pub(super) changed: bool,
 }
 
 /// [`Stored::mark`].
@@ -162,6 +166,8 @@ impl<'a> Draft<'a> {
             rewritten,
             changed,
             touched,
+            refers_anew: touched,
+            before,
             references,
             errors,
             row: None,
@@ -182,6 +188,7 @@ impl<'a> Draft<'a> {
             kind: self.put.kind.name,
             uid: self.uid,
             spec: &self.sealed.value,
+            before: self.old.as_ref().map(|_| &self.before),
             references: &self.references,
         }
     }

@@ -186,11 +186,12 @@ impl Store {
         stop_at_errors(batch, &drafts)?;
 
         rows::write(self, &mut tx, &mut drafts).await?;
-        let rewritten = drafts.iter().filter(|draft| draft.touched && draft.old.is_some());
-        let rewritten: Vec<uuid::Uuid> = rewritten.map(|draft| draft.uid.get()).collect();
-        let held = match rewritten.is_empty() {
+        references::compare(&mut tx, &mut drafts).await?;
+        let anew = drafts.iter().filter(|draft| draft.refers_anew && draft.old.is_some());
+        let anew: Vec<uuid::Uuid> = anew.map(|draft| draft.uid.get()).collect();
+        let held = match anew.is_empty() {
             true => Vec::new(),
-            false => prune::held(&mut tx, &rewritten).await?,
+            false => prune::held(&mut tx, &anew).await?,
         };
         rows::write_references(&mut tx, &drafts).await?;
         reach_after(&mut tx, batch, &drafts).await?;

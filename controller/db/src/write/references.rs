@@ -5,7 +5,7 @@ use crate::StoreError;
 use crate::store::Tx;
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, FieldError, Reference};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A kind and a name.
 type Named = (&'static str, String);
@@ -58,6 +58,25 @@ pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(),
                 Some(target) => drop(draft.references.insert(pointer, target.uid)),
             }
         }
+    }
+    Ok(())
+}
+
+/// Notes of what was there before whether it refers to others than it did.
+pub(super) async fn compare(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(), StoreError> {
+    let known: Vec<uuid::Uuid> =
+        drafts.iter().filter(|d| d.touched && d.old.is_some()).map(|d| d.uid.get()).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let rows =
+        sqlx::query!("select from_uid, pointer, to_uid from object_ref where from_uid = any($1)", &known);
+    let mut before: HashMap<uuid::Uuid, BTreeMap<String, Uid>> = HashMap::new();
+    for row in rows.fetch_all(&mut **tx).await? {
+        before.entry(row.from_uid).or_default().insert(row.pointer, Uid::from(row.to_uid));
+    }
+    for draft in drafts.iter_mut().filter(|d| d.touched && d.old.is_some()) {
+        draft.refers_anew = before.remove(&draft.uid.get()).unwrap_or_default() != draft.references;
     }
     Ok(())
 }

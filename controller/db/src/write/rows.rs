@@ -201,10 +201,10 @@ pub(super) async fn assign(
     Ok(())
 }
 
-/// Replaces the references of what was touched.
+/// Replaces the references of those that refer to others than before.
 pub(super) async fn write_references(tx: &mut Tx, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
     let (mut from, mut pointers, mut to) = (Vec::new(), Vec::new(), Vec::new());
-    for draft in drafts.iter().filter(|draft| draft.touched) {
+    for draft in drafts.iter().filter(|draft| draft.refers_anew) {
         for (pointer, uid) in &draft.references {
             from.push(draft.uid.get());
             pointers.push(pointer.clone());
@@ -212,7 +212,7 @@ pub(super) async fn write_references(tx: &mut Tx, drafts: &[Draft<'_>]) -> Resul
         }
     }
     let known: Vec<Uuid> =
-        drafts.iter().filter(|d| d.touched && d.old.is_some()).map(|d| d.uid.get()).collect();
+        drafts.iter().filter(|d| d.refers_anew && d.old.is_some()).map(|d| d.uid.get()).collect();
     if !known.is_empty() {
         let delete = sqlx::query!("delete from object_ref where from_uid = any($1)", &known);
         delete.execute(&mut **tx).await?;
@@ -233,7 +233,7 @@ pub(super) async fn write_references(tx: &mut Tx, drafts: &[Draft<'_>]) -> Resul
 /// Forgets the secrets that went or were replaced, and keeps the new ones.
 pub(super) async fn write_secrets(tx: &mut Tx, drafts: &[Draft<'_>]) -> Result<(), StoreError> {
     let known: Vec<Uuid> =
-        drafts.iter().filter(|d| d.touched && d.old.is_some()).map(|d| d.uid.get()).collect();
+        drafts.iter().filter(|d| d.sealed.changed && d.old.is_some()).map(|d| d.uid.get()).collect();
     if !known.is_empty() {
         let (mut of, mut kept) = (Vec::new(), Vec::new());
         for draft in drafts {
