@@ -168,10 +168,7 @@ impl Store {
     pub async fn audit_page(&self, query: &AuditQuery<'_>) -> Result<AuditPage, StoreError> {
         let limit = query.limit.clamp(1, 1000);
         // What is asked for decides by which index it is found.
-        let mut tx = self.begin().await?;
-        sqlx::query!("select set_config('plan_cache_mode', 'force_custom_plan', true)")
-            .fetch_one(&mut *tx)
-            .await?;
+        let mut tx = self.begin_planning().await?;
         let rows = sqlx::query!(
             r#"select id, (extract(epoch from at) * 1000000)::bigint as "at_us!", actor, address, request, kind,
                       object, name, generation, before::text as before, after::text as after

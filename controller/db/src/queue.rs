@@ -258,11 +258,11 @@ impl Store {
     pub(crate) async fn wake_around_all(&self, tx: &mut Tx, uids: &[uuid::Uuid]) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into reconcile_queue as q (kind, object)
-             select o.kind, o.uid from object o where o.kind = any($2) and o.uid in (
+             select o.kind, o.uid from object o where o.kind = any($2) and o.uid = any(array(
                select unnest($1::uuid[]) union select to_uid from object_ref where from_uid = any($1)
                union select from_uid from object_ref where to_uid = any($1)
                union select machine from machine_claim where deployment = any($1)
-               union select deployment from machine_claim where machine = any($1))
+               union select deployment from machine_claim where machine = any($1)))
              order by o.uid
              on conflict (kind, object) do update
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
@@ -319,11 +319,11 @@ impl Store {
     async fn wake_neighbours(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into reconcile_queue as q (kind, object)
-             select o.kind, o.uid from object o where o.kind = any($2) and o.uid <> $1 and o.uid in (
+             select o.kind, o.uid from object o where o.kind = any($2) and o.uid <> $1 and o.uid = any(array(
                select to_uid from object_ref where from_uid = $1
                union select from_uid from object_ref where to_uid = $1
                union select machine from machine_claim where deployment = $1
-               union select deployment from machine_claim where machine = $1)
+               union select deployment from machine_claim where machine = $1))
              order by o.uid
              on conflict (kind, object) do update
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),

@@ -36,7 +36,14 @@ const IDLE_IN_TRANSACTION: &str = "30s";
 
 /// Every statement is planned once on each connection, for any values. Otherwise those that take arrays, which is most, are planned
 /// anew each time, and that costs several times what they do.
-const PLANNED_ONCE: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("jit", "off")];
+///
+/// A plan for any values has to be good for few rows however many there might be (a zone may have all machines, or one), so indexes
+/// are used wherever there are any. Others are planned in [`Store::begin_planning`].
+const PLANNED_ONCE: [(&str, &str); 3] =
+    [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
+
+/// Between two looks at how large the tables have become.
+const ANALYZE_EVERY: Duration = Duration::from_secs(5);
 
 /// More than there are, so that none is forgotten.
 const STATEMENTS: usize = 500;
@@ -67,6 +74,8 @@ struct Inner {
     planned: Vec<String>,
     /// Something of ours was committed: the notifier has to send.
     wrote: Notify,
+    /// Tables have become much larger: PostgreSQL has to look at them.
+    grown: Notify,
     /// Something was committed by anyone.
     woken: tokio::sync::watch::Sender<u64>,
     holders: Holders,
@@ -121,12 +130,14 @@ impl Store {
             reconciled: options.reconciled,
             planned: options.planned,
             wrote: Notify::new(),
+            grown: Notify::new(),
             woken,
             holders: Holders::default(),
         };
         let store = Self { inner: Arc::new(inner), actor: None, overlay: None };
         sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
-        let (notifier, listener) = (store.clone(), store.clone());
+        let (notifier, listener, analyst) = (store.clone(), store.clone(), store.clone());
+        tokio::spawn(async move { analyst.analyze_what_grew().await });
         tokio::spawn(async move { notifier.notify_others().await });
         tokio::spawn(async move { listener.listen().await });
         Ok(store)
@@ -187,6 +198,7 @@ impl Store {
     pub async fn close(&self) {
         self.inner.pool.close().await;
         self.inner.wrote.notify_one();
+        self.inner.grown.notify_one();
     }
 
     /// Changes whenever anything may have been committed, by this region or another one.
@@ -242,6 +254,21 @@ impl Store {
         Ok(tx)
     }
 
+    /// A transaction whose statements are planned for the very values that they are given: tens of thousands of them.
+    pub(crate) async fn begin_planning(&self) -> Result<Tx, StoreError> {
+        let mut tx = self.begin().await?;
+        let planning = sqlx::query!(
+            "select set_config('plan_cache_mode', 'force_custom_plan', true) as plans, set_config('enable_seqscan', 'on', true) as scans"
+        );
+        planning.fetch_one(&mut *tx).await?;
+        Ok(tx)
+    }
+
+    /// Says that tables have become much larger.
+    pub(crate) fn has_grown(&self) {
+        self.inner.grown.notify_one();
+    }
+
     /// Commits, and wakes who waits for commits.
     pub(crate) async fn commit(&self, tx: Tx) -> Result<(), StoreError> {
         tx.commit().await?;
@@ -276,6 +303,21 @@ impl Store {
                 tracing::debug!(%error, "other regions were not woken; they look by themselves each second");
             }
             tokio::time::sleep(NOTIFY_EVERY).await;
+        }
+    }
+
+    /// Plans are kept, and were made for tables as they were: of those that have grown at once PostgreSQL is told at once. It would
+    /// look by itself within a minute.
+    async fn analyze_what_grew(&self) {
+        while !self.pool().is_closed() {
+            self.inner.grown.notified().await;
+            let analyzed = sqlx::query!(
+                "analyze object, object_ref, secret, mac_holder, machine_mac, pool_told, change_log, reconcile_queue, audit"
+            );
+            if let Err(error) = analyzed.execute(self.pool()).await {
+                tracing::debug!(%error, "tables that have grown were not analyzed; PostgreSQL does it by itself later");
+            }
+            tokio::time::sleep(ANALYZE_EVERY).await;
         }
     }
 

@@ -34,6 +34,9 @@ use std::collections::HashMap;
 /// Transactions may meet; each of them may lose this often.
 const TRIES: usize = 8;
 
+/// From here on, statements are planned for the very objects.
+const BULK: usize = 64;
+
 /// Specs to store together.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
@@ -146,7 +149,8 @@ impl Store {
     }
 
     async fn write_once(&self, batch: &Batch<'_>, passwords: &Passwords) -> Result<Written, StoreError> {
-        let mut tx = self.begin().await?;
+        let is_bulk = batch.puts.len() >= BULK || batch.prune.is_some();
+        let mut tx = if is_bulk { self.begin_planning().await? } else { self.begin().await? };
         if batch.puts.iter().any(|put| basalt_api::has_secrets(put.kind)) {
             self.hold_seal(&mut tx).await?;
         }
@@ -230,6 +234,9 @@ impl Store {
         self.wake_around_all(&mut tx, &uids).await?;
         self.audit(&mut tx, &log).await?;
         self.commit(tx).await?;
+        if is_bulk {
+            self.has_grown();
+        }
         Ok(written)
     }
 }

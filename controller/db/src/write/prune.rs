@@ -67,7 +67,8 @@ pub(super) async fn mark(tx: &mut Tx, prune: &Prune<'_>, batch: &Batch<'_>) -> R
 /// What is being deleted, and is referred to by what is about to be written: it may be waiting for this only.
 pub(super) async fn held(tx: &mut Tx, writers: &[uuid::Uuid]) -> Result<Vec<Row>, StoreError> {
     let rows = select_objects!(
-        "where deletion_requested_at is not null and uid in (select to_uid from object_ref where from_uid = any($1))
+        "where deletion_requested_at is not null
+           and uid = any(array(select to_uid from object_ref where from_uid = any($1)))
          order by uid for update",
         writers
     );

@@ -89,8 +89,8 @@ async fn lock(tx: &mut Tx, names: &BTreeSet<Named>) -> Result<BTreeMap<Named, Ta
         names.iter().map(|(kind, name)| ((*kind).to_owned(), name.clone())).unzip();
     let rows = sqlx::query!(
         r#"select o.uid, o.kind, o.name, o.deletion_requested_at is not null as "deleting!" from object o
-           where o.uid in (select i.uid from unnest($1::text[], $2::text[]) u(kind, name)
-                           join object i on i.kind = u.kind and i.name = u.name)
+           where o.uid = any(array(select i.uid from unnest($1::text[], $2::text[]) u(kind, name)
+                                   join object i on i.kind = u.kind and i.name = u.name))
            order by o.uid for key share"#,
         &kinds,
         &texts

@@ -30,9 +30,9 @@ pub(super) async fn lock(tx: &mut Tx, puts: &[Put<'_>]) -> Result<Vec<Option<Row
         }
     }
     let rows = select_objects!(
-        "where uid in (select o.uid from unnest($1::text[], $2::text[]) u(k, n)
-                       join object o on o.kind = u.k and o.name = u.n
-                       union all select unnest($3::uuid[]))
+        "where uid = any(array(select o.uid from unnest($1::text[], $2::text[]) u(k, n)
+                              join object o on o.kind = u.k and o.name = u.n
+                              union all select unnest($3::uuid[])))
          order by uid for update",
         &kinds,
         &names,
