@@ -99,6 +99,37 @@ pub struct Wait {
     pub rule: Option<String>,
 }
 
+/// What a write leads to for machines that it does not name, because they decide from what it changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Consequences {
+    /// Those for which something else would be done than now, in the order of their names.
+    #[serde(default)]
+    pub machines: Vec<Consequence>,
+    /// How many more are not ready, and are not told of: they were too many to look at, or are not the caller's to see.
+    #[serde(default)]
+    pub not_told: u64,
+}
+
+impl Consequences {
+    /// Whether nothing follows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What would be done with one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Consequence {
+    /// Its name.
+    pub machine: Name,
+    /// In one sentence.
+    pub summary: String,
+    /// Steps in their order, those that run included.
+    #[serde(default)]
+    pub steps: Vec<Step>,
+}
+
 /// Something that a write would run into because of other objects, as they are now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advisory {

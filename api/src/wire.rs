@@ -1,7 +1,7 @@
 //! Requests and answers of the REST API, beside objects and problems.
 
 use crate::object::Object;
-use crate::plan::{Advisory, PlanReport, TimelineEntry, Wait};
+use crate::plan::{Advisory, Consequences, PlanReport, TimelineEntry, Wait};
 use crate::values::{Generation, Incarnation, Name, Sha256, Tag, Timestamp, Uid};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
@@ -161,6 +161,9 @@ pub struct DryRun {
     pub object: Object,
     /// What would happen.
     pub plan: PlanReport,
+    /// What would happen to machines that the write does not name.
+    #[serde(default, skip_serializing_if = "Consequences::is_empty")]
+    pub consequences: Consequences,
     /// What the write would run into because of other objects.
     #[serde(default)]
     pub advisories: Vec<Advisory>,
@@ -238,6 +241,9 @@ pub struct ApplyResponse {
     /// What becomes of machines. Only a dry run says it.
     #[serde(default, skip_serializing_if = "BlastRadius::is_empty")]
     pub blast_radius: BlastRadius,
+    /// What becomes of those that no document names. Only a dry run says it.
+    #[serde(default, skip_serializing_if = "Consequences::is_empty")]
+    pub consequences: Consequences,
     /// What became, or would become, of each document, in their order; then what was pruned.
     pub results: Vec<ApplyResult>,
     /// What the apply would run into because of other objects.

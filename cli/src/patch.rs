@@ -38,6 +38,9 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             let word = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
             text.push_str(&format!("  {}: {} -> {}\n", change.pointer, word(&change.old), word(&change.new)));
         }
+        for it in &dry.consequences.machines {
+            text.push_str(&format!("  then Machine {}\n", it.summary));
+        }
         for advisory in &dry.advisories {
             text.push_str(&format!("  {}: {}\n", advisory.pointer, advisory.message));
         }

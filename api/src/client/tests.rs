@@ -123,7 +123,13 @@ async fn a_dry_run_and_an_update_are_asked_for_as_such() {
     let region = server(vec![
         || {
             let (plan, advisories) = (PlanReport::default(), Vec::new());
-            Json(DryRun { object: object(4, json!({})), plan, advisories }).into_response()
+            Json(DryRun {
+                object: object(4, json!({})),
+                plan,
+                consequences: Consequences::default(),
+                advisories,
+            })
+            .into_response()
         },
         || Json(object(4, json!({}))).into_response(),
     ])

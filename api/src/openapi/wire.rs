@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 46] {
+pub(super) fn components() -> [(&'static str, Value); 47] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -172,6 +172,19 @@ pub(super) fn components() -> [(&'static str, Value); 46] {
             ),
         ),
         (
+            "Consequences",
+            object(
+                &["machines", "not_told"],
+                json!({
+                    "machines": {"type": "array", "items": object(
+                        &["machine", "summary", "steps"],
+                        json!({"machine": text(), "summary": text(), "steps": list("Step")}),
+                    )},
+                    "not_told": number(),
+                }),
+            ),
+        ),
+        (
             "PlanReport",
             object(
                 &["summary", "changes", "effect", "steps", "waits"],
@@ -273,7 +286,10 @@ pub(super) fn components() -> [(&'static str, Value); 46] {
             "DryRun",
             object(
                 &["object", "plan", "advisories"],
-                json!({"object": reference("Object"), "plan": reference("PlanReport"), "advisories": list("Advisory")}),
+                json!({
+                    "object": reference("Object"), "plan": reference("PlanReport"),
+                    "consequences": reference("Consequences"), "advisories": list("Advisory"),
+                }),
             ),
         ),
         (
@@ -306,6 +322,7 @@ pub(super) fn components() -> [(&'static str, Value); 46] {
                 json!({
                     "summary": text(), "digest": form(Semantic::Sha256),
                     "blast_radius": object(&["power", "disks"], json!({"power": texts(), "disks": texts()})),
+                    "consequences": reference("Consequences"),
                     "results": {"type": "array", "items": object(
                         &["kind", "name", "action"],
                         json!({

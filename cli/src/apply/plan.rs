@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_api::plan::{PlanReport, StepState};
+use basalt_api::plan::{Consequence, PlanReport, Step, StepState};
 use basalt_api::values::Name;
 use basalt_api::wire::{ApplyAction, ApplyResponse};
 use basalt_api::{Effect, FieldChange};
@@ -34,11 +34,25 @@ pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
         }
         text.push('\n');
     }
+    plan.consequences.machines.iter().for_each(|it| text.push_str(&consequence(it)));
+    if plan.consequences.not_told > 0 {
+        let more = plan.consequences.not_told;
+        text.push_str(&format!(
+            "> {more} machines more are not ready and may be affected; what follows for them is not shown\n"
+        ));
+    }
     text.push_str(&radius("power is switched of", &plan.blast_radius.power));
     text.push_str(&radius("DISKS ARE WRITTEN OR ERASED of", &plan.blast_radius.disks));
     text.push_str(&plan.summary);
     text.push('\n');
     text
+}
+
+/// What follows for a machine that no document names.
+fn consequence(it: &Consequence) -> String {
+    let steps = in_words(&it.steps);
+    let then = if steps.is_empty() { String::new() } else { format!("      then: {steps}\n") };
+    format!("> Machine {}\n{then}", it.summary)
 }
 
 fn changed(change: &FieldChange) -> String {
@@ -54,20 +68,21 @@ fn changed(change: &FieldChange) -> String {
 
 /// The steps that follow, and who they wait for.
 fn follows(report: &PlanReport) -> String {
-    let steps: Vec<String> = report
-        .steps
-        .iter()
-        .filter(|step| step.state != StepState::Done)
-        .map(|step| match step.destructive {
-            true => step.message.to_uppercase(),
-            false => step.message.clone(),
-        })
-        .collect();
+    let steps = in_words(&report.steps);
     match (&report.machine, steps.is_empty()) {
         (_, true) => String::new(),
-        (Some(machine), false) => format!("      on {machine}: {}\n", steps.join(", ")),
-        (None, false) => format!("      then: {}\n", steps.join(", ")),
+        (Some(machine), false) => format!("      on {machine}: {steps}\n"),
+        (None, false) => format!("      then: {steps}\n"),
     }
+}
+
+fn in_words(steps: &[Step]) -> String {
+    let steps = steps.iter().filter(|step| step.state != StepState::Done);
+    let words = steps.map(|step| match step.destructive {
+        true => step.message.to_uppercase(),
+        false => step.message.clone(),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn radius(what: &str, machines: &BTreeSet<Name>) -> String {

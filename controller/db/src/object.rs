@@ -276,6 +276,19 @@ impl Store {
         Ok(objects)
     }
 
+    /// The objects of a kind that are not ready, in the order of their names.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn unready(&self, kind: &str) -> Result<Vec<Uid>, StoreError> {
+        let rows = sqlx::query_scalar!(
+            r#"select uid from object where kind = $1
+                 and not status::jsonb @> '{"conditions": [{"type": "Ready", "status": "true"}]}' order by name"#,
+            kind
+        );
+        Ok(rows.fetch_all(self.pool()).await?.into_iter().map(Uid::from).collect())
+    }
+
     /// What keeps an object from leaving: who refers to it, holds its addresses, or has claimed it.
     ///
     /// # Errors

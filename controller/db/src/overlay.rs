@@ -12,10 +12,11 @@ use std::sync::Arc;
 pub struct Overlay(HashMap<String, BTreeMap<Uid, Option<Object>>>);
 
 impl Overlay {
-    /// What a batch that was only tried would have made of the objects in it.
+    /// What a batch that was only tried would have made of the objects in it. Those that would stay as they are are not in it.
     #[must_use]
     pub fn of(written: &Written) -> Self {
-        let stored = written.stored.iter().map(|stored| (&stored.object, false));
+        let changed = written.stored.iter().filter(|it| it.created || it.changed || it.relabelled);
+        let stored = changed.map(|stored| (&stored.object, false));
         let left = written.pruned.iter().map(|pruned| (&pruned.object, pruned.gone));
         let mut by_kind: HashMap<String, BTreeMap<Uid, Option<Object>>> = HashMap::new();
         for (object, gone) in stored.chain(left) {
@@ -23,6 +24,18 @@ impl Overlay {
             of_kind.insert(object.uid, (!gone).then(|| object.clone()));
         }
         Self(by_kind)
+    }
+
+    /// Of which there are some.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// One object, as it would be, or gone.
+    #[must_use]
+    pub fn one(object: &Object, gone: bool) -> Self {
+        let supposed = (!gone).then(|| object.clone());
+        Self(HashMap::from([(object.kind.clone(), BTreeMap::from([(object.uid, supposed)]))]))
     }
 
     fn get(&self, uid: Uid) -> Option<&Option<Object>> {

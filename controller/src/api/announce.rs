@@ -2,14 +2,15 @@
 
 use super::App;
 use super::problem::Answer;
+use super::rights::Rights;
 use super::waiting::WaitsFor;
 use crate::driver::{PLANNED, Supposed};
 use basalt_api::kinds::Deployment;
-use basalt_api::plan::PlanReport;
+use basalt_api::plan::{Consequences, PlanReport, Step};
 use basalt_api::values::{Generation, MachineId, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
-use basalt_api::{Effect, FieldChange, Kind, KindOf};
-use basalt_db::{Object, Overlay, Pruned, Renamed, Stored, Written};
+use basalt_api::{Effect, FieldChange, KindOf};
+use basalt_db::{Key, Object, Overlay, Pruned, Renamed, Stored, Written};
 use basalt_engine::select::Choice;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,14 +37,22 @@ pub(super) fn effect(stored: &Stored) -> Effect {
     }
 }
 
-/// What the driver would do with an object, if it does anything with its kind.
-async fn planned(app: &App, object: &Object, supposed: Supposed<'_>) -> Answer<Option<PlanReport>> {
-    Ok(match app.machinery() {
-        Some(machinery) if PLANNED.contains(&object.kind.as_str()) => {
-            Some(machinery.plan(object, supposed).await?)
-        }
-        _ => None,
-    })
+/// What the driver would do with objects, each that it does anything with.
+async fn planned(
+    app: &App,
+    these: &[(&Object, Supposed<'_>)],
+    others: Option<&Arc<Overlay>>,
+) -> Answer<BTreeMap<Uid, PlanReport>> {
+    let these: Vec<_> =
+        these.iter().copied().filter(|(object, _)| PLANNED.contains(&object.kind.as_str())).collect();
+    let Some(machinery) = app.machinery().filter(|_| !these.is_empty()) else { return Ok(BTreeMap::new()) };
+    let uids: Vec<Uid> = these.iter().map(|(object, _)| object.uid).collect();
+    Ok(uids.into_iter().zip(machinery.plans(these, others).await?).collect())
+}
+
+/// The same of one object.
+async fn planned_alone(app: &App, object: &Object, supposed: Supposed<'_>) -> Answer<Option<PlanReport>> {
+    Ok(planned(app, &[(object, supposed)], None).await?.remove(&object.uid))
 }
 
 /// The machines that deployments of a batch would get, in one decision. Those that have one, and what is no deployment, are not in it.
@@ -60,42 +69,53 @@ pub(super) async fn choices<'a>(
     }
 }
 
-/// What is written together with an object.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Together<'a> {
-    /// What was decided for it together with others, if it was.
-    pub(super) choice: Option<&'a Choice>,
-    /// All of them as they would be.
-    pub(super) others: Option<&'a Arc<Overlay>>,
+/// What follows from writes that were only tried together, each with the spec that is wanted; in their order.
+pub(super) async fn of_writes(
+    app: &App,
+    written: &[(&Stored, &Value)],
+    choices: &BTreeMap<Uid, Choice>,
+    others: Option<&Arc<Overlay>>,
+) -> Answer<Vec<PlanReport>> {
+    let mut these = Vec::with_capacity(written.len());
+    for (stored, wanted) in written.iter().copied() {
+        let choice = choices.get(&stored.object.uid);
+        these.push((&stored.object, Supposed { spec: Some(wanted), choice, asked: None }));
+    }
+    let mut plans = planned(app, &these, others).await?;
+    let of_write = |(stored, _): &(&Stored, &Value)| {
+        let plan = plans.remove(&stored.object.uid).unwrap_or_else(|| said(in_words(stored)));
+        PlanReport { changes: stored.changes.clone(), effect: effect(stored), ..plan }
+    };
+    Ok(written.iter().map(of_write).collect())
 }
 
-/// What follows from a write that was only tried.
-pub(super) async fn of_write(
-    app: &App,
-    kind: &Kind,
-    stored: &Stored,
-    wanted: &Value,
-    together: Together<'_>,
-) -> Answer<PlanReport> {
-    let name = &stored.object.name;
-    let Together { choice, others } = together;
-    let supposed = Supposed { spec: Some(wanted), choice, asked: None, others };
-    let mut plan = match planned(app, &stored.object, supposed).await? {
-        Some(plan) => plan,
-        None => PlanReport {
-            summary: match (action(stored), stored.changed) {
-                (ApplyAction::Created, _) => format!("{} {name:?} will be created.", kind.name),
-                (ApplyAction::Updated, true) => format!("{} {name:?} will be changed.", kind.name),
-                (ApplyAction::Updated, false) => {
-                    format!("{} {name:?} gets other labels or another manager.", kind.name)
-                }
-                _ => "Nothing will change.".to_owned(),
-            },
-            ..PlanReport::default()
-        },
-    };
-    (plan.changes, plan.effect) = (stored.changes.clone(), effect(stored));
-    Ok(plan)
+/// What becomes of an object that nothing is done for.
+fn in_words(stored: &Stored) -> String {
+    let (kind, name) = (&stored.object.kind, &stored.object.name);
+    match (action(stored), stored.changed) {
+        (ApplyAction::Created, _) => format!("{kind} {name:?} will be created."),
+        (ApplyAction::Updated, true) => format!("{kind} {name:?} will be changed."),
+        (ApplyAction::Updated, false) => format!("{kind} {name:?} gets other labels or another manager."),
+        _ => "Nothing will change.".to_owned(),
+    }
+}
+
+/// What would happen to machines that are not among these objects. Those that the caller does not see are only counted.
+pub(super) async fn for_others(app: &App, rights: &Rights, these: &Arc<Overlay>) -> Answer<Consequences> {
+    let Some(machinery) = app.machinery() else { return Ok(Consequences::default()) };
+    let mut all = machinery.consequences(these).await?;
+    if rights.unlimited().is_some() {
+        return Ok(all);
+    }
+    let mut seen = Vec::new();
+    for it in std::mem::take(&mut all.machines) {
+        match app.store().pool_of("Machine", Key::Name(it.machine.as_str())).await? {
+            Some(pool) if rights.may_see("Machine", pool.as_deref()) => seen.push(it),
+            _ => all.not_told = all.not_told.saturating_add(1),
+        }
+    }
+    all.machines = seen;
+    Ok(all)
 }
 
 /// What follows from a layer that was only tried.
@@ -115,8 +135,7 @@ pub(super) async fn of_deletion(
     if gone {
         return Ok(said(format!("{kind} {name:?} will be gone.")));
     }
-    let supposed = Supposed { others, ..Supposed::default() };
-    let plan = planned(app, object, supposed).await?;
+    let plan = planned(app, &[(object, Supposed::default())], others).await?.remove(&object.uid);
     let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
     if let Some(others) = waits_for.in_words(|other| format!("{} {:?}", other.kind, other.name)) {
         plan.summary = format!("{kind} {name:?} goes after {others}.");
@@ -127,7 +146,7 @@ pub(super) async fn of_deletion(
 /// What follows from a deletion by force that was only tried.
 pub(super) async fn of_letting_go(app: &App, object: &Object) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
-    let machine = planned(app, object, Supposed::default()).await?.and_then(|plan| plan.machine);
+    let machine = planned_alone(app, object, Supposed::default()).await?.and_then(|plan| plan.machine);
     Ok(match (machine, kind.as_str()) {
         (Some(machine), "Deployment") => PlanReport {
             machine: Some(machine.clone()),
@@ -144,7 +163,7 @@ pub(super) async fn of_letting_go(app: &App, object: &Object) -> Answer<PlanRepo
 pub(super) async fn of_rename(app: &App, renamed: &Renamed) -> Answer<PlanReport> {
     let Renamed { object, from, namesakes, referrers } = renamed;
     let (kind, to) = (&object.kind, &object.name);
-    let mut plan = planned(app, object, Supposed::default()).await?.unwrap_or_default();
+    let mut plan = planned_alone(app, object, Supposed::default()).await?.unwrap_or_default();
     plan.summary = match from == to {
         true => "Nothing will change.".to_owned(),
         false => format!("{kind} {from:?} will be called {to:?}."),
@@ -175,7 +194,7 @@ fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
 /// What follows from an operation that was only tried.
 pub(super) async fn of_operation(app: &App, machine: &Object, verb: Verb) -> Answer<PlanReport> {
     let supposed = Supposed { asked: Some(verb), ..Supposed::default() };
-    let plan = planned(app, machine, supposed).await?;
+    let plan = planned_alone(app, machine, supposed).await?;
     Ok(plan.unwrap_or_else(|| match verb {
         Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),
     }))
@@ -210,11 +229,22 @@ pub(super) fn reach(radius: &mut BlastRadius, kind: &str, name: &str, plan: &Pla
         _ => plan.machine.clone(),
     };
     let Some(machine) = machine else { return };
-    if plan.steps.iter().any(|step| step.power) {
+    touch(radius, &machine, &plan.steps);
+}
+
+/// Adds the machines that no document names.
+pub(super) fn reach_others(radius: &mut BlastRadius, consequences: &Consequences) {
+    for it in &consequences.machines {
+        touch(radius, &it.machine, &it.steps);
+    }
+}
+
+fn touch(radius: &mut BlastRadius, machine: &Name, steps: &[Step]) {
+    if steps.iter().any(|step| step.power) {
         radius.power.insert(machine.clone());
     }
-    if plan.steps.iter().any(|step| step.destructive) {
-        radius.disks.insert(machine);
+    if steps.iter().any(|step| step.destructive) {
+        radius.disks.insert(machine.clone());
     }
 }
 

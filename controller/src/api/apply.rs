@@ -1,6 +1,6 @@
 //! Many objects in one transaction.
 
-use super::announce::{self, Chosen, Placed, Together};
+use super::announce::{self, Chosen, Placed};
 use super::body;
 use super::caller::Caller;
 use super::guards::ApplyGuards;
@@ -12,7 +12,7 @@ use super::{App, objects, render};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use basalt_api::plan::{Advisory, PlanReport};
+use basalt_api::plan::{Advisory, Consequences, PlanReport};
 use basalt_api::values::Sha256;
 use basalt_api::wire::{
     ApplyAction, ApplyResponse, ApplyResult, BlastRadius, MANAGER_HEADER, MAX_DOCUMENTS, PutMetadata, object,
@@ -92,7 +92,7 @@ pub(super) async fn apply(
     }
     let prune = prune(request.prune.as_deref(), manager.as_deref(), &documents)?;
     let puts: Vec<Put<'_>> = documents.iter().map(|it| it.put(manager.as_deref(), request.adopt)).collect();
-    let wanted: Vec<(&Kind, &Value)> = documents.iter().map(|it| (it.kind, &it.value)).collect();
+    let wanted: Vec<&Value> = documents.iter().map(|it| &it.value).collect();
     let tried =
         |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected, guards };
     let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None), claims: &[] };
@@ -130,7 +130,13 @@ pub(super) async fn apply(
 }
 
 fn done(written: &Written, chosen: &Chosen) -> Answer<axum::Json<ApplyResponse>> {
-    Ok(axum::Json(response(written, changed(written), BlastRadius::default(), chosen)?))
+    Ok(axum::Json(response(
+        written,
+        changed(written),
+        BlastRadius::default(),
+        Consequences::default(),
+        chosen,
+    )?))
 }
 
 /// Reads every document; what is wrong with any of them is said of all.
@@ -262,28 +268,28 @@ async fn announced(
     app: &App,
     rights: &Rights,
     written: &Written,
-    wanted: &[(&Kind, &Value)],
+    wanted: &[&Value],
 ) -> Answer<(ApplyResponse, Chosen)> {
     let (mut plans, mut radius, mut chosen) = (Vec::new(), BlastRadius::default(), Chosen::new());
-    let all = written.stored.iter().zip(wanted.iter().map(|(_, wanted)| *wanted));
-    let changed = all.filter(|(stored, _)| announce::action(stored) != ApplyAction::Unchanged);
+    let is_changed = |stored: &Stored| announce::action(stored) != ApplyAction::Unchanged;
+    let changed: Vec<(&Stored, &Value)> =
+        written.stored.iter().zip(wanted.iter().copied()).filter(|(stored, _)| is_changed(stored)).collect();
     let others = Arc::new(Overlay::of(written));
-    let choices = announce::choices(app, changed, &others).await?;
-    for (stored, (kind, wanted)) in written.stored.iter().zip(wanted) {
-        if announce::action(stored) == ApplyAction::Unchanged {
+    let choices = announce::choices(app, changed.iter().copied(), &others).await?;
+    let mut planned = announce::of_writes(app, &changed, &choices, Some(&others)).await?.into_iter();
+    for stored in &written.stored {
+        let Some(plan) = is_changed(stored).then(|| planned.next()).flatten() else {
             plans.push(None);
             continue;
-        }
-        let choice = choices.get(&stored.object.uid);
-        let together = Together { choice, others: Some(&others) };
-        let plan = announce::of_write(app, kind, stored, wanted, together).await?;
-        announce::reach(&mut radius, kind.name, &stored.object.name, &plan);
-        if let (Some(machine), "Deployment") = (&plan.machine, kind.name) {
-            let now = choice.and_then(|choice| match choice {
+        };
+        let Object { kind, name, uid, .. } = &stored.object;
+        announce::reach(&mut radius, kind, name, &plan);
+        if let (Some(machine), "Deployment") = (&plan.machine, kind.as_str()) {
+            let now = choices.get(uid).and_then(|choice| match choice {
                 Choice::Chosen { machine, .. } => Some(*machine),
                 Choice::None(_) => None,
             });
-            chosen.insert(stored.object.name.clone(), Placed { machine: machine.clone(), chosen: now });
+            chosen.insert(name.clone(), Placed { machine: machine.clone(), chosen: now });
         }
         plans.push(Some(plan));
     }
@@ -294,7 +300,9 @@ async fn announced(
         announce::reach(&mut radius, &pruned.object.kind, &pruned.object.name, &plan);
         plans.push(Some(plan));
     }
-    Ok((response(written, plans, radius, &chosen)?, chosen))
+    let consequences = announce::for_others(app, rights, &others).await?;
+    announce::reach_others(&mut radius, &consequences);
+    Ok((response(written, plans, radius, consequences, &chosen)?, chosen))
 }
 
 /// What a batch changed.
@@ -312,6 +320,7 @@ fn response(
     written: &Written,
     plans: Vec<Option<PlanReport>>,
     blast_radius: BlastRadius,
+    consequences: Consequences,
     chosen: &Chosen,
 ) -> Answer<ApplyResponse> {
     let name = |object: &Object| {
@@ -350,6 +359,7 @@ fn response(
         summary: summary(&results, &blast_radius),
         digest: announce::digest(written, chosen),
         blast_radius,
+        consequences,
         results,
         advisories,
     })

@@ -18,7 +18,8 @@ type At = Path<(String, String)>;
 
 pub(super) async fn plan(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<PlanReport>> {
     let (machinery, object) = subject(&app, &path).await?;
-    Ok(Json(machinery.plan(&object, Supposed::default()).await?))
+    let mut plans = machinery.plans(vec![(&object, Supposed::default())], None).await?;
+    Ok(Json(plans.pop().unwrap_or_default()))
 }
 
 pub(super) async fn waits(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Waits>> {

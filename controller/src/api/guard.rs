@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::endpoints::Endpoint;
 use super::problem::{REQUEST, Refusal};
-use super::query::Flags;
+use super::query;
 use super::rights::{ACCESS, Grant, POOLED, Rights, Role, SETTINGS, Scopes};
 use super::{App, body};
 use crate::telemetry::Context;
@@ -130,7 +130,7 @@ pub(super) async fn authorise(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let dry_run = Flags::of(request.uri()).dry_run;
+    let dry_run = query::is_dry_run(request.uri());
     let needed = match (endpoint.dry_run, dry_run) {
         (Some(role), true) => Some(role),
         _ => endpoint.role,

@@ -1,7 +1,7 @@
 //! Objects of all kinds: list, read, write, delete, rename.
 
 use super::App;
-use super::announce::{self, Together};
+use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
@@ -14,12 +14,14 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use basalt_api::plan::{Advisory, PlanReport};
-use basalt_api::wire::RenameRequest;
+use basalt_api::plan::{Advisory, Consequences, PlanReport};
+use basalt_api::wire::{ApplyAction, RenameRequest};
 use basalt_api::{FieldCode, Kind, ProblemCode};
-use basalt_db::{Batch, Deletion, Judge, Key, ListQuery, Object, Put, Removal, StoreError, Stored};
+use basalt_db::{Batch, Deletion, Judge, Key, ListQuery, Object, Overlay, Put, Removal, StoreError, Stored};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Objects of a page, unless the client says otherwise.
 const PAGE: i64 = 100;
@@ -47,6 +49,8 @@ struct WholeList {
 struct DryRun {
     object: Rendered,
     plan: PlanReport,
+    #[serde(skip_serializing_if = "Consequences::is_empty")]
+    consequences: Consequences,
     advisories: Vec<Advisory>,
 }
 
@@ -144,7 +148,7 @@ pub(super) async fn write(
         Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
     })?;
     if flags.dry_run {
-        return dry_run(&app, kind, stored, &value).await;
+        return dry_run(&app, &caller.rights, stored, &value).await;
     }
     let status = if stored.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(rendered(&app, &caller.rights, stored.object).await?.answer(status))
@@ -166,17 +170,22 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
     }
 }
 
-pub(super) async fn dry_run(app: &App, kind: &Kind, stored: Stored, spec: &Value) -> Answer<Response> {
-    let plan = announce::of_write(app, kind, &stored, spec, Together::default()).await?;
+pub(super) async fn dry_run(app: &App, rights: &Rights, stored: Stored, spec: &Value) -> Answer<Response> {
+    let plan = announce::of_writes(app, &[(&stored, spec)], &BTreeMap::new(), None).await?;
+    let plan = plan.into_iter().next().unwrap_or_default();
+    let changes = announce::action(&stored) != ApplyAction::Unchanged;
+    let these = if changes { Overlay::one(&stored.object, false) } else { Overlay::default() };
+    let consequences = announce::for_others(app, rights, &Arc::new(these)).await?;
     let advisories = stored.advisories.into_iter().map(Advisory::from).collect();
     let object = render::render(stored.object, &WaitsFor::default())?;
-    Ok(axum::Json(DryRun { object, plan, advisories }).into_response())
+    Ok(axum::Json(DryRun { object, plan, consequences, advisories }).into_response())
 }
 
 /// What was only tried, of an object that is as it is.
 pub(super) fn tried(object: Object, plan: PlanReport) -> Answer<Response> {
     let object = render::render(object, &WaitsFor::default())?;
-    Ok(axum::Json(DryRun { object, plan, advisories: Vec::new() }).into_response())
+    Ok(axum::Json(DryRun { object, plan, consequences: Consequences::default(), advisories: Vec::new() })
+        .into_response())
 }
 
 pub(super) async fn remove(
@@ -218,6 +227,7 @@ fn protected(error: StoreError) -> Refusal {
 
 async fn dry_removal(app: &App, rights: &Rights, removal: Removal<'_>) -> Answer<Response> {
     let before = app.store().get(removal.kind, removal.key).await?;
+    let without = Arc::new(Overlay::one(&before, true));
     let (object, plan) = match app.store().delete(removal).await.map_err(protected)? {
         Deletion::Gone if removal.force => {
             let plan = announce::of_letting_go(app, &before).await?;
@@ -234,7 +244,8 @@ async fn dry_removal(app: &App, rights: &Rights, removal: Removal<'_>) -> Answer
             (render::render(*object, &waits_for)?, plan)
         }
     };
-    Ok(axum::Json(DryRun { object, plan, advisories: Vec::new() }).into_response())
+    let consequences = announce::for_others(app, rights, &without).await?;
+    Ok(axum::Json(DryRun { object, plan, consequences, advisories: Vec::new() }).into_response())
 }
 
 pub(super) async fn rename(

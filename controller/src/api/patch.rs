@@ -71,7 +71,7 @@ pub(super) async fn patch(
             Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
         })?;
         if flags.dry_run {
-            return objects::dry_run(&app, kind, stored, &value).await;
+            return objects::dry_run(&app, &caller.rights, stored, &value).await;
         }
         return Ok(objects::rendered(&app, &caller.rights, stored.object).await?.answer(StatusCode::OK));
     }

@@ -39,13 +39,6 @@ pub(super) struct Flags {
     pub(super) dry_run: bool,
 }
 
-impl Flags {
-    /// What is not understood is not a dry run; the handler refuses it.
-    pub(super) fn of(uri: &Uri) -> Self {
-        Query::<Self>::try_from_uri(uri).map(|q| q.0).unwrap_or_default()
-    }
-}
-
 /// Of deletions.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,6 +49,11 @@ pub(super) struct DeleteParameters {
     /// Let go at once of what would be released first.
     #[serde(default)]
     pub(super) force: bool,
+}
+
+/// Whether a write of any sort is only tried. What is not understood is not; the handler refuses it.
+pub(super) fn is_dry_run(uri: &Uri) -> bool {
+    Query::<DeleteParameters>::try_from_uri(uri).is_ok_and(|query| query.dry_run)
 }
 
 /// Of lists.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use basalt_api::kinds::DeploymentSpec;
-use basalt_api::plan::{PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
+use basalt_api::plan::{Consequences, PlanReport, Step, StepState, TimelineEntry, TimelineKind, Wait};
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Fact, Object, Overlay, StepRecord, StoreError};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
-use super::{Answer, Machinery, Supposed, allocate, decision, deployment};
+use super::{Answer, Machinery, Supposed, allocate, consequences, decision, deployment};
 use crate::racks;
 use crate::racks::observed::Observed;
 
@@ -25,8 +25,20 @@ use crate::racks::observed::Observed;
 const HISTORY: i64 = 1000;
 
 impl Machinery for Driver {
-    fn plan<'a>(&'a self, object: &'a Object, supposed: Supposed<'a>) -> Answer<'a, PlanReport> {
-        Box::pin(async move { self.supposing(supposed.others).report(object, supposed).await })
+    fn plans<'a>(
+        &'a self,
+        these: Vec<(&'a Object, Supposed<'a>)>,
+        others: Option<&'a Arc<Overlay>>,
+    ) -> Answer<'a, Vec<PlanReport>> {
+        Box::pin(async move {
+            let driver = self.supposing(others);
+            let estate = Estate::load(&driver.store, &driver.sessions).await?;
+            let mut reports = Vec::with_capacity(these.len());
+            for (object, supposed) in these {
+                reports.push(driver.report(&estate, object, supposed).await?);
+            }
+            Ok(reports)
+        })
     }
 
     fn choose<'a>(
@@ -44,8 +56,16 @@ impl Machinery for Driver {
         })
     }
 
+    fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
+        Box::pin(consequences::of(self, others))
+    }
+
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
-        Box::pin(async move { Ok(Waits { waits: self.report(object, Supposed::default()).await?.waits }) })
+        Box::pin(async move {
+            let estate = Estate::load(&self.store, &self.sessions).await?;
+            let report = self.report(&estate, object, Supposed::default()).await?;
+            Ok(Waits { waits: report.waits })
+        })
     }
 
     fn rack_counts(&self) -> racks::meters::Counts {
@@ -88,17 +108,21 @@ fn declared<T: serde::de::DeserializeOwned>(
 
 impl Driver {
     /// A driver that reads these objects as they would be; it is only asked.
-    fn supposing(&self, others: Option<&Arc<Overlay>>) -> Self {
+    pub(super) fn supposing(&self, others: Option<&Arc<Overlay>>) -> Self {
         let others = others.cloned();
         let store = others.map_or_else(|| self.store.clone(), |others| self.store.supposing(others));
         Self { store, ..self.clone() }
     }
 
-    async fn report(&self, object: &Object, supposed: Supposed<'_>) -> Result<PlanReport, StoreError> {
+    async fn report(
+        &self,
+        estate: &Estate,
+        object: &Object,
+        supposed: Supposed<'_>,
+    ) -> Result<PlanReport, StoreError> {
         let now = self.store.now().await?;
         match object.kind.as_str() {
             "Machine" => {
-                let estate = Estate::load(&self.store, &self.sessions).await?;
                 let mut loaded = estate.machine(&self.store, object).await?;
                 loaded.input.spec = declared(object, supposed.spec)?;
                 match supposed.asked {
@@ -111,11 +135,11 @@ impl Driver {
             "Deployment" => {
                 let declared: DeploymentSpec = declared(object, supposed.spec)?;
                 let choice = supposed.choice.cloned();
-                let seen = deployment::look(self, object, declared.clone(), now, choice).await?;
+                let seen = deployment::look((self, estate), object, declared.clone(), now, choice).await?;
                 let claimed = match (&seen.machine, &seen.planned.action) {
                     (Some((machine, _, planned)), _) => Some((machine.clone(), planned.clone())),
                     (None, DeploymentAction::Claim(machine)) => {
-                        deployment::if_claimed(self, object, &declared, *machine, now).await?
+                        deployment::if_claimed((self, estate), object, &declared, *machine, now).await?
                     }
                     (None, _) => None,
                 };
@@ -161,7 +185,7 @@ impl Driver {
     }
 }
 
-fn of_plan(name: &str, planned: &Plan) -> PlanReport {
+pub(super) fn of_plan(name: &str, planned: &Plan) -> PlanReport {
     let mut steps: Vec<Step> = Vec::new();
     for next in &planned.next {
         let attempts = next.try_no.saturating_sub(1);

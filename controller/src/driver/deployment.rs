@@ -45,7 +45,8 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             Decided::Claimed | Decided::Overtaken => return Ok(Then::Again(Duration::ZERO)),
         };
     }
-    let seen = look(driver, &object, declared, now, choice).await?;
+    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let seen = look((driver, &estate), &object, declared, now, choice).await?;
     match seen.planned.action {
         // It lost its machine just now; machines are given away in rounds.
         DeploymentAction::Claim(_) => Ok(Then::Again(Duration::ZERO)),
@@ -67,13 +68,12 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
 
 /// Plans a deployment as if its spec were `declared`. `choice` is what was decided for it, if that is known.
 pub(super) async fn look(
-    driver: &Driver,
+    (driver, estate): (&Driver, &Estate),
     object: &Object,
     declared: DeploymentSpec,
     now: Timestamp,
     choice: Option<Choice>,
 ) -> Result<Seen, StoreError> {
-    let estate = Estate::load(&driver.store, &driver.sessions).await?;
     let claimed = driver.store.claimed_by(DeploymentId::from(object.uid)).await?;
     let machine = match claimed {
         Some((uid, _)) => driver.store.get_by_uid(uid.into()).await?,
@@ -110,14 +110,13 @@ pub(super) async fn look(
 
 /// What a machine would do, were it claimed by a deployment.
 pub(super) async fn if_claimed(
-    driver: &Driver,
+    (driver, estate): (&Driver, &Estate),
     object: &Object,
     declared: &DeploymentSpec,
     machine: MachineId,
     now: Timestamp,
 ) -> Result<Option<(Object, Plan)>, StoreError> {
     let Some(machine) = driver.store.get_by_uid(machine.into()).await? else { return Ok(None) };
-    let estate = Estate::load(&driver.store, &driver.sessions).await?;
     let mut loaded = estate.machine(&driver.store, &machine).await?;
     loaded.input.claim = Some(estate.as_if(object, declared, now, None));
     let planned = plan(&loaded.input, &estate.policy(&driver.policy), now);

@@ -11,6 +11,7 @@
 //! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`concerns`] | what racks are told |
+//! | [`consequences`] | what follows for machines that a write does not name |
 //! | [`answers`] | plans, waits and timelines for people |
 //! | [`decision`] | why a step was begun, and whether the same would be decided again |
 //! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
@@ -20,6 +21,7 @@
 pub mod allocate;
 pub mod answers;
 pub mod concerns;
+pub mod consequences;
 pub mod converge;
 pub mod decision;
 pub mod deployment;
@@ -40,7 +42,7 @@ pub mod wakes;
 pub use converge::Driver;
 
 use crate::racks;
-use basalt_api::plan::PlanReport;
+use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Object, Overlay, StoreError};
@@ -83,14 +85,17 @@ pub struct Supposed<'a> {
     pub choice: Option<&'a Choice>,
     /// What is asked of it.
     pub asked: Option<Verb>,
-    /// The others that are changed together with it, as they would be.
-    pub others: Option<&'a Arc<Overlay>>,
 }
 
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
-    /// What will be done, were everything as `supposed`. The object of a spec that is not stored yet has a uid that nobody knows.
-    fn plan<'a>(&'a self, object: &'a Object, supposed: Supposed<'a>) -> Answer<'a, PlanReport>;
+    /// What will be done with each of these, were they as supposed, and `others` as they would be. The object of a spec that is
+    /// not stored yet has a uid that nobody knows.
+    fn plans<'a>(
+        &'a self,
+        these: Vec<(&'a Object, Supposed<'a>)>,
+        others: Option<&'a Arc<Overlay>>,
+    ) -> Answer<'a, Vec<PlanReport>>;
 
     /// Which machines deployments would get, were they as these specs say: one decision for all of them, and for all others that
     /// wait. Those that have a machine are left out. `others` are changed together with them.
@@ -99,6 +104,9 @@ pub trait Machinery: Send + Sync + 'static {
         wanted: &'a [(&'a Object, &'a Value)],
         others: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, BTreeMap<Uid, Choice>>;
+
+    /// What would happen to machines that are not among `others`, were those as they would be.
+    fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences>;
 
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;

@@ -29,6 +29,11 @@ const WAKES: &[(&str, &[&str])] = &[
 /// Until the next try, after the database has refused one.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Whether objects of a kind decide from those of another one.
+pub(super) fn decides(kind: &str, from: &str) -> bool {
+    WAKES.iter().any(|(of, kinds)| *of == from && kinds.contains(&kind))
+}
+
 /// Wakes every object that decides from those of a changed kind; of an empty one, whatever decides from anything.
 ///
 /// # Errors

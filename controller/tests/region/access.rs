@@ -55,6 +55,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("DELETE", "/api/v1/{plural}/{name}", "/api/v1/machines/red", CHANGE_ELSEWHERE),
     ("DELETE", "/api/v1/{plural}/{name}", "/api/v1/api_tokens/spare", GOVERN),
     ("DELETE", "/api/v1/{plural}/{name}", "/api/v1/machines/red?dry_run=true", LOOK_ELSEWHERE),
+    ("DELETE", "/api/v1/{plural}/{name}", "/api/v1/machines/red?dry_run=true&force=true", LOOK_ELSEWHERE),
     ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/zones/a/rename", CHANGE),
     ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/machines/blue/rename", CHANGE_OWN),
     ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/machines/red/rename", CHANGE_ELSEWHERE),

@@ -2,7 +2,7 @@
 
 use crate::metrics::scrape;
 use crate::support::lab;
-use basalt_api::plan::PlanReport;
+use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Waits};
 use basalt_db::{Object, Overlay};
@@ -26,8 +26,12 @@ fn fault<T>(object: &Object) -> Answer<'_, T> {
 }
 
 impl Machinery for Faulty {
-    fn plan<'a>(&'a self, object: &'a Object, _: Supposed<'a>) -> Answer<'a, PlanReport> {
-        fault(object)
+    fn plans<'a>(
+        &'a self,
+        these: Vec<(&'a Object, Supposed<'a>)>,
+        _: Option<&'a Arc<Overlay>>,
+    ) -> Answer<'a, Vec<PlanReport>> {
+        fault(these[0].0)
     }
 
     fn choose<'a>(
@@ -36,6 +40,10 @@ impl Machinery for Faulty {
         _: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, BTreeMap<Uid, Choice>> {
         Box::pin(async { Ok(BTreeMap::new()) })
+    }
+
+    fn consequences<'a>(&'a self, _: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
+        Box::pin(async { Ok(Consequences::default()) })
     }
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {

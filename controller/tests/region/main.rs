@@ -9,6 +9,7 @@ mod audit;
 mod backup;
 mod blobs;
 mod carried;
+mod consequences;
 mod dhcp;
 mod examples;
 mod faults;
