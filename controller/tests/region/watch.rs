@@ -530,3 +530,17 @@ async fn readers_of_a_pool_end_with_what_it_holds_however_machines_wander() {
         assert_eq!(state, held);
     }
 }
+
+#[tokio::test]
+async fn a_token_of_a_moment_ago_watches_from_its_first_moment() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    for round in 0..10 {
+        let token = issue(&lab, "fresh", r#"{"role":"blue"}"#).await;
+        let mut watch = client_with(&lab, Some(token)).watch(of_zones(None));
+        let first = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("in time");
+        assert_eq!(first.expect("it begins").what, What::Bookmark);
+        lab.api.declare(&format!("/api/v1/zones/z{round}"), "{}").await;
+        assert!(matches!(told(&mut watch).await.what, What::Put(_)));
+    }
+}

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 /// Changes read at once.
 const PAGE: i64 = 256;
@@ -32,6 +32,9 @@ const READERS: usize = 1000;
 /// and so long.
 const PACE: (u32, Duration) = (20, Duration::from_millis(10));
 
+/// For the task to hand out what was committed before. Whoever holds a transaction open holds it back longer.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
 /// After the database did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -39,6 +42,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<State>,
+    /// The state's position, for who waits for it.
+    passed: watch::Sender<i64>,
     /// Bytes that may wait for one reader, beside one event.
     bytes: usize,
     /// Watches that are open.
@@ -127,7 +132,19 @@ impl Seat {
 impl Hub {
     /// Of a follower that is at `position`; so many bytes may wait for one reader, beside one event.
     pub(crate) fn new(position: i64, bytes: usize) -> Self {
-        Self { state: Mutex::new(State { position, readers: Vec::new() }), bytes, ..Self::default() }
+        let state = Mutex::new(State { position, readers: Vec::new() });
+        Self { state, passed: watch::Sender::new(position), bytes, ..Self::default() }
+    }
+
+    /// Waits until everything up to a position was handed out, or for a moment.
+    pub(super) async fn catch_up(&self, position: i64) {
+        let mut passed = self.passed.subscribe();
+        let _ = tokio::time::timeout(CATCH_UP, passed.wait_for(|at| *at >= position)).await;
+    }
+
+    fn at(&self, state: &mut State, position: i64) {
+        state.position = position;
+        self.passed.send_replace(position);
     }
 
     /// A seat for a reader. From now on everything after `joined_at` comes into its queue.
@@ -203,7 +220,7 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
     state.readers.retain(|reader| !reader.queue.is_closed());
     let position = state.position;
     if state.readers.is_empty() || position >= through {
-        state.position = position.max(through);
+        hub.at(&mut state, position.max(through));
         return Ok(false);
     }
     for reader in &mut state.readers {
@@ -237,7 +254,7 @@ async fn hand_out(app: &App, through: i64) -> Result<bool, StoreError> {
             false
         }
     });
-    state.position = page.through;
+    hub.at(&mut state, page.through);
     Ok(true)
 }
 

@@ -43,6 +43,8 @@ pub(super) async fn watch(
     let resumed = headers.get(LAST_EVENT_ID).map(|v| v.to_str().unwrap_or("?").to_owned());
     parameters.since.as_deref().map(parts).transpose()?;
     let since = resumed.or(parameters.since).map(|text| position(&app, &text)).transpose()?;
+    // What made its rights is not to cut it: a watch with a token of a moment ago.
+    app.watchers().catch_up(app.store().last_position().await?).await;
     let seat = app.watchers().join(view.clone()).await?;
     // From here on the hub sees every change of the rights.
     if !guard::is_unchanged(&app, &headers, &caller).await? {
