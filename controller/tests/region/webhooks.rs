@@ -261,6 +261,7 @@ async fn nothing_is_lost_and_order_is_kept_through_bad_receivers_and_kills() {
     declare(&region.api, "safe", &safe_url, json!({"events": ["deleted"]})).await;
     let mut kills = 0;
     for round in 0..4 {
+        let seen = receiver.arrivals().len();
         for zone in 0..ZONES {
             let path = format!("/api/v1/zones/z{zone}");
             match round {
@@ -268,8 +269,7 @@ async fn nothing_is_lost_and_order_is_kept_through_bad_receivers_and_kills() {
                 _ => region.api.declare(&path, &format!(r#"{{"description":"{round}"}}"#)).await,
             }
         }
-        // In the middle: some are under way, some wait for another attempt, some were never tried.
-        let seen = receiver.arrivals().len();
+        // In the middle, mostly: some are under way, some wait for another attempt, some were never tried.
         receiver.until("it goes on", |came| came.len() >= seen + 5).await;
         if round < 3 {
             signal(id(&region.child), "KILL");
