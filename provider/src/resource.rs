@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, Outcome, Precondition, WaitFor};
 use basalt_api::kinds::Condition;
+use basalt_api::plan::Consequences;
 use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
@@ -221,6 +222,9 @@ impl KindResource {
                         cx.warn(warning);
                     }
                 }
+                if let Some(warning) = for_others(&answer.consequences) {
+                    cx.warn(warning);
+                }
                 Ok(())
             }
             // It may be about to go, in this very plan.
@@ -266,6 +270,22 @@ impl KindResource {
         let detail = format!("{}{hint}. As things are now, the apply would fail.", advisory.message);
         Some(Diag::warning("It does not fit what is there now", detail).at(map::path(self.kind, pointer)))
     }
+}
+
+/// What a change means to machines that it does not name.
+fn for_others(consequences: &Consequences) -> Option<Diag> {
+    const NAMED: usize = 10;
+    if consequences.machines.is_empty() {
+        return None;
+    }
+    let mut lines: Vec<&str> =
+        consequences.machines.iter().take(NAMED).map(|it| it.summary.as_str()).collect();
+    let unnamed = consequences.machines.len().saturating_sub(NAMED);
+    let more = format!("and {unnamed} more");
+    if unnamed > 0 {
+        lines.push(&more);
+    }
+    Some(Diag::warning("Machines that decide from this go on otherwise than now", lines.join("\n")))
 }
 
 /// What is written for a change.

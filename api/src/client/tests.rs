@@ -126,7 +126,7 @@ async fn a_dry_run_and_an_update_are_asked_for_as_such() {
             Json(DryRun {
                 object: object(4, json!({})),
                 plan,
-                consequences: Consequences::default(),
+                consequences: crate::plan::Consequences::default(),
                 advisories,
             })
             .into_response()
