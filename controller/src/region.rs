@@ -182,6 +182,9 @@ impl Region {
             api_address: address.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
+        // Who replaces the seal key has to know of this region as soon as it answers.
+        let beat = store.heartbeat(&process).await;
+        beat.map_err(|source| RegionError::Store { at: at(), source })?;
         let servers = vec![
             tokio::spawn(api::serve_tcp(tcp, app.clone(), stop.clone())),
             tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
