@@ -8,10 +8,10 @@ use std::time::Duration;
 /// Rows that one statement of a compaction looks at.
 const COMPACT_AT_ONCE: i64 = 20_000;
 
-/// One object that changed.
+/// An object that changed.
 #[derive(Clone, Debug)]
 pub struct Changed {
-    /// Of its last change in the page.
+    /// Of the change.
     pub position: i64,
     /// Of the last change that this reading contains, which may be after the page. Two readings of one object compare by it.
     pub version: i64,
@@ -25,14 +25,14 @@ pub struct Changed {
     pub object: Option<Object>,
     /// The pool by which roles are limited, that it is of now.
     pub pool: Option<String>,
-    /// The pools that it left by these changes.
-    pub left: Vec<String>,
+    /// The pool that it left by this change.
+    pub left: Option<String>,
 }
 
-/// Some of what changed, in the order of positions; several changes of one object are one.
+/// Some of what changed, in the order of positions: of each object the last change, and those by which it left a pool.
 #[derive(Clone, Debug)]
 pub struct ChangedPage {
-    /// The objects.
+    /// The changes.
     pub changed: Vec<Changed>,
     /// Up to here the page is complete.
     pub through: i64,
@@ -41,6 +41,9 @@ pub struct ChangedPage {
 impl Store {
     /// What changed after `after`, up to `through` (which the follower has passed), of these kinds or of all: at most
     /// `limit` changes. One statement reads positions and objects, so that they belong together.
+    ///
+    /// Of an object's changes the last one is told, and each by which it left a pool: whoever resumes between the two has been told
+    /// that it left.
     ///
     /// # Errors
     /// The database.
@@ -53,15 +56,13 @@ impl Store {
     ) -> Result<ChangedPage, StoreError> {
         let rows = sqlx::query!(
             r#"with page as (
-                 select seq, object, kind, name, left_pool from change_log
-                 where seq > $1 and seq <= $2 and ($3::text[] is null or kind = any($3)) order by seq limit $4
-               ), last as (
-                 select distinct on (object) object, kind, name, seq from page order by object, seq desc
+                 select seq, object, kind, name, left_pool, lead(seq) over (partition by object order by seq) is null as is_last
+                 from (select seq, object, kind, name, left_pool from change_log
+                       where seq > $1 and seq <= $2 and ($3::text[] is null or kind = any($3)) order by seq limit $4) rows
                )
                select l.seq as "seq!", l.object as "uid!", l.kind as "kind!", l.name as "name!",
                  (select max(c.seq) from change_log c where c.object = l.object) as "version!",
-                 (select array_agg(distinct p.left_pool) from page p
-                  where p.object = l.object and p.left_pool is not null) as left_pools,
+                 l.left_pool,
                  object_pool(o.kind, o.uid, o.spec) as pool,
                  (select count(*) from page) as "rows!", (select max(seq) from page) as "end!",
                  o.name as "now_called?", o.manager as "manager?", o.labels as "labels?", o.spec::text as spec,
@@ -69,7 +70,8 @@ impl Store {
                  (extract(epoch from o.created_at) * 1000000)::bigint as created_us,
                  (extract(epoch from o.updated_at) * 1000000)::bigint as updated_us,
                  (extract(epoch from o.deletion_requested_at) * 1000000)::bigint as deletion_us
-               from last l left join object o on o.uid = l.object order by l.seq"#,
+               from page l left join object o on o.uid = l.object
+               where l.is_last or l.left_pool is not null order by l.seq"#,
             after,
             through,
             kinds,
@@ -100,7 +102,7 @@ impl Store {
                 _ => None,
             };
             let (uid, kind, name) = (Uid::from(r.uid), r.kind, r.name);
-            let (pool, left) = (r.pool, r.left_pools.unwrap_or_default());
+            let (pool, left) = (r.pool, r.left_pool);
             changed.push(Changed {
                 position: r.seq,
                 version: r.version,

@@ -438,7 +438,7 @@ async fn an_object_that_leaves_a_viewer_s_pools_is_deleted_for_it_and_others_are
     let mut again = blue.watch(WatchOptions { since, ..WatchOptions::default() });
     let mut caught_up = told_until(&mut again, "five").await;
     caught_up.retain(|event| !event.contains("Zone"));
-    assert_eq!(caught_up, ["delete Machine m2", "delete Machine blue", "delete Deployment blue"]);
+    assert_eq!(caught_up, ["delete Machine blue", "delete Deployment blue", "delete Machine m2"]);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! The change log's follower, against writers that commit late, out of order, or not at all.
 
-use basalt_db::Store;
 use basalt_db::change::Follower;
 use basalt_db::testing::churn::{Churn, naive_cursor};
+use basalt_db::{Changed, Store};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,5 +84,38 @@ async fn a_change_by_another_region_is_seen_without_polling() {
     assert_eq!((change.kind.as_str(), change.name.as_str()), ("Zone", "a"));
     while follower.position() < change.position {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Everybody who saw it is told that it left, wherever in a page they broke off.
+#[tokio::test]
+async fn whoever_resumes_within_a_page_is_told_of_every_pool_that_objects_left() {
+    let store = crate::common::store().await;
+    for pool in ["blue", "red", "green"] {
+        crate::common::put(&store, "Pool", pool, json!({})).await.unwrap();
+    }
+    let machine = |number: usize, pool: &str| json!({"pool": pool, "boot_macs": [format!("52:54:00:00:00:{number:02x}")]});
+    let goes = async |number: usize, pool: &str| {
+        crate::common::put(&store, "Machine", &format!("m{number}"), machine(number, pool)).await.unwrap();
+    };
+    for (number, pool) in [(0, "blue"), (1, "blue"), (0, "red"), (1, "green"), (0, "green"), (1, "blue")] {
+        goes(number, pool).await;
+    }
+    let through = store.last_position().await.unwrap();
+    let all = store.changed(0, through, None, 1000).await.unwrap().changed;
+    let left = |of: &[Changed]| -> BTreeSet<(String, String)> {
+        of.iter().filter_map(|change| Some((change.name.clone(), change.left.clone()?))).collect()
+    };
+    let moved = [("m0", "blue"), ("m0", "red"), ("m1", "blue"), ("m1", "green")];
+    assert_eq!(left(&all), moved.map(|(name, pool)| (name.to_owned(), pool.to_owned())).into());
+    for told in 0..all.len() {
+        let (before, last) = (&all[..=told], all[told].position);
+        let rest = store.changed(last, through, None, 1000).await.unwrap().changed;
+        let both: BTreeSet<_> = left(before).union(&left(&rest)).cloned().collect();
+        assert_eq!(both, left(&all), "resumed after {}", all[told].name);
+        let now = |name: &str| {
+            before.iter().chain(&rest).rfind(|change| change.name == name).map(|it| it.pool.clone())
+        };
+        assert_eq!((now("m0"), now("m1")), (Some(Some("green".to_owned())), Some(Some("blue".to_owned()))));
     }
 }

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use basalt_api::values::Uid;
 use basalt_api::watch::CutReason;
 use basalt_db::StoreError;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -135,6 +135,8 @@ impl Watch {
         if self.app.store().compacted_through().await.map_err(unavailable)? > after {
             return Err(CutReason::Compacted);
         }
+        // All that a page says of an object is one reading of it.
+        let mut said = HashSet::new();
         for mut changed in page.changed {
             if !self.view.covers(&changed.kind) {
                 continue;
@@ -149,6 +151,7 @@ impl Watch {
                 object if self.view.knew(&changed) => Some(self.frames.delete(&changed, object.as_ref())),
                 _ => None,
             };
+            let frame = frame.filter(|_| said.insert(uid));
             // Of what is not told nothing is known either: the hub may have to say that it is gone.
             if frame.is_some() && version > through {
                 self.newer.insert(uid, version);

@@ -71,8 +71,8 @@ impl View {
 
     /// Whether its reader may know an object that it is not shown: one that it was never shown does not leave it either.
     pub(super) fn knew(&self, changed: &Changed) -> bool {
-        let pools = changed.left.iter().map(String::as_str).map(Some);
-        pools.chain([changed.pool.as_deref()]).any(|pool| self.rights.may_see(&changed.kind, pool))
+        let left = changed.left.as_deref().map(Some);
+        left.into_iter().chain([changed.pool.as_deref()]).any(|pool| self.rights.may_see(&changed.kind, pool))
     }
 }
 
