@@ -129,7 +129,7 @@ fn an_apply_that_is_killed_ten_times_makes_nothing_twice_and_loses_nothing() {
 }
 
 #[test]
-fn an_apply_goes_on_while_the_region_is_restarted() {
+fn an_apply_during_which_the_region_is_restarted_makes_nothing_twice_and_loses_nothing() {
     within(async |mut world| {
         world.config(&whole(&world));
         let mut command = world.terraform(&["apply", "-auto-approve", "-parallelism=2"]);
@@ -138,9 +138,10 @@ fn an_apply_goes_on_while_the_region_is_restarted() {
         world = world.with_region_restarted().await;
         let output = tokio::time::timeout(COMMAND, child.wait_with_output()).await;
         let output = output.expect("it ends").expect("an end");
-        assert!(output.status.success(), "{}", everything(&output));
+        // A request that was on its way when the region closed the connection is not repeated: nobody knows what became of it.
+        world.apply().await;
         let again = world.run(&["plan", "-detailed-exitcode"]).await;
-        assert_eq!(again.status.code(), Some(0), "{}", everything(&again));
+        assert_eq!(again.status.code(), Some(0), "{}{}", everything(&output), everything(&again));
         assert_eq!(world.made().await.len(), OBJECTS);
         world.end().await;
     });
