@@ -8,7 +8,12 @@ use std::collections::BTreeSet;
 /// Decides every decision of a machine again; says which do not come out the same.
 pub(crate) async fn differing(world: &World, name: &str) -> Vec<String> {
     let object = world.find("Machine", name).await.expect("it is there");
-    let decisions = world.seats[0].driver.decisions(&object, None, true).await.expect("decisions").decisions;
+    let decisions = world.seats[0]
+        .driver
+        .decisions(&object.kind, object.uid, None, true)
+        .await
+        .expect("decisions")
+        .decisions;
     assert!(!decisions.is_empty(), "{name} was decided about");
     let replays = decisions.into_iter().map(|d| (d.step_key, d.detail.expect("all of it").replay));
     replays
@@ -27,14 +32,16 @@ async fn every_decision_of_a_life_is_the_same_when_it_is_replayed() {
     world.settle(4).await.expect("it is given back");
     let driver = world.seats[0].driver.clone();
     let object = world.find("Machine", "m0").await.expect("it is there");
-    let decisions = driver.decisions(&object, None, true).await.expect("decisions").decisions;
+    let decisions =
+        driver.decisions(&object.kind, object.uid, None, true).await.expect("decisions").decisions;
     let steps: BTreeSet<&str> = decisions.iter().filter_map(|d| d.step_key.rsplit('/').nth(1)).collect();
     for step in ["arm-inventory", "netboot-install", "arm-erase", "let-go"] {
         assert!(steps.contains(step), "{steps:?}");
     }
     assert_eq!(differing(&world, "m0").await, Vec::<String>::new());
     let of_power_off = async || {
-        let decisions = driver.decisions(&object, None, true).await.expect("decisions").decisions;
+        let decisions =
+            driver.decisions(&object.kind, object.uid, None, true).await.expect("decisions").decisions;
         let off =
             decisions.into_iter().find(|d| d.step_key.contains("/power-off-erase/")).expect("powered off");
         off.detail.expect("all of it").replay

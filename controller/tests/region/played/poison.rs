@@ -1,7 +1,9 @@
 //! An object that cannot be worked on harms no other, is visible, and heals by itself.
 
 use super::world::{Taken, World, deployment};
+use basalt_api::values::Uid;
 use basalt_region::driver::Machinery;
+use basalt_region::driver::poison::guarded;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -101,26 +103,93 @@ async fn while_the_fleets_budget_cannot_be_read_nothing_is_powered_on_or_install
     assert_eq!(world.violations, Vec::<String>::new());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tag_that_could_not_be_read_is_looked_at_again_once_it_can() {
-    let mut world = World::new(1, 1, Taken::AsTheyAre).await;
-    world.declare("Tag", "odd", &json!({"expression": "true"}), true).await;
-    world.settle(1).await.expect("the machine has it");
-    let spec = world.hand.run("select spec from object where name = 'odd'").await[0][0].clone();
-    let newer =
-        "update object set spec = '{\"expression\": 7}', generation = generation + 1 where name = 'odd'";
-    world.hand.run(newer).await;
-    world.scan().await;
-    world.work().await;
-    let found = conditions(&world, "Tag", "odd").await;
-    assert!(found.to_string().contains("the spec of Tag"), "{found}");
+/// The other kinds that are worked on: an object of each, and a spec of it that cannot be read.
+const OTHERS: [(&str, &str, &str); 4] = [
+    ("Deployment", "old", r#"{"image": 7}"#),
+    ("Rack", "rack2", r#"{"maintenance": "perhaps"}"#),
+    ("Image", "spare", r#"{"os": 7}"#),
+    ("Tag", "odd", r#"{"expression": 7}"#),
+];
 
-    // As if another version of the region read it: what is declared is the same generation.
-    world.hand.run(&format!("update object set spec = '{spec}' where name = 'odd'")).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_cannot_be_read_harms_no_other_is_told_so_and_heals_once_it_is_repaired() {
+    let mut world = World::with_racks(2, 1, 2, Taken::Read).await;
+    world.declare("Tag", "odd", &json!({"expression": "true"}), true).await;
+    let spare = json!({"os": "debian", "release": "11", "architecture": "amd64", "files": {}});
+    world.declare("Image", "spare", &spare, true).await;
+    world.declare("Deployment", "old", &deployment("m1"), true).await;
+    world.settle(4).await.expect("everything is well");
+    let mut specs = Vec::new();
+    for (kind, name, broken) in OTHERS {
+        let of = format!("where kind = '{kind}' and name = '{name}'");
+        let spec = world.hand.run(&format!("select spec from object {of}")).await[0][0].clone();
+        let newer = format!("update object set spec = '{broken}', generation = generation + 1 {of}");
+        world.hand.run(&newer).await;
+        specs.push(format!("update object set spec = '{spec}' {of}"));
+    }
+    let installed = world.machines[&world.names["m1"]].hardware.system;
+    world.declare("Deployment", "web", &deployment("m0"), true).await;
+    for _ in 0..40 {
+        world.scan().await;
+        world.work().await;
+        world.advance(30).await;
+    }
+    let web = world.find("Deployment", "web").await.expect("it is there");
+    let status: Value = serde_json::from_str(web.status.get()).expect("JSON");
+    assert_eq!(status["phase"], "Deployed", "{status}");
+    for (kind, name, _) in OTHERS {
+        let found = conditions(&world, kind, name).await;
+        let stalled = found.as_array().expect("conditions").iter().find(|it| it["type"] == "Stalled");
+        let stalled = stalled.expect("it is said of every kind");
+        assert_eq!(
+            (stalled["status"].as_str(), stalled["reason"].as_str()),
+            (Some("true"), Some("CannotBeWorkedOn"))
+        );
+        let said = stalled["message"].as_str().expect("words");
+        assert!(said.contains(&format!("the spec of {kind} {name:?}")), "{said}");
+    }
+    let failing = world.store().failing_gauges().await.expect("gauges");
+    let failing: Vec<_> = failing.iter().map(|it| it.kind.as_str()).collect();
+    assert!(OTHERS.iter().all(|(kind, ..)| failing.contains(kind)), "{failing:?}");
+
+    // As if another version of the region read them.
+    for repair in specs {
+        world.hand.run(&repair).await;
+    }
     let later = world.now.checked_add(Duration::from_secs(301)).expect("a time");
     world.set(later).await;
     world.scan().await;
     world.settle(1).await.expect("it heals by itself");
-    let found = conditions(&world, "Tag", "odd").await;
-    assert_eq!(found[0]["reason"], "Evaluated", "{found}");
+    for (kind, name, _) in OTHERS {
+        let found = conditions(&world, kind, name).await;
+        assert!(!found.to_string().contains("CannotBeWorkedOn"), "{kind}: {found}");
+    }
+    assert_eq!(world.store().failing_gauges().await.expect("gauges"), []);
+    assert_eq!(world.machines[&world.names["m1"]].hardware.system, installed, "it was left alone");
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_whose_handler_panics_is_told_so_and_others_go_on() {
+    let mut world = World::new(1, 2, Taken::Read).await;
+    world.settle(4).await.expect("both are taken in");
+    let m0 = Uid::from(world.names["m0"]);
+    world.store().enqueue(m0, Duration::ZERO).await.expect("woken");
+    let driver = world.seats[0].driver.clone();
+    let leases = driver.store.claim(driver.owner, 8, Duration::from_secs(10)).await.expect("leases");
+    let lease = leases.iter().find(|lease| lease.uid == m0).expect("it is due");
+    let panics = async {
+        assert_eq!(lease.kind, "Disk", "no disk of m0");
+        Ok(basalt_db::Then::Rest)
+    };
+    let failure = guarded(panics).await.expect_err("it panics");
+    driver.give_up(lease, &failure).await.expect("given back");
+    let found = conditions(&world, "Machine", "m0").await;
+    assert_eq!((found[2]["type"].as_str(), found[2]["status"].as_str()), (Some("Stalled"), Some("true")));
+    let said = found[2]["message"].as_str().expect("words");
+    assert!(said.contains("a fault in the region itself: ") && said.contains("no disk of m0"), "{said}");
+    assert_eq!(driver.counts().failures[&("Machine".to_owned(), "panic")], 1);
+    world.declare("Deployment", "web", &deployment("m1"), true).await;
+    world.settle(4).await.expect("the other is deployed, and m0 is worked on again");
+    assert_eq!(world.store().failing_gauges().await.expect("gauges"), []);
 }

@@ -1,9 +1,9 @@
-//! The rack: obeys the newest epoch, runs a command once, reports at least once.
+//! The racks: each obeys the newest epoch, runs a command once, reports at least once, and serves what it holds.
 
 use super::hardware::{Fact, Fault, Hardware};
 use basalt_api::agent::{DiskMarker, MarkerState, Nic, Outcome, TaskResult};
 use basalt_api::kinds::PowerState;
-use basalt_api::values::{Attempt, MachineId, Sha256, Timestamp};
+use basalt_api::values::{Attempt, MachineId, RackId, Sha256, Timestamp, Uid};
 use basalt_db::NewFact;
 use basalt_engine::facts::{Level, Scope, StepKey, StepRecord};
 use basalt_engine::failures::PowerFailure;
@@ -13,27 +13,177 @@ use basalt_proto::rack_v1::{PowerCommand, boot_machine, power_command};
 use basalt_region::racks::observed::{self, Observed};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A machine and its BMC, with what the rack knows of them.
+/// A rack's process, its files included.
+pub(crate) struct Rack {
+    pub(crate) uid: RackId,
+    pub(crate) name: String,
+    /// Its process runs; its files stay.
+    pub(crate) alive: bool,
+    /// How wrong its clock is, in seconds.
+    pub(crate) clock: i64,
+    pub(crate) spool: uuid::Uuid,
+    /// Facts that no region has taken yet.
+    pub(crate) spooled: Vec<NewFact>,
+    seq: u64,
+    /// The boot concern that it holds: of which incarnation of the database, and its generation there.
+    pub(crate) holds: (String, u64),
+    /// The incarnation that it follows.
+    follows: String,
+    /// Those that it followed before.
+    retired: BTreeSet<String>,
+    /// Commands of those that it refused.
+    pub(crate) refused: u64,
+    boots: BTreeMap<MachineId, BootAction>,
+    bmcs: BTreeMap<MachineId, Seen>,
+}
+
+/// What a rack has seen at a BMC, from regions of one incarnation.
+#[derive(Default)]
+struct Seen {
+    incarnation: String,
+    highest: u64,
+    commands: BTreeSet<String>,
+}
+
+impl Rack {
+    pub(crate) fn new(uid: RackId, name: &str) -> Self {
+        Self {
+            uid,
+            name: name.to_owned(),
+            alive: true,
+            clock: 0,
+            spool: Uid::generate().get(),
+            spooled: Vec::new(),
+            seq: 0,
+            holds: (String::new(), 0),
+            follows: String::new(),
+            retired: BTreeSet::new(),
+            refused: 0,
+            boots: BTreeMap::new(),
+            bmcs: BTreeMap::new(),
+        }
+    }
+
+    /// A region of this incarnation speaks: those before are retired. False: it is one of them, and is not heard.
+    pub(crate) fn hears(&mut self, incarnation: &str) -> bool {
+        if self.retired.contains(incarnation) {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.follows, incarnation.to_owned());
+        self.retired.extend(Some(before).filter(|before| !before.is_empty() && before != incarnation));
+        true
+    }
+
+    /// What it has a machine boot.
+    pub(crate) fn boot(&self, machine: MachineId) -> BootAction {
+        self.boots.get(&machine).copied().unwrap_or(BootAction::Local)
+    }
+
+    /// A machine goes by another uid: what it boots stays.
+    pub(crate) fn renamed(&mut self, was: MachineId, is: MachineId) {
+        let action = self.boots.remove(&was);
+        self.boots.extend(action.map(|action| (is, action)));
+    }
+
+    /// What the boot concern says of a machine.
+    pub(crate) fn told(&mut self, machine: MachineId, action: Option<&boot_machine::Action>) {
+        let action = match action {
+            Some(boot_machine::Action::Ephemeral(it)) => BootAction::Ephemeral(Attempt::new(it.attempt)),
+            Some(boot_machine::Action::PowerOff(_)) => BootAction::PowerOff,
+            Some(boot_machine::Action::Local(_)) | None => BootAction::Local,
+        };
+        self.boots.insert(machine, action);
+    }
+
+    /// Spools what was observed of a machine.
+    pub(crate) fn observed(&mut self, machine: MachineId, played: &Played, fact: Fact, now: Timestamp) {
+        let skewed = now.as_second().saturating_add(self.clock);
+        let at = Timestamp::from_second(skewed).expect("a time");
+        self.seq += 1;
+        self.spooled.push(NewFact { seq: self.seq, ..new_fact(machine, played, fact, at) });
+    }
+
+    /// Carries out a power command; says what must not have been asked for.
+    pub(crate) fn command(
+        &mut self,
+        now: Timestamp,
+        machine: MachineId,
+        played: &mut Played,
+        command: &PowerCommand,
+    ) -> (Vec<Fact>, Option<String>) {
+        let key = StepKey::from(command.step_key.clone());
+        let refused = |failure, why: &str| vec![Fact::Power(key.clone(), Err((failure, why.to_owned())))];
+        if !self.hears(&command.incarnation) {
+            self.refused += 1;
+            return (refused(PowerFailure::StaleEpoch, "of a life of the database that is over"), None);
+        }
+        if command.step_key.contains("/netboot-") && self.holds.0 != command.incarnation {
+            let early = format!("{} boots before {} was told what to boot", command.step_key, self.name);
+            return (Vec::new(), Some(early));
+        }
+        let boot = self.boot(machine);
+        let bmc = self.bmcs.entry(machine).or_default();
+        if bmc.incarnation != command.incarnation {
+            *bmc = Seen { incarnation: command.incarnation.clone(), ..Seen::default() };
+        }
+        if bmc.commands.contains(&command.command_id) && !played.hardware.has(Fault::AnswerLost) {
+            // Its result is in the spool.
+            return (Vec::new(), None);
+        }
+        if now.as_millisecond() > command.not_after_unix_ms {
+            return (refused(PowerFailure::Expired, "too late"), None);
+        }
+        if command.epoch < bmc.highest {
+            return (refused(PowerFailure::StaleEpoch, "older than what this BMC has seen"), None);
+        }
+        bmc.highest = command.epoch;
+        let (facts, violation) = played.command(now, boot, command);
+        if !facts.is_empty() {
+            bmc.commands.insert(command.command_id.clone());
+        }
+        (facts, violation)
+    }
+}
+
+/// A machine and its BMC, and what was armed for it.
 pub(crate) struct Played {
     pub(crate) hardware: Hardware,
-    pub(crate) boot: BootAction,
     pub(crate) tasks: BTreeMap<Attempt, (TaskKind, Scope, Option<Sha256>, Timestamp)>,
     /// Attempts whose agents have been heard of, as far as the region can know.
     pub(crate) claimed: BTreeSet<Attempt>,
-    highest: u64,
-    seen: BTreeSet<String>,
+    /// Attempts that did what the region's database has forgotten.
+    pub(crate) forgotten: BTreeSet<Attempt>,
 }
 
 impl Played {
     pub(crate) fn new() -> Self {
-        Self {
-            hardware: Hardware::default(),
-            boot: BootAction::Local,
-            tasks: BTreeMap::new(),
-            claimed: BTreeSet::new(),
-            highest: 0,
-            seen: BTreeSet::new(),
-        }
+        let (claimed, forgotten) = (BTreeSet::new(), BTreeSet::new());
+        Self { hardware: Hardware::default(), tasks: BTreeMap::new(), claimed, forgotten }
+    }
+
+    /// Whether nobody knows who wrote its disk.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.hardware.marker.is_some_and(|(by, _)| self.forgotten.contains(&by))
+    }
+
+    /// The database knows of these attempts alone, and that these were claimed, and that these have ended.
+    pub(crate) fn remembered(
+        &mut self,
+        known: &BTreeSet<Attempt>,
+        claimed: &BTreeSet<Attempt>,
+        ended: &BTreeSet<Attempt>,
+    ) {
+        let by = self.hardware.marker.and_then(|(by, whole)| whole.then_some(by));
+        let forgotten = |attempt: &Attempt| {
+            let begun = known.contains(attempt);
+            let heard = claimed.contains(attempt) || !self.claimed.contains(attempt);
+            !begun || !heard || (by == Some(*attempt) && !ended.contains(attempt))
+        };
+        let forgotten: Vec<_> = self.tasks.keys().filter(|it| forgotten(it)).copied().collect();
+        self.forgotten.extend(forgotten);
+        self.claimed.retain(|attempt| claimed.contains(attempt));
+        // Another life may use the same ids.
+        self.hardware.answered.clear();
     }
 
     /// What a step record armed, for the agent that will ask for it.
@@ -51,30 +201,14 @@ impl Played {
         self.tasks.entry(attempt).or_insert((kind, record.scope, record.fingerprint, record.not_after));
     }
 
-    /// What the boot concern says of it.
-    pub(crate) fn told(&mut self, action: Option<&boot_machine::Action>) {
-        self.boot = match action {
-            Some(boot_machine::Action::Ephemeral(it)) => BootAction::Ephemeral(Attempt::new(it.attempt)),
-            Some(boot_machine::Action::PowerOff(_)) => BootAction::PowerOff,
-            Some(boot_machine::Action::Local(_)) | None => BootAction::Local,
-        };
-    }
-
-    /// Carries out a power command, as a rack does; says what must not have been asked for.
-    pub(crate) fn command(&mut self, now: Timestamp, command: &PowerCommand) -> (Vec<Fact>, Option<String>) {
+    /// What a power command does, where a rack has it boot this.
+    fn command(
+        &mut self,
+        now: Timestamp,
+        boot: BootAction,
+        command: &PowerCommand,
+    ) -> (Vec<Fact>, Option<String>) {
         let key = StepKey::from(command.step_key.clone());
-        let refused = |failure, why: &str| vec![Fact::Power(key.clone(), Err((failure, why.to_owned())))];
-        if self.seen.contains(&command.command_id) && !self.hardware.has(Fault::AnswerLost) {
-            // Its result is in the spool.
-            return (Vec::new(), None);
-        }
-        if now.as_millisecond() > command.not_after_unix_ms {
-            return (refused(PowerFailure::Expired, "too late"), None);
-        }
-        if command.epoch < self.highest {
-            return (refused(PowerFailure::StaleEpoch, "older than what this BMC has seen"), None);
-        }
-        self.highest = command.epoch;
         let verb = match command.verb() {
             power_command::Verb::On => Verb::On,
             power_command::Verb::Off => Verb::Off,
@@ -87,27 +221,25 @@ impl Played {
             _ => BootDevice::Unchanged,
         };
         let mut violation = None;
-        if matches!(verb, Verb::Off | Verb::Cycle) && self.hardware.writing(&self.tasks) {
+        let unheard = self.hardware.running().is_some_and(|attempt| self.forgotten.contains(&attempt));
+        if matches!(verb, Verb::Off | Verb::Cycle) && self.hardware.writing(&self.tasks) && !unheard {
             violation =
                 Some(format!("{} cuts the power of a machine whose disk is written", command.step_key));
         }
         let netboots = command.step_key.contains("/netboot-");
-        if let (true, BootAction::Ephemeral(attempt)) = (netboots, self.boot)
+        if let (true, BootAction::Ephemeral(attempt)) = (netboots, boot)
             && self.claimed.contains(&attempt)
         {
             violation = Some(format!("{} boots an attempt that was claimed already", command.step_key));
         }
-        let facts = self.hardware.command(now, &key, verb, device);
-        if !facts.is_empty() {
-            self.seen.insert(command.command_id.clone());
-        }
-        (facts, violation)
+        (self.hardware.command(now, &key, verb, device), violation)
     }
 
-    /// What happens until `now`; says what must not have happened.
-    pub(crate) fn run_until(&mut self, now: Timestamp) -> (Vec<Fact>, Option<String>) {
+    /// What happens until `now`, while it would boot this; says what must not have happened.
+    pub(crate) fn run_until(&mut self, now: Timestamp, boot: BootAction) -> (Vec<Fact>, Option<String>) {
         let installed = self.hardware.system.zip(self.hardware.data_of);
-        let facts = self.hardware.run_until(now, self.boot, &self.tasks);
+        let installed = installed.filter(|(attempt, _)| !self.forgotten.contains(attempt));
+        let facts = self.hardware.run_until(now, boot, &self.tasks);
         let wiped = installed.filter(|_| self.hardware.system.is_none());
         let violation = wiped.and_then(|(old, owner)| {
             let (by, _) = self.hardware.marker?;
@@ -128,7 +260,7 @@ impl Played {
 }
 
 /// A fact as a rack delivers it.
-pub(crate) fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timestamp) -> NewFact {
+fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timestamp) -> NewFact {
     let (mut step_key, mut of) = (None, None);
     let observed = match fact {
         Fact::Power(key, result) => {

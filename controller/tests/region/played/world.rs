@@ -1,9 +1,10 @@
-//! One site: a database, a rack, its machines, and one or more regions that work on it.
+//! One site: a database, its racks and machines, and one or more regions that work on it.
 
 use super::hardware::Fact;
-use super::rack::{Played, new_fact};
+use super::patience::{STEP, within};
+use super::rack::{Played, Rack};
 use basalt_api::agent::Outcome;
-use basalt_api::kinds::DeploymentStatus;
+use basalt_api::kinds::{DeploymentStatus, MachineSpec, PowerPolicy};
 use basalt_api::values::{Attempt, DeploymentId, MachineId, RackId, Timestamp, Uid};
 use basalt_api::{Kind, kinds::MachineStatus};
 use basalt_db::testing::clock::Hand;
@@ -12,6 +13,7 @@ use basalt_db::{
 };
 use basalt_engine::Policy;
 use basalt_engine::facts::StepRecord;
+use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::from_region::Message as FromRegionMessage;
 use basalt_proto::rack_v1::{BootConcern, FromRegion};
 use basalt_region::driver::kill::KillPoints;
@@ -24,20 +26,40 @@ use basalt_region::telemetry::Telemetry;
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Deadlines are a quarter of the table's; the model's firmware and agents keep them.
 const FASTER: u32 = 4;
 /// A rack looks at what it is to do this often, as its stream would tell it.
 const SCAN: i64 = 60;
+/// By the wall's clock, everything has come to rest by then.
+const SETTLED: Duration = Duration::from_secs(300);
+/// Who is due, how often it was woken, and what it lacks.
+const DUE: &str = "select o.kind, o.name, q.wake::text, (q.not_before - now())::text, coalesce(q.error, ''), o.status->'conditions'->0->>'message'
+    from reconcile_queue q join object o on o.uid = q.object order by q.not_before";
+/// So often somebody has something to do now, at most.
+const ROUNDS: usize = 500;
 
 /// One region process.
 pub(crate) struct Seat {
     pub(crate) store: Store,
     pub(crate) driver: Driver,
-    inbox: mpsc::Receiver<Result<FromRegion, tonic::Status>>,
-    link: Option<Registered>,
+    /// One for each rack.
+    pub(super) lines: Vec<Line>,
+}
+
+/// A rack's line to a region.
+pub(super) struct Line {
+    pub(super) inbox: mpsc::Receiver<Result<FromRegion, tonic::Status>>,
+    pub(super) link: Option<Registered>,
+}
+
+impl Line {
+    fn cut() -> Self {
+        Self { inbox: mpsc::channel(1).1, link: None }
+    }
 }
 
 /// How machines are taken in.
@@ -57,19 +79,22 @@ pub(crate) struct World {
     pub(crate) machines: BTreeMap<MachineId, Played>,
     pub(crate) names: BTreeMap<String, MachineId>,
     pub(crate) violations: Vec<String>,
-    /// How wrong the rack's clock is, in seconds.
-    pub(crate) rack_clock: i64,
-    rack: RackId,
-    spool: uuid::Uuid,
-    seq: u64,
-    /// Facts that no region has taken yet.
-    pub(crate) spooled: Vec<NewFact>,
-    acked: u64,
+    pub(crate) racks: Vec<Rack>,
+    /// The rack that machines hear first.
+    pub(crate) nearest: usize,
+    /// How far the database's clock is ahead of everybody else's, in seconds.
+    ahead: u64,
+    /// A region of a life of the database that is over, which nobody has told, and a hand on its database.
+    pub(super) lost: Option<(Seat, Hand)>,
+    /// Machines that are declared again so, once they have gone.
+    pub(super) leaving: BTreeMap<String, Value>,
+    /// Who had gone, and who has its hardware now.
+    pub(super) heirs: BTreeMap<MachineId, MachineId>,
     scanned: Timestamp,
     /// What was on record before: nothing is begun twice.
-    armed: BTreeMap<String, StepRecord>,
+    pub(super) armed: BTreeMap<String, StepRecord>,
     /// Whose machines are whose.
-    claims: BTreeMap<MachineId, DeploymentId>,
+    pub(super) claims: BTreeMap<MachineId, DeploymentId>,
 }
 
 pub(crate) async fn open(url: &str) -> Store {
@@ -109,8 +134,13 @@ async fn blob(store: &Store, byte: u8) -> String {
 }
 
 impl World {
-    /// A site with so many regions and machines; the machines are called m0, m1, …
+    /// A site with one rack, and so many regions and machines; the machines are called m0, m1, …
     pub(crate) async fn new(regions: usize, machines: usize, taken: Taken) -> Self {
+        Self::with_racks(1, regions, machines, taken).await
+    }
+
+    /// The same with so many racks, each of which serves all machines.
+    pub(crate) async fn with_racks(racks: usize, regions: usize, machines: usize, taken: Taken) -> Self {
         let url = basalt_db::testing::database().await;
         let mut hand = Hand::on(&url).await;
         hand.take_clock().await;
@@ -130,7 +160,10 @@ impl World {
         put(&store, "Image", "ephemeral", &ephemeral).await;
         let debian = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": {"root_tarball": file(4).await}});
         put(&store, "Image", "debian", &debian).await;
-        let rack = RackId::from(put(&store, "Rack", "rack1", &json!({})).await);
+        let mut played = Vec::new();
+        for name in (1..=racks).map(|n| format!("rack{n}")) {
+            played.push(Rack::new(RackId::from(put(&store, "Rack", &name, &json!({})).await), &name));
+        }
         let mut names = BTreeMap::new();
         for n in 0..machines {
             let mut spec = machine(n);
@@ -149,12 +182,12 @@ impl World {
             machines,
             names,
             violations: Vec::new(),
-            rack_clock: 0,
-            rack,
-            spool: Uid::generate().get(),
-            seq: 0,
-            spooled: Vec::new(),
-            acked: 0,
+            racks: played,
+            nearest: 0,
+            ahead: 0,
+            lost: None,
+            leaving: BTreeMap::new(),
+            heirs: BTreeMap::new(),
             scanned: now,
             armed: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -167,8 +200,8 @@ impl World {
         world
     }
 
-    /// A new process on a store, and the rack on its line.
-    async fn seat(&self, store: Store) -> Seat {
+    /// A new process on a store, and the racks on its lines.
+    pub(super) async fn seat(&self, store: Store) -> Seat {
         let sessions = Sessions::new(self.now);
         let driver = Driver {
             store: store.clone(),
@@ -178,20 +211,23 @@ impl World {
             owner: Uid::generate(),
             meters: Meters::default(),
             telemetry: Telemetry::default(),
-            allocator: std::sync::Arc::default(),
+            allocator: Arc::default(),
         };
-        let (_, inbox) = mpsc::channel(1);
-        let mut seat = Seat { store, driver, inbox, link: None };
-        self.connect(&mut seat).await;
+        let mut seat = Seat { store, driver, lines: Vec::new() };
+        for rack in &self.racks {
+            let line = if rack.alive { self.connect(&seat, rack).await } else { Line::cut() };
+            seat.lines.push(line);
+        }
         seat
     }
 
-    async fn connect(&self, seat: &mut Seat) {
-        let hello = Hello { addresses: vec!["10.77.0.1/16".to_owned()], ..Hello::default() };
-        let (kind, body) = Observed::Hello(hello).stored();
+    async fn connect(&self, seat: &Seat, rack: &Rack) -> Line {
+        let place = self.racks.iter().position(|other| other.uid == rack.uid).expect("one of them");
+        let addresses = vec![format!("10.77.0.{}/16", place + 1)];
+        let (kind, body) = Observed::Hello(Hello { addresses, ..Hello::default() }).stored();
         let fact = NewFact {
             seq: 0,
-            object: Some(self.rack.into()),
+            object: Some(rack.uid.into()),
             mac: None,
             kind,
             step_key: None,
@@ -202,28 +238,55 @@ impl World {
         };
         seat.store.store_own_fact(&fact).await.expect("stored");
         let (sender, inbox) = mpsc::channel(256);
-        seat.inbox = inbox;
-        seat.link = Some(seat.driver.sessions.register(self.rack, sender, self.now));
-        seat.store.enqueue(self.rack.into(), Duration::ZERO).await.expect("woken");
+        let link = Some(seat.driver.sessions.register(rack.uid, sender, self.now));
+        seat.store.enqueue(rack.uid.into(), Duration::ZERO).await.expect("woken");
         seat.store.enqueue_kind("Machine").await.expect("woken");
+        Line { inbox, link }
     }
 
-    /// The rack's line to a region goes down, or comes back.
-    pub(crate) async fn line(&mut self, seat: usize, up: bool) {
-        let mut taken = self.seats.swap_remove(seat);
-        if !up {
-            taken.link = None;
-            taken.store.enqueue_kind("Machine").await.expect("woken");
-        } else if taken.link.is_none() {
-            self.connect(&mut taken).await;
+    /// A rack's line to a region goes down, or comes back where the rack is alive.
+    pub(crate) async fn line(&mut self, seat: usize, rack: usize, up: bool) {
+        if up && self.racks[rack].alive && !self.has_line(seat, rack) {
+            let line = self.connect(&self.seats[seat], &self.racks[rack]).await;
+            self.seats[seat].lines[rack] = line;
+        } else if !up {
+            self.seats[seat].lines[rack].link = None;
+            self.seats[seat].store.enqueue_kind("Machine").await.expect("woken");
         }
-        self.seats.push(taken);
-        let last = self.seats.len() - 1;
-        self.seats.swap(seat, last);
     }
 
-    pub(crate) fn has_line(&self, seat: usize) -> bool {
-        self.seats[seat].link.is_some()
+    pub(crate) fn has_line(&self, seat: usize, rack: usize) -> bool {
+        self.seats[seat].lines[rack].link.is_some()
+    }
+
+    /// A rack's process dies, with whatever it was just told; or starts again.
+    pub(crate) async fn rack(&mut self, rack: usize, alive: bool) {
+        self.racks[rack].alive = alive;
+        for seat in 0..self.seats.len() {
+            self.line(seat, rack, alive).await;
+            if !alive {
+                self.seats[seat].lines[rack] = Line::cut();
+            }
+        }
+    }
+
+    /// Whom a machine hears when it boots, or reports: a living rack, where there is one.
+    fn heard_by(&self) -> usize {
+        let living = |rack: &usize| self.racks[*rack].alive;
+        let other = || (0..self.racks.len()).find(living);
+        Some(self.nearest).filter(living).or_else(other).unwrap_or(0)
+    }
+
+    /// Everything is whole again: racks, lines, hardware.
+    pub(crate) async fn mend(&mut self) {
+        self.machines.values_mut().for_each(|played| played.hardware.faults.clear());
+        for rack in 0..self.racks.len() {
+            self.racks[rack].alive = true;
+            for seat in 0..self.seats.len() {
+                self.line(seat, rack, true).await;
+            }
+        }
+        self.scan().await;
     }
 
     /// A region's process is killed, and another one starts in its place.
@@ -236,6 +299,17 @@ impl World {
     pub(crate) async fn set(&mut self, now: Timestamp) {
         self.now = now;
         self.hand.set_clock(now).await;
+    }
+
+    /// The database's clock jumps ahead, and nobody else's.
+    pub(crate) async fn jump(&mut self, by: Duration) {
+        self.ahead += by.as_secs();
+        self.set(self.now.checked_add(by).expect("a time")).await;
+    }
+
+    /// A moment of the database's, by everybody else's clock.
+    fn elsewhere(&self, at: Timestamp) -> Timestamp {
+        at.checked_sub(Duration::from_secs(self.ahead)).expect("a time")
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -259,55 +333,55 @@ impl World {
         self.store().get(kind, Key::Name(name)).await.ok()
     }
 
-    /// The rack carries out what it was told, and its machines go on; what was observed is spooled.
+    /// The racks carry out what they were told, and machines go on; what was observed is spooled.
     pub(crate) async fn play(&mut self) {
+        self.introduce();
         let mut commands = Vec::new();
-        for seat in &mut self.seats {
-            while let Ok(message) = seat.inbox.try_recv() {
+        let lost = self.lost.iter_mut().map(|(seat, _)| seat);
+        let seats = self.seats.iter_mut().chain(lost);
+        for (rack, line) in seats.flat_map(|seat| seat.lines.iter_mut().enumerate()) {
+            while let Ok(message) = line.inbox.try_recv() {
                 if let Ok(FromRegion { message: Some(FromRegionMessage::Power(command)) }) = message {
-                    commands.push(command);
+                    commands.push((rack, command));
                 }
             }
         }
-        self.obey_concerns().await;
-        for command in commands {
+        let now = self.elsewhere(self.now);
+        for (rack, command) in commands {
             let uid: MachineId = command.machine_uid.parse().expect("a uid");
-            let Some(played) = self.machines.get_mut(&uid) else { continue };
-            let (facts, violation) = played.command(self.now, &command);
+            let heir = self.heirs.get(&uid).copied().unwrap_or(uid);
+            let Some(played) = self.machines.get_mut(&heir) else { continue };
+            let (facts, violation) = self.racks[rack].command(now, heir, played, &command);
             self.violations.extend(violation);
-            self.observed(uid, facts);
+            facts.into_iter().for_each(|fact| self.racks[rack].observed(uid, played, fact, now));
         }
-        for uid in self.machines.keys().copied().collect::<Vec<_>>() {
-            let (facts, violation) = self.machines.get_mut(&uid).expect("it is there").run_until(self.now);
+        for rack in 0..self.racks.len() {
+            self.obey_concerns(rack).await;
+        }
+        let rack = self.heard_by();
+        for (uid, played) in &mut self.machines {
+            let rack = &mut self.racks[rack];
+            let boot = if rack.alive { rack.boot(*uid) } else { BootAction::Local };
+            let (facts, violation) = played.run_until(now, boot);
             self.violations.extend(violation);
-            self.observed(uid, facts);
+            facts.into_iter().for_each(|fact| rack.observed(*uid, played, fact, now));
         }
     }
 
-    fn observed(&mut self, machine: MachineId, facts: Vec<Fact>) {
-        let skewed = self.now.as_second().saturating_add(self.rack_clock);
-        let at = Timestamp::from_second(skewed).expect("a time");
-        for fact in facts {
-            let played = self.machines.get_mut(&machine).expect("it is there");
-            let mut fact = new_fact(machine, played, fact, at);
-            self.seq += 1;
-            fact.seq = self.seq;
-            self.spooled.push(fact);
-        }
-    }
-
-    /// The facts that the rack hands over next, in a future that can be cut off; [`Self::forget_spooled`] ends it.
+    /// The facts that a rack hands over next, in a future that can be cut off; [`Self::handed_over`] ends it.
     pub(crate) fn handing_over(
         &self,
         seat: usize,
+        rack: usize,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send + 'static {
-        let (store, rack, spool) = (self.seats[seat].store.clone(), self.rack, self.spool);
-        let facts = self.spooled.clone();
-        async move { store.store_facts(rack, "rack1", spool, &facts).await }
+        let store = self.seats[seat].store.clone();
+        let Rack { uid, name, spool, spooled, .. } = &self.racks[rack];
+        let (uid, name, spool, facts) = (*uid, name.clone(), *spool, spooled.clone());
+        async move { store.store_facts(uid, &name, spool, &facts).await }
     }
 
-    pub(crate) fn handed_over(&mut self, through: u64) {
-        for fact in self.spooled.extract_if(.., |fact| fact.seq <= through) {
+    pub(crate) fn handed_over(&mut self, rack: usize, through: u64) {
+        for fact in self.racks[rack].spooled.extract_if(.., |fact| fact.seq <= through) {
             let machine = fact.object.map(|uid| MachineId::from(uid.get()));
             if fact.kind == "claim"
                 && let Some(played) = machine.and_then(|uid| self.machines.get_mut(&uid))
@@ -317,43 +391,57 @@ impl World {
         }
     }
 
-    async fn hand_over(&mut self) {
-        let Some(seat) = (0..self.seats.len()).find(|seat| self.has_line(*seat)) else { return };
-        if self.spooled.is_empty() {
-            return;
-        }
-        let through = self.handing_over(seat).await.expect("stored");
-        self.handed_over(through);
+    /// The region that takes a rack's next facts, if it has any.
+    pub(crate) fn taker(&self, rack: usize) -> Option<usize> {
+        let seat = (0..self.seats.len()).find(|seat| self.has_line(*seat, rack))?;
+        (!self.racks[rack].spooled.is_empty()).then_some(seat)
     }
 
-    /// What the racks are told to boot, where a region tells it.
-    async fn obey_concerns(&mut self) {
-        let Some(seat) = self.seats.iter().position(|seat| seat.link.is_some()) else { return };
-        let store = self.seats[seat].store.clone();
-        let concerns = store.concerns(self.rack).await.expect("concerns");
+    async fn hand_over(&mut self) {
+        for rack in 0..self.racks.len() {
+            let Some(seat) = self.taker(rack) else { continue };
+            let through = self.handing_over(seat, rack).await.expect("stored");
+            self.handed_over(rack, through);
+        }
+    }
+
+    /// What a rack is told to have booted, where a region tells it.
+    async fn obey_concerns(&mut self, rack: usize) {
+        let lost = self.lost.iter().map(|(seat, _)| seat);
+        let Some(seat) = self.seats.iter().chain(lost).find(|seat| seat.lines[rack].link.is_some()) else {
+            return;
+        };
+        let store = seat.store.clone();
+        let incarnation = store.incarnation().to_string();
+        let rack = &mut self.racks[rack];
+        let concerns = store.concerns(rack.uid).await.expect("concerns");
         let Some(concern) = concerns.into_iter().find(|c| c.name == "boot") else { return };
-        if concern.generation.get() <= self.acked {
+        if incarnation == rack.holds.0 && concern.generation.get() <= rack.holds.1 {
             return;
         }
         let boot = BootConcern::decode(concern.body.as_slice()).expect("a boot concern");
         for (uid, played) in &mut self.machines {
+            let name = uid.to_string();
+            let entry = boot.machines.iter().find(|machine| machine.machine_uid == name);
+            rack.told(*uid, entry.and_then(|machine| machine.action.as_ref()));
+            let BootAction::Ephemeral(attempt) = rack.boot(*uid) else { continue };
+            if played.tasks.contains_key(&attempt) {
+                continue;
+            }
             for row in store.planning_steps((*uid).into(), 1000).await.expect("steps") {
                 let record: StepRecord =
                     serde_json::from_value(row.detail["record"].clone()).expect("a record");
                 played.armed(&record, &row.detail["task"]);
             }
-            let name = uid.to_string();
-            let entry = boot.machines.iter().find(|machine| machine.machine_uid == name);
-            played.told(entry.and_then(|machine| machine.action.as_ref()));
         }
-        self.acked = concern.generation.get();
+        rack.holds = (incarnation, concern.generation.get());
         let ack = ConcernAck {
             concern: concern.name,
             generation: concern.generation,
             outcome: "applied".to_owned(),
             message: String::new(),
         };
-        store.put_concern_ack(self.rack, &ack).await.expect("stored");
+        store.put_concern_ack(rack.uid, &ack).await.expect("stored");
         store.wake_unsettled().await.expect("woken");
     }
 
@@ -367,8 +455,11 @@ impl World {
             self.violations.push(format!("a deployment has two machines: {claims:?}"));
         }
         for (machine, deployment) in &self.claims {
-            let played = &self.machines[machine];
-            if claims.get(machine) != Some(deployment) && played.hardware.data_of == Some(*deployment) {
+            let holds = self
+                .machines
+                .get(machine)
+                .is_some_and(|it| it.hardware.data_of == Some(*deployment) && !it.is_forgotten());
+            if claims.get(machine) != Some(deployment) && holds {
                 self.violations.push(format!("{machine} was let go with the data of {deployment}"));
             }
         }
@@ -389,7 +480,8 @@ impl World {
                         && old.attempt == hardware.system
                         && hardware.system.is_some()
                 });
-                if installs && done && self.spooled.is_empty() {
+                let told = self.racks.iter().all(|rack| rack.spooled.is_empty());
+                if installs && done && told {
                     self.violations.push(format!("{} is done already", record.key));
                 }
                 self.armed.insert(record.key.as_str().to_owned(), record);
@@ -412,45 +504,74 @@ impl World {
 
     /// Everybody works until nobody has anything to do now; says how often somebody had.
     pub(crate) async fn work(&mut self) -> usize {
+        let url = self.url.clone();
         let mut worked = 0;
-        loop {
+        for _ in 0..ROUNDS {
             let mut busy = false;
             for seat in 0..self.seats.len() {
                 let driver = self.seats[seat].driver.clone();
-                while driver.turn().await.expect("the store answers") {
+                let what = format!("a turn of region {seat}");
+                while within(&url, STEP, &what, driver.turn()).await.expect("the store answers") {
                     busy = true;
                     worked += 1;
                     assert!(worked < 5000, "they go round in circles");
                 }
             }
-            self.play().await;
-            self.hand_over().await;
-            if !busy && self.spooled.is_empty() {
+            self.work_at_the_rack().await;
+            if !busy && (0..self.racks.len()).all(|rack| self.taker(rack).is_none()) {
                 return worked;
             }
         }
+        let untaken: Vec<_> = self.racks.iter().map(|rack| (&rack.name, rack.spooled.len())).collect();
+        let due = self.hand.run(DUE).await;
+        let begun = self.hand.run("select step_key from step_record order by id desc limit 12").await;
+        panic!("never done: {worked} turns; facts not taken: {untaken:?}; due: {due:?}; begun: {begun:?}");
     }
 
     /// The hardware of every machine is known already, from an attempt long ago.
     pub(crate) async fn know_all(&mut self) {
-        for uid in self.machines.keys().copied().collect::<Vec<_>>() {
-            self.observed(uid, vec![Fact::Result(Attempt::new(u64::from(u32::MAX)), Outcome::Succeeded)]);
+        for (uid, played) in &self.machines {
+            let read = Fact::Result(Attempt::new(u64::from(u32::MAX)), Outcome::Succeeded);
+            self.racks[0].observed(*uid, played, read, self.now);
         }
         self.hand_over().await;
     }
 
-    /// The rack's part alone.
+    /// Goes on until all racks would boot this machine's agent, and say so; nobody has begun to.
+    pub(crate) async fn until_its_agent_is_offered(&mut self, machine: &str) {
+        let uid = self.names[machine];
+        for _ in 0..500 {
+            if self.racks.iter().all(|rack| matches!(rack.boot(uid), BootAction::Ephemeral(_))) {
+                return;
+            }
+            if !self.seats[0].driver.turn().await.expect("the store answers") {
+                self.work_at_the_rack().await;
+                self.advance(5).await;
+            }
+        }
+        panic!("nobody is told to boot its agent: {:?}", self.unsettled().await);
+    }
+
+    /// The racks' part alone.
     pub(crate) async fn work_at_the_rack(&mut self) {
-        self.play().await;
-        self.hand_over().await;
+        let url = self.url.clone();
+        within(&url, STEP, "the racks obey", self.play()).await;
+        within(&url, STEP, "the racks hand over their facts", self.hand_over()).await;
     }
 
     /// Moves time on to the next thing that happens, `most` seconds at most, and plays it.
     pub(crate) async fn advance(&mut self, most: u64) {
+        let url = self.url.clone();
+        within(&url, STEP, "time moves on", self.move_on(most)).await;
+    }
+
+    async fn move_on(&mut self, most: u64) {
         let limit = self.now.checked_add(Duration::from_secs(most)).expect("a time");
         let due = self.store().next_due().await.expect("an answer");
         let due = due.and_then(|due| self.now.checked_add(due.max(Duration::from_millis(1))).ok());
         let events = self.machines.values().filter_map(|played| played.hardware.next_event());
+        let ahead = Duration::from_secs(self.ahead);
+        let events = events.filter_map(|at| at.checked_add(ahead).ok());
         let next = events.chain(due).filter(|at| *at > self.now).chain([limit]).min().expect("a limit");
         self.set(next.min(limit)).await;
         if self.now.as_second() - self.scanned.as_second() >= SCAN || self.now < self.scanned {
@@ -462,20 +583,55 @@ impl World {
     /// The periodic scan, that heals whatever was missed.
     pub(crate) async fn scan(&mut self) {
         self.scanned = self.now;
+        self.bring_back().await;
+        // What a round left is not believed for so long.
+        for seat in &mut self.seats {
+            seat.driver.allocator = Arc::default();
+        }
         self.store().enqueue_all().await.expect("scanned");
     }
 
-    /// Goes on until everything is as declared, and rests; None when it does not come to that within the hours.
+    /// Somebody takes a machine out of the books; once it has gone it is declared again.
+    pub(crate) async fn replace(&mut self, name: &str, spec: &Value) {
+        self.delete("Machine", name).await;
+        self.leaving.insert(name.to_owned(), spec.clone());
+    }
+
+    /// A machine is declared; one that leaves is declared once it has gone.
+    pub(crate) async fn declare_machine(&mut self, name: &str, spec: &Value, wakes: bool) {
+        match self.leaving.get_mut(name) {
+            Some(later) => later.clone_from(spec),
+            None => self.declare("Machine", name, spec, wakes).await,
+        }
+    }
+
+    async fn bring_back(&mut self) {
+        for name in self.leaving.keys().cloned().collect::<Vec<_>>() {
+            if self.find("Machine", &name).await.is_some() {
+                continue;
+            }
+            let spec = self.leaving.remove(&name).expect("it leaves");
+            let heir = MachineId::from(put(self.store(), "Machine", &name, &spec).await);
+            let gone = self.names.insert(name, heir).expect("it was there");
+            let played = self.machines.remove(&gone).expect("it is played");
+            self.machines.insert(heir, played);
+            self.heirs.values_mut().filter(|it| **it == gone).for_each(|it| *it = heir);
+            self.heirs.insert(gone, heir);
+        }
+    }
+
+    /// Goes on until everything is as declared, and rests; whoever is not, when it does not come to that within the hours.
     pub(crate) async fn settle(&mut self, hours: i64) -> Result<(), String> {
-        let end = self.now.as_second() + hours * 3600;
+        let (end, began) = (self.now.as_second() + hours * 3600, Instant::now());
         loop {
             self.work().await;
             let unsettled = self.unsettled().await;
             if unsettled.is_empty() {
                 return Ok(());
             }
-            if self.now.as_second() > end {
-                return Err(unsettled.join("\n"));
+            if self.now.as_second() > end || began.elapsed() > SETTLED {
+                let (played, took) = (self.now.as_second() - end + hours * 3600, began.elapsed());
+                return Err(format!("after {played} s, which took {took:?}: {}", unsettled.join("\n")));
             }
             self.advance(SCAN.unsigned_abs()).await;
         }
@@ -483,7 +639,7 @@ impl World {
 
     /// Whoever is not as declared, and why.
     pub(crate) async fn unsettled(&self) -> Vec<String> {
-        let mut unsettled = Vec::new();
+        let mut unsettled: Vec<_> = self.leaving.keys().map(|name| format!("{name} leaves")).collect();
         for kind in ["Machine", "Deployment"] {
             for object in self.store().all(kind).await.expect("objects") {
                 let status: Value = serde_json::from_str(object.status.get()).expect("JSON");
@@ -526,6 +682,43 @@ impl World {
             ));
         }
         picture
+    }
+
+    /// Who is not as its own status and spec say, once all has come to rest.
+    pub(crate) async fn unsound(&self) -> Vec<String> {
+        let mut unsound = Vec::new();
+        let mut systems = BTreeMap::new();
+        for object in self.store().all("Deployment").await.expect("objects") {
+            let status: DeploymentStatus = serde_json::from_str(object.status.get()).expect("a status");
+            match status.machine.filter(|_| status.phase.as_deref() == Some("Deployed")) {
+                Some(machine) => {
+                    systems.insert(machine.to_string(), DeploymentId::from(object.uid.get()));
+                }
+                None => unsound.push(format!("{} is {:?}", object.name, status.phase)),
+            }
+        }
+        for (name, uid) in self.names.iter().filter(|(_, uid)| !self.machines[*uid].is_forgotten()) {
+            let object = self.find("Machine", name).await.expect("it is there");
+            let spec: MachineSpec = serde_json::from_str(object.spec.get()).expect("a spec");
+            let hardware = &self.machines[uid].hardware;
+            let system = systems.get(name).copied();
+            let on = match spec.power {
+                PowerPolicy::On => true,
+                PowerPolicy::Auto => system.is_some(),
+                PowerPolicy::Off => false,
+            };
+            let is = (hardware.data_of, hardware.system.is_some(), hardware.on);
+            if is != (system, system.is_some(), on) {
+                unsound.push(format!("{name} is {is:?}, and not {system:?}, on: {on}"));
+            }
+        }
+        unsound
+    }
+
+    /// Machines whose last writer nobody knows.
+    pub(crate) fn forgotten(&self) -> Vec<&str> {
+        let forgotten = self.names.iter().filter(|(_, uid)| self.machines[*uid].is_forgotten());
+        forgotten.map(|(name, _)| name.as_str()).collect()
     }
 
     /// Step records, all of them.

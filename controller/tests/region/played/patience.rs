@@ -1,0 +1,49 @@
+//! Nothing waits in silence: whatever takes too long by the wall's clock ends its test, and says what it was, and what the
+//! database's sessions were at.
+
+use basalt_db::testing::clock::Hand;
+use std::fmt::Display;
+use std::time::Duration;
+
+/// For one thing that somebody does. A region that is frozen in the middle of a transaction loses it after thirty seconds.
+pub(crate) const STEP: Duration = Duration::from_secs(120);
+
+/// What is done in the database at `url` and has an end.
+pub(crate) async fn within<T>(
+    url: &str,
+    patience: Duration,
+    what: impl Display,
+    done: impl Future<Output = T>,
+) -> T {
+    match tokio::time::timeout(patience, done).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: no end within {patience:?}; the database: {:?}", sessions(url).await),
+    }
+}
+
+/// Who is connected and at work, or in the middle of a transaction; whom it waits for, and its statement.
+async fn sessions(url: &str) -> Vec<Vec<String>> {
+    let busy = "select pid::text, state, coalesce(wait_event, '-'), pg_blocking_pids(pid)::text, left(query, 200)
+        from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'";
+    match tokio::time::timeout(STEP, async { Hand::on(url).await.run(busy).await }).await {
+        Ok(sessions) => sessions,
+        Err(_) => vec![vec!["it does not answer".to_owned()]],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_too_long_is_named_with_what_it_waits_for() {
+    let url = basalt_db::testing::database().await;
+    let mut holder = Hand::on(&url).await;
+    holder.run("begin; lock table machine_boot").await;
+    let waits = tokio::spawn(async move {
+        let mut other = Hand::on(&url).await;
+        let waiting = other.run("select * from machine_boot");
+        within(&url, Duration::from_millis(200), "rack1 hands over", waiting).await
+    });
+    let panic = waits.await.expect_err("it ends").into_panic();
+    let said = panic.downcast_ref::<String>().expect("words");
+    assert!(said.starts_with("rack1 hands over: no end within 200ms"), "{said}");
+    assert!(said.contains("idle in transaction") && said.contains("select * from machine_boot"), "{said}");
+    holder.run("rollback").await;
+}

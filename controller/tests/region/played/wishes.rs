@@ -1,0 +1,226 @@
+//! What people want of a site in a history: m0 in zone a, and where there are two m1 in zone b, and deployments that name one,
+//! ask for a zone, or ask for a tag that wanders.
+//!
+//! Wishes are drawn so that all of them can be granted at once, whenever each of them is: nobody waits for ever.
+
+use super::world::{World, deployment, machine};
+use basalt_db::testing::churn::Dice;
+use basalt_db::{Key, NoJudge, StoreError};
+use serde_json::{Value, json};
+
+/// The tag that wanders.
+const TAG: &str = "chosen";
+
+/// How a deployment asks for its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    /// For m0, by its name.
+    Name,
+    /// For a machine of zone b, which is m1.
+    Zone,
+    /// For the machine with the tag.
+    Tag,
+}
+
+impl Asks {
+    /// What can be asked for of so many machines.
+    const fn of(machines: usize) -> &'static [Self] {
+        if machines == 1 { &[Self::Name] } else { &[Self::Name, Self::Zone, Self::Tag] }
+    }
+
+    fn spec(self) -> Value {
+        let mut spec = deployment("m0");
+        let selector = match self {
+            Self::Name => return spec,
+            Self::Zone => json!({"zone": "b"}),
+            Self::Tag => json!({"tags": [TAG]}),
+        };
+        spec.as_object_mut().expect("an object").remove("machine");
+        spec["selector"] = selector;
+        spec
+    }
+}
+
+/// What people do. It is the same in the run that nothing disturbs.
+#[derive(Clone, Debug)]
+enum Wish {
+    Deploy(String, Asks),
+    Undeploy(String),
+    Redeploy(String, Asks, usize),
+    Power(usize, &'static str),
+    Lock(usize, bool),
+    /// The tag goes to the other machine.
+    Wander,
+    Recommission(usize),
+    /// m1 is deleted, and declared again once it has gone.
+    Replace,
+}
+
+/// What is wanted so far.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    deployments: Vec<(String, Asks)>,
+    /// Who has the tag.
+    tagged: usize,
+    /// The tag went elsewhere while somebody asked for it: either machine may be that one's.
+    wandered: bool,
+    locked: Option<usize>,
+}
+
+impl Wanted {
+    fn by(&self, asks: Asks) -> Option<&String> {
+        self.deployments.iter().find(|(_, how)| *how == asks).map(|(name, _)| name)
+    }
+
+    /// Whether a machine is somebody's, or may be.
+    fn taken(&self, machine: usize) -> bool {
+        let by_tag = self.by(Asks::Tag).is_some() && (self.wandered || self.tagged == machine);
+        let own = [Asks::Name, Asks::Zone][machine];
+        by_tag || self.by(own).is_some()
+    }
+
+    /// Everything that can be wanted next.
+    fn possible(&self, number: usize, machines: usize) -> Vec<Wish> {
+        let mut possible = Vec::new();
+        for asks in Asks::of(machines).iter().copied() {
+            let machine = [0, 1, self.tagged][asks as usize];
+            match self.by(asks) {
+                Some(name) => {
+                    possible.push(Wish::Undeploy(name.clone()));
+                    possible.push(Wish::Redeploy(name.clone(), asks, number));
+                }
+                None if !self.taken(machine) => possible.push(Wish::Deploy(format!("d{number}"), asks)),
+                None => {}
+            }
+        }
+        let other = 1 - self.tagged;
+        if machines > 1 && (self.by(Asks::Tag).is_none() || self.wandered || !self.taken(other)) {
+            possible.push(Wish::Wander);
+        }
+        for machine in 0..machines {
+            possible.push(Wish::Power(machine, ["auto", "on", "off"][number % 3]));
+            possible.push(Wish::Recommission(machine));
+            if self.locked.is_none_or(|locked| locked == machine) {
+                possible.push(Wish::Lock(machine, self.locked.is_none()));
+            }
+        }
+        if machines > 1 && !self.taken(1) && self.locked != Some(1) {
+            possible.push(Wish::Replace);
+        }
+        possible
+    }
+
+    fn want(&mut self, wish: &Wish) {
+        match wish {
+            Wish::Deploy(name, asks) => self.deployments.push((name.clone(), *asks)),
+            Wish::Undeploy(name) => {
+                self.deployments.retain(|(other, _)| other != name);
+                self.wandered &= self.by(Asks::Tag).is_some();
+            }
+            Wish::Lock(machine, lock) => self.locked = lock.then_some(*machine),
+            Wish::Wander => {
+                self.tagged = 1 - self.tagged;
+                self.wandered |= self.by(Asks::Tag).is_some();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The wishes of one history.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    wishes: Vec<Wish>,
+    /// Who gets which machine depends on when what is granted.
+    pub(crate) open: bool,
+}
+
+impl Wishes {
+    pub(crate) fn draw(dice: &mut Dice, number: usize, machines: usize) -> Self {
+        let (mut wanted, mut wishes, mut open) = (Wanted::default(), Vec::new(), false);
+        for number in 0..number {
+            let possible = wanted.possible(number, machines);
+            let drawn = usize::try_from(dice.below(possible.len() as u64)).expect("small");
+            wanted.want(&possible[drawn]);
+            open |= wanted.wandered;
+            wishes.push(possible[drawn].clone());
+        }
+        wishes.extend(wanted.locked.map(|machine| Wish::Lock(machine, false)));
+        Self { wishes, open }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.wishes.len()
+    }
+}
+
+/// Grants wishes, one after the other.
+#[derive(Clone)]
+pub(crate) struct Granting {
+    wishes: std::vec::IntoIter<Wish>,
+    machines: Vec<Value>,
+    tagged: usize,
+    locked: bool,
+}
+
+impl Granting {
+    pub(crate) async fn begin(wishes: &Wishes, world: &mut World) -> Self {
+        let wishes = wishes.wishes.clone().into_iter();
+        let machines = (0..world.names.len()).map(machine).collect();
+        let granting = Self { wishes, machines, tagged: 0, locked: false };
+        granting.declare(world, 0, true).await;
+        granting
+    }
+
+    /// Whether nobody keeps anything for himself, so that everything comes to rest.
+    pub(crate) fn settles(&self) -> bool {
+        !self.locked
+    }
+
+    fn spec(&self, machine: usize) -> Value {
+        let mut spec = self.machines[machine].clone();
+        if self.tagged == machine {
+            spec["tags"] = json!([TAG]);
+        }
+        spec
+    }
+
+    async fn declare(&self, world: &mut World, machine: usize, wakes: bool) {
+        world.declare_machine(&format!("m{machine}"), &self.spec(machine), wakes).await;
+    }
+
+    /// Grants the next one; what it was in words, until there are no more.
+    pub(crate) async fn grant(&mut self, world: &mut World, wakes: bool) -> Option<String> {
+        let wish = self.wishes.next()?;
+        match &wish {
+            Wish::Deploy(name, asks) => world.declare("Deployment", name, &asks.spec(), wakes).await,
+            Wish::Undeploy(name) => world.delete("Deployment", name).await,
+            Wish::Redeploy(name, asks, number) => {
+                let mut spec = asks.spec();
+                spec["kernel_options"] = json!(format!("n={number}"));
+                world.declare("Deployment", name, &spec, wakes).await;
+            }
+            Wish::Power(machine, power) => {
+                self.machines[*machine]["power"] = json!(power);
+                self.declare(world, *machine, wakes).await;
+            }
+            Wish::Lock(machine, lock) => {
+                self.locked = *lock;
+                self.machines[*machine]["locked"] = json!(lock);
+                self.declare(world, *machine, wakes).await;
+            }
+            Wish::Wander => {
+                self.tagged = 1 - self.tagged;
+                self.declare(world, 0, wakes).await;
+                self.declare(world, 1, wakes).await;
+            }
+            Wish::Recommission(machine) => {
+                let uid = world.names[&format!("m{machine}")];
+                let asked = world.store().request_recommission(Key::Uid(uid.into()), (false, &NoJudge)).await;
+                assert!(matches!(asked, Ok(_) | Err(StoreError::NotFound { .. })), "{asked:?}");
+            }
+            Wish::Replace => world.replace("m1", &self.spec(1)).await,
+        }
+        Some(format!("{wish:?}"))
+    }
+}
