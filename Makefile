@@ -17,7 +17,7 @@ export BASALT_AGENT := $(AGENT)
 export BASALT_BIN_DIR := $(BIN)
 
 # Building is done as whoever calls; what needs root (images, namespaces, emulated machines) goes through sudo.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" BASALT_CACHE_DIR=$(CACHE) BASALT_AGENT=$(AGENT) BASALT_BIN_DIR=$(BIN))
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" CI=$(CI) BASALT_CACHE_DIR=$(CACHE) BASALT_AGENT=$(AGENT) BASALT_BIN_DIR=$(BIN))
 
 .PHONY: help
 help: ## Say what can be made
@@ -96,7 +96,7 @@ end-to-end: root images contract-tools previous ## Real Terraform, real firmware
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
-BENCHES := provider_handshake $(API_BENCHES) allocate_5000 allocate_address memory_region boot_to_ready
+BENCHES := provider_handshake terraform_plan_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -105,6 +105,11 @@ bench: $(addprefix bench-,$(BENCHES)) ## All benchmarks; bench-NAME runs one
 .PHONY: bench-provider_handshake
 bench-provider_handshake:
 	cargo bench -q -p terraform-provider-basalt --bench provider_handshake | $(RECORD)
+
+.PHONY: bench-terraform_plan_1000
+bench-terraform_plan_1000: setup
+	cargo build -q --release -p basalt-region --bin basalt-region
+	cargo bench -q -p terraform-provider-basalt --bench terraform_plan_1000 | $(RECORD)
 
 .PHONY: $(addprefix bench-,$(API_BENCHES))
 $(addprefix bench-,$(API_BENCHES)): setup

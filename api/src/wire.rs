@@ -550,7 +550,7 @@ pub struct Decisions {
     pub next: Option<i64>,
 }
 
-/// A decision that began a step.
+/// A decision that began a step, or chose a deployment's machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Rises in the order of deciding.
@@ -559,7 +559,7 @@ pub struct Decision {
     pub at: Timestamp,
     /// What was begun, as a sentence.
     pub message: String,
-    /// The step's key.
+    /// The step's key; of a choice `UID/allocate/EPOCH`.
     pub step_key: String,
     /// The epoch of the lease that it was begun under.
     pub epoch: u64,

@@ -1,5 +1,6 @@
 //! `basalt audit`: who changed what, from where.
 
+use basalt_api::Kind;
 use basalt_api::client::AuditOptions;
 use basalt_api::values::Timestamp;
 use basalt_api::wire::AuditEntry;
@@ -32,6 +33,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let client = connection.client()?;
     let since = args.since.as_deref().map(|text| moment(text, Timestamp::now())).transpose()?;
+    let object = args.object.clone();
     let mut options =
         AuditOptions { since, object: args.object, actor: args.actor, ..AuditOptions::default() };
     let mut entries = Vec::new();
@@ -52,10 +54,26 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         show(&format!("{}\n", serde_json::to_string_pretty(&entries).unwrap_or_default()));
         return Ok(());
     }
+    let of_all_time = options.since.is_none() && options.actor.is_none();
+    if (entries.is_empty() && of_all_time)
+        && let Some((kind, name)) = object.as_deref().and_then(named)
+        && let Err(error) = client.get(kind, name).await
+    {
+        return Err(match error.is_not_found() {
+            true => Failed::Words(format!("there is no {} {name}, and nothing is logged of it", kind.name)),
+            false => error.into(),
+        });
+    }
     let mut rows = vec![["WHEN", "WHO", "FROM", "WHAT", "OBJECT", "CHANGES"].map(str::to_owned)];
     rows.extend(entries.iter().map(row));
     show(&table(&rows));
     Ok(())
+}
+
+/// The object that a person means by KIND/NAME.
+fn named(object: &str) -> Option<(&'static Kind, &str)> {
+    let (kind, name) = object.split_once('/')?;
+    Some((Kind::find(kind)?, name))
 }
 
 /// A point in time, or how long ago it was.
@@ -79,7 +97,7 @@ fn row(entry: &AuditEntry) -> [String; 6] {
 
 /// The fields of a spec that differ, by name, and whatever else does, as it is now; of a new object and of one that is no kind of ours, what was said.
 fn changes(entry: &AuditEntry) -> String {
-    let kind = basalt_api::Kind::find(&entry.kind);
+    let kind = Kind::find(&entry.kind);
     match (kind, &entry.before, &entry.after) {
         (Some(kind), Some(before), Some(after)) => {
             let changed = basalt_api::diff(kind, before, after);
@@ -103,6 +121,10 @@ fn beside(before: &Value, after: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stand_in;
+    use axum::http::{StatusCode, header};
+    use axum::response::IntoResponse;
+    use basalt_api::{Problem, ProblemCode};
     use serde_json::json;
 
     fn entry(before: Value, after: Value) -> AuditEntry {
@@ -122,6 +144,21 @@ mod tests {
         assert_eq!(changes(&entry(json!(null), json!({}))), "created");
         assert_eq!(changes(&entry(json!({}), json!(null))), "asked to go");
         assert_eq!(row(&entry(json!({}), json!({})))[4], "Zone/a");
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_not_and_of_which_nothing_is_logged_is_said() {
+        let answer = |request: &axum::extract::Request| {
+            if request.uri().path() == "/api/v1/audit" {
+                return axum::Json(json!({"items": []})).into_response();
+            }
+            let problem = Problem::new(ProblemCode::NotFound, "there is no such Machine");
+            let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+            (StatusCode::NOT_FOUND, kind, serde_json::to_string(&problem).unwrap()).into_response()
+        };
+        let failed = stand_in::run(&["audit", "Machine/nope"], answer).await.unwrap_err().to_string();
+        assert_eq!(failed, "there is no Machine nope, and nothing is logged of it");
+        stand_in::run(&["audit"], answer).await.unwrap();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `basalt explain`: what an object is doing, what it waits for and until when, what comes next, what happened.
 
-use basalt_api::plan::{StepState, TimelineEntry, Wait};
+use basalt_api::plan::{PlanReport, StepState, TimelineEntry, Wait};
 use basalt_api::values::Timestamp;
 use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
@@ -31,7 +31,8 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     if args.decisions {
         let decisions = client.decisions(kind, &args.name).await?;
         let json = || format!("{}\n", serde_json::to_string_pretty(&decisions).unwrap_or_default());
-        show(&if args.output == "json" { json() } else { decided(&decisions) });
+        let words = || decided(&format!("{} {}", kind.name, args.name), &decisions);
+        show(&if args.output == "json" { json() } else { words() });
         return Ok(());
     }
     let plan = client.plan(kind, &args.name).await?;
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         show(&format!("{}\n", serde_json::to_string_pretty(&whole).unwrap_or_default()));
         return Ok(());
     }
-    let mut text = format!("{}\n", plan.summary);
+    let mut text = format!("{}\n", heading(&args.name, &plan));
     let now = Timestamp::now();
     for wait in &plan.waits {
         text.push_str(&waits(wait, now));
@@ -71,7 +72,17 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     Ok(())
 }
 
-fn decided(decisions: &Decisions) -> String {
+/// The summary; where that is only what is waited for, which is said below, the name.
+fn heading<'a>(name: &'a str, plan: &'a PlanReport) -> &'a str {
+    let waits_for = plan.summary.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+    let repeated = |summary| plan.waits.first().is_some_and(|wait| wait.message.starts_with(summary));
+    if waits_for.is_some_and(repeated) { name } else { &plan.summary }
+}
+
+fn decided(of: &str, decisions: &Decisions) -> String {
+    if decisions.decisions.is_empty() {
+        return format!("no decision about {of} is kept: no step was begun for it\n");
+    }
     let mut text = String::new();
     for decision in &decisions.decisions {
         let Decision { id, at, message, detail, .. } = decision;
@@ -111,6 +122,31 @@ fn line(entry: &TimelineEntry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_said_once() {
+        let wait = |message: &str| Wait {
+            cause: "BootRequest".into(),
+            message: message.into(),
+            since: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            human: None,
+            remedy: None,
+            rule: None,
+        };
+        let summary = "web1: waiting for web1 to ask for DHCP".to_owned();
+        let mut plan = PlanReport { summary, ..PlanReport::default() };
+        plan.waits.push(wait("waiting for web1 to ask for DHCP (try 1 of 3)"));
+        assert_eq!(heading("web1", &plan), "web1");
+        plan.summary = "web1: nothing to do".to_owned();
+        assert_eq!(heading("web1", &plan), "web1: nothing to do");
+    }
+
+    #[test]
+    fn nothing_decided_is_said() {
+        let text = decided("Machine web1", &Decisions::default());
+        assert_eq!(text, "no decision about Machine web1 is kept: no step was begun for it\n");
+    }
 
     #[test]
     fn a_wait_says_since_when_until_when_and_what_then() {

@@ -13,6 +13,8 @@ mod rack;
 mod recommission;
 mod region;
 mod session;
+#[cfg(test)]
+mod stand_in;
 mod token;
 mod watch;
 

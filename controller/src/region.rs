@@ -1,6 +1,6 @@
 //! A running region: what it starts, in which order, and how it stops.
 
-use crate::api::{self, App};
+use crate::api::{self, App, Certificate, CertificateError, Tls};
 use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{Machinery, PLANNED, RECONCILED};
@@ -72,6 +72,12 @@ pub enum RegionError {
     /// Where spans would go.
     #[error(transparent)]
     Otlp(#[from] OtlpError),
+    /// The certificate of the API.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// TLS itself.
+    #[error("TLS cannot be spoken: {0}")]
+    Tls(#[from] rustls::Error),
     /// An address.
     #[error("cannot listen on {address}, the setting listen")]
     Listen {
@@ -105,6 +111,8 @@ impl Region {
     pub async fn start(settings: Settings) -> Result<Self, RegionError> {
         let data_dir = DataDir::open(&settings.data_dir)?;
         let seal = data_dir.seal_key(settings.seal_key_file.as_deref())?;
+        let certificate = settings.tls.clone().map(Certificate::open).transpose()?;
+        let tls = certificate.as_ref().map(Tls::with).transpose()?.unwrap_or_default();
         // Bound before anything is started: a port that is taken is the commonest mistake.
         let tcp = TcpListener::bind(settings.listen)
             .await
@@ -185,19 +193,21 @@ impl Region {
         // Who replaces the seal key has to know of this region as soon as it answers.
         let beat = store.heartbeat(&process).await;
         beat.map_err(|source| RegionError::Store { at: at(), source })?;
-        let servers = vec![
-            tokio::spawn(api::serve_tcp(tcp, app.clone(), stop.clone())),
+        let mut servers = vec![
+            tokio::spawn(api::serve_tcp(tcp, tls, app.clone(), stop.clone())),
             tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
             tokio::spawn(api::tell_watchers(app.clone())),
             tokio::spawn(keep_house(
                 store.clone(),
                 process,
                 (settings.change_retention, settings.change_rows),
-                stop,
+                stop.clone(),
             )),
         ];
+        let scheme = if certificate.is_some() { "https" } else { "http" };
+        servers.extend(certificate.map(|certificate| tokio::spawn(certificate.follow(stop))));
         tracing::info!(%address, socket = %data_dir.socket().display(), token = %token_path.display(), "the API answers");
-        announce(&format!("API: http://{address}\nadmin token: {}", token_path.display()));
+        announce(&format!("API: {scheme}://{address}\nadmin token: {}", token_path.display()));
         Ok(Self { store, follower, blobs, id, app, address, data_dir, cluster, stopping, servers })
     }
 

@@ -1,5 +1,6 @@
 //! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
 
+use crate::api::CertificateFiles;
 use basalt_api::values::{Cidr, Duration as Span};
 use clap::{Parser, Subcommand};
 use serde::Deserialize;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub rpc_listen: SocketAddr,
     /// Answer over plain HTTP to clients that are not on this host.
     pub allow_plaintext: bool,
+    /// The certificate that the API shows who speaks TLS, and its key.
+    pub tls: Option<CertificateFiles>,
     /// The key that seals secrets, 64 hexadecimal digits; DIR/seal-key otherwise.
     pub seal_key_file: Option<PathBuf>,
     /// The account that PostgreSQL runs as, when the region is root.
@@ -86,6 +89,9 @@ pub enum SettingsError {
     /// A setting without a default is missing.
     #[error("the setting {0} is missing: give --{0}, or {1}, or {0} in the file of --config")]
     Missing(&'static str, &'static str),
+    /// A setting that says nothing without another one.
+    #[error("the setting {0} is given without {1}: TLS needs both")]
+    Alone(&'static str, &'static str),
 }
 
 /// What is to be done instead of running a region.
@@ -134,6 +140,12 @@ struct Flags {
     /// Answer over plain HTTP to clients on other hosts too
     #[arg(long, global = true, value_name = "BOOL", env = "BASALT_ALLOW_PLAINTEXT", num_args = 0..=1, default_missing_value = "true")]
     allow_plaintext: Option<bool>,
+    /// PEM file with the certificate that the API shows who speaks TLS, and those that vouch for it; read anew when it changes
+    #[arg(long, global = true, value_name = "FILE", env = "BASALT_TLS_CERTIFICATE")]
+    tls_certificate: Option<PathBuf>,
+    /// PEM file with its private key
+    #[arg(long, global = true, value_name = "FILE", env = "BASALT_TLS_KEY")]
+    tls_key: Option<PathBuf>,
     /// File with the key that seals secrets, the same on all regions of a database [default: DIR/seal-key]
     #[arg(long, global = true, value_name = "FILE", env = "BASALT_SEAL_KEY_FILE")]
     seal_key_file: Option<PathBuf>,
@@ -196,6 +208,8 @@ struct File {
     listen: Option<SocketAddr>,
     rpc_listen: Option<SocketAddr>,
     allow_plaintext: Option<bool>,
+    tls_certificate: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     seal_key_file: Option<PathBuf>,
     postgres_user: Option<String>,
     connections: Option<u32>,
@@ -234,6 +248,7 @@ impl Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 5240)),
             rpc_listen: SocketAddr::from(([0, 0, 0, 0], 5250)),
             allow_plaintext: false,
+            tls: None,
             seal_key_file: None,
             postgres_user: None,
             connections: 20,
@@ -281,6 +296,7 @@ impl Settings {
             listen: flags.listen.or(file.listen).unwrap_or(usual.listen),
             rpc_listen: flags.rpc_listen.or(file.rpc_listen).unwrap_or(usual.rpc_listen),
             allow_plaintext: flags.allow_plaintext.or(file.allow_plaintext).unwrap_or(usual.allow_plaintext),
+            tls: certificate(flags.tls_certificate.or(file.tls_certificate), flags.tls_key.or(file.tls_key))?,
             seal_key_file: flags.seal_key_file.or(file.seal_key_file),
             postgres_user: flags.postgres_user.or(file.postgres_user),
             connections: flags.connections.or(file.connections).unwrap_or(usual.connections),
@@ -309,6 +325,18 @@ impl Settings {
             log_json: flags.log_json.or(file.log_json),
             data_dir: usual.data_dir,
         })
+    }
+}
+
+fn certificate(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<CertificateFiles>, SettingsError> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(CertificateFiles { certificate, key })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(SettingsError::Alone("tls-certificate", "tls-key")),
+        (None, Some(_)) => Err(SettingsError::Alone("tls-key", "tls-certificate")),
     }
 }
 

@@ -83,13 +83,17 @@ fn client_with(config: ClientConfig) -> Client {
     Client::new(&ClientConfig { patience: Duration::from_millis(300), ..config }).unwrap()
 }
 
-fn client(endpoints: &[&str]) -> Client {
-    client_with(ClientConfig {
+fn config(endpoints: &[&str]) -> ClientConfig {
+    ClientConfig {
         endpoints: endpoints.iter().map(|e| (*e).to_owned()).collect(),
         token: Some("t0ken".to_owned()),
         manager: Some("tests".to_owned()),
         ..ClientConfig::default()
-    })
+    }
+}
+
+fn client(endpoints: &[&str]) -> Client {
+    client_with(config(endpoints))
 }
 
 fn zone() -> &'static Kind {
@@ -192,6 +196,42 @@ async fn a_region_that_is_not_available_is_asked_again() {
     assert_eq!(region.requests.lock().unwrap().len(), 2);
 }
 
+/// What stands before a region and cannot pass on a request now.
+fn busy(status: Status, retry_after: &'static str) -> Response {
+    (status, [(header::RETRY_AFTER, retry_after)], "<html>busy</html>").into_response()
+}
+
+#[tokio::test]
+async fn what_has_no_room_now_is_asked_again_when_it_says() {
+    let region = server(vec![
+        || busy(Status::SERVICE_UNAVAILABLE, "0"),
+        || busy(Status::TOO_MANY_REQUESTS, "0"),
+        || Json(object(1, json!({}))).into_response(),
+    ])
+    .await;
+    let patient = ClientConfig { patience: Duration::from_secs(30), ..config(&[&region.url]) };
+    Client::new(&patient).unwrap().get(zone(), "row-1").await.unwrap();
+    assert_eq!(region.requests.lock().unwrap().len(), 3);
+
+    // Not as long as anybody waits: it is told at once.
+    let scripts: [fn() -> Response; 3] = [
+        || busy(Status::SERVICE_UNAVAILABLE, "3600"),
+        || busy(Status::TOO_MANY_REQUESTS, "18446744073709551615"),
+        || {
+            refusal(Problem {
+                retry_after: Some(3600),
+                ..Problem::new(ProblemCode::Unavailable, "<html>busy")
+            })
+        },
+    ];
+    for script in scripts {
+        let region = server(vec![script]).await;
+        let error = client(&[&region.url]).get(zone(), "row-1").await.unwrap_err().to_string();
+        assert!(error.contains("<html>busy"), "{error}");
+        assert_eq!(region.requests.lock().unwrap().len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn when_nobody_answers_every_endpoint_is_named() {
     let (one, two) = (dead_endpoint().await, "unix:/nonexistent/api.sock");
@@ -253,6 +293,56 @@ async fn a_wait_ends_when_its_time_is_up() {
     let wait = WaitFor::ready(Generation::new(3), Duration::from_millis(50));
     let outcome = client(&[&region.url]).wait(zone(), "row-1", &wait, |_| ()).await.unwrap();
     assert!(matches!(outcome, Outcome::TimedOut(_)), "{outcome:?}");
+}
+
+/// A region whose first connection breaks once the request is there, and how many requests it has read.
+async fn breaking(answer: &'static str) -> (String, Arc<AtomicUsize>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let read = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&read);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+                if stream.read_buf(&mut request).await.unwrap() == 0 {
+                    break;
+                }
+            }
+            if counted.fetch_add(1, Ordering::SeqCst) > 0 {
+                let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n";
+                let whole = format!("{head}content-length: {}\r\n\r\n{answer}", answer.len());
+                stream.write_all(whole.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    (url, read)
+}
+
+#[tokio::test]
+async fn what_is_idempotent_is_sent_again_when_the_connection_breaks() {
+    let answer = object(1, json!({}));
+    let answer: &'static str = serde_json::to_string(&answer).unwrap().leak();
+    for create in [false, true] {
+        let (url, read) = breaking(answer).await;
+        let client = client(&[&url]);
+        match create {
+            false => drop(client.get(zone(), "row-1").await.unwrap()),
+            true => {
+                drop(client.put(zone(), "row-1", &PutRequest::default(), Precondition::Absent).await.unwrap())
+            }
+        }
+        assert_eq!(read.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_idempotent_is_sent_once() {
+    let (url, read) = breaking("{}").await;
+    let error = client(&[&url]).apply(&ApplyRequest::default(), false).await.unwrap_err();
+    assert!(matches!(error, ClientError::Broken { .. }), "{error}");
+    assert_eq!(read.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

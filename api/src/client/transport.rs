@@ -4,7 +4,7 @@ use super::{ClientConfig, ClientError, Precondition};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use crate::wire::MANAGER_HEADER;
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use rustls::pki_types::CertificateDer;
@@ -81,6 +81,13 @@ impl Call {
         self.body = Some(bytes);
         Ok(self)
     }
+
+    /// Whether it may be sent again when its answer was lost: sent twice, it is as if sent once (RFC 9110 §9.2.2). The second
+    /// may be refused for what the first did, where it has a precondition.
+    fn is_idempotent(&self) -> bool {
+        matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
+            || self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
+    }
 }
 
 /// A region, and the way to it.
@@ -150,7 +157,7 @@ impl Transport {
 
     /// Sends `call` to the regions in turn until one answers.
     pub(super) async fn send(&self, call: &Call) -> Result<Response, ClientError> {
-        self.send_with(|endpoint| {
+        self.send_with(call.is_idempotent(), |endpoint| {
             let mut url = join(&endpoint.base, &call.path);
             if !call.query.is_empty() {
                 url.query_pairs_mut().extend_pairs(&call.query);
@@ -188,7 +195,7 @@ impl Transport {
             return Err(ClientError::Unreachable { tried: Vec::new(), patience: self.patience });
         };
         let request = build(endpoint.http.request(method, join(&endpoint.base, path)));
-        match try_once(endpoint, request).await {
+        match try_once(endpoint, request, true).await {
             Ok(response) => Ok(response),
             Err(Failure::NextEndpoint(error, _)) => {
                 self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
@@ -198,7 +205,11 @@ impl Transport {
         }
     }
 
-    async fn send_with(&self, build: impl Fn(&Endpoint) -> RequestBuilder) -> Result<Response, ClientError> {
+    async fn send_with(
+        &self,
+        is_idempotent: bool,
+        build: impl Fn(&Endpoint) -> RequestBuilder,
+    ) -> Result<Response, ClientError> {
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -209,7 +220,7 @@ impl Transport {
             for offset in 0..self.endpoints.len() {
                 let at = (first + offset) % self.endpoints.len();
                 let Some(endpoint) = self.endpoints.get(at) else { continue };
-                match try_once(endpoint, build(endpoint)).await {
+                match try_once(endpoint, build(endpoint), is_idempotent).await {
                     Ok(response) => {
                         self.preferred.store(at, Ordering::Relaxed);
                         return Ok(response);
@@ -223,7 +234,7 @@ impl Transport {
                 }
             }
             let wait = pause.max(asked_for);
-            if began.elapsed() + wait > self.patience {
+            if began.elapsed().saturating_add(wait) > self.patience {
                 return Err(refusal.unwrap_or(ClientError::Unreachable { tried, patience: self.patience }));
             }
             tokio::time::sleep(wait).await;
@@ -232,11 +243,16 @@ impl Transport {
     }
 }
 
-/// Sends one request to one endpoint.
-async fn try_once(endpoint: &Endpoint, request: RequestBuilder) -> Result<Response, Failure> {
+/// Sends one request to one endpoint. A connection that breaks before the answer is another endpoint's matter where the
+/// request is idempotent; an answer that does not come in time is not, since it may have been waited for long.
+async fn try_once(
+    endpoint: &Endpoint,
+    request: RequestBuilder,
+    is_idempotent: bool,
+) -> Result<Response, Failure> {
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) if error.is_connect() => {
+        Err(error) if error.is_connect() || (is_idempotent && !error.is_timeout()) => {
             let (url, why) = (endpoint.shown.clone(), root_cause(&error));
             return Err(Failure::NextEndpoint(ClientError::Broken { url, why }, None));
         }
@@ -268,6 +284,9 @@ async fn refused(response: Response) -> Failure {
         // HEAD has no body.
         return Failure::Final(Problem::new(ProblemCode::NotFound, url).into());
     }
+    // Whoever answers so has done nothing yet, be it a region or what stands before it.
+    let is_for_now = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let asked_for = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let body = match read(response).await {
         Ok(body) => body,
         Err(error) => return Failure::Final(error),
@@ -275,11 +294,15 @@ async fn refused(response: Response) -> Failure {
     let unexpected = |why: String| ClientError::Unexpected { url, status: status.as_u16(), why };
     if !is_problem {
         let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-        return Failure::Final(unexpected(text));
+        return if is_for_now {
+            Failure::NextEndpoint(unexpected(text), asked_for.map(Duration::from_secs))
+        } else {
+            Failure::Final(unexpected(text))
+        };
     }
     match serde_json::from_slice::<Problem>(&body) {
-        Ok(problem) if problem.code == ProblemCode::Unavailable => {
-            let after = problem.retry_after.map(Duration::from_secs);
+        Ok(problem) if is_for_now => {
+            let after = problem.retry_after.or(asked_for).map(Duration::from_secs);
             Failure::NextEndpoint(problem.into(), after)
         }
         Ok(problem) => Failure::Final(problem.into()),

@@ -27,8 +27,9 @@ pub struct RoleSpec {
     /// What it allows.
     pub base: RoleBase,
     /// The pools whose machines and deployments it is for; other machines and deployments are not seen, and what is of no
-    /// pool is only looked at. Absent: everything.
-    pub pools: BTreeSet<Ref<Pool>>,
+    /// pool is only looked at. Absent: everything. Empty: no machine and no deployment.
+    #[field(none)]
+    pub pools: Option<BTreeSet<Ref<Pool>>>,
     /// What it is for, for people.
     #[field(none)]
     pub description: Option<String>,

@@ -28,8 +28,8 @@ pub struct ImageSpec {
     /// What it is for.
     #[field(default = ImagePurpose::Deploy)]
     pub purpose: ImagePurpose,
-    /// Its files by role. To be installed it needs `root_tarball`, `squashfs` or `disk_image`; an ephemeral image
-    /// needs `kernel`, `initrd` and `squashfs`.
+    /// Its files by role. To be installed it needs `root_tarball`, `squashfs` or `disk_image`, of which only `root_tarball`
+    /// can be installed yet; an ephemeral image needs `kernel`, `initrd` and `squashfs`.
     pub files: BTreeMap<FileRole, ImageFile>,
     /// Kernel parameters it needs wherever it boots.
     pub kernel_options: Option<String>,
@@ -39,6 +39,14 @@ pub struct ImageSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
+}
+
+impl ImageSpec {
+    /// What deployments install of it: its root tarball, the only form that is installed yet.
+    #[must_use]
+    pub fn root(&self) -> Option<&ImageFile> {
+        self.files.get(&FileRole::RootTarball)
+    }
 }
 
 /// What an image is for.

@@ -261,7 +261,7 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
             rule.broken(
                 "/bmc/options/cipher_suite",
                 format!("cipher suite {suite} is not one that Basalt speaks"),
-                "3 or 17, or leave it out to try both",
+                "3 or 17; left out, it is 3",
             );
         }
     }

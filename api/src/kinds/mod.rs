@@ -67,7 +67,8 @@ pub use script::{
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
-    FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus, Weekday, Window,
+    DEADLINE_NAMES, FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus, Weekday,
+    Window,
 };
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,

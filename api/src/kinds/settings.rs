@@ -35,13 +35,32 @@ pub struct SettingsSpec {
     /// How disks are erased where a deployment does not say.
     #[field(none, default = EraseMethod::Quick)]
     pub erase: EraseMethod,
-    /// How long each wait may take, by its name, where it is not as usual.
+    /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `rack_applies`, `rack_returns`,
+    /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `readiness`, `attempt_life`,
+    /// `retry_later` or `retry_credentials`.
     #[field(none)]
     pub deadlines: BTreeMap<String, Duration>,
     /// How much may be done at once.
     #[field(none, default)]
     pub fleet_budget: FleetBudget,
 }
+
+/// The names of the waits that have a deadline.
+pub const DEADLINE_NAMES: [&str; 13] = [
+    "power_answer",
+    "rack_applies",
+    "rack_returns",
+    "prerequisite",
+    "boot_request",
+    "claim",
+    "inventory_quiet",
+    "install_quiet",
+    "erase_quiet",
+    "readiness",
+    "attempt_life",
+    "retry_later",
+    "retry_credentials",
+];
 
 /// What a machine loads first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
@@ -124,8 +143,11 @@ const WEEK_SECS: u64 = 7 * 24 * 3600;
 
 fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     for (name, time) in &spec.deadlines {
-        if time.as_secs() == 0 {
-            let pointer = crate::pointer::child("/deadlines", name);
+        let pointer = crate::pointer::child("/deadlines", name);
+        if !DEADLINE_NAMES.contains(&name.as_str()) {
+            let hint = format!("one of {}", DEADLINE_NAMES.join(", "));
+            rule.broken(pointer, format!("there is no deadline {name:?}"), hint);
+        } else if time.as_secs() == 0 {
             rule.broken(
                 pointer,
                 format!("the deadline {name:?} is {time}: nothing is done by then"),

@@ -47,12 +47,28 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
             json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "purpose": "ephemeral",
             "files": {"kernel": {"sha256": "0".repeat(64)}, "initrd": {"sha256": "0".repeat(64)}}}),
         ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
+            "options": {"cipher_suite": 1}}}),
+        ),
+        ("Settings", json!({"deadlines": {"nonsense": "5m", "claim": "0s"}})),
     ];
     let answers: Vec<String> = cases
         .iter()
         .map(|(kind, spec)| format!("{kind} {spec}\n  {}\n", errors(kind, spec).join("\n  ")))
         .collect();
     insta::assert_snapshot!("typical_mistakes", answers.concat());
+}
+
+#[test]
+fn the_description_of_deadlines_names_all_of_them() {
+    let fields = Kind::find("Settings").expect("a kind").spec.fields;
+    let doc = fields.iter().find(|field| field.name == "deadlines").expect("the field").doc;
+    for name in DEADLINE_NAMES {
+        assert!(doc.contains(&format!("`{name}`")), "{name}: {doc}");
+        assert_eq!(errors("Settings", &json!({"deadlines": {name: "5m"}})), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod documents;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -33,7 +35,7 @@ pub(crate) struct Args {
     /// Take over objects that another tool manages
     #[arg(long)]
     adopt: bool,
-    /// Wait until everything is ready, for so long: 90s, 45m
+    /// Wait until everything in the files is ready, for so long: 90s, 45m
     #[arg(long, value_name = "TIME")]
     wait: Option<basalt_api::values::Duration>,
     /// text for people, json for programs
@@ -57,7 +59,16 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         show(&plan::shown(&seen, &declared));
     }
     let changes = seen.results.iter().any(|result| result.action != ApplyAction::Unchanged);
-    if args.dry_run || !changes {
+    if args.dry_run {
+        if !json && !seen.advisories.is_empty() {
+            show("as things are now, the region would refuse this\n");
+        }
+        return print(json, &seen);
+    }
+    if !changes {
+        if let Some(time) = args.wait {
+            wait(connection, &seen, time.get(), json).await?;
+        }
         return print(json, &seen);
     }
     if !seen.advisories.is_empty() {
@@ -99,7 +110,8 @@ fn confirm() -> Result<(), Failed> {
     }
 }
 
-/// Waits for what changed, one after the other, all within the one time.
+/// Waits for everything that was declared, whether it changed or not, and for what was pruned; one after the other, all within
+/// the one time.
 async fn wait(
     connection: &Connection,
     done: &ApplyResponse,
@@ -108,7 +120,7 @@ async fn wait(
 ) -> Result<(), Failed> {
     let client = connection.client()?;
     let end = std::time::Instant::now() + time;
-    for result in done.results.iter().filter(|result| result.action != ApplyAction::Unchanged) {
+    for result in &done.results {
         let (kind, name) = (kind(&result.kind)?, result.name.as_str());
         let left = end.saturating_duration_since(std::time::Instant::now());
         let mut last = String::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_api::plan::{Consequence, PlanReport, Step, StepState};
+use basalt_api::plan::{Consequence, PlanReport, Step, StepState, Wait};
 use basalt_api::values::Name;
 use basalt_api::wire::{ApplyAction, ApplyResponse};
 use basalt_api::{Effect, FieldChange};
@@ -36,13 +36,13 @@ pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
     }
     plan.consequences.machines.iter().for_each(|it| text.push_str(&consequence(it)));
     if plan.consequences.not_told > 0 {
-        let more = plan.consequences.not_told;
-        text.push_str(&format!(
-            "> {more} machines more are not ready and may be affected; what follows for them is not shown\n"
-        ));
+        let more = counted("more machine", usize::try_from(plan.consequences.not_told).unwrap_or(usize::MAX));
+        text.push_str(&format!("> {more} may be affected; what follows there is not shown\n"));
     }
-    text.push_str(&radius("power is switched of", &plan.blast_radius.power));
-    text.push_str(&radius("DISKS ARE WRITTEN OR ERASED of", &plan.blast_radius.disks));
+    let touched = &plan.blast_radius;
+    text.push_str(&radius(&touched.power, |machines| format!("the power of {machines} is switched")));
+    let disks = |machines: &str| format!("the disks of {machines} are written or erased").to_uppercase();
+    text.push_str(&radius(&touched.disks, disks));
     text.push_str(&plan.summary);
     text.push('\n');
     text
@@ -66,14 +66,21 @@ fn changed(change: &FieldChange) -> String {
     format!("      {}: {} -> {}{effect}\n", change.pointer, value(&change.old), value(&change.new))
 }
 
-/// The steps that follow, and who they wait for.
+/// What is waited for, and the steps that follow.
 fn follows(report: &PlanReport) -> String {
+    let mut text: String = report.waits.iter().map(waited).collect();
     let steps = in_words(&report.steps);
     match (&report.machine, steps.is_empty()) {
-        (_, true) => String::new(),
-        (Some(machine), false) => format!("      on {machine}: {steps}\n"),
-        (None, false) => format!("      then: {steps}\n"),
+        (_, true) => {}
+        (Some(machine), false) => text.push_str(&format!("      on {machine}: {steps}\n")),
+        (None, false) => text.push_str(&format!("      then: {steps}\n")),
     }
+    text
+}
+
+fn waited(wait: &Wait) -> String {
+    let human = wait.human.as_ref().map(|human| format!(" (to do: {human})")).unwrap_or_default();
+    format!("      {}{human}\n", wait.message)
 }
 
 fn in_words(steps: &[Step]) -> String {
@@ -85,7 +92,8 @@ fn in_words(steps: &[Step]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn radius(what: &str, machines: &BTreeSet<Name>) -> String {
+/// How many machines something happens to, and which.
+fn radius(machines: &BTreeSet<Name>, what: impl FnOnce(&str) -> String) -> String {
     const NAMED: usize = 10;
     if machines.is_empty() {
         return String::new();
@@ -93,7 +101,12 @@ fn radius(what: &str, machines: &BTreeSet<Name>) -> String {
     let names: Vec<&str> = machines.iter().take(NAMED).map(Name::as_str).collect();
     let more = machines.len().saturating_sub(NAMED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{what} {}: {}{rest}\n", machines.len(), names.join(", "))
+    format!("{}: {}{rest}\n", what(&counted("machine", machines.len())), names.join(", "))
+}
+
+fn counted(what: &str, count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// A pointer into the request, as a place in a file.
@@ -135,10 +148,12 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_changes_and_whom_it_touches() {
+        let wait = json!({"cause": "NoMachine", "message": "waiting for a machine; nearest: m2: it has tag slow", "since": "2026-01-31T12:00:00Z",
+            "human": "add or free a machine"});
         let step = |message: &str, destructive: bool| json!({"key": "k", "message": message, "state": "later", "destructive": destructive, "power": true});
         let plan = json!({
             "summary": "1 created, 1 changed, 1 deleted, 1 unchanged.", "digest": "0".repeat(64),
-            "blast_radius": {"power": ["m1"], "disks": ["m1"]},
+            "blast_radius": {"power": ["m1", "m3"], "disks": ["m1"]},
             "results": [
                 {"kind": "Zone", "name": "a", "action": "created", "plan": {"summary": "",
                     "changes": [{"pointer": "/description", "new": "x", "effect": "none"}]}},
@@ -146,6 +161,7 @@ mod tests {
                 {"kind": "Deployment", "name": "web", "action": "updated", "plan": {"summary": "", "machine": "m1",
                     "changes": [{"pointer": "/image", "old": "a", "new": "b", "effect": "redeploy"}],
                     "steps": [step("arm the install", false), step("install", true)]}},
+                {"kind": "Deployment", "name": "db", "action": "created", "plan": {"summary": "db: waiting", "waits": [wait]}},
                 {"kind": "Pool", "name": "old", "action": "deleted"},
             ],
             "advisories": [{"pointer": "/documents/1/spec/x", "code": "rule", "message": "no", "hint": "yes"}],
@@ -156,10 +172,11 @@ mod tests {
             "+ create  Zone a\n\
              ~ change  Deployment web\n      /image: \"a\" -> \"b\"  (a new installation)\n      \
              on m1: arm the install, INSTALL\n\
+             + create  Deployment db\n      waiting for a machine; nearest: m2: it has tag slow (to do: add or free a machine)\n\
              - delete  Pool old\n\
              ! b.yaml Zone b /spec/x: no (yes)\n\
-             power is switched of 1: m1\n\
-             DISKS ARE WRITTEN OR ERASED of 1: m1\n\
+             the power of 2 machines is switched: m1, m3\n\
+             THE DISKS OF 1 MACHINE ARE WRITTEN OR ERASED: m1\n\
              1 created, 1 changed, 1 deleted, 1 unchanged.\n"
         );
     }

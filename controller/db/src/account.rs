@@ -190,11 +190,8 @@ impl Store {
                 continue;
             }
             let role: RoleSpec = spec(&row.spec)?;
-            let pools: Vec<String> = role.pools.iter().map(ToString::to_string).collect();
-            grants.push(RoleGrant {
-                role: role.base.as_str().to_owned(),
-                pools: (!pools.is_empty()).then_some(pools),
-            });
+            let pools = role.pools.map(|pools| pools.iter().map(ToString::to_string).collect());
+            grants.push(RoleGrant { role: role.base.as_str().to_owned(), pools });
         }
         Ok(Some((grants, rests_on)))
     }

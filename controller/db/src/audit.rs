@@ -63,7 +63,7 @@ pub struct AuditEntry {
 pub struct AuditQuery<'a> {
     /// Not older than this.
     pub since: Option<Timestamp>,
-    /// Of this object.
+    /// Of this object, however it was called.
     pub uid: Option<Uid>,
     /// Of this kind.
     pub kind: Option<&'a str>,
@@ -174,8 +174,11 @@ impl Store {
                       object, name, generation, before::text as before, after::text as after
                from audit
                where ($1::bigint is null or at >= to_timestamp($1::bigint / 1000000.0))
-                 and ($2::uuid is null or object = $2) and ($3::text is null or kind = $3)
-                 and ($4::text is null or name = $4) and ($5::text is null or actor = $5)
+                 and (case when $2::uuid is null or $4::text is null
+                        then ($2::uuid is null or object = $2) and ($3::text is null or kind = $3)
+                             and ($4::text is null or name = $4)
+                        else object = $2 or (kind = $3 and name = $4) end)
+                 and ($5::text is null or actor = $5)
                  and ($6::bigint is null or id < $6)
                order by id desc limit $7"#,
             query.since.map(|at| at.as_microsecond()),

@@ -1,10 +1,39 @@
-//! Who has a machine.
+//! Who has a machine, and what that was decided from.
 
 use crate::object::{signed, unsigned};
 use crate::store::Tx;
-use crate::{Store, StoreError};
-use basalt_api::values::{DeploymentId, Epoch, MachineId};
+use crate::{Store, StoreError, decision};
+use basalt_api::values::{DeploymentId, Epoch, MachineId, Timestamp};
+use serde_json::Value;
 use std::collections::BTreeSet;
+
+/// Machines for deployments: one decision.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// The version of what decided.
+    pub planner: String,
+    /// When it was decided.
+    pub now: Timestamp,
+    /// What it rested on.
+    pub ground: Value,
+    /// Who gets what.
+    pub given: Vec<Given>,
+}
+
+/// A machine for a deployment.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The deployment.
+    pub deployment: DeploymentId,
+    /// What it was called in the ground, before it was stored.
+    pub wish: DeploymentId,
+    /// Its name.
+    pub name: String,
+    /// Its machine.
+    pub machine: MachineId,
+    /// Why this one, for people.
+    pub why: String,
+}
 
 /// The right to give machines away, until it is used or dropped: of all regions on the database one has it at a time, so
 /// that what it read stays true of claims.
@@ -22,10 +51,10 @@ impl Claiming {
     /// The database; then nobody got one.
     pub async fn claim(
         mut self,
-        given: &[(DeploymentId, MachineId)],
+        allocation: &Allocation,
         epoch: Epoch,
     ) -> Result<BTreeSet<DeploymentId>, StoreError> {
-        let got = insert(&mut self.tx, given, epoch).await?;
+        let got = insert(&mut self.tx, allocation, epoch).await?;
         if !got.is_empty() {
             self.store.wake_around_all(&mut self.tx, &got).await?;
         }
@@ -34,14 +63,15 @@ impl Claiming {
     }
 }
 
-/// Gives each deployment its machine, where both can be; says who got one.
+/// Gives each deployment its machine, where both can be, and keeps why; says who got one.
 pub(crate) async fn insert(
     tx: &mut Tx,
-    given: &[(DeploymentId, MachineId)],
+    allocation: &Allocation,
     epoch: Epoch,
 ) -> Result<Vec<uuid::Uuid>, StoreError> {
-    let deployments: Vec<_> = given.iter().map(|(deployment, _)| deployment.get()).collect();
-    let machines: Vec<_> = given.iter().map(|(_, machine)| machine.get()).collect();
+    let given = &allocation.given;
+    let deployments: Vec<_> = given.iter().map(|given| given.deployment.get()).collect();
+    let machines: Vec<_> = given.iter().map(|given| given.machine.get()).collect();
     let insert = sqlx::query_scalar!(
         "insert into machine_claim (machine, deployment, epoch)
          select m.uid, d.uid, $3 from unnest($1::uuid[], $2::uuid[]) g(deployment, machine)
@@ -53,7 +83,9 @@ pub(crate) async fn insert(
         &machines,
         signed(epoch.get())
     );
-    Ok(insert.fetch_all(&mut **tx).await?)
+    let got = insert.fetch_all(&mut **tx).await?;
+    decision::record_allocation(tx, allocation, &got, epoch).await?;
+    Ok(got)
 }
 
 /// An epoch for what is done under no lease.
@@ -66,12 +98,17 @@ impl Store {
     /// Waits for the right to give machines away.
     ///
     /// # Errors
-    /// The database; also when another region keeps the right for long.
+    /// The database; `Overtaken` where others keep the right for long.
     pub async fn claiming(&self) -> Result<Claiming, StoreError> {
         let mut tx = self.begin().await?;
         sqlx::query!("select set_config('lock_timeout', '5s', true)").fetch_one(&mut *tx).await?;
-        sqlx::query!("select pg_advisory_xact_lock(5240, 8)").fetch_one(&mut *tx).await?;
-        Ok(Claiming { store: self.clone(), tx })
+        match sqlx::query!("select pg_advisory_xact_lock(5240, 8)").fetch_one(&mut *tx).await {
+            // lock_not_available
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
+                Err(StoreError::Overtaken)
+            }
+            held => held.map(|_| Claiming { store: self.clone(), tx }).map_err(StoreError::from),
+        }
     }
 
     /// Wakes every deployment that has no machine.
@@ -80,10 +117,11 @@ impl Store {
     /// The database.
     pub async fn enqueue_waiting(&self) -> Result<(), StoreError> {
         let insert = sqlx::query!(
-            "insert into reconcile_queue as q (kind, object)
-             select o.kind, o.uid from object o where o.kind = 'Deployment' and o.deletion_requested_at is null
-               and not exists (select from machine_claim c where c.deployment = o.uid)
-             order by o.uid
+            "with waiting as materialized (
+               select o.kind, o.uid from object o where o.kind = 'Deployment' and o.deletion_requested_at is null
+                 and not exists (select from machine_claim c where c.deployment = o.uid))
+             insert into reconcile_queue as q (kind, object)
+             select kind, uid from waiting order by uid
              on conflict (kind, object) do update
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before)"
         );

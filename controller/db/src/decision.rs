@@ -1,12 +1,17 @@
-//! Decisions: what began a step, kept with the ids of what it rested on, so that it can be replayed.
+//! Decisions: what began a step or gave a machine away, kept with the ids of what it rested on, so that it can be replayed.
 
+use crate::claim::{Allocation, Given};
 use crate::fact::{Fact, FactRow};
 use crate::object::{signed, timestamp, unsigned};
 use crate::step::Announcement;
 use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Epoch, Generation, Sha256, Timestamp, Uid};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// In the step key of a decision that gave a deployment its machine, instead of a step's name.
+pub const ALLOCATE: &str = "allocate";
 
 /// A decision that is about to be acted on.
 #[derive(Clone, Debug)]
@@ -36,6 +41,8 @@ pub struct NewDecision {
 pub struct Decision {
     /// Rises in the order of deciding.
     pub id: i64,
+    /// What it was about: a machine's step, or a deployment that got its machine.
+    pub object: Uid,
     /// When it was stored.
     pub at: Timestamp,
     /// The step that it began.
@@ -48,14 +55,7 @@ pub struct Decision {
 
 pub(crate) async fn record(tx: &mut Tx, step: &Announcement<'_>, epoch: i64) -> Result<(), StoreError> {
     let why = step.decision;
-    let ground = why.ground.to_string();
-    let sha256 = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ground.as_bytes());
-    let keep = sqlx::query!(
-        "insert into decision_ground (sha256, body) values ($1, $2::text::json) on conflict do nothing",
-        sha256.as_ref(),
-        ground
-    );
-    keep.execute(&mut **tx).await?;
+    let sha256 = keep_ground(tx, &why.ground).await?;
     let ids: Vec<i64> = why.steps.iter().map(|(id, _)| *id).collect();
     let delivered: Vec<i64> =
         why.steps.iter().map(|(_, at)| at.map_or(0, Timestamp::as_microsecond)).collect();
@@ -69,7 +69,7 @@ pub(crate) async fn record(tx: &mut Tx, step: &Announcement<'_>, epoch: i64) -> 
         signed(why.generation.get()),
         why.planner,
         why.now.as_microsecond(),
-        sha256.as_ref(),
+        sha256.as_slice(),
         why.seen,
         &why.facts,
         &ids,
@@ -81,23 +81,86 @@ pub(crate) async fn record(tx: &mut Tx, step: &Announcement<'_>, epoch: i64) -> 
     Ok(())
 }
 
+/// Keeps why the deployments that got their machines got them.
+pub(crate) async fn record_allocation(
+    tx: &mut Tx,
+    allocation: &Allocation,
+    got: &[uuid::Uuid],
+    epoch: Epoch,
+) -> Result<(), StoreError> {
+    let got: BTreeSet<&uuid::Uuid> = got.iter().collect();
+    let given = allocation.given.iter().filter(|given| got.contains(&given.deployment.get()));
+    let (mut deployments, mut keys, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut digests, mut plans) = (Vec::new(), Vec::new());
+    for Given { deployment, wish, name, machine, why } in given {
+        let plan = json!({"deployment": name, "machine": machine, "why": why}).to_string();
+        deployments.push(deployment.get());
+        keys.push(format!("{deployment}/{ALLOCATE}/{epoch}"));
+        seen.push(json!({"wish": wish}).to_string());
+        digests.push(sha256(&plan).to_vec());
+        plans.push(plan);
+    }
+    if deployments.is_empty() {
+        return Ok(());
+    }
+    let ground = keep_ground(tx, &allocation.ground).await?;
+    let insert = sqlx::query!(
+        "insert into decision
+           (object, step_key, epoch, generation, planner, now_us, ground, seen, facts, steps, delivered, digest, plan)
+         select o.uid, u.key, $6, o.generation, $7, $8, $9, u.seen::jsonb, '{}', '{}', '{}', u.digest, u.plan::jsonb
+         from unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[]) u(object, key, seen, digest, plan)
+           join object o on o.uid = u.object",
+        &deployments,
+        &keys,
+        &seen,
+        &digests,
+        &plans,
+        signed(epoch.get()),
+        allocation.planner,
+        allocation.now.as_microsecond(),
+        ground.as_slice()
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}
+
+async fn keep_ground(tx: &mut Tx, ground: &Value) -> Result<[u8; 32], StoreError> {
+    let ground = ground.to_string();
+    let digest = sha256(&ground);
+    let keep = sqlx::query!(
+        "insert into decision_ground (sha256, body) values ($1, $2::text::json) on conflict do nothing",
+        digest.as_slice(),
+        ground
+    );
+    keep.execute(&mut **tx).await?;
+    Ok(digest)
+}
+
+fn sha256(text: &str) -> [u8; 32] {
+    let mut sha256 = [0; 32];
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    sha256.copy_from_slice(digest.as_ref());
+    sha256
+}
+
 impl Store {
-    /// The last `limit` decisions about an object below the id `before`, the newest first.
+    /// The last `limit` decisions about objects below the id `before`, the newest first.
     ///
     /// # Errors
     /// The database.
     pub async fn decisions(
         &self,
-        object: Uid,
+        objects: &[Uid],
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<Decision>, StoreError> {
+        let objects: Vec<uuid::Uuid> = objects.iter().map(|uid| uid.get()).collect();
         let rows = sqlx::query!(
-            r#"select d.id, d.step_key, d.epoch, d.generation, d.planner, d.now_us, g.body::text as "ground!", d.seen, d.facts,
+            r#"select d.id, d.object, d.step_key, d.epoch, d.generation, d.planner, d.now_us, g.body::text as "ground!", d.seen, d.facts,
                  d.steps, d.delivered, d.digest, d.plan, (extract(epoch from d.at) * 1000000)::bigint as "at_us!"
                from decision d join decision_ground g on g.sha256 = d.ground
-               where d.object = $1 and d.id < coalesce($2, 9223372036854775807) order by d.id desc limit $3"#,
-            object.get(),
+               where d.object = any($1) and d.id < coalesce($2, 9223372036854775807) order by d.id desc limit $3"#,
+            &objects,
             before,
             limit
         );
@@ -110,6 +173,7 @@ impl Store {
             let handed = handed.collect::<Result<Vec<_>, _>>()?;
             decisions.push(Decision {
                 id: r.id,
+                object: Uid::from(r.object),
                 at: timestamp(r.at_us)?,
                 step_key: r.step_key,
                 epoch: Epoch::new(unsigned(r.epoch)),

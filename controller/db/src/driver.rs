@@ -163,9 +163,10 @@ impl Store {
     pub async fn enqueue_kind(&self, kind: &str) -> Result<(), StoreError> {
         let trace = crate::trace::current();
         let insert = sqlx::query!(
-            "insert into reconcile_queue as q (kind, object, trace, traced_at)
+            "with those as materialized (select kind, uid from object where kind = $1)
+             insert into reconcile_queue as q (kind, object, trace, traced_at)
              select kind, uid, $2, case when $2::text is not null then now() end
-             from object where kind = $1 order by uid
+             from those order by uid
              on conflict (kind, object) do update
              set wake = q.wake + 1, not_before = least(q.not_before, excluded.not_before),
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",

@@ -35,7 +35,9 @@ pub enum StoreError {
         current: Option<Generation>,
     },
     /// It is being deleted, and takes no new spec.
-    #[error("{kind} {name:?} is being deleted")]
+    #[error(
+        "{kind} {name:?} is being deleted, which cannot be taken back; wait until it is gone (GET …?wait=Deleted), then declare it anew"
+    )]
     Deleting {
         /// Its kind.
         kind: String,

@@ -4,6 +4,8 @@ use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
 use crate::write::{Judge, NoJudge};
 use crate::{Precondition, Store, StoreError, audit, change};
+use basalt_api::KindOf;
+use basalt_api::kinds::Deployment;
 use basalt_api::values::Uid;
 
 /// What is to be deleted, by whom.
@@ -94,7 +96,8 @@ impl Store {
         if first || force {
             self.audit(&mut tx, &[audit::Written::removal(&row)]).await?;
         }
-        if force {
+        // What else is asked to go keeps what it has until it goes.
+        if force && row.kind == Deployment::KIND.name {
             self.let_go_as_it_is(&mut tx, uid).await?;
         }
         let waits_for = object::referrers(&mut tx, uid).await?;
@@ -149,10 +152,10 @@ impl Store {
         let mut leaving = vec![row];
         while let Some(row) = leaving.pop() {
             let waiting = select_objects!(
-                "where deletion_requested_at is not null and uid in (
+                "where deletion_requested_at is not null and uid = any(array(
                    select to_uid from object_ref where from_uid = $1
                    union select subnet from address where owner = $1 and subnet <> $1
-                   union select machine from machine_claim where deployment = $1)
+                   union select machine from machine_claim where deployment = $1))
                  order by uid for update",
                 row.uid
             );

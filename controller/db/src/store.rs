@@ -42,6 +42,9 @@ const IDLE_IN_TRANSACTION: &str = "30s";
 const PLANNED_ONCE: [(&str, &str); 3] =
     [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
 
+/// Whoever still has a connection when the store closes has so long to give it back.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
 /// Between two looks at how large the tables have become.
 const ANALYZE_EVERY: Duration = Duration::from_secs(5);
 
@@ -76,6 +79,8 @@ struct Inner {
     wrote: Notify,
     /// Tables have become much larger: PostgreSQL has to look at them.
     grown: Notify,
+    /// The store closes.
+    closing: tokio::sync::watch::Sender<bool>,
     /// Something was committed by anyone.
     woken: tokio::sync::watch::Sender<u64>,
     holders: Holders,
@@ -131,6 +136,7 @@ impl Store {
             planned: options.planned,
             wrote: Notify::new(),
             grown: Notify::new(),
+            closing: tokio::sync::watch::Sender::new(false),
             woken,
             holders: Holders::default(),
         };
@@ -194,9 +200,14 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the notifier and closes every connection.
+    /// Ends the notifier and the listener, and closes every connection that is given back within some seconds.
     pub async fn close(&self) {
-        self.inner.pool.close().await;
+        // The pool waits for every connection, and sqlx 0.9 may lose its word to a listener that is just beginning to listen
+        // for it.
+        self.inner.closing.send_replace(true);
+        if tokio::time::timeout(CLOSE_WITHIN, self.inner.pool.close()).await.is_err() {
+            tracing::warn!("connections to the database were not given back in time, and are cut off");
+        }
         self.inner.wrote.notify_one();
         self.inner.grown.notify_one();
     }
@@ -323,11 +334,18 @@ impl Store {
 
     /// Wakes this region's waiters when another one notifies; after a lost connection too.
     async fn listen(&self) {
-        while !self.pool().is_closed() {
-            if let Err(error) = self.listen_once().await {
-                tracing::debug!(%error, "not listening for other regions");
+        let mut closing = self.inner.closing.subscribe();
+        loop {
+            let listens = async {
+                if let Err(error) = self.listen_once().await {
+                    tracing::debug!(%error, "not listening for other regions");
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            };
+            tokio::select! {
+                () = listens => {}
+                _ = closing.wait_for(|closing| *closing) => return,
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 

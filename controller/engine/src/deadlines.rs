@@ -162,6 +162,12 @@ mod tests {
     }
 
     #[test]
+    fn settings_may_name_every_deadline_and_nothing_else() {
+        let names: Vec<&str> = DEADLINES.iter().map(|row| row.name).collect();
+        assert_eq!(names, basalt_api::kinds::DEADLINE_NAMES);
+    }
+
+    #[test]
     fn an_attempt_outlives_every_try_to_boot_it() {
         let of = |id| spec(id).map(|row| row.duration).unwrap_or_default();
         let one_try = of(DeadlineId::PowerAnswer) + of(DeadlineId::BootRequest) + of(DeadlineId::Claim);

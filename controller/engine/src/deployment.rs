@@ -67,7 +67,27 @@ fn find(input: &DeploymentInput<'_>, now: Timestamp) -> DeploymentPlan {
         Some(Choice::None(misses)) => misses,
         None => &nothing,
     };
-    settle(DeploymentAction::None, vec![no_machine(input, misses)], InstallStage::Selecting, now)
+    let wait = if misses.not_installable { not_installable(input) } else { no_machine(input, misses) };
+    settle(DeploymentAction::None, vec![wait], InstallStage::Selecting, now)
+}
+
+fn not_installable(input: &DeploymentInput<'_>) -> Wait {
+    let image = &input.spec.image;
+    Wait {
+        code: "NotInstallable",
+        step: None,
+        message: format!(
+            "waiting for image {image} to have a root_tarball: nothing installs another form of it yet"
+        ),
+        since: input.since,
+        deadline: None,
+        human: Some(format!(
+            "declare a root_tarball among the files of image {image}, or name another image"
+        )),
+        remedy: "a machine is claimed at once".to_owned(),
+        tries: None,
+        stalled: true,
+    }
 }
 
 fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {

@@ -4,14 +4,13 @@ use super::App;
 use super::problem::Answer;
 use super::rights::Rights;
 use super::waiting::WaitsFor;
-use crate::driver::{PLANNED, Supposed};
+use crate::driver::{Choices, PLANNED, Supposed};
 use basalt_api::kinds::Deployment;
 use basalt_api::plan::{Consequences, PlanReport, Step};
-use basalt_api::values::{Generation, MachineId, Name, Sha256, Uid};
+use basalt_api::values::{Generation, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
 use basalt_api::{Effect, FieldChange, KindOf};
 use basalt_db::{Key, Object, Overlay, Pruned, Renamed, Stored, Written};
-use basalt_engine::select::Choice;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -60,12 +59,12 @@ pub(super) async fn choices<'a>(
     app: &App,
     changed: impl Iterator<Item = (&'a Stored, &'a Value)>,
     others: &Arc<Overlay>,
-) -> Answer<BTreeMap<Uid, Choice>> {
+) -> Answer<Choices> {
     let deployments = changed.filter(|(stored, _)| stored.object.kind == Deployment::KIND.name);
     let wanted: Vec<_> = deployments.map(|(stored, wanted)| (&stored.object, wanted)).collect();
     match app.machinery() {
         Some(machinery) if !wanted.is_empty() => Ok(machinery.choose(&wanted, Some(others)).await?),
-        _ => Ok(BTreeMap::new()),
+        _ => Ok(Choices::default()),
     }
 }
 
@@ -73,12 +72,12 @@ pub(super) async fn choices<'a>(
 pub(super) async fn of_writes(
     app: &App,
     written: &[(&Stored, &Value)],
-    choices: &BTreeMap<Uid, Choice>,
+    choices: &Choices,
     others: Option<&Arc<Overlay>>,
 ) -> Answer<Vec<PlanReport>> {
     let mut these = Vec::with_capacity(written.len());
     for (stored, wanted) in written.iter().copied() {
-        let choice = choices.get(&stored.object.uid);
+        let choice = choices.by_deployment.get(&stored.object.uid.into());
         these.push((&stored.object, Supposed { spec: Some(wanted), choice, asked: None }));
     }
     let mut plans = planned(app, &these, others).await?;
@@ -265,17 +264,8 @@ struct Part<'a> {
     machine: Option<&'a Name>,
 }
 
-/// The machine of a deployment.
-#[derive(Clone, Debug)]
-pub(super) struct Placed {
-    /// Its name.
-    pub(super) machine: Name,
-    /// It was chosen now, and is nobody's yet.
-    pub(super) chosen: Option<MachineId>,
-}
-
-/// By the names of their deployments.
-pub(super) type Chosen = BTreeMap<String, Placed>;
+/// The machines of deployments, by the names of these.
+pub(super) type Chosen = BTreeMap<String, Name>;
 
 /// Over (uid, generation, operation, changes, effect, declared text, chosen machine) of everything that changes, sorted.
 pub(super) fn digest(written: &Written, chosen: &Chosen) -> Sha256 {
@@ -295,10 +285,7 @@ pub(super) fn digest(written: &Written, chosen: &Chosen) -> Sha256 {
             changes: &stored.changes,
             mark: Some(Sha256::new(stored.mark)),
             effect: effect(stored),
-            machine: chosen
-                .get(&stored.object.name)
-                .filter(|_| stored.object.kind == "Deployment")
-                .map(|placed| &placed.machine),
+            machine: chosen.get(&stored.object.name).filter(|_| stored.object.kind == "Deployment"),
         });
     }
     for Pruned { object, .. } in &written.pruned {

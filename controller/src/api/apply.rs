@@ -1,6 +1,6 @@
 //! Many objects in one transaction.
 
-use super::announce::{self, Chosen, Placed};
+use super::announce::{self, Chosen};
 use super::body;
 use super::caller::Caller;
 use super::guards::ApplyGuards;
@@ -9,6 +9,7 @@ use super::query::{Flags, parameters};
 use super::rights::Rights;
 use super::waiting::WaitsFor;
 use super::{App, objects, render};
+use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
@@ -19,8 +20,7 @@ use basalt_api::wire::{
 };
 use basalt_api::{FieldCode, FieldError, Kind, ProblemCode, validate_labels};
 use basalt_db::splice::Text;
-use basalt_db::{Batch, Claim, Key, Object, Overlay, Precondition, Prune, Pruned, Put, Stored, Written};
-use basalt_engine::select::Choice;
+use basalt_db::{Batch, Given, Key, Object, Overlay, Precondition, Prune, Pruned, Put, Stored, Written};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -95,19 +95,19 @@ pub(super) async fn apply(
     let wanted: Vec<&Value> = documents.iter().map(|it| &it.value).collect();
     let tried =
         |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected, guards };
-    let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None), claims: &[] };
+    let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None), allocation: None };
     if flags.dry_run {
         let written = app.store().write(&dry).await?;
         return Ok(axum::Json(announced(&app, &caller.rights, &written, &wanted).await?.0));
     }
     let Some(approved) = request.digest else {
-        let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(None), claims: &[] };
+        let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(None), allocation: None };
         return done(&caller.store(&app).write(&batch).await?, &Chosen::new());
     };
     // Nobody else gives machines away until this is committed: who is chosen now gets what was approved.
     let right = app.store().claiming().await?;
     let written = app.store().write(&dry).await?;
-    let (now, chosen) = announced(&app, &caller.rights, &written, &wanted).await?;
+    let (now, chosen, choices) = announced(&app, &caller.rights, &written, &wanted).await?;
     if now.digest != approved {
         let detail = format!(
             "the plan that was approved is {approved}; now it would be {}: {} Look at it again, and send its digest",
@@ -115,16 +115,14 @@ pub(super) async fn apply(
         );
         return Err(Refusal::new(ProblemCode::StalePlan, detail));
     }
-    let claims: Vec<Claim<'_>> = chosen
-        .iter()
-        .filter_map(|(deployment, placed)| Some(Claim { deployment, machine: placed.chosen? }))
-        .collect();
+    let allocation = choices.allocation(app.store().now().await?)?;
     let expected = Some(announce::digest(&written, &Chosen::new()));
-    let batch = Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected), claims: &claims };
+    let batch =
+        Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected), allocation: Some(&allocation) };
     let written = caller.store(&app).write(&batch).await?;
     drop(right);
-    for Claim { deployment, machine } in claims {
-        tracing::info!(deployment, %machine, "machine claimed: it was approved with the plan");
+    for Given { name, machine, .. } in &allocation.given {
+        tracing::info!(deployment = name, %machine, "machine claimed: it was approved with the plan");
     }
     done(&written, &chosen)
 }
@@ -269,7 +267,7 @@ async fn announced(
     rights: &Rights,
     written: &Written,
     wanted: &[&Value],
-) -> Answer<(ApplyResponse, Chosen)> {
+) -> Answer<(ApplyResponse, Chosen, Choices)> {
     let (mut plans, mut radius, mut chosen) = (Vec::new(), BlastRadius::default(), Chosen::new());
     let is_changed = |stored: &Stored| announce::action(stored) != ApplyAction::Unchanged;
     let changed: Vec<(&Stored, &Value)> =
@@ -282,14 +280,10 @@ async fn announced(
             plans.push(None);
             continue;
         };
-        let Object { kind, name, uid, .. } = &stored.object;
+        let Object { kind, name, .. } = &stored.object;
         announce::reach(&mut radius, kind, name, &plan);
         if let (Some(machine), "Deployment") = (&plan.machine, kind.as_str()) {
-            let now = choices.get(uid).and_then(|choice| match choice {
-                Choice::Chosen { machine, .. } => Some(*machine),
-                Choice::None(_) => None,
-            });
-            chosen.insert(name.clone(), Placed { machine: machine.clone(), chosen: now });
+            chosen.insert(name.clone(), machine.clone());
         }
         plans.push(Some(plan));
     }
@@ -302,7 +296,7 @@ async fn announced(
     }
     let consequences = announce::for_others(app, rights, &others).await?;
     announce::reach_others(&mut radius, &consequences);
-    Ok((response(written, plans, radius, consequences, &chosen)?, chosen))
+    Ok((response(written, plans, radius, consequences, &chosen)?, chosen, choices))
 }
 
 /// What a batch changed.
@@ -375,11 +369,16 @@ fn summary(results: &[ApplyResult], radius: &BlastRadius) -> String {
         count(ApplyAction::Unchanged)
     );
     if !radius.power.is_empty() {
-        text.push_str(&format!("; the power of {} machines is switched", radius.power.len()));
+        text.push_str(&format!("; the power of {} is switched", machines(radius.power.len())));
     }
     if !radius.disks.is_empty() {
-        text.push_str(&format!("; the disks of {} machines are written", radius.disks.len()));
+        text.push_str(&format!("; the disks of {} are written", machines(radius.disks.len())));
     }
     text.push('.');
     text
+}
+
+fn machines(count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} machine{plural}")
 }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::{FieldCode, Kind};
-use basalt_db::AuditQuery;
+use basalt_db::{AuditQuery, Key, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -82,7 +82,14 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Json<Page>>
         let message = format!("{:?} in continue is not from the page before", parameters.next);
         Refusal::field("/continue", FieldCode::Format, message, "`continue` of the page before")
     })?;
-    let subject = parameters.object.as_deref().map(subject).transpose()?.unwrap_or_default();
+    let mut subject = parameters.object.as_deref().map(subject).transpose()?.unwrap_or_default();
+    // What is called so now may have been called otherwise.
+    if let (Some(kind), Some(name)) = (subject.kind.filter(|kind| Kind::find(kind).is_some()), subject.name) {
+        subject.uid = match app.store().get(kind, Key::Name(name)).await {
+            Err(StoreError::NotFound { .. }) => None,
+            object => Some(object?.uid),
+        };
+    }
     let query = AuditQuery {
         since: parameters.since,
         uid: subject.uid,

@@ -127,7 +127,7 @@ pub(super) fn written(kind: &'static Kind, name: Option<&str>, body: &Bytes) -> 
     if let (Some(given), Some(name)) = (&body.metadata.name, name)
         && given.as_str() != name
     {
-        let message = format!("the body names {given:?}, and the path {name:?}");
+        let message = format!("the body names {:?}, and the path {name:?}", given.as_str());
         let hint = format!("POST /api/v1/{}/{name}/rename renames", kind.plural);
         errors.push(FieldError::new("/metadata/name", FieldCode::Rule, message, hint));
     }

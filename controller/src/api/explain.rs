@@ -1,30 +1,66 @@
 //! What will be done, what is waited for, what happened: asked of the driver.
 
+use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{NoParameters, parameters};
+use super::rights::Rights;
+use super::waiting::WaitsFor;
 use super::{App, body};
 use crate::driver::{Machinery, PLANNED, Supposed};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::Uri;
-use basalt_api::ProblemCode;
-use basalt_api::plan::PlanReport;
+use basalt_api::plan::{PlanReport, Wait};
 use basalt_api::wire::{Decisions, Timeline, Waits};
-use basalt_db::Object;
+use basalt_api::{Kind, ProblemCode};
+use basalt_db::{Key, Object, StoreError};
 use serde::Deserialize;
 use std::sync::Arc;
 
 type At = Path<(String, String)>;
 
-pub(super) async fn plan(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<PlanReport>> {
+pub(super) async fn plan(
+    State(app): State<App>,
+    caller: Caller,
+    path: At,
+    _: NoParameters,
+) -> Answer<Json<PlanReport>> {
     let (machinery, object) = subject(&app, &path).await?;
     let mut plans = machinery.plans(vec![(&object, Supposed::default())], None).await?;
-    Ok(Json(plans.pop().unwrap_or_default()))
+    let mut plan = plans.pop().unwrap_or_default();
+    if let Some(wait) = held_by(&app, &caller.rights, &object).await? {
+        plan.summary = format!("{}: {}", object.name, wait.message);
+        plan.waits.insert(0, wait);
+    }
+    Ok(Json(plan))
 }
 
-pub(super) async fn waits(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Waits>> {
+pub(super) async fn waits(
+    State(app): State<App>,
+    caller: Caller,
+    path: At,
+    _: NoParameters,
+) -> Answer<Json<Waits>> {
     let (machinery, object) = subject(&app, &path).await?;
-    Ok(Json(machinery.waits(&object).await?))
+    let mut answer = machinery.waits(&object).await?;
+    answer.waits.splice(0..0, held_by(&app, &caller.rights, &object).await?);
+    Ok(Json(answer))
+}
+
+/// Of an object that is to leave: whom it waits for, before anything that its machinery waits for.
+async fn held_by(app: &App, rights: &Rights, object: &Object) -> Answer<Option<Wait>> {
+    let Some(since) = object.deletion_requested_at else { return Ok(None) };
+    let waits_for = WaitsFor::seen(app, rights, app.store().referrers(object.uid).await?).await?;
+    let who = waits_for.in_words(|it| format!("{} {:?} ({})", it.kind, it.name, it.pointer));
+    Ok(who.map(|who| Wait {
+        cause: "Referenced".to_owned(),
+        message: format!("it is to go, and waits for {who} to go or to let go of it"),
+        since,
+        deadline: None,
+        human: Some("delete what refers to it, or have it refer to something else".to_owned()),
+        remedy: None,
+        rule: None,
+    }))
 }
 
 pub(super) async fn timeline(State(app): State<App>, path: At, _: NoParameters) -> Answer<Json<Timeline>> {
@@ -41,21 +77,45 @@ pub(super) struct Which {
     replay: bool,
 }
 
-pub(super) async fn decisions(State(app): State<App>, path: At, uri: Uri) -> Answer<Json<Decisions>> {
+/// Of an object that is gone, they are told by its uid, to whom no pool is hidden from.
+pub(super) async fn decisions(
+    State(app): State<App>,
+    caller: Caller,
+    path: At,
+    uri: Uri,
+) -> Answer<Json<Decisions>> {
     let which: Which = parameters(&uri)?;
-    let (machinery, object) = subject(&app, &path).await?;
-    Ok(Json(machinery.decisions(&object, which.before, which.replay).await?))
+    let Path((plural, name)) = &path;
+    let kind = planned(plural)?;
+    let key = body::key(kind, name)?;
+    let (uid, gone) = match (app.store().get(kind.name, key).await, key) {
+        (Err(gone @ StoreError::NotFound { .. }), Key::Uid(uid)) if caller.rights.unlimited().is_some() => {
+            (uid, Some(gone))
+        }
+        (object, _) => (object?.uid, None),
+    };
+    let decisions = machinery(&app)?.decisions(kind.name, uid, which.before, which.replay).await?;
+    match gone.filter(|_| decisions.decisions.is_empty()) {
+        Some(gone) => Err(gone.into()),
+        None => Ok(Json(decisions)),
+    }
 }
 
 async fn subject(app: &App, Path((plural, name)): &At) -> Answer<(Arc<dyn Machinery>, Object)> {
-    let kind = body::kind(plural)?;
-    if !PLANNED.contains(&kind.name) {
-        let detail = format!("no plan is made for {}: their status says all there is", kind.plural);
-        return Err(Refusal::new(ProblemCode::NotFound, detail));
-    }
+    let kind = planned(plural)?;
     let object = app.store().get(kind.name, body::key(kind, name)?).await?;
-    let machinery = app.machinery().cloned();
-    machinery
-        .map(|m| (m, object))
-        .ok_or_else(|| Refusal::unavailable("this region's driver does not run yet"))
+    Ok((machinery(app)?, object))
+}
+
+fn planned(plural: &str) -> Answer<&'static Kind> {
+    let kind = body::kind(plural)?;
+    if PLANNED.contains(&kind.name) {
+        return Ok(kind);
+    }
+    let detail = format!("no plan is made for {}: their status says all there is", kind.plural);
+    Err(Refusal::new(ProblemCode::NotFound, detail))
+}
+
+fn machinery(app: &App) -> Answer<Arc<dyn Machinery>> {
+    app.machinery().cloned().ok_or_else(|| Refusal::unavailable("this region's driver does not run yet"))
 }

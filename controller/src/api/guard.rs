@@ -21,7 +21,11 @@ use tracing::Instrument;
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
+    /// Over plain HTTP.
     Tcp(SocketAddr),
+    /// Over TLS.
+    Tls(SocketAddr),
+    /// On this host.
     Unix {
         /// `None` when the kernel does not tell.
         uid: Option<u32>,
@@ -31,7 +35,7 @@ pub(super) enum Peer {
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tcp(address) => write!(f, "{}", address.ip().to_canonical()),
+            Self::Tcp(address) | Self::Tls(address) => write!(f, "{}", address.ip().to_canonical()),
             Self::Unix { .. } => f.write_str("api.sock"),
         }
     }
@@ -87,7 +91,8 @@ async fn answer(app: App, peer: ConnectInfo<Peer>, request: Request, next: Next)
     let response = match peer.0 {
         Peer::Tcp(address) if !address.ip().to_canonical().is_loopback() && !app.0.parts.allow_plaintext => {
             let detail = format!(
-                "{} speaks plain HTTP from another host; use TLS, or start the region with --allow-plaintext",
+                "{} speaks plain HTTP from another host; ask for https:// of a region with --tls-certificate and --tls-key, or start \
+                 the region with --allow-plaintext",
                 address.ip()
             );
             let problem = Problem { status: 426, ..Problem::new(ProblemCode::Forbidden, detail) };

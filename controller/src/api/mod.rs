@@ -52,6 +52,7 @@ mod session;
 mod slow;
 mod stall;
 mod system;
+mod tls;
 mod tokens;
 mod utilisation;
 mod wait;
@@ -60,7 +61,8 @@ mod watch;
 mod webhooks;
 
 pub use rights::Role;
-pub use serve::{serve_tcp, serve_unix};
+pub use serve::{Tls, serve_tcp, serve_unix};
+pub use tls::{Certificate, CertificateError, CertificateFiles};
 pub use watch::hub::run as tell_watchers;
 pub(crate) use webhooks::payload;
 

@@ -5,11 +5,12 @@ use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::query::{DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
+use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
 use super::{utilisation, wait, webhooks};
+use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -20,7 +21,6 @@ use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::{Batch, Deletion, Judge, Key, ListQuery, Object, Overlay, Put, Removal, StoreError, Stored};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Objects of a page, unless the client says otherwise.
@@ -77,6 +77,9 @@ pub(super) async fn list(
         text: parameters.q.as_deref(),
         pools: pools.as_deref(),
     };
+    if let Some(fields) = &parameters.fields {
+        query::fields(kind, fields)?;
+    }
     let mut page = app.store().list(&query).await?;
     utilisation::fill(&app, &mut page.objects).await?;
     webhooks::fill(&app, &mut page.objects).await?;
@@ -142,7 +145,7 @@ pub(super) async fn write(
         first_status: &render::first_status(kind.name, now),
     };
     let guards = caller.guards(flags.dry_run);
-    let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, claims: &[] };
+    let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, allocation: None };
     let mut written = caller.store(&app).write(&batch).await?;
     let stored = written.stored.pop().ok_or_else(|| {
         Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
@@ -171,7 +174,7 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
 }
 
 pub(super) async fn dry_run(app: &App, rights: &Rights, stored: Stored, spec: &Value) -> Answer<Response> {
-    let plan = announce::of_writes(app, &[(&stored, spec)], &BTreeMap::new(), None).await?;
+    let plan = announce::of_writes(app, &[(&stored, spec)], &Choices::default(), None).await?;
     let plan = plan.into_iter().next().unwrap_or_default();
     let changes = announce::action(&stored) != ApplyAction::Unchanged;
     let these = if changes { Overlay::one(&stored.object, false) } else { Overlay::default() };

@@ -59,7 +59,8 @@ pub(super) async fn patch(
             first_status: &json!({}),
         };
         let guards = caller.guards(flags.dry_run);
-        let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, claims: &[] };
+        let batch =
+            Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, allocation: None };
         let stored = match caller.store(&app).write(&batch).await {
             Err(StoreError::Conflict { .. }) if asked != precondition && tries < TRIES => {
                 tries += 1;

@@ -4,8 +4,8 @@ use super::problem::{Answer, Refusal};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use basalt_api::FieldCode;
 use basalt_api::values::Generation;
+use basalt_api::{FieldCode, Kind};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl ListParameters {
 /// `rack=a,env=lab`.
 pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
     let pairs = text.unwrap_or_default().split(',').filter(|p| !p.is_empty());
-    pairs
+    let labels = pairs
         .map(|pair| {
             let (key, value) = pair.split_once('=').ok_or_else(|| {
                 let message = format!("{pair:?} in labels is no label");
@@ -85,7 +85,29 @@ pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
             })?;
             Ok((key.to_owned(), value.to_owned()))
         })
-        .collect()
+        .collect::<Answer<BTreeMap<_, _>>>()?;
+    let wrong: Vec<_> =
+        basalt_api::validate_labels(&labels).into_iter().map(|error| error.below("/labels")).collect();
+    if wrong.is_empty() { Ok(labels) } else { Err(Refusal::invalid(wrong)) }
+}
+
+/// `metadata.name,status.conditions`: members that objects of the kind can have.
+pub(super) fn fields(kind: &Kind, text: &str) -> Answer<()> {
+    for path in text.split(',').filter(|path| !path.is_empty()) {
+        let mut words = path.split('.');
+        let known = match (words.next(), words.next()) {
+            (Some("spec"), Some(field)) => kind.spec.field(field).is_some(),
+            (Some("status"), Some(field)) => kind.status.field(field).is_some(),
+            (Some("kind"), None) | (Some("metadata" | "spec" | "status"), _) => true,
+            _ => false,
+        };
+        if !known {
+            let message = format!("{path:?} in fields is no member of a {}", kind.name);
+            let hint = "like metadata.name,spec,status.conditions; /docs has them all";
+            return Err(Refusal::field("/fields", FieldCode::UnknownField, message, hint));
+        }
+    }
+    Ok(())
 }
 
 /// Of a watch.

@@ -43,8 +43,9 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
         Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}"))
     })?;
     status.insert("observed_generation".to_owned(), json!(object.observed_generation));
+    // Of what machinery sees off, its own conditions speak once nobody refers to it any more.
     if let Some(since) = object.deletion_requested_at
-        && !PLANNED.contains(&object.kind.as_str())
+        && (!waits_for.is_nobody() || !PLANNED.contains(&object.kind.as_str()))
     {
         status.insert("conditions".to_owned(), json!(deleting(since, waits_for)));
     } else if let Some(why) = unread::why(&object.kind, object.spec.get()) {
@@ -161,7 +162,7 @@ impl Rendered {
         response
     }
 
-    /// Only these members, like `metadata.name,status.conditions`.
+    /// Only these members, like `metadata.name,status.conditions`; those that it does not have are left out.
     pub(super) fn only(&self, fields: &str) -> Answer<Value> {
         let whole = serde_json::to_value(self).map_err(|error| {
             Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}"))

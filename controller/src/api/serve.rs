@@ -4,6 +4,7 @@ use super::App;
 use super::endpoints::router;
 use super::guard::Peer;
 use super::stall::{Impatient, Writing};
+use super::tls::{self, Certificate};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
@@ -12,73 +13,144 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::Error as TlsError;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the region is gone, which is a stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
+/// What a region shows who speaks TLS to it.
+#[derive(Clone, Default)]
+pub struct Tls(Option<TlsAcceptor>);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Tls").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Tls {
+    /// With a certificate.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn with(certificate: &Arc<Certificate>) -> Result<Self, TlsError> {
+        Ok(Self(Some(certificate.acceptor()?)))
+    }
+}
+
 /// Answers on a TCP socket until the region stops, and requests under way have ended.
-pub async fn serve_tcp(listener: TcpListener, app: App, stopping: watch::Receiver<bool>) {
-    let peer = |_: &Writing<TcpStream>, address: SocketAddr| Peer::Tcp(address);
-    serve(Impatient(listener), peer, &app, stopping).await;
+pub async fn serve_tcp(listener: TcpListener, tls: Tls, app: App, stopping: watch::Receiver<bool>) {
+    serve(Impatient(listener), &app, stopping, |talk, stream, address| {
+        begin(talk, tls.clone(), stream, address)
+    })
+    .await;
 }
 
 /// Answers on a unix socket until the region stops, and requests under way have ended.
 pub async fn serve_unix(listener: UnixListener, app: App, stopping: watch::Receiver<bool>) {
-    let peer =
-        |stream: &Writing<UnixStream>, _| Peer::Unix { uid: stream.io.peer_cred().ok().map(|c| c.uid()) };
-    serve(Impatient(listener), peer, &app, stopping).await;
+    serve(Impatient(listener), &app, stopping, |talk, stream: Writing<UnixStream>, _| {
+        let uid = stream.io.peer_cred().ok().map(|credentials| credentials.uid());
+        talk.converse(stream, Peer::Unix { uid })
+    })
+    .await;
 }
 
-async fn serve<L: Listener>(
+/// A connection over TCP: whether it speaks TLS, and then what it asks.
+async fn begin(talk: Talk, tls: Tls, stream: Writing<TcpStream>, address: SocketAddr) {
+    let begun = tokio::select! {
+        begun = tokio::time::timeout(talk.patience, spoken(tls, stream)) => begun,
+        () = stopped(talk.stopping.clone()) => return,
+    };
+    match begun {
+        Ok(Ok(Spoken::Plain(stream))) => talk.converse(stream, Peer::Tcp(address)).await,
+        Ok(Ok(Spoken::Tls(stream))) => talk.converse(*stream, Peer::Tls(address)).await,
+        Ok(Err(error)) => tracing::debug!(%address, %error, "a connection did not begin"),
+        Err(_) => tracing::debug!(%address, "nothing came on a connection"),
+    }
+}
+
+enum Spoken {
+    Plain(Writing<TcpStream>),
+    Tls(Box<TlsStream<Writing<TcpStream>>>),
+}
+
+async fn spoken(Tls(acceptor): Tls, stream: Writing<TcpStream>) -> io::Result<Spoken> {
+    match (tls::is_tls(&stream.io).await?, acceptor) {
+        (false, _) => Ok(Spoken::Plain(stream)),
+        (true, Some(acceptor)) => Ok(Spoken::Tls(Box::new(acceptor.accept(stream).await?))),
+        (true, None) => Err(io::Error::other(
+            "it speaks TLS, and the region has no certificate (--tls-certificate, --tls-key)",
+        )),
+    }
+}
+
+async fn serve<L: Listener, B: Future<Output = ()> + Send + 'static>(
     mut listener: L,
-    peer: impl Fn(&L::Io, L::Addr) -> Peer,
     app: &App,
     stopping: watch::Receiver<bool>,
+    begin: impl Fn(Talk, L::Io, L::Addr) -> B,
 ) {
-    let router = router(app.clone());
+    let patience = app.0.parts.client_timeout;
     let mut http = http1::Builder::new();
     // Until a request's headers are whole; between two requests as well.
-    http.timer(TokioTimer::new()).header_read_timeout(app.0.parts.client_timeout);
+    http.timer(TokioTimer::new()).header_read_timeout(patience);
+    let talk = Talk { http, router: router(app.clone()), patience, stopping };
     let mut connections = JoinSet::new();
     loop {
         let (io, address) = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = stopped(stopping.clone()) => break,
+            () = stopped(talk.stopping.clone()) => break,
             Some(_) = connections.join_next() => continue,
         };
-        let peer = peer(&io, address);
-        connections.spawn(converse(http.clone(), io, peer, router.clone(), stopping.clone()));
+        connections.spawn(begin(talk.clone(), io, address));
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-/// One connection, to its end.
-async fn converse<S>(http: http1::Builder, io: S, peer: Peer, router: Router, stopping: watch::Receiver<bool>)
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
-        router.call(request)
-    });
-    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(io), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stopped(stopping) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+/// How connections are answered.
+#[derive(Clone)]
+struct Talk {
+    http: http1::Builder,
+    router: Router,
+    /// How long a client may take to begin.
+    patience: Duration,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Talk {
+    /// One connection, to its end.
+    async fn converse<S>(self, io: S, peer: Peer)
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let router = TowerToHyperService::new(self.router);
+        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let mut request: Request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.call(request)
+        });
+        let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(io), service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stopped(self.stopping) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -3,8 +3,8 @@
 use super::App;
 use super::problem::{Answer, Refusal};
 use super::query::ReadParameters;
-use basalt_api::Kind;
 use basalt_api::kinds::{CommonStatus, Condition, ConditionStatus};
+use basalt_api::{FieldCode, Kind};
 use basalt_db::change::Change;
 use basalt_db::{Key, Object};
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 /// Waits for the object's leaving: it ends with 404.
 const DELETED: &str = "Deleted";
+/// What can be waited for.
+const WORDS: [&str; 4] = [Condition::READY, Condition::PROGRESSING, Condition::STALLED, DELETED];
 
 pub(super) async fn until(
     app: &App,
@@ -23,6 +25,10 @@ pub(super) async fn until(
     condition: &str,
     parameters: &ReadParameters,
 ) -> Answer<Object> {
+    if !WORDS.contains(&condition) {
+        let message = format!("{condition:?} in wait is nothing that can be waited for");
+        return Err(Refusal::field("/wait", FieldCode::UnknownField, message, WORDS.join(", ")));
+    }
     let deadline = Instant::now() + parameters.timeout();
     let mut stopping = app.stopping();
     // Before the first read, so that no change falls between it and the wait.

@@ -46,6 +46,11 @@ impl WaitsFor {
         Self { named, others: 0 }
     }
 
+    /// Whether it waits for nobody.
+    pub(super) fn is_nobody(&self) -> bool {
+        self.named.is_empty() && self.others == 0
+    }
+
     /// Those that may be named, as `name` does it, and how many more there are; nothing where there is nobody.
     pub(super) fn in_words(&self, name: impl Fn(&Referrer) -> String) -> Option<String> {
         let mut named: Vec<String> = self.named.iter().map(name).collect();

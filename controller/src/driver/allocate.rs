@@ -10,16 +10,19 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use basalt_api::kinds::{DeploymentSpec, MachineSpec, MachineStatus};
-use basalt_api::values::{DeploymentId, Epoch, Generation, MachineId};
+use basalt_api::kinds::{Architecture, DeploymentSpec, ImageSpec, MachineSpec, MachineStatus};
+use basalt_api::values::{DeploymentId, Epoch, Generation, MachineId, Timestamp};
 use basalt_db::change::{Change, Op};
-use basalt_db::{Object, Store, StoreError};
-use basalt_engine::select::{Attached, Candidate, Choice, Misses, Placed, Wish, allocate};
+use basalt_db::{Allocation, Given, Object, Store, StoreError};
+use basalt_engine::PLANNER;
+use basalt_engine::select::{Attached, Candidate, Choice, Ground, Misses, Placed, Wish};
+use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
 
 use super::converge::Driver;
 use super::estate;
 use super::load::{Estate, readable};
+use super::machine::to_json;
 
 /// What is called by nobody's name.
 const DEFAULT: &str = "default";
@@ -136,34 +139,56 @@ async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
     let claiming = driver.store.claiming().await?;
     let fleet = Fleet::load(driver).await?;
     let generations: HashMap<_, _> = fleet.waiting.iter().map(|(wish, at)| (wish.uid, *at)).collect();
-    let names: BTreeMap<_, _> = fleet.waiting.iter().map(|(wish, _)| (wish.uid, wish.name.clone())).collect();
-    let choices = fleet.decide().await?;
-    let (mut given, mut waiting) = (Vec::new(), HashMap::new());
-    for (uid, choice) in choices {
-        match choice {
-            Choice::Chosen { machine, why } => given.push((uid, machine, why)),
-            Choice::None(misses) => {
-                waiting.insert(uid, (generations.get(&uid).copied().unwrap_or_default(), misses));
-            }
-        }
-    }
-    let pairs: Vec<_> = given.iter().map(|(uid, machine, _)| (*uid, *machine)).collect();
-    let got = claiming.claim(&pairs, epoch).await?;
-    for (uid, machine, why) in given.iter().filter(|(uid, ..)| got.contains(uid)) {
-        let deployment = names.get(uid).map_or("", String::as_str);
-        tracing::info!(deployment, %machine, why, "machine claimed");
+    let (choices, ground) = fleet.decide().await?;
+    let allocation = allocation(driver.store.now().await?, &choices, &ground)?;
+    let of = |uid| generations.get(&uid).copied().unwrap_or_default();
+    let waiting = choices.into_iter().filter_map(|(uid, choice)| match choice {
+        Choice::Chosen { .. } => None,
+        Choice::None(misses) => Some((uid, (of(uid), misses))),
+    });
+    let waiting = waiting.collect();
+    let got = claiming.claim(&allocation, epoch).await?;
+    for Given { name, machine, why, .. } in allocation.given.iter().filter(|it| got.contains(&it.deployment))
+    {
+        tracing::info!(deployment = name, %machine, why, "machine claimed");
     }
     Ok((got, waiting))
 }
 
+/// A decision as it is stored.
+///
+/// # Errors
+/// None that a sound program meets.
+pub fn allocation(
+    now: Timestamp,
+    choices: &BTreeMap<DeploymentId, Choice>,
+    ground: &Ground,
+) -> Result<Allocation, StoreError> {
+    let given = ground.wishes.iter().filter_map(|wish| match choices.get(&wish.uid)? {
+        Choice::Chosen { machine, why } => Some(Given {
+            deployment: wish.uid,
+            wish: wish.uid,
+            name: wish.name.clone(),
+            machine: *machine,
+            why: why.clone(),
+        }),
+        Choice::None(_) => None,
+    });
+    let given: Vec<Given> = given.collect();
+    // Most rounds give nothing away.
+    let ground = if given.is_empty() { Value::Null } else { to_json(ground)? };
+    Ok(Allocation { planner: PLANNER.to_owned(), now, ground, given })
+}
+
 /// What would be chosen for deployments that have no machine, were they declared so: in one decision with all others that wait.
+/// With what the choice of those machines rests on.
 ///
 /// # Errors
 /// The database.
 pub async fn suppose(
     driver: &Driver,
     declared: &[(&Object, DeploymentSpec)],
-) -> Result<BTreeMap<DeploymentId, Choice>, StoreError> {
+) -> Result<(BTreeMap<DeploymentId, Choice>, Ground), StoreError> {
     let mut fleet = Fleet::load(driver).await?;
     let uids: BTreeSet<_> = declared.iter().map(|(object, _)| DeploymentId::from(object.uid)).collect();
     fleet.waiting.retain(|(wish, _)| !uids.contains(&wish.uid));
@@ -173,9 +198,9 @@ pub async fn suppose(
             fleet.waiting.push((wish, object.generation));
         }
     }
-    let mut choices = fleet.decide().await?;
+    let (mut choices, ground) = fleet.decide().await?;
     choices.retain(|uid, _| uids.contains(uid));
-    Ok(choices)
+    Ok((choices, ground))
 }
 
 /// Everything that decides who gets which machine.
@@ -188,14 +213,24 @@ struct Fleet {
     images: Images,
 }
 
-type Images = BTreeMap<String, basalt_api::kinds::Architecture>;
+type Images = BTreeMap<String, OfImage>;
+
+/// What a choice depends on of an image.
+struct OfImage {
+    architecture: Architecture,
+    installable: bool,
+}
 
 impl Fleet {
     async fn load(driver: &Driver) -> Result<Self, StoreError> {
         let (store, sessions) = (&driver.store, &driver.sessions);
         let estate = Estate::load(store, sessions).await?;
+        let of = |image: &ImageSpec| OfImage {
+            architecture: image.architecture,
+            installable: image.root().is_some(),
+        };
         let images: Images =
-            estate.images.iter().map(|image| (image.name.clone(), image.spec.architecture)).collect();
+            estate.images.iter().map(|image| (image.name.clone(), of(&image.spec))).collect();
         let claims: HashMap<MachineId, DeploymentId> = store.claims().await?.into_iter().collect();
         let held: HashMap<DeploymentId, MachineId> = claims.iter().map(|(m, d)| (*d, *m)).collect();
         let (mut waiting, mut placed, mut names) = (Vec::new(), Vec::new(), HashMap::new());
@@ -233,10 +268,10 @@ impl Fleet {
     }
 
     /// Decides, where it holds up nobody else.
-    async fn decide(self) -> Result<BTreeMap<DeploymentId, Choice>, StoreError> {
+    async fn decide(self) -> Result<(BTreeMap<DeploymentId, Choice>, Ground), StoreError> {
         let decide = move || {
-            let wishes: Vec<_> = self.waiting.into_iter().map(|(wish, _)| wish).collect();
-            allocate(&wishes, &self.placed, &self.candidates)
+            let wishes = self.waiting.into_iter().map(|(wish, _)| wish).collect();
+            Ground { wishes, placed: self.placed, candidates: self.candidates }.decide()
         };
         let decided = tokio::task::spawn_blocking(decide).await;
         decided.map_err(|died| StoreError::Corrupt(format!("choosing machines failed badly: {died}")))
@@ -244,13 +279,15 @@ impl Fleet {
 }
 
 fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
+    let image = images.get(declared.image.as_str());
     Wish {
         uid: DeploymentId::from(object.uid),
         name: object.name.clone(),
         created_at: object.created_at,
         machine: declared.machine.as_ref().map(ToString::to_string),
         selector: declared.selector.clone().unwrap_or_default(),
-        architecture: images.get(declared.image.as_str()).copied(),
+        architecture: image.map(|image| image.architecture),
+        not_installable: image.is_some_and(|image| !image.installable),
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
-use super::{Answer, Machinery, Supposed, allocate, consequences, decision, deployment};
+use super::{Answer, Choices, Machinery, Supposed, allocate, consequences, decision, deployment};
 use crate::racks;
 use crate::racks::observed::Observed;
 
@@ -45,14 +45,14 @@ impl Machinery for Driver {
         &'a self,
         wanted: &'a [(&'a Object, &'a Value)],
         others: Option<&'a Arc<Overlay>>,
-    ) -> Answer<'a, BTreeMap<Uid, Choice>> {
+    ) -> Answer<'a, Choices> {
         Box::pin(async move {
             let as_declared = |(object, value): &(&'a Object, &'a Value)| {
                 Ok((*object, declared::<DeploymentSpec>(object, Some(value))?))
             };
             let wanted = wanted.iter().map(as_declared).collect::<Result<Vec<_>, StoreError>>()?;
-            let choices = allocate::suppose(&self.supposing(others), &wanted).await?;
-            Ok(choices.into_iter().map(|(uid, choice)| (uid.into(), choice)).collect())
+            let (by_deployment, ground) = allocate::suppose(&self.supposing(others), &wanted).await?;
+            Ok(Choices { by_deployment, ground })
         })
     }
 
@@ -82,11 +82,12 @@ impl Machinery for Driver {
 
     fn decisions<'a>(
         &'a self,
-        object: &'a Object,
+        kind: &'a str,
+        uid: Uid,
         before: Option<i64>,
         replays: bool,
     ) -> Answer<'a, Decisions> {
-        Box::pin(decision::list(self, object, before, replays))
+        Box::pin(decision::list(self, (kind, uid), before, replays))
     }
 
     fn counts(&self) -> Counts {
@@ -147,6 +148,9 @@ impl Driver {
                 if let Some((machine, planned)) = &claimed {
                     report = of_plan(&object.name, planned);
                     report.machine = machine.name.parse().ok();
+                }
+                if seen.planned.action == DeploymentAction::Delete {
+                    report.summary = format!("{}: it has no machine, and leaves at once", object.name);
                 }
                 report.waits = seen.planned.waits.iter().map(wait).collect();
                 if let Some(wait) = report.waits.first() {

@@ -29,6 +29,9 @@ pub(super) async fn of(driver: &Driver, others: &Arc<Overlay>) -> Result<Consequ
     let supposing = driver.supposing(Some(others));
     let mut unready = driver.store.unready("Machine").await?;
     unready.retain(|uid| supposing.store.supposed(*uid).is_none());
+    if unready.is_empty() {
+        return Ok(Consequences::default());
+    }
     let (is, would_be) = (World::of(driver).await?, World::of(&supposing).await?);
     let now = driver.store.now().await?;
     let mut found = Consequences::default();

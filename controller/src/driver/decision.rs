@@ -1,12 +1,13 @@
-//! Decisions: what a step's beginning rested on is kept, and replayed by the same pure planner.
+//! Decisions: what a step's beginning, or the choice of a machine, rested on is kept, and replayed by the same pure planner.
 
 use std::collections::BTreeSet;
 
-use basalt_api::values::{MachineId, Timestamp, Uid};
+use basalt_api::values::{DeploymentId, MachineId, Timestamp, Uid};
 use basalt_api::wire::{Decision, DecisionDetail, Decisions, Replay, ReplayDifference, ReplayVerdict};
-use basalt_db::{NewDecision, Object, Store, StoreError};
+use basalt_db::{ALLOCATE, NewDecision, Store, StoreError};
 use basalt_engine::budget::Budget;
 use basalt_engine::facts::{BootSeen, Link};
+use basalt_engine::select::{Choice, Ground};
 use basalt_engine::{MachineInput, PLANNER, Plan, Policy, plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,31 +69,30 @@ pub(super) fn made(
     })
 }
 
-/// The machine that is decided about: of a deployment, the one that it has.
-async fn machine_of(store: &Store, object: &Object) -> Result<Option<Uid>, StoreError> {
-    match object.kind.as_str() {
-        "Machine" => Ok(Some(object.uid)),
-        "Deployment" => Ok(store.claimed_by(object.uid.into()).await?.map(|(machine, _)| machine.into())),
-        _ => Ok(None),
-    }
+/// Whose decisions are an object's: a deployment's are those about the machine that it has, too.
+async fn subjects(store: &Store, (kind, uid): (&str, Uid)) -> Result<Vec<Uid>, StoreError> {
+    let machine = match kind {
+        "Deployment" => store.claimed_by(uid.into()).await?,
+        _ => None,
+    };
+    Ok(machine.map(|(machine, _)| machine.into()).into_iter().chain([uid]).collect())
 }
 
 pub(super) async fn list(
     driver: &Driver,
-    object: &Object,
+    of: (&str, Uid),
     before: Option<i64>,
     replays: bool,
 ) -> Result<Decisions, StoreError> {
-    let Some(machine) = machine_of(&driver.store, object).await? else { return Ok(Decisions::default()) };
     let page = if replays { REPLAYED_PAGE } else { PAGE };
     let limit = i64::try_from(page).unwrap_or(i64::MAX);
-    let stored = driver.store.decisions(machine, before, limit).await?;
+    let stored = driver.store.decisions(&subjects(&driver.store, of).await?, before, limit).await?;
     let next = stored.last().filter(|_| stored.len() == page).map(|last| last.id);
     let mut decisions = Vec::new();
     for one in stored {
         let mut decision = shown(&one);
         if replays {
-            let replay = replay(&driver.store, machine.into(), &one).await?;
+            let replay = replay(&driver.store, &one).await?;
             let steps = one.why.steps.into_iter().map(|(id, _)| id).collect();
             let (now, facts, plan) = (one.why.now, one.why.facts, one.why.plan);
             decision.detail = Some(DecisionDetail { now, facts, steps, plan, replay });
@@ -105,10 +105,14 @@ pub(super) async fn list(
 fn shown(stored: &basalt_db::Decision) -> Decision {
     let key = stored.step_key.as_str();
     let step = basalt_engine::steps::STEPS.iter().find(|step| key.rsplit('/').nth(1) == Some(step.name));
+    let message = match (Given::of(stored), step) {
+        (Some(given), _) => format!("choose a machine: {}", given.why.unwrap_or_default()),
+        (None, step) => step.map_or("a step", |step| step.says).to_owned(),
+    };
     Decision {
         id: stored.id,
         at: stored.at,
-        message: step.map_or("a step", |step| step.says).to_owned(),
+        message,
         step_key: key.to_owned(),
         epoch: stored.epoch.get(),
         generation: stored.why.generation,
@@ -122,20 +126,18 @@ fn shown(stored: &basalt_db::Decision) -> Decision {
 ///
 /// # Errors
 /// The database.
-pub async fn replay(
-    store: &Store,
-    machine: MachineId,
-    decision: &basalt_db::Decision,
-) -> Result<Replay, StoreError> {
+pub async fn replay(store: &Store, decision: &basalt_db::Decision) -> Result<Replay, StoreError> {
+    if let Some(given) = Given::of(decision) {
+        return choose_again(given, decision);
+    }
     let why = &decision.why;
-    let answer = |verdict, message: String, differences| Replay {
-        verdict,
+    let impossible = |message| Replay {
+        verdict: ReplayVerdict::Impossible,
         message,
         planner: PLANNER.to_owned(),
-        differences,
+        differences: Vec::new(),
     };
-    let impossible = |message| answer(ReplayVerdict::Impossible, message, Vec::new());
-    let facts = store.facts_by_id(machine.into(), &why.facts).await?;
+    let facts = store.facts_by_id(decision.object, &why.facts).await?;
     let ids: Vec<i64> = why.steps.iter().map(|(id, _)| *id).collect();
     let mut rows = store.steps_by_id(&ids).await?;
     let kept: BTreeSet<i64> = facts.iter().map(|fact| fact.id).collect();
@@ -171,13 +173,65 @@ pub async fn replay(
     input.facts.boot_racks = seen.boot_racks;
     input.budget = seen.budget;
     let replayed = plan(&input, &seen.policy, why.now);
+    let is_same = replayed.digest == why.digest;
+    Ok(judged(why, &to_json(&replayed)?, is_same))
+}
+
+/// What a replay came to.
+fn judged(why: &NewDecision, replayed: &Value, is_same: bool) -> Replay {
     let mut differences = Vec::new();
-    compare("", &why.plan, &to_json(&replayed)?, &mut differences);
-    if differences.is_empty() && replayed.digest == why.digest {
-        return Ok(answer(ReplayVerdict::Same, "the same is decided again".to_owned(), differences));
+    compare("", &why.plan, replayed, &mut differences);
+    let (verdict, message) = match differences.is_empty() && is_same {
+        true => (ReplayVerdict::Same, "the same is decided again".to_owned()),
+        false => (
+            ReplayVerdict::Different,
+            format!("planner {PLANNER} decides otherwise than planner {} did", why.planner),
+        ),
+    };
+    Replay { verdict, message, planner: PLANNER.to_owned(), differences }
+}
+
+/// The plan of a decision that gave a deployment its machine.
+#[derive(Debug, Serialize, Deserialize)]
+struct Given {
+    deployment: String,
+    machine: Option<MachineId>,
+    why: Option<String>,
+}
+
+impl Given {
+    /// `None` of a decision that began a step.
+    fn of(decision: &basalt_db::Decision) -> Option<Self> {
+        let is_allocation = decision.step_key.rsplit('/').nth(1) == Some(ALLOCATE);
+        is_allocation.then(|| Self::deserialize(&decision.why.plan).ok())?
     }
-    let message = format!("planner {PLANNER} decides otherwise than planner {} did", why.planner);
-    Ok(answer(ReplayVerdict::Different, message, differences))
+}
+
+/// Who waited in the ground, and got the machine.
+#[derive(Debug, Deserialize)]
+struct Waited {
+    wish: DeploymentId,
+}
+
+fn choose_again(given: Given, decision: &basalt_db::Decision) -> Result<Replay, StoreError> {
+    let why = &decision.why;
+    let (ground, wish) = match (Ground::deserialize(&why.ground), Waited::deserialize(&why.seen)) {
+        (Ok(ground), Ok(Waited { wish })) => (ground, wish),
+        (Err(error), _) | (_, Err(error)) => {
+            return Ok(Replay {
+                verdict: ReplayVerdict::Impossible,
+                message: format!("planner {} wrote what planner {PLANNER} cannot read: {error}", why.planner),
+                planner: PLANNER.to_owned(),
+                differences: Vec::new(),
+            });
+        }
+    };
+    let (machine, words) = match ground.decide().0.remove(&wish) {
+        Some(Choice::Chosen { machine, why }) => (Some(machine), Some(why)),
+        Some(Choice::None(_)) | None => (None, None),
+    };
+    let replayed = Given { machine, why: words, ..given };
+    Ok(judged(why, &to_json(&replayed)?, true))
 }
 
 /// Where two values differ.

@@ -1,7 +1,10 @@
 //! A deployment's reconciliation: it claims a machine, and reports what its machine reports.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use basalt_api::agent::Inventory;
 use basalt_api::kinds::{
     Axes, Condition, DeploymentSpec, DeploymentStatus, InstallStage, Lifecycle, Operation, Progress, Sync,
     Timings, phase,
@@ -9,7 +12,9 @@ use basalt_api::kinds::{
 use basalt_api::values::{DeploymentId, MachineId, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
+use basalt_engine::input::Claim;
 use basalt_engine::plan;
+use basalt_engine::render::{Method, Network};
 use basalt_engine::select::Choice;
 use basalt_engine::{Plan, steps::StepId};
 
@@ -92,7 +97,7 @@ pub(super) async fn look(
     let choice = match (&machine, choice) {
         (None, None) if object.deletion_requested_at.is_none() => {
             let alone = [(object, declared.clone())];
-            suppose(driver, &alone).await?.remove(&DeploymentId::from(object.uid))
+            suppose(driver, &alone).await?.0.remove(&DeploymentId::from(object.uid))
         }
         (_, choice) => choice,
     };
@@ -154,6 +159,28 @@ fn waiting(planned: &DeploymentPlan) -> Axes {
     }
 }
 
+/// The addresses of an installed system by interface: those that its interfaces own, and of the one that it boots from the one
+/// that was seen.
+fn addresses(claim: Option<&Claim>, inventory: &Inventory, seen: Option<IpAddr>) -> BTreeMap<String, IpAddr> {
+    let network = claim
+        .and_then(|claim| Network::resolve(claim.spec.network.as_ref(), inventory, &claim.assigned).ok());
+    let interfaces = network.map(|network| network.interfaces).unwrap_or_default();
+    let mut addresses = BTreeMap::new();
+    for interface in interfaces {
+        if let Method::Static { address: (address, _), .. } = interface.method {
+            addresses.insert(interface.name, address);
+        }
+    }
+    let boots = inventory.nics.iter().find(|nic| nic.boot);
+    // Who reports may do so from another interface.
+    if let (Some(nic), Some(seen)) = (boots, seen)
+        && !addresses.values().any(|owned| *owned == seen)
+    {
+        addresses.entry(nic.name.clone()).or_insert(seen);
+    }
+    addresses
+}
+
 fn of_machine(
     status: &mut DeploymentStatus,
     declared: &DeploymentSpec,
@@ -178,12 +205,10 @@ fn of_machine(
     status.disk = installed_disk(&loaded.markers, loaded.input.uid);
     let reported = facts.readiness.get(&attempt).map(|r| r.address.clone());
     let address = reported.or_else(|| facts.lease.as_ref().map(|lease| lease.address.clone()));
-    if let Some(address) = address {
-        status.address = address.parse().ok();
-        let nic = facts.inventory.as_ref().and_then(|seen| seen.inventory.nics.iter().find(|nic| nic.boot));
-        if let (Some(nic), Ok(address)) = (nic, address.parse()) {
-            status.addresses.insert(nic.name.clone(), address);
-        }
+    status.address = address.as_ref().and_then(|address| address.parse().ok());
+    if let Some(seen) = &facts.inventory {
+        let address = address.and_then(|address| address.parse().ok());
+        status.addresses = addresses(loaded.input.claim.as_ref(), &seen.inventory, address);
     }
     let timings = Timings {
         allocated_at: arm.map(|record| record.started_at),
@@ -197,4 +222,67 @@ fn of_machine(
             .map(|ready| ready.since),
     };
     status.timings = timings;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_api::agent::Nic;
+    use basalt_api::values::{Generation, Uid};
+    use basalt_engine::render::Assigned;
+    use serde_json::json;
+
+    #[test]
+    fn every_address_that_an_interface_owns_is_shown_and_the_one_it_boots_with() {
+        let nic = |name: &str, mac: &str, boot| Nic {
+            name: name.to_owned(),
+            mac: mac.to_owned(),
+            boot,
+            ..Nic::default()
+        };
+        let nics = vec![nic("enp1s0", "52:54:00:00:00:01", true), nic("enp2s0", "52:54:00:00:00:02", false)];
+        let inventory = Inventory { nics, ..Inventory::default() };
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let claim = |interfaces: serde_json::Value, owned: &[(&str, &str)]| {
+            let spec =
+                json!({"image": "debian-12", "machine": "web1", "network": {"interfaces": interfaces}});
+            let assigned = owned.iter().map(|(name, owned)| {
+                let assigned = Assigned {
+                    address: address(owned),
+                    prefix_len: 24,
+                    gateway: None,
+                    dns_servers: Vec::new(),
+                    mtu: None,
+                };
+                ((*name).to_owned(), assigned)
+            });
+            Claim {
+                uid: Uid::generate().into(),
+                name: "web".to_owned(),
+                generation: Generation::new(1),
+                spec: serde_json::from_value(spec).unwrap(),
+                claimed_at: Timestamp::UNIX_EPOCH,
+                deletion_requested_at: None,
+                assigned: assigned.collect(),
+                image: None,
+            }
+        };
+        let shown = |claim: &Claim, seen: &str| {
+            let addresses = addresses(Some(claim), &inventory, Some(address(seen)));
+            addresses.into_iter().map(|(name, address)| format!("{name} {address}")).collect::<Vec<_>>()
+        };
+        let (boots, other) =
+            (json!({"addressing": "dhcp"}), json!({"addressing": "auto", "mac": "52:54:00:00:00:02"}));
+        let dhcp_and_auto = claim(json!({"enp1s0": boots, "storage": other}), &[("storage", "10.88.0.9")]);
+        assert_eq!(shown(&dhcp_and_auto, "10.77.0.5"), ["enp1s0 10.77.0.5", "enp2s0 10.88.0.9"]);
+        assert_eq!(shown(&dhcp_and_auto, "10.88.0.9"), ["enp2s0 10.88.0.9"], "it reported from there");
+        let both = json!({"enp1s0": {"addressing": "auto"}, "enp2s0": {"addressing": "auto"}});
+        let both = claim(both, &[("enp1s0", "10.77.0.7"), ("enp2s0", "10.88.0.9")]);
+        assert_eq!(
+            shown(&both, "10.77.0.200"),
+            ["enp1s0 10.77.0.7", "enp2s0 10.88.0.9"],
+            "leased to the installer"
+        );
+        assert_eq!(shown(&claim(json!({}), &[]), "10.77.0.5"), ["enp1s0 10.77.0.5"]);
+    }
 }

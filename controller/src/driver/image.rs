@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use basalt_api::kinds::{Condition, ConditionStatus, FileRole, ImageSpec, ImageStatus};
+use basalt_api::kinds::{Condition, ConditionStatus, FileRole, ImagePurpose, ImageSpec, ImageStatus};
 use basalt_api::values::Timestamp;
 use basalt_db::{Lease, Object, StoreError, Then};
 
@@ -57,8 +57,14 @@ fn conditions(
     held: &BTreeMap<FileRole, u64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let complete = missing.is_empty();
-    let (reason, message) = if complete {
+    let installable = declared.purpose != ImagePurpose::Deploy || declared.root().is_some();
+    let complete = missing.is_empty() && installable;
+    let (reason, message) = if !installable {
+        let forms: Vec<String> = declared.files.keys().map(ToString::to_string).collect();
+        let message =
+            format!("nothing can install {} yet: declare a root_tarball among its files", forms.join(", "));
+        ("NotInstallable", message)
+    } else if complete {
         let bytes: u64 = held.values().sum();
         ("Complete", format!("all of its files are here: {} with {bytes} bytes", held.len()))
     } else {

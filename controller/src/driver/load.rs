@@ -238,7 +238,7 @@ impl Estate {
 
     fn resolved(&self, uid: ImageId) -> Option<ResolvedImage> {
         let image = self.images.iter().find(|image| image.uid == uid)?;
-        let root = image.spec.files.get(&FileRole::RootTarball)?;
+        let root = image.spec.root()?;
         let held = image.held.get(&FileRole::RootTarball).copied();
         Some(ResolvedImage {
             uid,

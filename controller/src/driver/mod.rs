@@ -43,10 +43,10 @@ pub use converge::Driver;
 
 use crate::racks;
 use basalt_api::plan::{Consequences, PlanReport};
-use basalt_api::values::Uid;
+use basalt_api::values::{DeploymentId, Timestamp, Uid};
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
-use basalt_db::{Object, Overlay, StoreError};
-use basalt_engine::select::Choice;
+use basalt_db::{Allocation, Object, Overlay, StoreError};
+use basalt_engine::select::{Choice, Ground};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -87,6 +87,25 @@ pub struct Supposed<'a> {
     pub asked: Option<Verb>,
 }
 
+/// Which machines deployments would get, and what the choice rests on.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// By deployment.
+    pub by_deployment: BTreeMap<DeploymentId, Choice>,
+    /// What the machines that were chosen depend on.
+    pub ground: Ground,
+}
+
+impl Choices {
+    /// The choice as it is stored together with its claims.
+    ///
+    /// # Errors
+    /// None that a sound program meets.
+    pub fn allocation(&self, now: Timestamp) -> Result<Allocation, StoreError> {
+        allocate::allocation(now, &self.by_deployment, &self.ground)
+    }
+}
+
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
     /// What will be done with each of these, were they as supposed, and `others` as they would be. The object of a spec that is
@@ -103,7 +122,7 @@ pub trait Machinery: Send + Sync + 'static {
         &'a self,
         wanted: &'a [(&'a Object, &'a Value)],
         others: Option<&'a Arc<Overlay>>,
-    ) -> Answer<'a, BTreeMap<Uid, Choice>>;
+    ) -> Answer<'a, Choices>;
 
     /// What would happen to machines that are not among `others`, were those as they would be.
     fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences>;
@@ -120,10 +139,12 @@ pub trait Machinery: Send + Sync + 'static {
     /// What happened.
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline>;
 
-    /// What was decided, the newest first, below the id `before`; with `replays`, decided again from what it rested on.
+    /// What was decided about an object, which may be gone; the newest first, below the id `before`. With `replays`, decided again
+    /// from what it rested on.
     fn decisions<'a>(
         &'a self,
-        object: &'a Object,
+        kind: &'a str,
+        uid: Uid,
         before: Option<i64>,
         replays: bool,
     ) -> Answer<'a, Decisions>;

@@ -114,6 +114,20 @@ async fn a_role_for_a_pool_sees_and_changes_that_pool_alone() {
 }
 
 #[tokio::test]
+async fn a_role_for_no_pool_sees_no_machine_and_is_not_for_all() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    lab.api.declare("/api/v1/roles/none", r#"{"base":"admin","pools":[]}"#).await;
+    let nobody = token(&lab, "nobody", r#"{"role":"none"}"#).await;
+    for plural in ["machines", "deployments"] {
+        assert_eq!(names(&nobody, plural).await, Vec::<String>::new(), "{plural}");
+    }
+    assert_eq!(nobody.put("/api/v1/zones/a", "{\"spec\":{}}").await.status.as_u16(), 403);
+    lab.api.declare("/api/v1/roles/none", r#"{"base":"viewer"}"#).await;
+    assert_eq!(names(&nobody, "machines").await, ["blue", "red"], "without the field it is for all");
+}
+
+#[tokio::test]
 async fn a_user_logs_in_and_a_wrong_password_is_answered_as_an_unknown_user_is() {
     let lab = lab().await;
     pools(&lab.api).await;

@@ -259,17 +259,19 @@ async fn what_is_pruned_cannot_be_referred_to_and_what_is_protected_stays() {
         documents.push(document("Zone", "row-2", json!({})));
         documents
     };
-    let (_, code, errors) = {
+    let refused = {
         let mut documents = moved(&without_zone, json!("row-1"));
         documents.push(document(
             "Machine",
             "m2",
             json!({"boot_macs": ["52:54:00:00:00:02"], "zone": "row-1"}),
         ));
-        apply(&lab.api, "", "cli", &request(documents)).await.problem()
+        apply(&lab.api, "", "cli", &request(documents)).await
     };
+    let (_, code, errors) = refused.problem();
     assert_eq!(code, "reference_not_found");
     assert_eq!(errors, [r#"/documents/6/spec/zone: Zone "row-1" is being deleted"#]);
+    assert_eq!(refused.json()["errors"][0]["hint"], "wait until it is gone, or name another Zone");
     let done = apply(&lab.api, "", "cli", &request(moved(&without_zone, json!("row-2")))).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(lab.api.get("/api/v1/zones/row-1").await.status, 404);
@@ -325,6 +327,6 @@ async fn a_dry_run_says_which_machines_are_switched() {
     assert_eq!(answer["blast_radius"], json!({"power": ["m1"], "disks": []}));
     assert_eq!(
         answer["summary"],
-        "2 created, 0 changed, 0 deleted, 0 unchanged; the power of 1 machines is switched."
+        "2 created, 0 changed, 0 deleted, 0 unchanged; the power of 1 machine is switched."
     );
 }

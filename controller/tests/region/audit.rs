@@ -257,6 +257,22 @@ async fn every_write_leaves_one_entry_that_says_who_what_and_how_it_was() {
 }
 
 #[tokio::test]
+async fn an_object_is_asked_about_by_its_name_of_today_and_answers_for_those_before() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    lab.api.send("POST", "/api/v1/zones/a/rename", &[], r#"{"name":"b"}"#).await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    let requests = async |of: &str| {
+        let log = entries(&lab, &format!("?object={of}")).await;
+        log.iter().map(|entry| entry["request"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (put, rename) = ("PUT /api/v1/{plural}/{name}", "POST /api/v1/{plural}/{name}/rename");
+    assert_eq!(requests("zone/b").await, [rename, put]);
+    assert_eq!(requests("zone/a").await, [put, rename, put], "the one of today, and who was called so");
+    assert_eq!(requests("zone/c").await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn what_writes_nothing_leaves_no_entry() {
     let lab = lab().await;
     lab.api.declare("/api/v1/zones/a", "{}").await;

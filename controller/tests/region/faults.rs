@@ -6,11 +6,9 @@ use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Waits};
 use basalt_db::{Object, Overlay};
-use basalt_engine::select::Choice;
-use basalt_region::driver::{Answer, Machinery, Supposed, meters};
+use basalt_region::driver::{Answer, Choices, Machinery, Supposed, meters};
 use basalt_region::racks;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +16,10 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 struct Faulty;
 
-fn fault<T>(object: &Object) -> Answer<'_, T> {
+fn fault<T>(of: &str) -> Answer<'_, T> {
     Box::pin(async move {
         tokio::task::yield_now().await;
-        panic!("nobody thought of {}", object.name)
+        panic!("nobody thought of {of}")
     })
 }
 
@@ -31,15 +29,15 @@ impl Machinery for Faulty {
         these: Vec<(&'a Object, Supposed<'a>)>,
         _: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Vec<PlanReport>> {
-        fault(these[0].0)
+        fault(&these[0].0.name)
     }
 
     fn choose<'a>(
         &'a self,
         _: &'a [(&'a Object, &'a Value)],
         _: Option<&'a Arc<Overlay>>,
-    ) -> Answer<'a, BTreeMap<Uid, Choice>> {
-        Box::pin(async { Ok(BTreeMap::new()) })
+    ) -> Answer<'a, Choices> {
+        Box::pin(async { Ok(Choices::default()) })
     }
 
     fn consequences<'a>(&'a self, _: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
@@ -47,7 +45,7 @@ impl Machinery for Faulty {
     }
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
-        fault(object)
+        fault(&object.name)
     }
 
     fn rack_links(&self) -> usize {
@@ -59,11 +57,11 @@ impl Machinery for Faulty {
     }
 
     fn timeline<'a>(&'a self, object: &'a Object) -> Answer<'a, Timeline> {
-        fault(object)
+        fault(&object.name)
     }
 
-    fn decisions<'a>(&'a self, object: &'a Object, _: Option<i64>, _: bool) -> Answer<'a, Decisions> {
-        fault(object)
+    fn decisions<'a>(&'a self, kind: &'a str, _: Uid, _: Option<i64>, _: bool) -> Answer<'a, Decisions> {
+        fault(kind)
     }
 
     fn counts(&self) -> meters::Counts {
@@ -105,7 +103,7 @@ async fn a_handler_that_panics_is_a_500_in_the_log_and_the_region_goes_on() {
         let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         let line = logged.lines().find(|line| line.contains(id) && line.contains("a handler panicked"));
         let line = line.unwrap_or_else(|| panic!("the log has no line of {id}: {logged}"));
-        assert!(line.contains("ERROR") && line.contains("nobody thought of m"), "{line}");
+        assert!(line.contains("ERROR") && line.contains("nobody thought of"), "{line}");
     }
     // Nothing is held: each write still finds the object free, and no request counts as under way.
     let write = r#"{"spec":{"boot_macs":["52:54:00:00:00:02"]}}"#;

@@ -1,5 +1,6 @@
 //! What an image's status says of its files.
 
+use crate::allocation::once;
 use crate::support::{Lab, driven_lab};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -69,6 +70,45 @@ async fn an_image_says_which_of_its_files_have_not_been_uploaded() {
     let status = once_missing(&lab, 2, &["root_tarball"]).await;
     assert_eq!(condition(&status, "Ready")["status"], "false");
     assert_ne!(status["digest"], digest);
+}
+
+#[tokio::test]
+async fn an_image_that_nothing_can_install_says_so_and_so_do_its_deployments() {
+    let lab = driven_lab().await;
+    upload(&lab, b"root").await;
+    declare(&lab, &json!({"squashfs": {"sha256": hash(b"root")}})).await;
+    let status = once_missing(&lab, 1, &[]).await;
+    assert_eq!(condition(&status, "Stalled")["reason"], "NotInstallable");
+    let ready = condition(&status, "Ready");
+    assert_eq!(ready["status"], "false");
+    assert_eq!(ready["message"], "nothing can install squashfs yet: declare a root_tarball among its files");
+
+    lab.api
+        .declare(
+            "/api/v1/machines/m1",
+            r#"{"boot_macs":["52:54:00:00:00:01"],"commissioning":{"skip":true}}"#,
+        )
+        .await;
+    lab.api.get("/api/v1/machines/m1?wait=Ready&generation=1&timeout=20s").await;
+    let (web, spec) = ("/api/v1/deployments/web", r#"{"image":"debian","machine":"m1"}"#);
+    let tried = lab.api.put(&format!("{web}?dry_run=true"), &format!("{{\"spec\":{spec}}}")).await.json();
+    let waits = "waiting for image debian to have a root_tarball: nothing installs another form of it yet";
+    assert_eq!((&tried["plan"]["waits"][0]["message"], &tried["plan"]["steps"]), (&json!(waits), &json!([])));
+    lab.api.declare(web, spec).await;
+    let stalled = lab.api.get(&format!("{web}?wait=Stalled&generation=1&timeout=20s")).await.json();
+    let stalled = condition(&stalled["status"], "Stalled");
+    assert_eq!((&stalled["status"], &stalled["reason"]), (&json!("true"), &json!("NotInstallable")));
+
+    let tried = lab.api.delete(&format!("{web}?dry_run=true")).await.json();
+    assert_eq!(tried["plan"]["summary"], "web: it has no machine, and leaves at once");
+
+    // As soon as there is something to install, it gets its machine.
+    declare(&lab, &json!({"root_tarball": {"sha256": hash(b"root")}})).await;
+    once("it has its machine", async || {
+        let web = lab.api.get(web).await.json();
+        (web["status"]["machine"] == "m1").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

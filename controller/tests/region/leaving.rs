@@ -3,9 +3,10 @@
 use crate::accounts::{issue, pools};
 use crate::allocation::{image, once};
 use crate::examples::{Example, examples};
-use crate::support::{Client, Lab, driven_lab, lab};
+use crate::support::{Client, Lab, driven_lab, lab, network};
 use crate::watch::{blue_client, told};
 use basalt_api::client::WatchOptions;
+use basalt_api::values::Uid;
 use basalt_api::watch::What;
 use basalt_api::{KINDS, Kind, Reference, Schema, Type, references};
 use basalt_region::driver::PLANNED;
@@ -173,8 +174,14 @@ async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_
     assert_eq!(waits["plan"]["summary"], "Machine \"m\" goes after Deployment \"d\".", "{waits}");
     assert_eq!(machine().await["status"]["deployment"], "d");
 
+    let uid = lab.api.get("/api/v1/deployments/d").await.json()["metadata"]["uid"].clone();
     assert_eq!(lab.api.delete("/api/v1/deployments/d?force=true").await.status, 204);
     assert_eq!(lab.api.get("/api/v1/deployments/d").await.status, 404);
+    let decisions = format!("/api/v1/deployments/uid:{}/decisions", uid.as_str().unwrap());
+    let decided = lab.api.get(&decisions).await.json();
+    assert_eq!(decided["decisions"][0]["message"], "choose a machine: it is named", "{decided}");
+    let nobody = Uid::generate();
+    assert_eq!(lab.api.get(&format!("/api/v1/deployments/uid:{nobody}/decisions")).await.status, 404);
     assert_eq!(audited().await.as_deref(), Some("DELETE /api/v1/{plural}/{name}?force=true"));
     once("its machine is broken", async || {
         (machine().await["status"]["axes"]["lifecycle"] == "broken").then_some(())
@@ -190,6 +197,43 @@ async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_
     assert_eq!(lab.api.delete("/api/v1/deployments/next?force=true").await.status, 204);
     assert_eq!(lab.api.delete("/api/v1/machines/m?force=true").await.status, 204);
     assert_eq!(lab.api.get("/api/v1/machines/m").await.status, 404);
+}
+
+#[tokio::test]
+async fn force_takes_nothing_from_what_stays() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let spec = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1"}"#;
+    lab.api.declare("/api/v1/subnets/lab", spec).await;
+    let used = r#"{"subnet":"lab","address":"10.77.0.9"}"#;
+    lab.api.declare("/api/v1/ip_addresses/used", used).await;
+    let gateway = async || {
+        let lab = lab.api.get("/api/v1/subnets/lab").await.json();
+        lab["status"]["by_purpose"]["gateways"].clone()
+    };
+    let before = gateway().await;
+    assert_eq!(lab.api.delete("/api/v1/subnets/lab?force=true").await.status, 202);
+    assert_eq!((before, gateway().await), (json!(1), json!(1)));
+}
+
+#[tokio::test]
+async fn a_machine_that_is_to_go_says_which_deployment_it_waits_for() {
+    let lab = driven_lab().await;
+    let spec = r#"{"boot_macs":["52:54:00:00:00:01"],"commissioning":{"skip":true}}"#;
+    lab.api.declare("/api/v1/machines/m", spec).await;
+    lab.api.declare("/api/v1/images/debian", &image()["spec"].to_string()).await;
+    lab.api.declare("/api/v1/deployments/d", r#"{"image":"debian","machine":"m"}"#).await;
+    let machine = async || lab.api.get("/api/v1/machines/m").await.json();
+    once("it has its machine", async || (machine().await["status"]["deployment"] == "d").then_some(())).await;
+    assert_eq!(lab.api.delete("/api/v1/machines/m").await.status, 202);
+    let progressing = machine().await["status"]["conditions"][1].clone();
+    assert_eq!(progressing["reason"], "Referenced");
+    let message = progressing["message"].as_str().unwrap();
+    assert!(message.contains(r#"Deployment "d""#), "{message}");
+    let plan = lab.api.get("/api/v1/machines/m/plan").await.json();
+    assert!(plan["summary"].as_str().unwrap().contains(r#"waits for Deployment "d""#), "{plan}");
+    let waits = lab.api.get("/api/v1/machines/m/waits").await.json();
+    assert_eq!(waits["waits"][0]["cause"], "Referenced", "{waits}");
 }
 
 #[tokio::test]

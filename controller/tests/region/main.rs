@@ -29,6 +29,7 @@ mod receiver;
 mod rotate;
 mod support;
 mod tags;
+mod tls;
 mod traces;
 mod tried;
 mod unread;

@@ -279,7 +279,11 @@ async fn lists_are_paged_filtered_and_sparse() {
     assert_eq!(names(&lab.api.get("/api/v1/pools?q=eb-2").await.json()), ["web-2"]);
     let sparse = lab.api.get("/api/v1/pools?limit=1&fields=metadata.name,spec").await.json();
     assert_eq!(sparse["items"], json!([{"metadata": {"name": "a"}, "spec": {}}]));
-    assert_eq!(lab.api.get("/api/v1/pools?limt=1").await.problem().0, 422);
+    for wrong in ["limt=1", "fields=nope", "fields=spec.nope", "labels=app!=site", "labels=app"] {
+        assert_eq!(lab.api.get(&format!("/api/v1/pools?{wrong}")).await.problem().0, 422, "{wrong}");
+    }
+    let (status, _, at) = lab.api.get("/api/v1/pools/a?wait=Reedy").await.problem();
+    assert!(status == 422 && at[0].starts_with("/wait: "), "{at:?}");
 }
 
 #[tokio::test]

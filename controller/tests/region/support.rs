@@ -125,7 +125,7 @@ pub(crate) async fn over_unix(socket: &Path, method: &str, path: &str) -> Answer
     exchange(stream, method, path, &[], None, Bytes::new()).await
 }
 
-async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+pub(crate) async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     method: &str,
     path: &str,

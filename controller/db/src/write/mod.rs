@@ -23,9 +23,9 @@ pub use prune::{Prune, Pruned};
 use crate::invariant::{self, Subject};
 use crate::object::{Object, Row};
 use crate::store::Tx;
-use crate::{Store, StoreError, audit, change, claim, reach};
+use crate::{Allocation, Given, Store, StoreError, audit, change, claim, reach};
 use basalt_api::kinds::Deployment;
-use basalt_api::values::{DeploymentId, MachineId, Uid};
+use basalt_api::values::{DeploymentId, Uid};
 use basalt_api::{FieldError, KindOf};
 use draft::Draft;
 use passwords::Passwords;
@@ -48,24 +48,15 @@ pub struct Batch<'a> {
     pub dry_run: bool,
     /// What may stand against it beside the store's own rules.
     pub judge: &'a dyn Judge,
-    /// Machines for deployments of the batch, given to them together with it.
-    pub claims: &'a [Claim<'a>],
-}
-
-/// A machine for a deployment that is about to be stored.
-#[derive(Clone, Copy, Debug)]
-pub struct Claim<'a> {
-    /// The deployment's name.
-    pub deployment: &'a str,
-    /// Its machine.
-    pub machine: MachineId,
+    /// Machines for deployments of the batch, given to those of the same names together with it.
+    pub allocation: Option<&'a Allocation>,
 }
 
 impl std::fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Batch");
         shown.field("puts", &self.puts).field("prune", &self.prune).field("dry_run", &self.dry_run);
-        shown.field("claims", &self.claims);
+        shown.field("allocation", &self.allocation);
         shown.finish_non_exhaustive()
     }
 }
@@ -128,7 +119,7 @@ impl Store {
     /// As of [`Store::write`].
     pub async fn put(&self, put: &Put<'_>) -> Result<Stored, StoreError> {
         let puts = std::slice::from_ref(put);
-        let batch = Batch { puts, prune: None, dry_run: false, judge: &NoJudge, claims: &[] };
+        let batch = Batch { puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None };
         let none = || StoreError::Corrupt("a batch of one has no result".to_owned());
         self.write(&batch).await?.stored.pop().ok_or_else(none)
     }
@@ -228,7 +219,7 @@ impl Store {
             tx.rollback().await?;
             return Ok(written);
         }
-        self.give(&mut tx, batch.claims, &written).await?;
+        give(&mut tx, batch.allocation, &written).await?;
         change::record_all(&mut tx, &touched, change::Op::Put).await?;
         let uids: Vec<uuid::Uuid> = touched.iter().map(|row| row.uid).collect();
         self.wake_around_all(&mut tx, &uids).await?;
@@ -241,25 +232,23 @@ impl Store {
     }
 }
 
-impl Store {
-    /// Gives deployments of the batch the machines that were approved for them: all of them, or the plan is stale.
-    async fn give(&self, tx: &mut Tx, claims: &[Claim<'_>], written: &Written) -> Result<(), StoreError> {
-        if claims.is_empty() {
-            return Ok(());
-        }
-        let deployments = written.stored.iter().filter(|stored| stored.object.kind == Deployment::KIND.name);
-        let uids: HashMap<&str, Uid> =
-            deployments.map(|stored| (stored.object.name.as_str(), stored.object.uid)).collect();
-        let pairs: Vec<(DeploymentId, MachineId)> = claims
-            .iter()
-            .filter_map(|claim| Some((DeploymentId::from(*uids.get(claim.deployment)?), claim.machine)))
-            .collect();
-        let epoch = claim::next_epoch(tx).await?;
-        if claim::insert(tx, &pairs, epoch).await?.len() < claims.len() {
-            return Err(StoreError::StalePlan);
-        }
-        Ok(())
+/// Gives deployments of the batch the machines that were approved for them: all of them, or the plan is stale.
+async fn give(tx: &mut Tx, approved: Option<&Allocation>, written: &Written) -> Result<(), StoreError> {
+    let Some(approved) = approved.filter(|approved| !approved.given.is_empty()) else { return Ok(()) };
+    let deployments = written.stored.iter().filter(|stored| stored.object.kind == Deployment::KIND.name);
+    let uids: HashMap<&str, Uid> =
+        deployments.map(|stored| (stored.object.name.as_str(), stored.object.uid)).collect();
+    let stored = |given: &Given| {
+        let deployment = DeploymentId::from(*uids.get(given.name.as_str())?);
+        Some(Given { deployment, ..given.clone() })
+    };
+    let given = approved.given.iter().filter_map(stored).collect();
+    let allocation = Allocation { given, ..approved.clone() };
+    let epoch = claim::next_epoch(tx).await?;
+    if claim::insert(tx, &allocation, epoch).await?.len() < approved.given.len() {
+        return Err(StoreError::StalePlan);
     }
+    Ok(())
 }
 
 /// Whether who asks may write the objects as they are.

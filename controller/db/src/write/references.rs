@@ -41,8 +41,7 @@ pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(),
     let held = held(tx, drafts, &theirs).await?;
     for (draft, references) in drafts.iter_mut().zip(wanted) {
         for Reference { pointer, kind, name } in references {
-            let mut missing = |message: String| {
-                let hint = format!("create the {kind} first, or name another one");
+            let mut missing = |message: String, hint: String| {
                 draft.errors.push(FieldError::new(&pointer, FieldCode::ReferenceNotFound, message, hint));
             };
             let named = (kind, name);
@@ -51,9 +50,15 @@ pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(),
                 continue;
             }
             match theirs.get(&named) {
-                None => missing(format!("there is no {kind} {:?}", named.1)),
+                None => missing(
+                    format!("there is no {kind} {:?}", named.1),
+                    format!("create the {kind} first, or name another one"),
+                ),
                 Some(target) if target.deleting && !held.contains(&(draft.uid.get(), target.uid.get())) => {
-                    missing(format!("{kind} {:?} is being deleted", named.1));
+                    missing(
+                        format!("{kind} {:?} is being deleted", named.1),
+                        format!("wait until it is gone, or name another {kind}"),
+                    );
                 }
                 Some(target) => drop(draft.references.insert(pointer, target.uid)),
             }

@@ -6,8 +6,8 @@ use basalt_api::values::{
 };
 use basalt_db::testing::clock::Hand;
 use basalt_db::{
-    AddressWish, Addressed, Announced, Announcement, ConcernWrite, Joined, Key, NewFact, Precondition,
-    StatusWrite, StoreError, Then,
+    AddressWish, Addressed, Allocation, Announced, Announcement, ConcernWrite, Given, Joined, Key, NewFact,
+    Precondition, StatusWrite, StoreError, Then,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -108,7 +108,7 @@ async fn a_decision_reads_back_and_the_oldest_are_forgotten_first() {
         store.announce(&step).await.unwrap();
     }
     store.forget_decisions(30, 2).await.unwrap();
-    let kept = store.decisions(lease.uid, None, 10).await.unwrap();
+    let kept = store.decisions(&[lease.uid], None, 10).await.unwrap();
     assert_eq!(kept.iter().map(|d| d.step_key.as_str()).collect::<Vec<_>>(), ["c", "b"]);
     let (first, why) = (&kept[0], &kept[0].why);
     assert_eq!(
@@ -116,7 +116,7 @@ async fn a_decision_reads_back_and_the_oldest_are_forgotten_first() {
         (&[1, 2][..], &decision.steps, &decision.ground)
     );
     assert_eq!((why.digest, first.epoch), (decision.digest, lease.epoch));
-    let next = store.decisions(lease.uid, Some(first.id), 10).await.unwrap();
+    let next = store.decisions(&[lease.uid], Some(first.id), 10).await.unwrap();
     assert_eq!(next.len(), 1);
 }
 
@@ -266,16 +266,50 @@ async fn a_machine_has_one_deployment_at_a_time() {
     let epoch = Epoch::new(1);
     let claim = async |deployment| {
         let claiming = store.claiming().await.unwrap();
-        !claiming.claim(&[(deployment, machine)], epoch).await.unwrap().is_empty()
+        let (wish, name, why) = (deployment, "a".to_owned(), "it is named".to_owned());
+        let allocation = Allocation {
+            planner: "1".to_owned(),
+            now: Timestamp::UNIX_EPOCH,
+            ground: json!({"wishes": []}),
+            given: vec![Given { deployment, wish, name, machine, why }],
+        };
+        !claiming.claim(&allocation, epoch).await.unwrap().is_empty()
     };
     assert!(claim(deployments[0]).await);
     assert!(!claim(deployments[0]).await && !claim(deployments[1]).await, "it is given away once");
     assert_eq!(store.claimant_of(machine).await.unwrap(), Some(deployments[0]));
+    let decisions = store
+        .decisions(&deployments.iter().map(|it| Uid::from(*it)).collect::<Vec<_>>(), None, 10)
+        .await
+        .unwrap();
+    let [decision] = decisions.as_slice() else { panic!("one for the one that got it: {decisions:?}") };
+    assert_eq!(decision.step_key, format!("{}/allocate/1", deployments[0]));
+    assert_eq!(decision.why.plan["machine"], json!(machine));
     store.release_machine(deployments[0]).await.unwrap();
     store.request_deletion("Deployment", Key::Name("a"), Precondition::None, false).await.unwrap();
     assert!(!claim(deployments[0]).await, "who is on the way out gets none");
     assert!(claim(deployments[1]).await);
     assert_eq!(store.claimant_of(machine).await.unwrap(), Some(deployments[1]));
+}
+
+#[tokio::test]
+async fn who_waits_long_for_the_right_to_give_machines_away_is_told_to_ask_again() {
+    let store = store().await;
+    let held = store.claiming().await.unwrap();
+    let error = store.claiming().await.unwrap_err();
+    assert!(matches!(error, StoreError::Overtaken), "{error}");
+    drop(held);
+    store.claiming().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_closes_although_somebody_keeps_a_connection() {
+    let store = store().await;
+    let held = store.claiming().await.unwrap();
+    let closed = tokio::time::timeout(Duration::from_secs(60), store.close()).await;
+    assert!(closed.is_ok(), "it is not waited for without end");
+    drop(held);
+    assert!(store.ping().await.is_err());
 }
 
 fn image() -> serde_json::Value {

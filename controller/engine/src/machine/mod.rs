@@ -23,8 +23,8 @@ use self::boot::{Keep, Success};
 use self::power::Power;
 use crate::facts::{BootSeen, Level, Link, Scope, StepRecord};
 use crate::input::{Claim, MachineInput, Policy, later};
-use crate::plan::{BootAction, BootDevice, Effect, EraseTask, Plan, TaskKind, Verb};
-use crate::steps::{READY_TRIES, StepId};
+use crate::plan::{BootAction, BootDevice, Effect, EraseTask, Plan, TaskKind, Verb, Wait};
+use crate::steps::{EffectKind, READY_TRIES, StepId};
 
 /// What is to become of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,16 +358,18 @@ impl Walk<'_> {
         }
     }
 
-    /// Withholds every effect from a machine that a person keeps for himself.
+    /// Withholds every effect from a machine that a person keeps for himself, and asks for nothing that only such an effect
+    /// needs.
     fn hold(&mut self) {
         let spec = &self.input.spec;
         let name = &self.input.name;
         let forgets = self.next.iter().any(|s| matches!(s.effect, Effect::Forget));
+        let leaves = self.input.deletion_requested_at.is_some();
         let held = match spec.mode {
             _ if spec.locked => {
                 Some(("Locked", "it is locked".to_owned(), "set locked = false on the machine"))
             }
-            MachineMode::Managed if self.input.unwiped && !forgets && self.input.claim.is_none() => Some((
+            MachineMode::Managed if self.input.unwiped && !leaves && self.input.claim.is_none() => Some((
                 "Unwiped",
                 "it was let go without an erase, and may hold a former deployment's data".to_owned(),
                 "wipe its disks, then delete the machine and declare it again",
@@ -377,17 +379,20 @@ impl Walk<'_> {
             mode => Some(("Mode", format!("its mode is {mode}"), "set mode = \"managed\" on the machine")),
         };
         let Some((code, why, fix)) = held else { return };
-        if self.next.is_empty() {
-            return;
-        }
-        let step = self.next.first().map(|s| s.step);
-        let says = step.map(|s| s.spec().says).unwrap_or_default();
+        let withheld = match (self.next.first(), self.waits.first()) {
+            (Some(step), _) => Some(step.step),
+            (None, Some(wait)) => before_effect(wait),
+            (None, None) => None,
+        };
+        let Some(step) = withheld else { return };
+        self.waits.clear();
+        let says = step.spec().says;
         let message = format!("{name} is left alone, because {why}; next would be to {says}");
         let withheld: Vec<_> =
             self.next.drain(..).map(|s| crate::plan::LaterStep { key: s.key, step: s.step }).collect();
         self.later.splice(0..0, withheld);
         self.boot = None;
-        self.wait_for_person(step, code, message, self.now, fix.to_owned());
+        self.wait_for_person(Some(step), code, message, self.now, fix.to_owned());
     }
 
     /// What the racks are to hold for the machine.
@@ -436,6 +441,14 @@ impl Walk<'_> {
         let there = |link: &Link| matches!(link, Link::Connected { .. });
         there(&self.input.facts.boot_racks) && (self.bmc().is_none() || there(&self.input.facts.power_rack))
     }
+}
+
+/// The step that a wait stands before, where it is one that does something. What is under way is none such: a task that runs, a
+/// machine that boots, a BMC that is to answer.
+fn before_effect(wait: &Wait) -> Option<StepId> {
+    let step = wait.step?;
+    let acts = step.spec().effect != EffectKind::Observe && wait.code != "PowerAnswer";
+    (acts || wait.code == "ManualPower").then_some(step)
 }
 
 const fn level_word(level: Level) -> &'static str {

@@ -9,16 +9,17 @@
 //! Deployments with equal selectors share one examination of all machines, so that thousands of them cost little more than one.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use basalt_api::kinds::{Architecture, Selector, SpreadBy};
 use basalt_api::values::{DeploymentId, MachineId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::matching::{Constraint, failed, fits, hindrances, is_preferred, lacks};
 use super::{Candidate, Choice, Miss, Misses};
 
 /// A deployment that waits for a machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wish {
     /// Which.
     pub uid: DeploymentId,
@@ -32,15 +33,54 @@ pub struct Wish {
     pub selector: Selector,
     /// Its image's architecture, which holds where the selector names none.
     pub architecture: Option<Architecture>,
+    /// Its image cannot be installed: it gets no machine.
+    #[serde(default)]
+    pub not_installable: bool,
 }
 
 /// A deployment that has a machine: it counts where its group is spread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Placed {
     /// What it asked for.
     pub selector: Selector,
     /// What it has.
     pub machine: MachineId,
+}
+
+/// What a decision rests on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ground {
+    /// Who waits.
+    pub wishes: Vec<Wish>,
+    /// Who has a machine.
+    pub placed: Vec<Placed>,
+    /// The machines.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Ground {
+    /// Decides for every wish. What is left of the ground is what the machines that were chosen depend on: from it they are
+    /// chosen again, with the same words.
+    #[must_use]
+    pub fn decide(mut self) -> (BTreeMap<DeploymentId, Choice>, Self) {
+        let (choices, matching) = decide(&self.wishes, &self.placed, &self.candidates);
+        self.wishes.retain(|wish| matches!(choices.get(&wish.uid), Some(Choice::Chosen { .. })));
+        let groups: BTreeSet<String> = self.wishes.iter().filter_map(Wish::group).map(|(_, it)| it).collect();
+        self.placed
+            .retain(|it| it.selector.spread_by.is_some_and(|by| groups.contains(&group(&it.selector, by))));
+        let counted: BTreeSet<MachineId> = self.placed.iter().map(|it| it.machine).collect();
+        let mut does = matching.into_iter();
+        self.candidates.retain(|it| does.next().unwrap_or_default() || counted.contains(&it.uid));
+        (choices, self)
+    }
+}
+
+impl Wish {
+    /// The group that it is to be spread in.
+    fn group(&self) -> Option<(SpreadBy, String)> {
+        let by = self.selector.spread_by.filter(|_| self.machine.is_none())?;
+        Some((by, group(&self.selector, by)))
+    }
 }
 
 /// Misses that are named.
@@ -53,9 +93,18 @@ pub fn allocate(
     placed: &[Placed],
     candidates: &[Candidate],
 ) -> BTreeMap<DeploymentId, Choice> {
+    decide(wishes, placed, candidates).0
+}
+
+/// Also says of each candidate whether it does for somebody who got a machine.
+fn decide(
+    wishes: &[Wish],
+    placed: &[Placed],
+    candidates: &[Candidate],
+) -> (BTreeMap<DeploymentId, Choice>, Vec<bool>) {
     let mut sources: HashMap<String, Source<'_>> = HashMap::new();
     let mut waiting = Vec::with_capacity(wishes.len());
-    for wish in wishes {
+    for wish in wishes.iter().filter(|wish| !wish.not_installable) {
         let key = key(wish);
         let source = sources.entry(key.clone()).or_insert_with(|| Source::new(wish, candidates));
         waiting.push((source.matching, wish.created_at, wish.uid, wish, key));
@@ -64,12 +113,25 @@ pub fn allocate(
     let mut round =
         Round { candidates, taken: vec![None; candidates.len()], groups: groups(placed, candidates) };
     let mut choices = BTreeMap::new();
+    for wish in wishes.iter().filter(|wish| wish.not_installable) {
+        choices.insert(wish.uid, Choice::None(Misses { not_installable: true, ..Misses::default() }));
+    }
     let mut unmatched = Vec::new();
+    let mut served: BTreeSet<&str> = BTreeSet::new();
     for (_, _, uid, wish, key) in &waiting {
         let Some(source) = sources.get_mut(key) else { continue };
         match round.take(wish, source) {
-            Some(choice) => drop(choices.insert(*uid, choice)),
+            Some(choice) => {
+                served.insert(key);
+                choices.insert(*uid, choice);
+            }
             None => unmatched.push((*uid, *wish, key)),
+        }
+    }
+    let mut matching = vec![false; candidates.len()];
+    for place in served.into_iter().filter_map(|key| sources.get(key)).flat_map(Source::places) {
+        if let Some(matches) = matching.get_mut(place) {
+            *matches = true;
         }
     }
     // Only now is it known who has what. Who asks for the same misses the same.
@@ -78,7 +140,7 @@ pub fn allocate(
         let misses = misses.entry(key).or_insert_with(|| round.misses(wish));
         choices.insert(uid, Choice::None(misses.clone()));
     }
-    choices
+    (choices, matching)
 }
 
 /// What a wish has in common with all that ask for the same.
@@ -146,13 +208,9 @@ impl<'a> Source<'a> {
             }
             None => fits(selector, wish.architecture, candidate),
         };
-        let by = selector.spread_by.filter(|_| wish.machine.is_none());
-        let mut source = Self {
-            matching: 0,
-            group: by.map(|by| (by, group(selector, by))),
-            domains: BTreeMap::new(),
-            scores: HashMap::new(),
-        };
+        let group = wish.group();
+        let by = group.as_ref().map(|(by, _)| *by);
+        let mut source = Self { matching: 0, group, domains: BTreeMap::new(), scores: HashMap::new() };
         for (place, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| does(candidate)) {
             source.matching = source.matching.saturating_add(1);
             let met = selector.preferences.values().filter(|it| is_preferred(it, candidate));
@@ -168,6 +226,11 @@ impl<'a> Source<'a> {
             places.sort_by_cached_key(|place| candidates.get(*place).map(|c| rank(scores, *place, c)));
         }
         source
+    }
+
+    /// Of all machines that would do.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.domains.values().flat_map(|(places, _)| places.iter().copied())
     }
 }
 
@@ -223,6 +286,7 @@ impl Round<'_> {
             failed_by: BTreeMap::new(),
             looked_at: found.len(),
             nearest: found.into_iter().map(|(c, lacks)| miss(c, lacks)).collect(),
+            not_installable: false,
         }
     }
 

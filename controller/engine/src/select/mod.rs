@@ -11,16 +11,17 @@
 pub mod allocate;
 pub mod matching;
 
-pub use allocate::{Placed, Wish, allocate};
+pub use allocate::{Ground, Placed, Wish, allocate};
 pub use matching::{Constraint, hindrances, lacks};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_api::kinds::{Architecture, Inventory, Lifecycle, MachineMode, SpreadBy};
 use basalt_api::values::MachineId;
+use serde::{Deserialize, Serialize};
 
 /// A machine that might be chosen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     /// The machine.
     pub uid: MachineId,
@@ -55,7 +56,7 @@ pub struct Candidate {
 }
 
 /// A network that an interface is on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
     /// The subnet.
     pub subnet: String,
@@ -105,6 +106,8 @@ pub struct Misses {
     pub failed_by: BTreeMap<Constraint, usize>,
     /// How many machines were looked at.
     pub looked_at: usize,
+    /// Its image cannot be installed: no machine was looked for.
+    pub not_installable: bool,
 }
 
 /// A machine that was not chosen.

@@ -8,7 +8,7 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::{ByteSize, DeploymentId, MachineId};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
-use basalt_engine::select::{Attached, Candidate, Choice, Placed, Wish, allocate, lacks};
+use basalt_engine::select::{Attached, Candidate, Choice, Ground, Placed, Wish, allocate, lacks};
 use proptest::prelude::*;
 
 use crate::world::{World, at, deployment_spec, ready, uuid};
@@ -49,6 +49,7 @@ fn wish(n: u128, selector: &Selector) -> Wish {
         machine: None,
         selector: selector.clone(),
         architecture: None,
+        not_installable: false,
     }
 }
 
@@ -230,6 +231,26 @@ fn no_match_is_a_wait_that_names_the_nearest_misses() {
 }
 
 #[test]
+fn whose_image_cannot_be_installed_gets_no_machine_and_is_told_so() {
+    let mut wishes = [wish(1, &Selector::default()), wish(2, &Selector::default())];
+    wishes[0].not_installable = true;
+    assert_eq!(given(&wishes, &fleet()[1..2]), [None, Some("m2".to_owned())]);
+    let choices = allocate(&wishes, &[], &fleet());
+    let input = DeploymentInput {
+        name: "web".to_owned(),
+        spec: deployment_spec(),
+        deletion_requested_at: None,
+        claimed: None,
+        choice: choices.values().next(),
+        since: at(0),
+    };
+    let plan = plan_deployment(&input, at(60));
+    assert_eq!(plan.action, DeploymentAction::None);
+    let stalled = plan.conditions.iter().find(|c| c.kind == Condition::STALLED).unwrap();
+    insta::assert_snapshot!(format!("{}: {}", stalled.reason, stalled.message), @"NotInstallable: waiting for image debian-12 to have a root_tarball: nothing installs another form of it yet. To do: declare a root_tarball among the files of image debian-12, or name another image");
+}
+
+#[test]
 fn who_came_too_late_is_told_who_has_the_machine() {
     let choices =
         allocate(&[wish(1, &Selector::default()), wish(2, &Selector::default())], &[], &fleet()[1..2]);
@@ -317,6 +338,23 @@ fn some_machines() -> impl Strategy<Value = Vec<Candidate>> {
 }
 
 proptest! {
+    #[test]
+    fn what_is_left_of_the_ground_gives_the_same_machines_for_the_same_reasons(
+        candidates in some_machines(),
+        selectors in prop::collection::vec(some_selector(), 0..10),
+        has in prop::collection::vec((some_selector(), 0..14_u128), 0..6),
+    ) {
+        let wishes = selectors.iter().enumerate().map(|(n, s)| wish(n as u128, s)).collect();
+        let placed = |(selector, machine)| Placed { selector, machine: MachineId::from(uuid(machine)) };
+        let whole = Ground { wishes, placed: has.into_iter().map(placed).collect(), candidates };
+        let looked_at = whole.candidates.len();
+        let (mut choices, left) = whole.decide();
+        choices.retain(|_, choice| matches!(choice, Choice::Chosen { .. }));
+        prop_assert!(left.candidates.len() <= looked_at);
+        let kept: Ground = serde_json::from_str(&serde_json::to_string(&left).unwrap()).unwrap();
+        prop_assert_eq!(kept.decide().0, choices);
+    }
+
     #[test]
     fn no_machine_is_given_twice_or_to_whom_it_does_not_do_whatever_the_order(
         machines in some_machines(),

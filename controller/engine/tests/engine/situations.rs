@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use basalt_api::kinds::{MachineMode, Readiness};
+use basalt_api::kinds::{MachineMode, PowerPolicy, Readiness};
 use basalt_engine::explain;
 use basalt_engine::facts::Link;
 
@@ -99,6 +99,36 @@ fn each_situation_is_told() {
     world.remachine(|spec| spec.mode = MachineMode::Broken);
     world.deploy(|_| {});
     tell("a broken machine is claimed", &world);
+
+    for mode in [MachineMode::Broken, MachineMode::Retired, MachineMode::Rescue, MachineMode::Managed] {
+        let mut world = World::new();
+        world.input.ephemeral = None;
+        world.remachine(|spec| {
+            spec.mode = mode;
+            spec.locked = mode == MachineMode::Managed;
+            spec.boot_macs.clear();
+        });
+        world.advance(600);
+        let title = if mode == MachineMode::Managed { "locked".to_owned() } else { mode.to_string() };
+        tell(&format!("a new machine without anything it needs is {title}"), &world);
+    }
+
+    let mut world = World::new();
+    world.input.facts.power_rack = Link::None;
+    world.remachine(|spec| spec.locked = true);
+    tell("no rack reaches the BMC of a locked machine", &world);
+
+    let mut world = ready_world();
+    world.input.unwiped = true;
+    world.remachine(|spec| spec.power = PowerPolicy::On);
+    tell("a machine that may hold data is to be on", &world);
+    world.input.deletion_requested_at = Some(world.now);
+    tell("it is deleted", &world);
+
+    let mut world = World::new();
+    until(&mut world, "TaskRuns");
+    world.remachine(|spec| spec.locked = true);
+    tell("a machine is locked while its agent reads the hardware", &world);
 
     for fault in
         [Fault::BmcPassword, Fault::BmcLies, Fault::NeverBoots, Fault::DiskTooSmall, Fault::ForeignData]

@@ -67,7 +67,7 @@ async fn put_all(store: &Store, wishes: &[(String, Option<&str>)]) -> Result<(),
         })
         .collect();
     store
-        .write(&Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, claims: &[] })
+        .write(&Batch { puts: &puts, prune: None, dry_run: false, judge: &NoJudge, allocation: None })
         .await
         .map(drop)
 }

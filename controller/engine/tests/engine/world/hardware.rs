@@ -84,7 +84,7 @@ pub(crate) struct Hardware {
     pxe_once: bool,
     agent: Option<Attempt>,
     events: Vec<(Timestamp, Event)>,
-    answered: BTreeMap<StepKey, Result<PowerState, (PowerFailure, String)>>,
+    pub(crate) answered: BTreeMap<StepKey, Result<PowerState, (PowerFailure, String)>>,
 }
 
 impl Hardware {

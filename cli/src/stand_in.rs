@@ -1,0 +1,32 @@
+//! A small stand-in for a region: commands as a person calls them, and what they make of its answers.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use clap::Parser;
+
+use crate::region::Failed;
+use crate::{Cli, Command, apply, audit};
+
+/// Runs `basalt` with these words at a region that answers so.
+pub(crate) async fn run<F>(words: &[&str], answer: F) -> Result<(), Failed>
+where
+    F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
+{
+    let answers = Router::new().fallback(move |request: Request| async move { answer(&request) });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move { axum::serve(listener, answers).await.unwrap() });
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "t0ken").unwrap();
+    let connection = ["basalt", "--endpoint", &endpoint, "--token-file", token.to_str().unwrap()];
+    let Cli { connection, command } = Cli::try_parse_from(connection.iter().chain(words)).unwrap();
+    let ended = match command {
+        Command::Apply(args) => apply::run(args, &connection).await,
+        Command::Audit(args) => audit::run(args, &connection).await,
+        other => panic!("nobody has asked for {other:?} here yet"),
+    };
+    server.abort();
+    ended
+}

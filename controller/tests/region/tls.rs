@@ -1,0 +1,85 @@
+//! TLS and plain HTTP on one port.
+
+use crate::support::{Lab, exchange, lab, lab_with};
+use basalt_region::api::CertificateFiles;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// A certificate for `localhost` that vouches for itself.
+fn certificate(dir: &Path) -> CertificateFiles {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let files = CertificateFiles { certificate: dir.join("tls.pem"), key: dir.join("tls.key") };
+    std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    files
+}
+
+/// A TLS connection of somebody who trusts nobody else.
+async fn connect(lab: &Lab, trusted: &Path) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(lab.region.address()).await.unwrap();
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+}
+
+#[tokio::test]
+async fn who_speaks_tls_is_answered_in_tls_and_who_does_not_is_answered_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| settings.tls = Some(files.clone())).await;
+    let token = crate::support::admin_token(lab.dir.path());
+    for name in ["first", "second"] {
+        let stream = connect(&lab, &files.certificate).await.unwrap();
+        let path = format!("/api/v1/zones/{name}");
+        let answer = exchange(stream, "PUT", &path, &[], Some(&token), r#"{"spec":{}}"#.into()).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    assert_eq!(lab.api.get("/api/v1/zones/first").await.status, 200);
+    let audit = lab.api.get("/api/v1/audit?limit=1").await.json();
+    assert_eq!(audit["items"][0]["address"], "127.0.0.1", "{audit}");
+
+    let other = tempfile::tempdir().unwrap();
+    let refused = connect(&lab, &certificate(other.path()).certificate).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
+}
+
+#[tokio::test]
+async fn who_speaks_tls_to_a_region_without_a_certificate_is_hung_up_on_and_others_are_answered() {
+    let (lab, dir) = (lab().await, tempfile::tempdir().unwrap());
+    connect(&lab, &certificate(dir.path()).certificate).await.unwrap_err();
+    assert_eq!(lab.api.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn who_says_nothing_or_half_a_handshake_is_hung_up_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = certificate(dir.path());
+    let lab = lab_with(|settings| {
+        settings.tls = Some(files);
+        settings.client_timeout = Duration::from_millis(300);
+    })
+    .await;
+    for words in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01"] {
+        let mut stream = TcpStream::connect(lab.region.address()).await.unwrap();
+        stream.write_all(words).await.unwrap();
+        let mut rest = Vec::new();
+        let end = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
+        // Closed, or reset since something of it was not read.
+        assert!(end.expect("it is hung up on").is_ok_and(|_| rest.is_empty()) || rest.is_empty(), "{rest:?}");
+    }
+}
