@@ -1,6 +1,7 @@
 //! The provider block: where the region is, and who we are to it. Each value has an environment variable, which counts
 //! where the block says nothing.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use basalt_api::client::{Client, ClientConfig, ClientError, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
@@ -8,6 +9,7 @@ use basalt_api::values;
 use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
 
 use crate::MANAGER;
+use crate::bounded::Bounded;
 use crate::map::labels;
 
 /// The block's attributes, with their environment variables.
@@ -18,10 +20,12 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ca_file", "BASALT_CA_FILE"),
     (REQUEST_TIMEOUT, "BASALT_REQUEST_TIMEOUT"),
     (RETRY_TIMEOUT, "BASALT_RETRY_TIMEOUT"),
+    (MAX_PARALLEL, "BASALT_MAX_PARALLEL"),
 ];
 
 const REQUEST_TIMEOUT: &str = "request_timeout";
 const RETRY_TIMEOUT: &str = "retry_timeout";
+const MAX_PARALLEL: &str = "max_parallel";
 
 /// What every resource is labelled with.
 pub(crate) const DEFAULT_LABELS: &str = "default_labels";
@@ -51,6 +55,10 @@ pub(crate) fn schema() -> Schema {
             "For how long a request is tried again while no region can be reached, or says that it cannot answer now. By \
              default the environment's `BASALT_RETRY_TIMEOUT`, then `10s`.",
         ),
+        Attribute::optional(MAX_PARALLEL, Type::Number).doc(
+            "How many requests may be under way at once. Requests that wait for machines do not count. By default the \
+             environment's `BASALT_MAX_PARALLEL`, then as many as Terraform's `-parallelism` lets come.",
+        ),
         Attribute::optional(DEFAULT_LABELS, Type::map(Type::String)).doc(
             "Labels of every resource; its own `labels` count before them. What both come to is in its `labels_all`.",
         ),
@@ -70,6 +78,8 @@ pub(crate) fn check(config: &Val) -> Diags {
         let given = config.get(name).as_str();
         diags.extend(given.and_then(|text| duration(name, text).err()).into_iter().flatten());
     }
+    let most = text(config, MAX_PARALLEL);
+    diags.extend(most.and_then(|text| parallel(&text).err()).into_iter().flatten());
     if !config.get("token").is_null() && !config.get("token_file").is_null() {
         let detail = "token and token_file are both given. Leave one of them out.";
         diags.push(Diag::error("Two tokens", detail).at(Path::root().attr("token_file")));
@@ -77,16 +87,24 @@ pub(crate) fn check(config: &Val) -> Diags {
     diags
 }
 
+/// What the block says, as text.
+fn text(config: &Val, name: &str) -> Option<String> {
+    match config.get(name) {
+        Val::Str(text) => Some(text.clone()),
+        Val::Num(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
 /// A client as the block and the environment say.
 pub(crate) fn client(
     config: &Val,
     terraform: &str,
     env: impl Fn(&str) -> Option<String>,
-) -> Result<Client, Diags> {
+) -> Result<Bounded, Diags> {
     let setting = |name: &str| {
-        let given = config.get(name).as_str().map(str::to_owned);
         let variable = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, variable)| *variable);
-        given.or_else(|| env(variable?)).filter(|value| !value.is_empty())
+        text(config, name).or_else(|| env(variable?)).filter(|value| !value.is_empty())
     };
     let Some(endpoint) = setting("endpoint") else {
         let detail = "The provider does not know where the region is. Set endpoint in its block, or BASALT_ENDPOINT in \
@@ -100,6 +118,7 @@ pub(crate) fn client(
         _ => file("token_file")?.map(|text| text.trim().to_owned()),
     };
     let duration = |name: &str| setting(name).map(|text| duration(name, &text)).transpose();
+    let most = setting(MAX_PARALLEL).map(|text| parallel(&text)).transpose()?;
     let config = ClientConfig {
         timeout: duration(REQUEST_TIMEOUT)?.unwrap_or(DEFAULT_TIMEOUT),
         patience: duration(RETRY_TIMEOUT)?.unwrap_or(DEFAULT_PATIENCE),
@@ -113,13 +132,21 @@ pub(crate) fn client(
         )),
         ..ClientConfig::default()
     };
-    Client::new(&config).map_err(|error| {
+    let client = Client::new(&config).map_err(|error| {
         let at = match &error {
             ClientError::Config { setting, .. } if setting.contains("ca") => Path::root().attr("ca_file"),
             ClientError::Config { setting, .. } if setting.contains("token") => Path::root().attr("token"),
             _ => Path::root().attr("endpoint"),
         };
-        Diag::error("The provider's block is wrong", error.to_string()).at(at).into()
+        Diags::from(Diag::error("The provider's block is wrong", error.to_string()).at(at))
+    })?;
+    Ok(Bounded::new(client, most))
+}
+
+fn parallel(text: &str) -> Result<NonZeroU16, Diags> {
+    text.parse().map_err(|_| {
+        let detail = format!("{text} is not a whole number from 1 to {}; like 10.", NonZeroU16::MAX);
+        Diag::error("Not a number of requests", detail).at(Path::root().attr(MAX_PARALLEL)).into()
     })
 }
 
@@ -141,6 +168,7 @@ fn read(setting: &str, path: &str) -> Result<String, Diags> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tfplugin::Num;
 
     fn block(given: &[(&str, &str)]) -> Val {
         let mut block: tfplugin::Object =
@@ -185,6 +213,27 @@ mod tests {
             |name: &str| if name == "BASALT_REQUEST_TIMEOUT" { Some("soon".to_owned()) } else { env(name) };
         let error = client(&block(&[]), "1.11.4", of_environment).expect_err("no duration");
         assert!(error.0[0].detail.contains("soon"), "{error:?}");
+    }
+
+    #[test]
+    fn a_number_of_requests_is_a_whole_one_from_one_on() {
+        let with = |number: Val| {
+            let mut block = block(&[]);
+            block.set("max_parallel", number);
+            block
+        };
+        for good in [Val::Num(Num::Int(1)), Val::Num(Num::Int(65_535)), Val::Null] {
+            assert!(!check(&with(good)).has_errors());
+        }
+        for bad in [Num::Int(0), Num::Int(-1), Num::Int(65_536), Num::Dec("1.5".to_owned())] {
+            let wrong = check(&with(Val::Num(bad.clone())));
+            assert_eq!(wrong.0[0].path.to_string(), "max_parallel", "{bad}");
+            assert!(wrong.0[0].detail.starts_with(&bad.to_string()), "{wrong:?}");
+        }
+        let of_environment =
+            |name: &str| if name == "BASALT_MAX_PARALLEL" { Some("many".to_owned()) } else { env(name) };
+        let error = client(&block(&[]), "1.11.4", of_environment).expect_err("no number");
+        assert!(error.0[0].detail.starts_with("many is not"), "{error:?}");
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use basalt_api::client::{Client, ClientError, DeleteOptions, ListOptions, Precondition};
+use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::values::Name;
 use basalt_api::wire::{Layer, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path};
 
+use crate::bounded::Bounded;
 use crate::natural::NaturalKey;
 use crate::snapshot::Snapshots;
 use crate::{MANAGER, map};
@@ -42,7 +43,7 @@ impl Default for Turn {
 /// A configured region. Terraform configures it once a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
-    pub(crate) client: Client,
+    pub(crate) client: Bounded,
     written: Arc<Mutex<Written>>,
     snapshots: Arc<Snapshots>,
 }
@@ -51,13 +52,13 @@ pub(crate) struct Region {
 type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Bounded) -> Self {
         Self { client, written: Arc::default(), snapshots: Arc::default() }
     }
 
     /// The object as it is now, by uid or name.
     pub(crate) async fn find(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
-        self.client.find(kind, key).await.map_err(|error| diags(kind, key, &error))
+        self.client.call().await.find(kind, key).await.map_err(|error| diags(kind, key, &error))
     }
 
     /// The object as it was a moment ago, by uid or name; cheap where many of a kind are looked at.
@@ -91,7 +92,12 @@ impl Region {
     /// All objects of a kind that fit.
     pub(crate) async fn list(&self, kind: &'static Kind, options: ListOptions) -> Result<Vec<Object>, Diags> {
         let options = ListOptions { limit: Some(LARGEST_PAGE), ..options };
-        self.client.list_all(kind, &options).await.map_err(|error| diags(kind, kind.plural, &error))
+        self.client
+            .call()
+            .await
+            .list_all(kind, &options)
+            .await
+            .map_err(|error| diags(kind, kind.plural, &error))
     }
 
     /// What each manager says of the object beside its spec.
@@ -100,7 +106,8 @@ impl Region {
         kind: &'static Kind,
         key: &str,
     ) -> Result<BTreeMap<String, Layer>, Diags> {
-        let layers = self.client.layers(kind, key).await.map_err(|error| diags(kind, key, &error))?;
+        let layers =
+            self.client.call().await.layers(kind, key).await.map_err(|error| diags(kind, key, &error))?;
         Ok(layers.layers)
     }
 
@@ -111,7 +118,7 @@ impl Region {
         key: &str,
         name: &Name,
     ) -> Result<Object, ClientError> {
-        let renamed = self.client.rename(kind, key, name).await;
+        let renamed = self.client.call().await.rename(kind, key, name).await;
         self.snapshots.forget();
         renamed
     }
@@ -128,7 +135,7 @@ impl Region {
         let mut turn = Turn::default();
         loop {
             let asked = Instant::now();
-            let written = self.client.put(kind, key, request, precondition).await;
+            let written = self.client.call().await.put(kind, key, request, precondition).await;
             self.snapshots.forget();
             match written {
                 Ok(written) => {
@@ -151,7 +158,7 @@ impl Region {
         let mut turn = Turn::default();
         loop {
             let asked = Instant::now();
-            let deleted = self.client.delete(kind, key, DeleteOptions::default()).await;
+            let deleted = self.client.call().await.delete(kind, key, DeleteOptions::default()).await;
             self.snapshots.forget();
             match deleted {
                 Ok(object) => return Ok(object),
@@ -210,7 +217,8 @@ impl Region {
     /// Whether every object that the refusal names is ours.
     async fn is_ours(&self, problem: &Problem) -> bool {
         for (kind, name) in texts(problem).flat_map(named) {
-            match self.client.find(kind, name).await {
+            let found = self.client.call().await.find(kind, name).await;
+            match found {
                 Ok(Some(object)) if object.metadata.manager.as_deref() != Some(MANAGER) => return false,
                 _ => {}
             }

@@ -103,7 +103,7 @@ impl KindResource {
         let wait = WaitFor::ready(object.metadata.generation, timeout);
         let mut log = ProgressLog::new(self.kind, name);
         let waited = tokio::select! {
-            waited = region.client.wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
+            waited = region.client.for_waiting().wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
             () = cx.cancelled() => {
                 // Not an error: Terraform would replace at the next apply what is being made right now.
                 cx.warn(Diag::warning(
@@ -181,9 +181,8 @@ impl KindResource {
             let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
             return Err(Diag::error("Changed by somebody else", detail).into());
         };
-        let manager = there.metadata.manager.as_deref();
-        let is_equal = basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec));
-        if manager != Some(MANAGER) || !is_equal {
+        if !self.is_as_declared(&there, request) {
+            let manager = there.metadata.manager.as_deref();
             let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
             let detail = format!(
                 "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
@@ -201,6 +200,31 @@ impl KindResource {
             .map_err(|error| region::diags(self.kind, name, &error))
     }
 
+    /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
+    fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
+        there.metadata.manager.as_deref() == Some(MANAGER)
+            && basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec))
+    }
+
+    /// Writes what was changed since it was planned, where the change is the very one that was planned: an update whose
+    /// answer was lost, and that was sent again.
+    async fn catch_up(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        key: &str,
+        request: &PutRequest,
+    ) -> Result<Option<Object>, Diags> {
+        match region.find(self.kind, key).await? {
+            Some(there) if self.is_as_declared(&there, request) => {
+                let precondition = Precondition::Generation(there.metadata.generation);
+                let written = region.put(cx, self.kind, key, request, precondition).await;
+                written.map(Some).map_err(|error| region::diags(self.kind, key, &error))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// A look at the region before a plan is shown.
     async fn dry_run(
         &self,
@@ -215,7 +239,8 @@ impl KindResource {
             None => (name.to_owned(), Precondition::Absent),
         };
         let request = request(declared.spec.clone(), change);
-        match region.client.put_dry_run(self.kind, &key, &request, precondition).await {
+        let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
+        match tried {
             Ok(answer) => {
                 for advisory in answer.advisories {
                     if let Some(warning) = self.advice(&declared.spec, &advisory) {
@@ -518,12 +543,15 @@ impl Resource for KindResource {
         let object = match region.put(cx, self.kind, &key, &request, precondition).await {
             Ok(object) => object,
             Err(error) if error.code() == Some(ProblemCode::Conflict) => {
-                let detail = format!(
-                    "{} {name:?} was changed by somebody else since this was planned. Nothing was overwritten. Plan and \
-                     apply again: {error}",
-                    self.kind.name
-                );
-                return Err(Diag::error("Changed since it was planned", detail).into());
+                let caught_up = self.catch_up(cx, &region, &key, &request).await?;
+                caught_up.ok_or_else(|| {
+                    let detail = format!(
+                        "{} {name:?} was changed by somebody else since this was planned. Nothing was overwritten. Plan \
+                         and apply again: {error}",
+                        self.kind.name
+                    );
+                    Diag::error("Changed since it was planned", detail)
+                })?
             }
             Err(error) => return Err(failed(&error)),
         };
@@ -542,7 +570,7 @@ impl Resource for KindResource {
         let timeout = Patience::given(state, "delete", Patience::of(self.kind).gone);
         let mut log = ProgressLog::new(self.kind, name);
         let waited = tokio::select! {
-            waited = region.client.wait_gone(self.kind, &key, timeout, |object| log.see(object)) => waited,
+            waited = region.client.for_waiting().wait_gone(self.kind, &key, timeout, |object| log.see(object)) => waited,
             () = cx.cancelled() => {
                 let detail = format!("{} {name:?} is being deleted; the next apply goes on waiting.", self.kind.name);
                 return Err(Diag::error("Interrupted", detail).into());

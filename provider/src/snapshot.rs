@@ -20,9 +20,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use basalt_api::client::{Client, ClientError, ListOptions};
+use basalt_api::client::{ClientError, ListOptions};
 use basalt_api::{Kind, Object};
 use tokio::sync::Mutex;
+
+use crate::bounded::Bounded;
 
 /// For how long a snapshot is good.
 const FRESH: Duration = Duration::from_secs(30);
@@ -54,7 +56,7 @@ impl Snapshots {
     /// The object, by name or `uid:` and its uid.
     pub(crate) async fn find(
         &self,
-        client: &Client,
+        client: &Bounded,
         kind: &'static Kind,
         key: &str,
     ) -> Result<Option<Object>, ClientError> {
@@ -76,7 +78,7 @@ impl Snapshots {
                 return Ok(Some(object.clone()));
             }
         }
-        client.find(kind, key).await
+        client.call().await.find(kind, key).await
     }
 
     /// Something was written: what was read is the past.
@@ -108,11 +110,12 @@ impl Snapshot {
         self.by_uid.get(uid)
     }
 
-    async fn read_page(&mut self, client: &Client, kind: &'static Kind) -> Result<(), ClientError> {
+    async fn read_page(&mut self, client: &Bounded, kind: &'static Kind) -> Result<(), ClientError> {
         let [first, more] = PAGES;
         let limit = if self.pages == 0 { first } else { more };
         let options = ListOptions { limit: Some(limit), next: self.next.clone(), ..ListOptions::default() };
-        match client.list(kind, &options).await {
+        let page = client.call().await.list(kind, &options).await;
+        match page {
             Ok(page) => {
                 self.pages += 1;
                 self.is_whole = page.next.is_none();
@@ -140,13 +143,13 @@ mod tests {
     use axum::Router;
     use axum::extract::Request;
     use axum::response::IntoResponse;
-    use basalt_api::client::ClientConfig;
+    use basalt_api::client::{Client, ClientConfig};
     use basalt_api::{Problem, ProblemCode};
     use serde_json::json;
 
     /// A region of so many zones, played; and what it was asked for.
     struct Played {
-        client: Client,
+        client: Bounded,
         asked: Arc<std::sync::Mutex<Vec<String>>>,
         server: tokio::task::JoinHandle<()>,
     }
@@ -179,7 +182,8 @@ mod tests {
             let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
             let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
             let config = ClientConfig { endpoints: vec![endpoint], ..ClientConfig::default() };
-            Self { client: Client::new(&config).expect("a client"), asked, server }
+            let client = Client::new(&config).expect("a client");
+            Self { client: Bounded::new(client, None), asked, server }
         }
 
         /// How many objects and how many pages were asked for.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use basalt_api::client::{Client, ClientError, DeleteOptions, ListOptions, Precondition};
+use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::kinds::ApiToken;
 use basalt_api::values::{self, Timestamp, Uid};
 use basalt_api::wire::{PutMetadata, PutRequest};
@@ -21,6 +21,7 @@ use basalt_api::{Field, Kind, KindOf, Type as Kinds, validate_partial};
 use serde_json::{Value, json};
 use tfplugin::{Attribute, Cx, Diag, Diags, Ephemeral, Opened, Path, Schema, Type, Val, async_trait};
 
+use crate::bounded::Bounded;
 use crate::map::{self, NAME};
 use crate::provider::Session;
 use crate::region;
@@ -139,13 +140,14 @@ impl Ephemeral for Token {
         let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
         let metadata = PutMetadata { labels: Some(labels), ..PutMetadata::default() };
         let request = PutRequest { metadata, spec, ..PutRequest::default() };
-        let made = client.put(KIND, &open.name, &request, Precondition::Absent).await;
+        let made = client.call().await.put(KIND, &open.name, &request, Precondition::Absent).await;
         made.map_err(|error| open.failed(&error))?;
-        let text = match client.issue_token(&open.name).await {
+        let issued = client.call().await.issue_token(&open.name).await;
+        let text = match issued {
             Ok(text) => text,
             Err(error) => {
                 // Nobody closes what was never opened.
-                let _ = client.delete(KIND, &open.name, DeleteOptions::default()).await;
+                let _ = client.call().await.delete(KIND, &open.name, DeleteOptions::default()).await;
                 return Err(open.failed(&error));
             }
         };
@@ -161,31 +163,34 @@ impl Ephemeral for Token {
         let open = Open::read(cx)?;
         let (expires_at, renew_at) = open.ends();
         let patch = json!({ EXPIRES_AT: expires_at.to_string() });
-        let renewed = self.session.region()?.client.patch(KIND, &open.name, &patch, Precondition::None).await;
+        let client = self.session.region()?.client;
+        let renewed = client.call().await.patch(KIND, &open.name, &patch, Precondition::None).await;
         renewed.map_err(|error| open.failed(&error))?;
         Ok(Some(renew_at))
     }
 
     async fn close(&self, cx: &Cx) -> Result<(), Diags> {
         let open = Open::read(cx)?;
-        let gone = self.session.region()?.client.delete(KIND, &open.name, DeleteOptions::default()).await;
+        let client = self.session.region()?.client;
+        let gone = client.call().await.delete(KIND, &open.name, DeleteOptions::default()).await;
         gone.map(drop).map_err(|error| open.failed(&error))
     }
 }
 
 /// Deletes the tokens of Terraforms that were killed, once they are good for nothing. That this fails keeps nobody from
 /// opening another one.
-async fn clear_expired(client: &Client) {
+async fn clear_expired(client: &Bounded) {
     let (key, value) = LABEL;
     let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let options = ListOptions { labels, ..ListOptions::default() };
-    let found = client.list_all(KIND, &options).await.unwrap_or_default();
+    let found = client.call().await.list_all(KIND, &options).await.unwrap_or_default();
     for token in found {
         let end =
             token.spec.get(EXPIRES_AT).and_then(Value::as_str).and_then(|at| at.parse::<Timestamp>().ok());
         if end.is_some_and(|end| end < Timestamp::now()) {
             let name = token.metadata.name.as_str();
-            if let Err(error) = client.delete(KIND, name, DeleteOptions::default()).await {
+            let gone = client.call().await.delete(KIND, name, DeleteOptions::default()).await;
+            if let Err(error) = gone {
                 tracing::warn!(%error, name, "an expired token stays");
             }
         }

@@ -128,6 +128,8 @@ async fn mistakes_are_told_by_file_and_field_and_change_nothing() {
         said.contains("! site/machines.yaml #2 Machine web1 /spec/zone: there is no Zone \"row-9\""),
         "{said}"
     );
+    let said = world.ok(&["apply", "-f", "site", "--dry-run"]).await;
+    assert!(said.ends_with("as things are now, the region would refuse this\n"), "{said}");
     assert!(world.refused(&["apply", "-f", "nowhere"]).await.contains("nowhere"));
     assert_eq!(world.ok(&["get", "fabrics"]).await.lines().count(), 1, "something was stored");
 }

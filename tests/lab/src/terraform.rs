@@ -32,18 +32,7 @@ impl Workspace {
         environment: &[(&str, &OsStr)],
         variables: &[(&str, &str)],
     ) -> Result<Self, LabError> {
-        let version = env!("CARGO_PKG_VERSION");
-        let mirror = base.join("mirror");
-        let package = mirror.join(PROVIDER).join(version).join("linux_amd64");
-        make_directory(&package)?;
-        let binary = package.join(format!("terraform-provider-basalt_v{version}"));
-        std::fs::copy(provider, &binary).map_err(LabError::file(provider))?;
-        let settings = base.join("terraform.rc");
-        let installation = format!(
-            "provider_installation {{\n  filesystem_mirror {{\n    path = \"{}\"\n    include = [\"{PROVIDER}\"]\n  }}\n  direct {{\n    exclude = [\"{PROVIDER}\"]\n  }}\n}}\n",
-            mirror.display()
-        );
-        write(&settings, &installation)?;
+        let settings = settings(base, provider)?;
 
         let directory = base.join(example.file_name().unwrap_or(OsStr::new("example")));
         make_directory(&directory)?;
@@ -96,6 +85,26 @@ impl Workspace {
         command.env("TF_IN_AUTOMATION", "1").current_dir(&self.directory).stdin(Stdio::null());
         Ok(command)
     }
+}
+
+/// Puts the provider in `base/mirror`, and Terraform's own configuration, which has it there, in `base/terraform.rc`.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn settings(base: &Path, provider: &Path) -> Result<PathBuf, LabError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let mirror = base.join("mirror");
+    let package = mirror.join(PROVIDER).join(version).join("linux_amd64");
+    make_directory(&package)?;
+    let binary = package.join(format!("terraform-provider-basalt_v{version}"));
+    std::fs::copy(provider, &binary).map_err(LabError::file(provider))?;
+    let settings = base.join("terraform.rc");
+    let installation = format!(
+        "provider_installation {{\n  filesystem_mirror {{\n    path = \"{}\"\n    include = [\"{PROVIDER}\"]\n  }}\n  direct {{\n    exclude = [\"{PROVIDER}\"]\n  }}\n}}\n",
+        mirror.display()
+    );
+    write(&settings, &installation)?;
+    Ok(settings)
 }
 
 fn make_directory(path: &Path) -> Result<(), LabError> {

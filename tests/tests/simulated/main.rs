@@ -9,3 +9,4 @@ mod lives;
 mod racks;
 mod restore;
 mod secrets;
+mod terraform;

@@ -24,7 +24,7 @@ fn deployment(world: &World, more: &str) -> String {
 
 impl World {
     /// Plays the engine: what it would say of the deployment.
-    async fn say(&self, name: &str, conditions: Value) {
+    pub(crate) async fn say(&self, name: &str, conditions: Value) {
         let object = self.get("Deployment", name).await;
         let store = self.region.store();
         let leases = store.claim(Uid::generate(), 100, Duration::from_secs(60)).await.expect("leases");
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    async fn say_ready(&self, name: &str) {
+    pub(crate) async fn say_ready(&self, name: &str) {
         self.say(name, json!([condition("Ready", "true", "Deployed", "It is deployed.")])).await;
     }
 
@@ -50,7 +50,7 @@ impl World {
     }
 
     /// Waits until the region has the deployment.
-    async fn until_there(&self, name: &str) -> Object {
+    pub(crate) async fn until_there(&self, name: &str) -> Object {
         let client = self.client("test");
         let there = async {
             loop {
@@ -64,7 +64,7 @@ impl World {
     }
 }
 
-fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+pub(crate) fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     json!({"type": kind, "status": status, "reason": reason, "message": message, "since": "2026-01-31T12:00:00Z"})
 }
 

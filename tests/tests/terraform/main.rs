@@ -12,6 +12,7 @@ mod kinds;
 mod lookups;
 mod ownership;
 mod refusals;
+mod repository;
 mod tokens;
 mod world;
 

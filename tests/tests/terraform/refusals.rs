@@ -13,8 +13,15 @@ fn machine(zone: &str) -> String {
 #[test]
 fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
     within(async |world| {
-        let with = |resource: &str| format!("{}{NETWORK}{resource}", provider(&world));
+        // One request after the other: what a refusal leads to finds its place.
+        let provider = provider(&world).replace("{\n", "{\n  max_parallel = 1\n");
+        let with = |resource: &str| format!("{provider}{NETWORK}{resource}");
         for (what, text, want) in [
+            (
+                "max_parallel",
+                with("").replace("max_parallel = 1", "max_parallel = 0"),
+                "0 is not a whole number",
+            ),
             ("gateway", with("").replace("\"10.77.0.1\"", "\"10.99.0.1\""), "10.99.0.1"),
             ("vid", with("").replace("vid    = 7", "vid    = 5000"), "5000"),
             ("cidr", with("").replace("10.77.0.0/24", "10.77.0.0/99"), "10.77.0.0/99"),

@@ -1,0 +1,4 @@
+output "web" {
+  description = "Where the web servers are."
+  value       = module.web.addresses
+}

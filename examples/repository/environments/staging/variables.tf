@@ -1,0 +1,5 @@
+variable "bmc_password" {
+  description = "Password of the account `admin` on the BMCs."
+  type        = string
+  ephemeral   = true
+}

@@ -1,0 +1,123 @@
+//! A machine and what runs on it as Terraform's users have them: taken in, deployed, installed anew, given back.
+
+use std::process::{Output, Stdio};
+
+use basalt_sim::{Event, Firmware, SimMachine};
+use tempfile::TempDir;
+use tfplugin::Reattached;
+use tokio::process::Command;
+
+use crate::fleet::{Fleet, LIMIT};
+
+/// A user's directory, and the provider.
+struct User {
+    directory: TempDir,
+    provider: Reattached,
+    endpoint: String,
+}
+
+impl User {
+    fn new(fleet: &Fleet) -> Self {
+        let provider =
+            Reattached::start(terraform_provider_basalt::provider(), terraform_provider_basalt::ADDRESS);
+        Self {
+            directory: tempfile::tempdir().expect("a directory"),
+            provider: provider.expect("a provider"),
+            endpoint: fleet.site.endpoint(),
+        }
+    }
+
+    /// The machine, and a deployment that says more.
+    fn declare(&self, machine: &SimMachine, more: &str) {
+        let options = machine.options();
+        let text = format!(
+            r#"
+            terraform {{
+              required_providers {{
+                basalt = {{ source = "basalt-metal/basalt" }}
+              }}
+            }}
+            provider "basalt" {{
+              endpoint = "{endpoint}"
+            }}
+            resource "basalt_machine" "one" {{
+              name      = "sim1"
+              boot_macs = ["{mac}"]
+              bmc = {{
+                driver              = "ipmi"
+                address             = "{address}"
+                username            = "{user}"
+                password_wo         = "{password}"
+                password_wo_version = 1
+                options             = {{ cipher_suite = 3 }}
+              }}
+            }}
+            resource "basalt_deployment" "web" {{
+              name      = "web"
+              machine   = basalt_machine.one.name
+              image     = "debian-12"
+              readiness = {{ check = "cloud_init" }}
+              {more}
+            }}
+            "#,
+            endpoint = self.endpoint,
+            mac = options.mac,
+            address = options.bmc_address,
+            user = options.bmc_user,
+            password = options.bmc_password,
+        );
+        std::fs::write(self.directory.path().join("main.tf"), text).expect("a configuration");
+    }
+
+    async fn run(&self, args: &[&str]) -> Output {
+        let (name, value) = self.provider.env();
+        let mut command = Command::new("terraform");
+        command.args(args).arg("-no-color").current_dir(self.directory.path()).env(name, value);
+        for (name, value) in [("CHECKPOINT_DISABLE", "1"), ("TF_CLI_CONFIG_FILE", "/dev/null")] {
+            command.env(name, value);
+        }
+        let output = command.env_remove("TF_LOG").stdin(Stdio::null()).kill_on_drop(true).output();
+        let output = tokio::time::timeout(LIMIT, output).await;
+        output.unwrap_or_else(|_| panic!("terraform {args:?} hangs")).expect("terraform on the PATH")
+    }
+
+    async fn apply(&self) -> String {
+        let applied = self.run(&["apply", "-auto-approve"]).await;
+        assert!(applied.status.success(), "{}", said(&applied));
+        let again = self.run(&["plan", "-detailed-exitcode"]).await;
+        assert_eq!(again.status.code(), Some(0), "the second plan is not empty:\n{}", said(&again));
+        said(&applied)
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
+    let fleet = Fleet::start("terraform", &[]).await;
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    let installed = || machine.count(|event| matches!(event, Event::Installed { .. }));
+    let user = User::new(&fleet);
+
+    user.declare(&machine, "");
+    let applied = user.apply().await;
+    assert!(applied.contains("2 added, 0 changed, 0 destroyed"), "{applied}");
+    assert_eq!(installed(), 1, "it waited until it was so");
+
+    user.declare(&machine, "hostname = \"other\"");
+    let refused = user.run(&["apply", "-auto-approve"]).await;
+    assert_eq!(refused.status.code(), Some(1), "not unasked: {}", said(&refused));
+    assert_eq!(installed(), 1);
+    user.declare(&machine, "hostname = \"other\"\nredeploy = \"in_place\"");
+    let applied = user.apply().await;
+    assert!(applied.contains("0 added, 1 changed, 0 destroyed"), "{applied}");
+    assert_eq!(installed(), 2);
+
+    let destroyed = user.run(&["destroy", "-auto-approve"]).await;
+    assert!(destroyed.status.success(), "{}", said(&destroyed));
+    assert_eq!(machine.count(|event| matches!(event, Event::Erased { .. })), 1);
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
+    user.provider.stop().await;
+}
