@@ -7,6 +7,7 @@ use basalt_api::watch::What;
 use basalt_db::testing::churn::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use tokio::sync::watch;
 
 const WRITERS: usize = 8;
 const ZONES: usize = 25;
@@ -16,13 +17,16 @@ fn client(lab: &Lab, regions: &[SocketAddr]) -> Client {
     Client::new(&ClientConfig { endpoints, token: lab.api.token.clone(), ..ClientConfig::default() }).unwrap()
 }
 
-/// Writers that each declare zones, one after the other, at a region.
-fn write(api: &crate::support::Client) -> tokio::task::JoinSet<()> {
+/// Writers that each declare zones, one after the other, at a region: the second half of them once they may.
+fn write(api: &crate::support::Client, go_on: &watch::Receiver<bool>) -> tokio::task::JoinSet<()> {
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
-        let api = api.clone();
+        let (api, mut go_on) = (api.clone(), go_on.clone());
         writers.spawn(async move {
             for number in 0..ZONES {
+                if number == ZONES / 2 {
+                    go_on.wait_for(|go_on| *go_on).await.expect("a reader");
+                }
                 api.declare(&format!("/api/v1/zones/w{writer}-{number}"), "{}").await;
             }
         });
@@ -50,13 +54,18 @@ async fn a_watch_that_its_region_cuts_goes_on_at_the_other_one_with_everything_o
     let (_, since) = client.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
     let mut watch = client.watch(of_zones(since));
     let at_the_other = crate::support::Client::new(other.address(), lab.api.token.clone());
-    let mut writers = write(&at_the_other);
+    // A reader that is slow has everything in its socket before its region stops: so there is something to come after the cut.
+    let (cut, was_cut) = watch::channel(false);
+    let mut writers = write(&at_the_other, &was_cut);
     let mut events = Vec::new();
     let (mut first, mut cuts) = (Some(lab.region), 0);
     while events.len() < WRITERS * ZONES {
         let event = told(&mut watch).await;
         match event.what {
-            What::Cut(_) => cuts += 1,
+            What::Cut(_) => {
+                cuts += 1;
+                cut.send_replace(true);
+            }
             _ => events.push(short(&event)),
         }
         if events.len() == WRITERS * ZONES / 4
@@ -83,7 +92,7 @@ async fn a_reader_that_goes_back_and_forth_between_regions_is_told_everything_on
     let (other, dir) = region_beside(&lab).await;
     let clients = [client(&lab, &[lab.region.address()]), client(&lab, &[other.address()])];
     let (_, mut since) = clients[0].list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
-    let mut writers = write(&lab.api);
+    let mut writers = write(&lab.api, &watch::channel(true).1);
     let mut dice = Dice::new(7);
     let (mut events, mut turns) = (Vec::new(), 0);
     while events.len() < WRITERS * ZONES {
