@@ -16,6 +16,8 @@ mod patience;
 mod poison;
 mod rack;
 mod restored;
+mod seats;
+mod sound;
 mod wishes;
 mod world;
 

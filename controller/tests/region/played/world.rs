@@ -3,64 +3,33 @@
 use super::hardware::Fact;
 use super::patience::{STEP, within};
 use super::rack::{Played, Rack};
+use super::seats::Seat;
+use basalt_api::Kind;
 use basalt_api::agent::Outcome;
-use basalt_api::kinds::{DeploymentStatus, MachineSpec, PowerPolicy};
 use basalt_api::values::{Attempt, DeploymentId, MachineId, RackId, Timestamp, Uid};
-use basalt_api::{Kind, kinds::MachineStatus};
 use basalt_db::testing::clock::Hand;
 use basalt_db::{
-    Blob, ConcernAck, Key, NewFact, Object, Options, Precondition, Put, SealKey, Store, StoreError, splice,
+    Blob, ConcernAck, Key, Object, Options, Precondition, Put, SealKey, Store, StoreError, splice,
 };
-use basalt_engine::Policy;
 use basalt_engine::facts::StepRecord;
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::from_region::Message as FromRegionMessage;
 use basalt_proto::rack_v1::{BootConcern, FromRegion};
-use basalt_region::driver::kill::KillPoints;
-use basalt_region::driver::meters::Meters;
 use basalt_region::driver::wakes::wake_for;
-use basalt_region::driver::{Driver, Machinery, PLANNED, RECONCILED};
-use basalt_region::racks::observed::{Hello, Observed};
-use basalt_region::racks::sessions::{Registered, Sessions};
-use basalt_region::telemetry::Telemetry;
+use basalt_region::driver::{PLANNED, RECONCILED};
 use prost::Message;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use std::time::Duration;
 
-/// Deadlines are a quarter of the table's; the model's firmware and agents keep them.
-const FASTER: u32 = 4;
 /// A rack looks at what it is to do this often, as its stream would tell it.
-const SCAN: i64 = 60;
-/// By the wall's clock, everything has come to rest by then.
-const SETTLED: Duration = Duration::from_secs(300);
+pub(super) const SCAN: i64 = 60;
 /// Who is due, how often it was woken, and what it lacks.
 const DUE: &str = "select o.kind, o.name, q.wake::text, (q.not_before - now())::text, coalesce(q.error, ''), o.status->'conditions'->0->>'message'
     from reconcile_queue q join object o on o.uid = q.object order by q.not_before";
 /// So often somebody has something to do now, at most.
 const ROUNDS: usize = 500;
-
-/// One region process.
-pub(crate) struct Seat {
-    pub(crate) store: Store,
-    pub(crate) driver: Driver,
-    /// One for each rack.
-    pub(super) lines: Vec<Line>,
-}
-
-/// A rack's line to a region.
-pub(super) struct Line {
-    pub(super) inbox: mpsc::Receiver<Result<FromRegion, tonic::Status>>,
-    pub(super) link: Option<Registered>,
-}
-
-impl Line {
-    fn cut() -> Self {
-        Self { inbox: mpsc::channel(1).1, link: None }
-    }
-}
 
 /// How machines are taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,76 +169,6 @@ impl World {
         world
     }
 
-    /// A new process on a store, and the racks on its lines.
-    pub(super) async fn seat(&self, store: Store) -> Seat {
-        let sessions = Sessions::new(self.now);
-        let driver = Driver {
-            store: store.clone(),
-            sessions,
-            policy: Policy::default().compressed(FASTER),
-            kill: KillPoints::default(),
-            owner: Uid::generate(),
-            meters: Meters::default(),
-            telemetry: Telemetry::default(),
-            allocator: Arc::default(),
-        };
-        let mut seat = Seat { store, driver, lines: Vec::new() };
-        for rack in &self.racks {
-            let line = if rack.alive { self.connect(&seat, rack).await } else { Line::cut() };
-            seat.lines.push(line);
-        }
-        seat
-    }
-
-    async fn connect(&self, seat: &Seat, rack: &Rack) -> Line {
-        let place = self.racks.iter().position(|other| other.uid == rack.uid).expect("one of them");
-        let addresses = vec![format!("10.77.0.{}/16", place + 1)];
-        let (kind, body) = Observed::Hello(Hello { addresses, ..Hello::default() }).stored();
-        let fact = NewFact {
-            seq: 0,
-            object: Some(rack.uid.into()),
-            mac: None,
-            kind,
-            step_key: None,
-            attempt: None,
-            body,
-            observed_at: self.now,
-            wakes: true,
-        };
-        seat.store.store_own_fact(&fact).await.expect("stored");
-        let (sender, inbox) = mpsc::channel(256);
-        let link = Some(seat.driver.sessions.register(rack.uid, sender, self.now));
-        seat.store.enqueue(rack.uid.into(), Duration::ZERO).await.expect("woken");
-        seat.store.enqueue_kind("Machine").await.expect("woken");
-        Line { inbox, link }
-    }
-
-    /// A rack's line to a region goes down, or comes back where the rack is alive.
-    pub(crate) async fn line(&mut self, seat: usize, rack: usize, up: bool) {
-        if up && self.racks[rack].alive && !self.has_line(seat, rack) {
-            let line = self.connect(&self.seats[seat], &self.racks[rack]).await;
-            self.seats[seat].lines[rack] = line;
-        } else if !up {
-            self.seats[seat].lines[rack].link = None;
-            self.seats[seat].store.enqueue_kind("Machine").await.expect("woken");
-        }
-    }
-
-    pub(crate) fn has_line(&self, seat: usize, rack: usize) -> bool {
-        self.seats[seat].lines[rack].link.is_some()
-    }
-
-    /// A rack's process dies, with whatever it was just told; or starts again.
-    pub(crate) async fn rack(&mut self, rack: usize, alive: bool) {
-        self.racks[rack].alive = alive;
-        for seat in 0..self.seats.len() {
-            self.line(seat, rack, alive).await;
-            if !alive {
-                self.seats[seat].lines[rack] = Line::cut();
-            }
-        }
-    }
-
     /// Whom a machine hears when it boots, or reports: a living rack, where there is one.
     fn heard_by(&self) -> usize {
         let living = |rack: &usize| self.racks[*rack].alive;
@@ -287,13 +186,6 @@ impl World {
             }
         }
         self.scan().await;
-    }
-
-    /// A region's process is killed, and another one starts in its place.
-    pub(crate) async fn restart(&mut self, seat: usize) {
-        let store = self.seats[seat].store.clone();
-        let fresh = self.seat(store).await;
-        self.seats[seat] = fresh;
     }
 
     pub(crate) async fn set(&mut self, now: Timestamp) {
@@ -445,63 +337,6 @@ impl World {
         store.wake_unsettled().await.expect("woken");
     }
 
-    /// What must hold at any moment, read from the store.
-    pub(crate) async fn check(&mut self) {
-        let store = self.store().clone();
-        let claims: BTreeMap<MachineId, DeploymentId> =
-            store.claims().await.expect("claims").into_iter().collect();
-        let owners: BTreeSet<_> = claims.values().collect();
-        if owners.len() != claims.len() {
-            self.violations.push(format!("a deployment has two machines: {claims:?}"));
-        }
-        for (machine, deployment) in &self.claims {
-            let holds = self
-                .machines
-                .get(machine)
-                .is_some_and(|it| it.hardware.data_of == Some(*deployment) && !it.is_forgotten());
-            if claims.get(machine) != Some(deployment) && holds {
-                self.violations.push(format!("{machine} was let go with the data of {deployment}"));
-            }
-        }
-        self.claims = claims;
-        for uid in self.machines.keys().copied().collect::<Vec<_>>() {
-            let rows = store.planning_steps(uid.into(), 1000).await.expect("steps");
-            for row in &rows {
-                let record: StepRecord =
-                    serde_json::from_value(row.detail["record"].clone()).expect("a record");
-                if row.detail["task"].is_null() || self.armed.contains_key(record.key.as_str()) {
-                    continue;
-                }
-                let installs = record.step == basalt_engine::steps::StepId::ArmInstall;
-                let hardware = &self.machines[&uid].hardware;
-                let done = self.armed.values().any(|old| {
-                    let same = old.step == record.step && old.scope == record.scope;
-                    same && old.fingerprint == record.fingerprint
-                        && old.attempt == hardware.system
-                        && hardware.system.is_some()
-                });
-                let told = self.racks.iter().all(|rack| rack.spooled.is_empty());
-                if installs && done && told {
-                    self.violations.push(format!("{} is done already", record.key));
-                }
-                self.armed.insert(record.key.as_str().to_owned(), record);
-            }
-        }
-        self.check_waits().await;
-    }
-
-    /// Every wait has a deadline, or names a person.
-    async fn check_waits(&mut self) {
-        for name in self.names.keys().cloned().collect::<Vec<_>>() {
-            let Some(object) = self.find("Machine", &name).await else { continue };
-            for wait in self.seats[0].driver.waits(&object).await.expect("waits").waits {
-                if wait.deadline.is_none() && wait.human.is_none() {
-                    self.violations.push(format!("{name} waits for ever: {}", wait.message));
-                }
-            }
-        }
-    }
-
     /// Everybody works until nobody has anything to do now; says how often somebody had.
     pub(crate) async fn work(&mut self) -> usize {
         let url = self.url.clone();
@@ -618,112 +453,6 @@ impl World {
             self.heirs.values_mut().filter(|it| **it == gone).for_each(|it| *it = heir);
             self.heirs.insert(gone, heir);
         }
-    }
-
-    /// Goes on until everything is as declared, and rests; whoever is not, when it does not come to that within the hours.
-    pub(crate) async fn settle(&mut self, hours: i64) -> Result<(), String> {
-        let (end, began) = (self.now.as_second() + hours * 3600, Instant::now());
-        loop {
-            self.work().await;
-            let unsettled = self.unsettled().await;
-            if unsettled.is_empty() {
-                return Ok(());
-            }
-            if self.now.as_second() > end || began.elapsed() > SETTLED {
-                let (played, took) = (self.now.as_second() - end + hours * 3600, began.elapsed());
-                return Err(format!("after {played} s, which took {took:?}: {}", unsettled.join("\n")));
-            }
-            self.advance(SCAN.unsigned_abs()).await;
-        }
-    }
-
-    /// Whoever is not as declared, and why.
-    pub(crate) async fn unsettled(&self) -> Vec<String> {
-        let mut unsettled: Vec<_> = self.leaving.keys().map(|name| format!("{name} leaves")).collect();
-        for kind in ["Machine", "Deployment"] {
-            for object in self.store().all(kind).await.expect("objects") {
-                let status: Value = serde_json::from_str(object.status.get()).expect("JSON");
-                let ready = status["conditions"][0].clone();
-                let current = object.observed_generation == object.generation;
-                if !current || object.deletion_requested_at.is_some() || ready["status"] != "true" {
-                    unsettled.push(format!("{kind} {}: {}", object.name, ready["message"]));
-                }
-            }
-        }
-        unsettled
-    }
-
-    /// How everything is, in words that another run can be compared by.
-    pub(crate) async fn picture(&self) -> Vec<String> {
-        let mut picture = Vec::new();
-        let mut names = BTreeMap::new();
-        for object in self.store().all("Deployment").await.expect("objects") {
-            let status: DeploymentStatus = serde_json::from_str(object.status.get()).expect("a status");
-            picture.push(format!(
-                "{} {:?} on {:?}",
-                object.name,
-                status.phase,
-                status.machine.map(|m| m.to_string())
-            ));
-            names.insert(DeploymentId::from(object.uid.get()), object.name);
-        }
-        for object in self.store().all("Machine").await.expect("objects") {
-            let status: MachineStatus = serde_json::from_str(object.status.get()).expect("a status");
-            let hardware = &self.machines[&MachineId::from(object.uid.get())].hardware;
-            let marks = self.store().machine_marks(object.uid.get().into()).await.expect("marks");
-            picture.push(format!(
-                "{} {:?}, on: {}, data of {:?}, boots it: {}, unwiped: {}",
-                object.name,
-                status.phase,
-                hardware.on,
-                hardware.data_of.map(|uid| names.get(&uid).cloned()),
-                hardware.system.is_some(),
-                marks.unwiped
-            ));
-        }
-        picture
-    }
-
-    /// Who is not as its own status and spec say, once all has come to rest.
-    pub(crate) async fn unsound(&self) -> Vec<String> {
-        let mut unsound = Vec::new();
-        let mut systems = BTreeMap::new();
-        for object in self.store().all("Deployment").await.expect("objects") {
-            let status: DeploymentStatus = serde_json::from_str(object.status.get()).expect("a status");
-            match status.machine.filter(|_| status.phase.as_deref() == Some("Deployed")) {
-                Some(machine) => {
-                    systems.insert(machine.to_string(), DeploymentId::from(object.uid.get()));
-                }
-                None => unsound.push(format!("{} is {:?}", object.name, status.phase)),
-            }
-        }
-        for (name, uid) in self.names.iter().filter(|(_, uid)| !self.machines[*uid].is_forgotten()) {
-            let object = self.find("Machine", name).await.expect("it is there");
-            let spec: MachineSpec = serde_json::from_str(object.spec.get()).expect("a spec");
-            let hardware = &self.machines[uid].hardware;
-            let system = systems.get(name).copied();
-            let on = match spec.power {
-                PowerPolicy::On => true,
-                PowerPolicy::Auto => system.is_some(),
-                PowerPolicy::Off => false,
-            };
-            let is = (hardware.data_of, hardware.system.is_some(), hardware.on);
-            if is != (system, system.is_some(), on) {
-                unsound.push(format!("{name} is {is:?}, and not {system:?}, on: {on}"));
-            }
-        }
-        unsound
-    }
-
-    /// Machines whose last writer nobody knows.
-    pub(crate) fn forgotten(&self) -> Vec<&str> {
-        let forgotten = self.names.iter().filter(|(_, uid)| self.machines[*uid].is_forgotten());
-        forgotten.map(|(name, _)| name.as_str()).collect()
-    }
-
-    /// Step records, all of them.
-    pub(crate) async fn recorded(&mut self) -> usize {
-        self.hand.run("select count(*) from step_record").await[0][0].parse().expect("a number")
     }
 }
 
