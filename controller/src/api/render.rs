@@ -5,9 +5,9 @@ use super::waiting::WaitsFor;
 use crate::driver::{PLANNED, RECONCILED, STORED_ONLY, unread};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use basalt_api::ProblemCode;
 use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
 use basalt_api::values::{Generation, Timestamp, Uid};
+use basalt_api::{Kind, ProblemCode};
 use basalt_db::{Issued, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -43,6 +43,9 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
         Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}"))
     })?;
     status.insert("observed_generation".to_owned(), json!(object.observed_generation));
+    if let Some(effective) = effective(&object) {
+        status.insert("effective".to_owned(), effective);
+    }
     // Of what machinery sees off, its own conditions speak once nobody refers to it any more.
     if let Some(since) = object.deletion_requested_at
         && (!waits_for.is_nobody() || !PLANNED.contains(&object.kind.as_str()))
@@ -71,6 +74,14 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
         spec: object.spec,
         status: Value::Object(status),
     })
+}
+
+/// What its spec means where it says nothing. Computed at read: it follows from the spec and this version's descriptions.
+/// What cannot be read means nothing.
+fn effective(object: &Object) -> Option<Value> {
+    let kind = Kind::find(&object.kind)?;
+    let effective = basalt_api::effective(kind, &mut serde_json::Deserializer::from_str(object.spec.get()));
+    effective.ok().map(Value::Object)
 }
 
 /// What the conditions of a new object say.

@@ -298,3 +298,23 @@ async fn the_kind_with_one_of_everything_goes_through_unchanged() {
     let racks = lab.api.put("/api/v1/racks/r1", r#"{"spec":{}}"#).await;
     assert_eq!(racks.problem().1, "not_found", "racks enrol themselves");
 }
+
+#[tokio::test]
+async fn what_a_spec_leaves_out_is_told_beside_it() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/fabrics/default", "{}").await;
+    let spec = r#"{"fabric":"default","vid":0,"mtu":9000,"dhcp":{"enabled":false}}"#;
+    lab.api.declare("/api/v1/vlans/default.0", spec).await;
+    let read = lab.api.get("/api/v1/vlans/default.0").await;
+    assert!(read.text().contains(spec), "the spec stays as it was declared: {}", read.text());
+    let effective = json!({"dhcp": {"lease_time": "10m"}});
+    assert_eq!(read.json()["status"]["effective"], effective);
+    assert_eq!(lab.api.get("/api/v1/vlans/default.0").await.json(), read.json(), "it does not change");
+    assert_eq!(lab.api.get("/api/v1/vlans").await.json()["items"][0], read.json());
+    let sparse = lab.api.get("/api/v1/vlans?fields=metadata.name,status.effective").await.json();
+    let only = json!({"metadata": {"name": "default.0"}, "status": {"effective": effective}});
+    assert_eq!(sparse["items"][0], only);
+    let tried =
+        lab.api.put("/api/v1/vlans/default.0?dry_run=true", r#"{"spec":{"fabric":"default","vid":0}}"#);
+    assert_eq!(tried.await.json()["object"]["status"]["effective"]["mtu"], 1500);
+}
