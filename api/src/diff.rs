@@ -142,8 +142,15 @@ fn object(value: &Value) -> Cow<'_, Map<String, Value>> {
     }
 }
 
+/// Whether two values of a field mean the same.
+pub(crate) fn equal_values(ty: &Type, old: &Value, new: &Value) -> bool {
+    let mut diff = Diff { changes: Vec::new() };
+    diff.value(ty, Some(Cow::Borrowed(old)), Some(Cow::Borrowed(new)), "", Effect::None, true);
+    diff.changes.is_empty()
+}
+
 /// The field's value: null is absence, and absence is its constant.
-fn present<'a>(field: &Field, map: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
+pub(crate) fn present<'a>(field: &Field, map: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
     match (map.get(field.name).filter(|v| !v.is_null()), field.presence) {
         (Some(value), _) => Some(Cow::Borrowed(value)),
         (None, Presence::Default(constant)) => Some(Cow::Owned(constant.json(&field.ty))),

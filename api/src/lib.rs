@@ -38,6 +38,7 @@ pub mod watch;
 pub mod wire;
 
 mod diff;
+mod dormant;
 mod effective;
 mod find;
 mod model;
@@ -48,6 +49,7 @@ mod validate;
 
 pub use basalt_api_derive::Model;
 pub use diff::{FieldChange, canonical, diff, diff_fields, equal, mask, masked};
+pub use dormant::{can_be_dormant, dormant};
 pub use effective::effective;
 pub use find::{Reference, SecretAt, SecretWrite, has_secrets, references, secrets};
 pub use kinds::KINDS;
@@ -57,7 +59,7 @@ pub use model::{Described, KindOf, Model, Ref};
 pub use object::{Metadata, NotOfKind, Object, Typed};
 pub use openapi::{Example, examples, openapi, openapi_text};
 pub use problem::{FieldCode, FieldError, Problem, ProblemCode};
-pub use schema::{Const, Effect, Field, Kind, MAX_INT, Presence, Schema, Semantic, Stability, Type};
+pub use schema::{Const, Dormant, Effect, Field, Kind, MAX_INT, Presence, Schema, Semantic, Stability, Type};
 pub use validate::{
     MAX_DEPTH, MAX_ITEMS, MAX_SPEC_BYTES, MAX_STRING_BYTES, MAX_TEXT_BYTES, validate, validate_labels,
     validate_name, validate_partial,

@@ -195,6 +195,7 @@ pub mod private {
         immutable: false,
         sensitive: false,
         stability: Stability::Stable,
+        dormant: &[],
     };
 
     /// A value from the text of its `default = "…"`; a test reads every default, so the fallback is never taken.

@@ -144,6 +144,14 @@ pub struct Advisory {
     pub hint: Option<String>,
 }
 
+impl Advisory {
+    /// Whether the write would be refused because of it, as things are. Otherwise it is only good to know.
+    #[must_use]
+    pub fn refuses(&self) -> bool {
+        self.code != crate::problem::FieldCode::Dormant
+    }
+}
+
 impl From<crate::problem::FieldError> for Advisory {
     fn from(error: crate::problem::FieldError) -> Self {
         Self { pointer: error.pointer, code: error.code, message: error.message, hint: error.hint }

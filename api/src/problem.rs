@@ -245,6 +245,8 @@ field_codes! {
     NotFound;
     /// The token's role does not allow it.
     Forbidden;
+    /// It is stored, and nothing acts on it yet. Only ever an advisory.
+    Dormant;
 }
 
 #[cfg(test)]

@@ -100,6 +100,17 @@ pub struct Field {
     pub sensitive: bool,
     /// For status: whether it changes by itself.
     pub stability: Stability,
+    /// What of it nothing acts on yet; its documentation says so as well.
+    pub dormant: &'static [Dormant],
+}
+
+/// What is stored and served, and nothing acts on yet. Whatever comes to act on it takes this away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dormant {
+    /// The word of an enum. Absent: whatever the field says.
+    pub word: Option<&'static str>,
+    /// Why, or what is done instead: the end of a sentence.
+    pub because: &'static str,
 }
 
 /// What a field holds.

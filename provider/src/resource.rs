@@ -292,8 +292,13 @@ impl KindResource {
             return None;
         }
         let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
-        let detail = format!("{}{hint}. As things are now, the apply would fail.", advisory.message);
-        Some(Diag::warning("It does not fit what is there now", detail).at(map::path(self.kind, pointer)))
+        let (title, end) = if advisory.refuses() {
+            ("It does not fit what is there now", " As things are now, the apply would fail.")
+        } else {
+            ("Nothing acts on it yet", "")
+        };
+        let detail = format!("{}{hint}.{end}", advisory.message);
+        Some(Diag::warning(title, detail).at(map::path(self.kind, pointer)))
     }
 }
 

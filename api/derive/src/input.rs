@@ -22,6 +22,22 @@ enum DefaultWord {
     Constant(Expr),
 }
 
+/// What nothing acts on yet: the field, or one word of its enum.
+pub(crate) struct DormantInput {
+    pub(crate) word: Option<String>,
+    pub(crate) because: String,
+}
+
+impl DormantInput {
+    /// As users read it, after the field's documentation.
+    fn sentence(&self) -> String {
+        match &self.word {
+            None => format!("Not acted on yet: {}.", self.because),
+            Some(word) => format!("`{word}` is not acted on yet: {}.", self.because),
+        }
+    }
+}
+
 /// One field, as written.
 pub(crate) struct FieldInput {
     pub(crate) ident: Ident,
@@ -38,6 +54,7 @@ pub(crate) struct FieldInput {
     pub(crate) immutable: bool,
     pub(crate) volatile: bool,
     pub(crate) flatten: bool,
+    pub(crate) dormant: Vec<DormantInput>,
     server_chosen: bool,
     default: Option<DefaultWord>,
 }
@@ -69,6 +86,7 @@ impl FieldInput {
             immutable: false,
             volatile: false,
             flatten: false,
+            dormant: Vec::new(),
             server_chosen: false,
             default: None,
         };
@@ -93,6 +111,16 @@ impl FieldInput {
                     "volatile" => this.volatile = true,
                     "flatten" => this.flatten = true,
                     "server_chosen" => this.server_chosen = true,
+                    "dormant" if meta.input.peek(syn::Token![=]) => {
+                        let because = meta.value()?.parse::<LitStr>()?.value();
+                        this.dormant.push(DormantInput { word: None, because });
+                    }
+                    "dormant" => meta.parse_nested_meta(|of| {
+                        let word = of.path.require_ident()?.unraw().to_string();
+                        let because = of.value()?.parse::<LitStr>()?.value();
+                        this.dormant.push(DormantInput { word: Some(word), because });
+                        Ok(())
+                    })?,
                     "immutable" => {
                         this.immutable = true;
                         this.effect = "Replace";
@@ -121,6 +149,10 @@ impl FieldInput {
                 field,
                 "a field of a Model needs documentation: users read it",
             ));
+        }
+        for dormant in &this.dormant {
+            this.doc.push(' ');
+            this.doc.push_str(&dormant.sentence());
         }
         Ok(this)
     }

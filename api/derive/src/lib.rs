@@ -18,6 +18,7 @@
 //! | `sensitive` | not shown by tools, but stored and compared |
 //! | `volatile` | a status field that changes by itself: not part of Terraform's state |
 //! | `text` | several lines |
+//! | `dormant = "why"`, `dormant(word = "why")` | nothing acts on it, or on that word of its enum, yet |
 //! | `min = 1, max = 4094` | bounds of an integer |
 //! | `name = "…"` | the name on the wire, for fields and for words of an enum |
 //! | `flatten` | the fields of that struct come first, in the same object |
@@ -72,11 +73,16 @@ fn schema(input: &DeriveInput, fields: &[FieldInput]) -> Tokens {
         let presence = f.presence();
         let effect = format_ident!("{}", f.effect);
         let stability = format_ident!("{}", if f.volatile { "Volatile" } else { "Stable" });
+        let dormant = f.dormant.iter().map(|d| {
+            let because = &d.because;
+            let word = d.word.as_ref().map_or_else(|| quote!(None), |word| quote!(Some(#word)));
+            quote!(::basalt_api::Dormant { word: #word, because: #because })
+        });
         quote! {
             ::basalt_api::Field {
                 name: #wire, doc: #doc, ty: #kind, presence: #presence,
                 effect: ::basalt_api::Effect::#effect, immutable: #immutable, sensitive: #sensitive,
-                stability: ::basalt_api::Stability::#stability,
+                stability: ::basalt_api::Stability::#stability, dormant: &[#(#dormant),*],
             }
         }
     });

@@ -33,8 +33,8 @@ pub struct ImageSpec {
     pub files: BTreeMap<FileRole, ImageFile>,
     /// Kernel parameters it needs wherever it boots.
     pub kernel_options: Option<String>,
-    /// Where it came from. Not acted on yet: no source is fetched from.
-    #[field(none)]
+    /// Where it came from.
+    #[field(none, dormant = "no source is fetched from")]
     pub source: Option<Ref<ImageSource>>,
     /// What it is, for people.
     #[field(none)]

@@ -28,14 +28,15 @@ pub struct MachineSpec {
     pub pool: Option<Ref<Pool>>,
     /// Words that selectors can ask for.
     pub tags: BTreeSet<Tag>,
-    /// The domain that it has a name in. Not acted on yet: no names are served.
+    /// The domain that it has a name in.
+    #[field(dormant = "no names are served")]
     pub domain: Option<Ref<Domain>>,
     /// MAC addresses it may boot from; by these it is recognised on the network.
     pub boot_macs: BTreeSet<Mac>,
     /// Its management controller. Absent: a person presses its buttons, as with driver `manual`.
     pub bmc: Option<Bmc>,
-    /// What its firmware tries first. Not acted on yet: its BMC is asked for one network boot whenever one is needed.
-    #[field(reboot, server_chosen)]
+    /// What its firmware tries first.
+    #[field(reboot, server_chosen, dormant = "its BMC is asked for one network boot whenever one is needed")]
     pub boot_order: Option<BootOrder>,
     /// Kernel parameters for every system that boots on it.
     #[field(reboot)]
@@ -47,7 +48,10 @@ pub struct MachineSpec {
     #[field(default = PowerPolicy::Auto)]
     pub power: PowerPolicy,
     /// What Basalt is to do with it.
-    #[field(default = MachineMode::Managed)]
+    #[field(
+        default = MachineMode::Managed,
+        dormant(rescue = "there is no rescue environment; the machine is left as it is, and its disks untouched")
+    )]
     pub mode: MachineMode,
     /// Nothing is done to a locked machine, and its deployment cannot be destroyed.
     #[field(default = false)]
@@ -119,8 +123,8 @@ pub struct Commissioning {
     /// Declare the machine ready without booting it; nothing is known of its hardware then.
     #[field(default = false)]
     pub skip: bool,
-    /// Leave the BMC's accounts and network settings alone. Not acted on yet: they always are.
-    #[field(default = false)]
+    /// Leave the BMC's accounts and network settings alone.
+    #[field(default = false, dormant = "they always are left alone")]
     pub skip_bmc_config: bool,
     /// Whether the machine stays on when it is done.
     #[field(default = false)]
@@ -143,7 +147,7 @@ pub enum PowerPolicy {
 pub enum MachineMode {
     /// Commission it, deploy it, release it.
     Managed,
-    /// Do nothing with it, and leave its disks untouched. The rescue environment is not there yet.
+    /// Run the rescue environment on it, and leave its disks untouched.
     Rescue,
     /// Nothing: it is set aside until it is mended.
     Broken,

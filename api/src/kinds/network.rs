@@ -118,7 +118,7 @@ pub struct SubnetSpec {
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SubnetBoot {
     /// Who tells machines what to boot.
-    #[field(default = BootMode::Dhcp)]
+    #[field(default = BootMode::Dhcp, dormant(proxy = "machines on such a subnet are not booted"))]
     pub mode: BootMode,
 }
 
@@ -127,8 +127,7 @@ pub struct SubnetBoot {
 pub enum BootMode {
     /// The rack's own DHCP answers.
     Dhcp,
-    /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2). Not there yet: machines
-    /// on such a subnet are not booted.
+    /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2).
     Proxy,
     /// Nobody.
     None,

@@ -29,12 +29,13 @@ pub struct SampleSpec {
     /// A text with a form.
     pub mac: Option<Mac>,
     /// Another.
+    #[field(dormant = "no packet leaves")]
     pub network: Option<Cidr>,
     /// A duration with a default.
     #[field(default = "5m")]
     pub patience: Duration,
     /// A word.
-    #[field(default = SampleColour::Red)]
+    #[field(default = SampleColour::Red, dormant(dark_green = "nobody can see it"))]
     pub colour: SampleColour,
     /// A name.
     #[field(server_chosen)]
@@ -79,6 +80,9 @@ pub struct SampleDetail {
 pub struct SamplePart {
     /// A required field in a map.
     pub weight: u64,
+    /// A number in a map.
+    #[field(dormant = "nothing is stacked")]
+    pub height: Option<u64>,
     /// Scalars in order, in a map.
     pub notes: Vec<String>,
     /// A secret in a map.

@@ -14,26 +14,29 @@ kind! {
     Settings, "settings", "basalt_settings", Singleton, declarable: true, SettingsSpec, SettingsStatus, settings_rules
 }
 
-/// What holds for the whole region. The fleet budget and the deadlines are in force; nothing acts on the rest yet.
+/// What holds for the whole region.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SettingsSpec {
     /// The image of deployments that name none.
+    #[field(dormant = "every deployment names its image")]
     pub default_image: Option<Ref<Image>>,
     /// Kernel parameters for every system that boots.
-    #[field(reboot)]
+    #[field(reboot, dormant = "machines and tags have their own")]
     pub kernel_options: Option<String>,
     /// The loader that machines get when nothing else is known of them.
-    #[field(default = Loader::Ipxe)]
+    #[field(default = Loader::Ipxe, dormant(shim_grub = "every machine gets iPXE"))]
     pub loader: Loader,
     /// DNS servers that racks ask about everything they do not answer themselves, in order. Absent: the rack's own.
+    #[field(dormant = "racks do not answer DNS")]
     pub upstream_dns: Option<Vec<IpAddr>>,
     /// NTP servers that racks take their time from, in order. Absent: the rack's own.
+    #[field(dormant = "racks do not serve time")]
     pub ntp_servers: Option<Vec<Host>>,
     /// How machines reach the web.
-    #[field(default)]
+    #[field(default, dormant = "racks have no proxy")]
     pub proxy: ProxySettings,
     /// How disks are erased where a deployment does not say.
-    #[field(none, default = EraseMethod::Quick)]
+    #[field(none, default = EraseMethod::Quick, dormant = "each deployment says it, or is erased quickly")]
     pub erase: EraseMethod,
     /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `rack_applies`, `rack_returns`,
     /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `readiness`, `attempt_life`,

@@ -143,6 +143,12 @@ fn what_a_field_says_of_itself_agrees() {
         if field.immutable {
             assert_eq!(field.effect, Effect::Replace, "{path}: an immutable field changes by replacement");
         }
+        for it in field.dormant {
+            assert!(is_spec, "{path}: what is reported is not declared");
+            assert!(!it.because.ends_with('.') && !it.because.is_empty(), "{path}: {:?}", it.because);
+            let is_word = |word: &str| matches!(&field.ty, Type::Enum(words) if words.contains(&word));
+            assert!(it.word.is_none_or(is_word), "{path}: {:?} is no word of it", it.word);
+        }
         if is_spec {
             assert_eq!(field.stability, Stability::Stable, "{path}: nothing in a spec changes by itself");
         } else {

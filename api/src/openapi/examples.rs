@@ -189,7 +189,7 @@ pub fn examples() -> Vec<Example> {
             json!({"description": "x", "serial": "1", "count_wanted": 2, "enabled": true, "mac": "525400000003",
                 "network": "10.0.0.0/8", "patience": "1m", "colour": "dark_green", "zone": "row-1",
                 "password": "a password", "script": "one\ntwo", "detail": {"label": "x", "size": 1},
-                "parts": {"a": {"weight": 1, "notes": ["x"], "key": "a key"}}, "steps": ["x"],
+                "parts": {"a": {"weight": 1, "height": 2, "notes": ["x"], "key": "a key"}}, "steps": ["x"],
                 "macs": ["525400000004"]}),
         ),
     ];

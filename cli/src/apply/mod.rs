@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_api::client::{ClientError, Outcome, WaitFor};
+use basalt_api::plan::Advisory;
 use basalt_api::wire::{ApplyAction, ApplyRequest, ApplyResponse};
 use basalt_api::{FieldError, Problem};
 
@@ -58,9 +59,10 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     if !json {
         show(&plan::shown(&seen, &declared));
     }
+    let refused = seen.advisories.iter().any(Advisory::refuses);
     let changes = seen.results.iter().any(|result| result.action != ApplyAction::Unchanged);
     if args.dry_run {
-        if !json && !seen.advisories.is_empty() {
+        if !json && refused {
             show("as things are now, the region would refuse this\n");
         }
         return print(json, &seen);
@@ -71,7 +73,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         }
         return print(json, &seen);
     }
-    if !seen.advisories.is_empty() {
+    if refused {
         return Err(Failed::Words(
             "as things are now, the region would refuse this; nothing was changed".into(),
         ));

@@ -54,6 +54,7 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
     } else if let Some(why) = unread::why(&object.kind, object.spec.get()) {
         status.insert("conditions".to_owned(), json!(unreadable(&why, object.updated_at)));
     }
+    tell_dormant(&object.kind, object.spec.get(), &mut status);
     if status.contains_key("lifecycle")
         && let Ok(axes) = Axes::deserialize(&Value::Object(status.clone()))
     {
@@ -97,8 +98,6 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
     let done = (ConditionStatus::True, ConditionStatus::False);
     let ((ready, progressing), message) = if RECONCILED.contains(&kind) {
         ((ConditionStatus::False, ConditionStatus::True), "Stored; nothing has been done about it yet.")
-    } else if kind == "Settings" {
-        (done, "The fleet budget and the deadlines are in force; nothing acts on the rest yet.")
     } else if STORED_ONLY.contains(&kind) {
         (done, "Nothing acts on this yet: Basalt stores and serves it.")
     } else {
@@ -110,6 +109,24 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
         condition(Condition::PROGRESSING, progressing, reason, message),
         condition(Condition::STALLED, ConditionStatus::False, reason, "Nothing is wrong."),
     ]})
+}
+
+/// Whatever Ready says, it names what the spec declares and nothing acts on yet.
+fn tell_dormant(kind: &str, spec: &str, status: &mut Map<String, Value>) {
+    let Some(kind) = basalt_api::Kind::find(kind).filter(|kind| basalt_api::can_be_dormant(kind)) else {
+        return;
+    };
+    let Ok(spec) = serde_json::from_str::<Value>(spec) else { return };
+    let dormant = basalt_api::dormant(kind, &spec);
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    let mut conditions = conditions.into_iter().flatten();
+    let ready = conditions.find(|it| it.get("type").is_some_and(|it| it == Condition::READY));
+    if let (false, Some(Value::String(message))) =
+        (dormant.is_empty(), ready.and_then(|it| it.get_mut("message")))
+    {
+        let words: Vec<String> = dormant.iter().map(|it| format!("{}: {it}", it.pointer)).collect();
+        message.push_str(&format!(" Of what is declared, this is stored alone: {}.", words.join("; ")));
+    }
 }
 
 fn unreadable(why: &str, since: Timestamp) -> Vec<Condition> {

@@ -50,6 +50,44 @@ async fn what_nothing_acts_on_yet_says_so() {
 }
 
 #[tokio::test]
+async fn a_field_that_nothing_acts_on_yet_is_an_advisory_and_stands_in_ready() {
+    let lab = lab().await;
+    let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "boot_order": "disk_first", "mode": "rescue",
+        "commissioning": {"skip_bmc_config": false}});
+    let body = json!({ "spec": spec }).to_string();
+    let told = [
+        r#"boot_order: "boot_order" is not acted on yet: its BMC is asked for one network boot whenever one is needed"#,
+        r#"mode: mode "rescue" is not acted on yet: there is no rescue environment; the machine is left as it is, and its disks untouched"#,
+    ];
+    let advisories = |answer: serde_json::Value| {
+        let all = answer["advisories"].as_array().expect("advisories").clone();
+        assert!(all.iter().all(|it| it["code"] == "dormant"), "{all:?}");
+        all.iter()
+            .map(|it| format!("{}: {}", it["pointer"], it["message"]).replace(['\\', '"'], ""))
+            .collect()
+    };
+    let plain = |at: &str| told.map(|text| format!("{at}/{text}").replace('"', ""));
+    let tried: Vec<String> = advisories(lab.api.put("/api/v1/machines/m?dry_run=true", &body).await.json());
+    assert_eq!(tried, plain("/spec"));
+    let document = json!({"kind": "Machine", "metadata": {"name": "m"}, "spec": spec});
+    let body = json!({ "documents": [document] }).to_string();
+    let applied = lab.api.send("POST", "/api/v1/apply", &[], body).await;
+    assert_eq!(applied.status, 200, "{}", applied.text());
+    let applied: Vec<String> = advisories(applied.json());
+    assert_eq!(applied, plain("/documents/0/spec"));
+    let ready = lab.api.get("/api/v1/machines/m").await.json()["status"]["conditions"][0]["message"].clone();
+    let ready = ready.as_str().expect("a message");
+    let [order, mode] = told;
+    assert!(
+        ready.ends_with(&format!(" Of what is declared, this is stored alone: /{order}; /{mode}.")),
+        "{ready}"
+    );
+    lab.api.declare("/api/v1/machines/m", r#"{"boot_macs":["52:54:00:00:00:01"]}"#).await;
+    let ready = lab.api.get("/api/v1/machines/m").await.json()["status"]["conditions"][0]["message"].clone();
+    assert!(!ready.as_str().expect("a message").contains("stored alone"), "{ready}");
+}
+
+#[tokio::test]
 async fn the_secret_of_a_webhook_never_comes_back() {
     let lab = lab().await;
     let spec = |secret: &str| format!(r#"{{"url":"https://chat.example.com/hook","secret":{secret}}}"#);

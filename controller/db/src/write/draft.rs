@@ -65,7 +65,7 @@ pub struct Stored {
     /// Marks what was declared: the very text of the spec, secrets and all, and the labels. Only who has the seal key can tell
     /// what is marked.
     pub mark: [u8; 32],
-    /// In a dry run: what would be refused as things are. Pointers are into the request.
+    /// What nothing acts on yet, and in a dry run what would be refused as things are. Pointers are into the request.
     pub advisories: Vec<FieldError>,
     /// The generation before, where there was one.
     pub generation_before: Option<Generation>,
@@ -214,6 +214,7 @@ impl<'a> Draft<'a> {
         let row =
             self.row.or(self.old).ok_or_else(|| StoreError::Corrupt("a draft was not written".to_owned()))?;
         let at = self.put.at;
+        let dormant = basalt_api::dormant(self.put.kind, &self.sealed.value);
         Ok(Stored {
             object: row.object()?,
             created: generation_before.is_none(),
@@ -221,7 +222,7 @@ impl<'a> Draft<'a> {
             relabelled: self.relabelled,
             changes: self.changes,
             mark: mark(store, self.put)?,
-            advisories: self.errors.into_iter().map(|error| error.below(at)).collect(),
+            advisories: self.errors.into_iter().chain(dormant).map(|error| error.below(at)).collect(),
             generation_before,
         })
     }

@@ -1,0 +1,119 @@
+//! What a spec declares and nothing acts on yet, by its description. The fields say so themselves
+//! (`#[field(dormant = "…")]`); from there it gets into documentation, advisories and conditions.
+
+use crate::diff::{equal_values, present};
+use crate::pointer;
+use crate::problem::{FieldCode, FieldError};
+use crate::schema::{Field, Kind, Presence, Schema, Type};
+use serde_json::{Map, Value};
+
+/// What of `spec` nothing acts on yet, in the order of the description: only what is declared, and is not what absence stands
+/// for anyway. Pointers are into the spec; no values are told.
+#[must_use]
+pub fn dormant(kind: &Kind, spec: &Value) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    if let Value::Object(map) = spec {
+        fields(kind.spec, map, "", &mut found);
+    }
+    found
+}
+
+/// Whether a spec of this kind can have something that nothing acts on.
+#[must_use]
+pub fn can_be_dormant(kind: &Kind) -> bool {
+    fn within(ty: &Type) -> bool {
+        match ty {
+            Type::Object(schema) => {
+                schema.fields.iter().any(|field| !field.dormant.is_empty() || within(&field.ty))
+            }
+            Type::Map { value: item, .. } => within(item),
+            _ => false,
+        }
+    }
+    within(&Type::Object(kind.spec))
+}
+
+fn fields(schema: &Schema, map: &Map<String, Value>, at: &str, found: &mut Vec<FieldError>) {
+    for field in schema.fields {
+        let Some(value) = map.get(field.name).filter(|value| !value.is_null()) else { continue };
+        let here = pointer::child(at, field.name);
+        match field.dormant.iter().find(|it| it.word.is_none_or(|word| value == word)) {
+            Some(it) if differs(field, value) => {
+                let message = match it.word {
+                    None => format!("{:?} is not acted on yet: {}", field.name, it.because),
+                    Some(word) => format!("{} {word:?} is not acted on yet: {}", field.name, it.because),
+                };
+                found.push(FieldError::new(here, FieldCode::Dormant, message, ""));
+            }
+            _ => below(&field.ty, value, &here, found),
+        }
+    }
+}
+
+fn below(ty: &Type, value: &Value, at: &str, found: &mut Vec<FieldError>) {
+    match (ty, value) {
+        (Type::Object(schema), Value::Object(map)) => fields(schema, map, at, found),
+        (Type::Map { value: item, .. }, Value::Object(map)) => {
+            map.iter().for_each(|(key, value)| below(item, value, &pointer::child(at, key), found));
+        }
+        _ => {}
+    }
+}
+
+/// Whether `value` is not what absence stands for.
+fn differs(field: &Field, value: &Value) -> bool {
+    match field.presence {
+        Presence::Default(_) => {
+            present(field, &Map::new()).is_none_or(|default| !equal_values(&field.ty, &default, value))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(kind: &str, spec: &Value) -> Vec<String> {
+        let kind = Kind::find(kind).unwrap();
+        assert!(can_be_dormant(kind));
+        dormant(kind, spec).iter().map(|it| format!("{}: {it}", it.pointer)).collect()
+    }
+
+    #[test]
+    fn a_field_a_word_and_an_entry_of_a_map_are_told_with_their_reasons() {
+        let spec = json!({"serial": "1", "network": "10.0.0.0/8", "colour": "dark_green",
+            "parts": {"a": {"weight": 1, "height": 2}, "b": {"weight": 1}}});
+        assert_eq!(
+            found("Sample", &spec),
+            [
+                r#"/network: "network" is not acted on yet: no packet leaves"#,
+                r#"/colour: colour "dark_green" is not acted on yet: nobody can see it"#,
+                r#"/parts/a/height: "height" is not acted on yet: nothing is stacked"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_absence_stands_for_anyway_is_nothing_to_tell() {
+        let spec = json!({"serial": "1", "network": null, "colour": "red",
+            "parts": {"a": {"weight": 1, "height": null}}});
+        assert_eq!(found("Sample", &spec), [""; 0]);
+        assert_eq!(found("Settings", &json!({"proxy": {"enabled": true}, "erase": "quick"})), [""; 0]);
+        assert_eq!(
+            found("Settings", &json!({"proxy": {"enabled": false}})),
+            [r#"/proxy: "proxy" is not acted on yet: racks have no proxy"#]
+        );
+    }
+
+    #[test]
+    fn the_documentation_of_a_field_says_so_too() {
+        let doc = |kind: &str, field: &str| Kind::find(kind).unwrap().spec.field(field).unwrap().doc;
+        assert!(
+            doc("Machine", "boot_order")
+                .ends_with("Not acted on yet: its BMC is asked for one network boot whenever one is needed.")
+        );
+        assert_eq!(doc("Sample", "colour"), "A word. `dark_green` is not acted on yet: nobody can see it.");
+    }
+}
