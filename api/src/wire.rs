@@ -2,7 +2,7 @@
 
 use crate::object::Object;
 use crate::plan::{Advisory, Consequences, PlanReport, TimelineEntry, Wait};
-use crate::values::{Generation, Incarnation, Name, Sha256, Tag, Timestamp, Uid};
+use crate::values::{Generation, Incarnation, Name, OperationId, Sha256, Tag, Timestamp, Uid};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -326,21 +326,129 @@ pub struct OperationRequest {
     pub verb: Verb,
 }
 
-/// What can be asked of a machine at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What can be asked of a machine once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
+    /// Switch it on.
+    PowerOn,
+    /// Switch it off, at once.
+    PowerOff,
+    /// Switch it off, then on.
+    PowerCycle,
     /// Read its hardware again; what failed on it is tried again at once.
     Recommission,
+    /// End the commissioning or install that is under way; its power is cut.
+    Abort,
 }
 
-/// Answer to `POST …/operations`.
+impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::PowerOn, Self::PowerOff, Self::PowerCycle, Self::Recommission, Self::Abort];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PowerOn => "power_on",
+            Self::PowerOff => "power_off",
+            Self::PowerCycle => "power_cycle",
+            Self::Recommission => "recommission",
+            Self::Abort => "abort",
+        }
+    }
+}
+
+impl std::fmt::Display for Verb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How far an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationState {
+    /// It was accepted, and waits.
+    Requested,
+    /// It has begun.
+    Running,
+    /// It did what it should.
+    Done,
+    /// It did not.
+    Failed,
+    /// Something else was asked for instead.
+    Superseded,
+    /// Its time was over before it was done.
+    Expired,
+}
+
+impl OperationState {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Requested, Self::Running, Self::Done, Self::Failed, Self::Superseded, Self::Expired];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// Whether nothing more happens to it.
+    #[must_use]
+    pub const fn is_over(self) -> bool {
+        !matches!(self, Self::Requested | Self::Running)
+    }
+}
+
+/// Says that a repeat of a request is the same: the first one is answered again.
+pub const IDEMPOTENCY_HEADER: &str = "Idempotency-Key";
+
+/// Something that was asked of a machine once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationAccepted {
-    /// What will be done.
+pub struct Operation {
+    /// Its id.
+    pub id: OperationId,
+    /// The machine's name.
+    pub machine: String,
+    /// What is to be done.
     pub verb: Verb,
+    /// How far it is.
+    pub state: OperationState,
+    /// Why, as one CamelCase word for programs.
+    pub reason: String,
+    /// What it waits for, does, did, or why not, for people.
+    pub message: String,
+    /// Who asked: `user NAME`, `token NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
     /// When it was accepted.
     pub accepted_at: Timestamp,
+    /// When it expires.
+    pub deadline: Timestamp,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_at: Option<Timestamp>,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// Where to look.
+    pub path: String,
+}
+
+/// Answer to `GET …/operations`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationList {
+    /// The newest first.
+    pub items: Vec<Operation>,
 }
 
 /// Answer to `HEAD` and `PUT /api/v1/blobs/{sha256}`: how much of the blob the region has.

@@ -43,10 +43,10 @@ pub use watch::{Watch, WatchOptions};
 use crate::object::Object;
 use crate::plan::PlanReport;
 use crate::schema::Kind;
-use crate::values::{Generation, Name};
+use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, Decisions, DryRun, Layer, Layers, MERGE_PATCH, ObjectList,
-    OperationAccepted, OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
+    ApplyRequest, ApplyResponse, Decisions, DryRun, Layer, Layers, MERGE_PATCH, ObjectList, Operation,
+    OperationList, OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -365,16 +365,31 @@ impl Client {
         self.transport.json(Call::get(&path(kind, name, "/decisions")).query("replay", "true")).await
     }
 
-    /// Asks for something to be done to a machine once.
+    /// Asks for something to be done to a machine once. Repeats on the way are the same request.
     ///
     /// # Errors
-    /// `not_found`, `locked`, and see [`ClientError`].
-    pub async fn operate(
-        &self,
-        machine: &str,
-        request: &OperationRequest,
-    ) -> Result<OperationAccepted, ClientError> {
-        self.transport.json(operation(machine, request)?).await
+    /// `not_found`, `locked`, `conflict` where it cannot be done now, and see [`ClientError`].
+    pub async fn operate(&self, machine: &str, request: &OperationRequest) -> Result<Operation, ClientError> {
+        let key = Uid::generate().to_string();
+        self.transport.json(operation(machine, request)?.idempotent(&key)).await
+    }
+
+    /// What was asked of a machine, the newest first.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn operations(&self, machine: &str) -> Result<OperationList, ClientError> {
+        let path = format!("/api/v1/machines/{}/operations", transport::encode(machine));
+        self.transport.json(Call::get(&path)).await
+    }
+
+    /// What became of something that was asked for.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn operation(&self, machine: &str, id: OperationId) -> Result<Operation, ClientError> {
+        let path = format!("/api/v1/machines/{}/operations/{id}", transport::encode(machine));
+        self.transport.json(Call::get(&path)).await
     }
 
     /// What [`Client::operate`] would do.

@@ -74,6 +74,14 @@ impl Call {
         self
     }
 
+    /// Says that every try of it is one and the same request.
+    pub(super) fn idempotent(mut self, key: &str) -> Self {
+        if let Ok(key) = HeaderValue::from_str(key) {
+            self.headers.insert(HeaderName::from_static("idempotency-key"), key);
+        }
+        self
+    }
+
     pub(super) fn body<T: Serialize>(mut self, body: &T) -> Result<Self, ClientError> {
         let bytes = serde_json::to_vec(body)
             .map_err(|e| ClientError::Config { setting: "request", why: e.to_string() })?;

@@ -40,7 +40,7 @@ pub struct SettingsSpec {
     pub erase: EraseMethod,
     /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `rack_applies`, `rack_returns`,
     /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `readiness`, `attempt_life`,
-    /// `retry_later` or `retry_credentials`.
+    /// `retry_later`, `retry_credentials` or `operation`.
     #[field(none)]
     pub deadlines: BTreeMap<String, Duration>,
     /// How much may be done at once.
@@ -49,7 +49,7 @@ pub struct SettingsSpec {
 }
 
 /// The names of the waits that have a deadline.
-pub const DEADLINE_NAMES: [&str; 13] = [
+pub const DEADLINE_NAMES: [&str; 14] = [
     "power_answer",
     "rack_applies",
     "rack_returns",
@@ -63,6 +63,7 @@ pub const DEADLINE_NAMES: [&str; 13] = [
     "attempt_life",
     "retry_later",
     "retry_credentials",
+    "operation",
 ];
 
 /// What a machine loads first.

@@ -11,7 +11,7 @@ pub struct CommonStatus {
     /// The generation of the spec that this status is about.
     #[field(volatile, default = 0)]
     pub observed_generation: Generation,
-    /// Fields of the spec that the region filled in, under the names they have there.
+    /// What fields mean that the spec leaves out, under the names they have there: the defaults of this version.
     #[field(volatile)]
     pub effective: Option<Map<String, Value>>,
     /// Ready, Progressing and Stalled, and whatever else the kind tells.

@@ -6,7 +6,7 @@ use crate::KINDS;
 use crate::schema::{Kind, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
-use crate::wire::{DeliveryState, MANAGER_HEADER};
+use crate::wire::{DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER};
 use serde_json::{Map, Value, json};
 
 /// A position of the watch: which life of the database, and how far into it.
@@ -61,6 +61,14 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
     let truth = || json!({"type": "boolean"});
     vec![
         ("sha256", "sha256", "path", form(Semantic::Sha256), "The blob's SHA-256"),
+        ("operation", "id", "path", form(Semantic::Uid), "The operation's id"),
+        (
+            "idempotency_key",
+            IDEMPOTENCY_HEADER,
+            "header",
+            like("^[!-~]{1,128}$"),
+            "A repeat with the same key is the same: it answers what the first one became",
+        ),
         (
             "layer_manager",
             "manager",

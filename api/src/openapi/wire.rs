@@ -7,7 +7,7 @@ use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
-use crate::wire::{DeliveryState, MAX_DOCUMENTS};
+use crate::wire::{DeliveryState, MAX_DOCUMENTS, OperationState, Verb};
 use serde_json::{Value, json};
 
 /// Labels, as they are written and read.
@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 47] {
+pub(super) fn components() -> [(&'static str, Value); 48] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -51,7 +51,8 @@ pub(super) fn components() -> [(&'static str, Value); 47] {
     let delivery_states = DeliveryState::ALL.map(DeliveryState::as_str);
     let cut_reasons: Vec<_> = CutReason::ALL.iter().map(|r| r.as_str()).collect();
     let effects = ["none", "live", "reboot", "redeploy", "replace"];
-    let verbs = ["recommission"];
+    let verbs = Verb::ALL.map(Verb::as_str);
+    let operation_states = OperationState::ALL.map(OperationState::as_str);
     [
         (
             "Metadata",
@@ -341,12 +342,18 @@ pub(super) fn components() -> [(&'static str, Value); 47] {
         ),
         ("OperationRequest", closed(&["verb"], json!({"verb": {"type": "string", "enum": verbs}}))),
         (
-            "OperationAccepted",
+            "Operation",
             object(
-                &["verb", "accepted_at"],
-                json!({"verb": {"type": "string", "enum": verbs}, "accepted_at": time()}),
+                &["id", "machine", "verb", "state", "reason", "message", "accepted_at", "deadline", "path"],
+                json!({
+                    "id": form(Semantic::Uid), "machine": text(), "verb": {"type": "string", "enum": verbs},
+                    "state": {"type": "string", "enum": operation_states}, "reason": text(), "message": text(),
+                    "requested_by": text(), "accepted_at": time(), "deadline": time(), "begun_at": time(),
+                    "finished_at": time(), "path": text(),
+                }),
             ),
         ),
+        ("OperationList", object(&["items"], json!({"items": list("Operation")}))),
         (
             "Gone",
             object(

@@ -65,6 +65,8 @@ uuid_id! {
     VlanId,
     /// The uid of an Image.
     ImageId,
+    /// The id of an operation that was asked of a Machine.
+    OperationId,
     /// Which life of the database a number belongs to; renewed after a restore that lost commits.
     Incarnation,
 }

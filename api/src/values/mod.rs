@@ -23,8 +23,8 @@ pub use dns::OwnerName;
 pub(crate) use dns::{LONGEST_NAME, check_domain, check_owner, target as dns_target};
 pub use duration::Duration;
 pub use id::{
-    Attempt, DeploymentId, Epoch, Generation, ImageId, Incarnation, MachineId, RackId, Revision, SubnetId,
-    Uid, VlanId,
+    Attempt, DeploymentId, Epoch, Generation, ImageId, Incarnation, MachineId, OperationId, RackId, Revision,
+    SubnetId, Uid, VlanId,
 };
 pub use mac::Mac;
 pub use name::{Name, Naming};

@@ -11,7 +11,7 @@
 //! | labels and manager of an object that was there | `{"manager", "labels"}`, an entry of their own |
 //! | a manager's layer | `{"layer": {MANAGER: {"labels", "tags"}}}`; null where there is none |
 //! | a name | `{"name"}`; VLANs that follow their fabric have entries of their own |
-//! | an operation | `{"recommission_requested_at"}` |
+//! | an operation | `{"operation"}`: its verb; none before |
 //! | an ApiToken's text | `{"issued_at"}`; null where there is none |
 //! | a session | `{"session": "opened"}`, `{"session": "closed"}` |
 //! | dead letters | `{"failed", "disabled"}`: how many, and why the receiver is not asked any more |

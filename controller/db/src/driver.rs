@@ -1,11 +1,10 @@
 //! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
 
 use crate::fact::{Fact, FactRow};
-use crate::object::{self, Key, Object, signed, timestamp};
+use crate::object::{signed, timestamp};
 use crate::seal::Place;
 use crate::store::Tx;
-use crate::write::Judge;
-use crate::{Store, StoreError, audit};
+use crate::{Store, StoreError};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
 use serde_json::Value;
 use uuid::Uuid;
@@ -233,41 +232,6 @@ impl Store {
             unwiped: row.unwiped,
             recommission_requested_at: row.recommission_us.map(timestamp).transpose()?,
         })
-    }
-
-    /// Notes that another reading of a machine's hardware is asked for, and wakes whoever plans for it; of which machine, and
-    /// since when. Or only tries that, and rolls it back.
-    ///
-    /// # Errors
-    /// `NotFound`, `Refused`, or the database.
-    pub async fn request_recommission(
-        &self,
-        key: Key<'_>,
-        (dry_run, judge): (bool, &dyn Judge),
-    ) -> Result<(Object, Timestamp), StoreError> {
-        let mut tx = self.begin().await?;
-        let row = object::lock(&mut tx, "Machine", key).await?;
-        let row = row.ok_or_else(|| object::not_found("Machine", key))?;
-        self.within_reach(&mut tx, &row, judge).await?;
-        let upsert = sqlx::query!(
-            r#"with before as (select recommission_requested_at as at from machine_mark where machine = $1)
-               insert into machine_mark (machine, recommission_requested_at) values ($1, now())
-               on conflict (machine) do update set recommission_requested_at = excluded.recommission_requested_at
-               returning (extract(epoch from recommission_requested_at) * 1000000)::bigint as "after_us!",
-                         (select (extract(epoch from at) * 1000000)::bigint from before) as before_us"#,
-            row.uid
-        );
-        let asked = upsert.fetch_one(&mut *tx).await?;
-        let at = timestamp(asked.after_us)?;
-        self.wake_around(&mut tx, Uid::from(row.uid)).await?;
-        let before = asked.before_us.map(timestamp).transpose()?;
-        let (before, after) = (
-            serde_json::json!({ "recommission_requested_at": before }),
-            serde_json::json!({ "recommission_requested_at": at }),
-        );
-        self.audit(&mut tx, &[audit::Written::beside(&row, &before, &after)]).await?;
-        self.end(tx, dry_run).await?;
-        Ok((row.object()?, at))
     }
 
     /// Notes whether a former deployment's data may still be on a machine's disks.

@@ -15,6 +15,7 @@
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
+//! | `operation` | what people ask of machines once |
 //! | `decision`, `fleet` | why a step was begun; how many may be at once |
 //! | `gauge` | what is measured |
 //! | `webhook` | deliveries to webhooks |
@@ -57,6 +58,7 @@ mod invariant;
 mod ipam;
 mod layer;
 mod object;
+mod operation;
 mod overlay;
 mod password;
 mod queue;
@@ -87,6 +89,7 @@ pub use ipam::{
     Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
 };
 pub use object::{Key, ListQuery, Object, Page, Referrer};
+pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, StatusWrite, Then};

@@ -36,6 +36,8 @@ pub enum DeadlineId {
     RetryLater,
     /// Until the next look at a BMC that refused the credentials.
     RetryCredentials,
+    /// What a person asked of a machine once is done.
+    Operation,
 }
 
 /// One row.
@@ -134,6 +136,12 @@ pub const DEADLINES: &[DeadlineSpec] = &[
         "retry_credentials",
         3600,
         "BMCs lock an account after three to five refusals within minutes; one an hour stays below that",
+    ),
+    row(
+        DeadlineId::Operation,
+        "operation",
+        3600,
+        "time for three tries to boot an inventory, or for an install to end; nobody expects more of what was asked hours ago",
     ),
 ];
 

@@ -73,12 +73,14 @@ pub fn ending(
 
 /// What the power must read after a step.
 fn wanted(step: StepId) -> Option<PowerState> {
-    use StepId::{HoldOff, PowerOffErase, PowerOffInventory, PowerOffRelease, PowerOffRemove, ReadPower};
+    use StepId::{
+        AbortOff, HoldOff, OperateOff, PowerOffErase, PowerOffInventory, PowerOffRelease, PowerOffRemove,
+        ReadPower,
+    };
     match step {
         ReadPower => None,
-        PowerOffInventory | PowerOffRelease | PowerOffErase | PowerOffRemove | HoldOff => {
-            Some(PowerState::Off)
-        }
+        PowerOffInventory | PowerOffRelease | PowerOffErase | PowerOffRemove | HoldOff | OperateOff
+        | AbortOff => Some(PowerState::Off),
         _ => Some(PowerState::On),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use basalt_api::agent::{Inventory, Outcome};
 use basalt_api::kinds::PowerState;
-use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, Sha256, Timestamp};
+use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, OperationId, Sha256, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::failures::PowerFailure;
@@ -47,7 +47,7 @@ pub struct Facts {
     pub boot_racks: Link,
 }
 
-/// Names one try of one step: `{machine}/{deployment, "commission" or "machine"}/{generation}/{step}/{try}`.
+/// Names one try of one step: `{machine}/{deployment, "commission", "machine" or "operation-" and its id}/{generation}/{step}/{try}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepKey(String);
@@ -241,6 +241,8 @@ pub enum Scope {
     Deployment(DeploymentId),
     /// The machine itself: keeping its power as declared, removing it.
     Machine,
+    /// Something that a person asked for once.
+    Operation(OperationId),
 }
 
 impl std::fmt::Display for Scope {
@@ -249,6 +251,7 @@ impl std::fmt::Display for Scope {
             Self::Commission => f.write_str("commission"),
             Self::Deployment(id) => write!(f, "{id}"),
             Self::Machine => f.write_str("machine"),
+            Self::Operation(id) => write!(f, "operation-{id}"),
         }
     }
 }

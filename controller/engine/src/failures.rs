@@ -83,6 +83,8 @@ pub enum AttemptFailure {
     Outranked,
     /// The agent succeeded at an inventory and sent none.
     Empty,
+    /// A person wanted it to end.
+    Aborted,
 }
 
 impl AttemptFailure {
@@ -218,6 +220,9 @@ pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
     (AttemptFailure::Empty, rule("NoInventory", "the agent reported success without an inventory", &[10], LATER,
         "upload an ephemeral image whose agent fits this region",
         "an agent of another version")),
+    (AttemptFailure::Aborted, rule("Aborted", "a person aborted it", &[], None,
+        "run `basalt recommission` to have it begun again, or change or delete the deployment",
+        "whoever aborts it says when it goes on")),
 ];
 
 #[cfg(test)]

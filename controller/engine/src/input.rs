@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use basalt_api::agent::BlobRef;
 use basalt_api::kinds::{DeploymentSpec, MachineSpec};
-use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, Sha256, Timestamp};
+use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp};
+use basalt_api::wire::Verb;
 use basalt_api::{Effect, Model};
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
 use crate::budget::Budget;
 use crate::deadlines::{self, DeadlineId};
-use crate::facts::{Facts, Link, StepRecord};
+use crate::facts::{Facts, Link, PowerReading, StepRecord};
 use crate::render::Assigned;
 
 /// Everything that decides what happens to one machine. Serialised, it is what no history keeps: facts, records and budget are
@@ -33,6 +34,15 @@ pub struct MachineInput {
     pub deletion_requested_at: Option<Timestamp>,
     /// When another reading of its hardware was last requested.
     pub recommission_requested_at: Option<Timestamp>,
+    /// When a person last wanted the attempt that was under way to end.
+    #[serde(default)]
+    pub abort_requested_at: Option<Timestamp>,
+    /// What a person asked for once, and is not over: one at most that is about power, one recommission, one abort.
+    #[serde(default)]
+    pub operations: Vec<Operation>,
+    /// The power that the latest of those that are done left.
+    #[serde(default)]
+    pub power_wish: Option<PowerReading>,
     /// A deployment was let go with `on_failure = abandon`: its data may still be on the disks.
     pub unwiped: bool,
     /// The deployment that owns it. One at most: the database's key says so.
@@ -67,6 +77,9 @@ impl MachineInput {
             Some(self.created_at),
             self.deletion_requested_at,
             self.recommission_requested_at,
+            self.abort_requested_at,
+            self.power_wish.as_ref().map(|it| it.at),
+            self.operations.iter().map(|it| it.requested_at).max(),
             claim.map(|claim| claim.claimed_at),
             claim.and_then(|claim| claim.deletion_requested_at),
             facts.power.as_ref().map(|it| it.at),
@@ -86,6 +99,19 @@ impl MachineInput {
             many.chain(self.records.iter().map(|r| r.delivered_at.unwrap_or(r.started_at).max(r.started_at)));
         single.into_iter().flatten().chain(many).max().unwrap_or(self.created_at)
     }
+}
+
+/// What a person asked of a machine once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its steps have it in their keys.
+    pub id: OperationId,
+    /// What is to be done.
+    pub verb: Verb,
+    /// When that was asked.
+    pub requested_at: Timestamp,
+    /// When it is too late.
+    pub deadline: Timestamp,
 }
 
 /// A deployment's hold on a machine.

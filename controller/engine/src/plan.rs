@@ -2,7 +2,8 @@
 
 use basalt_api::agent::EraseLevel;
 use basalt_api::kinds::{Axes, Condition, InstallStage};
-use basalt_api::values::{Attempt, DeploymentId, Epoch, Sha256, Timestamp};
+use basalt_api::values::{Attempt, DeploymentId, Epoch, OperationId, Sha256, Timestamp};
+use basalt_api::wire::OperationState;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Cause, Scope, StepKey, StepRecord};
@@ -17,6 +18,9 @@ pub struct Plan {
     pub later: Vec<LaterStep>,
     /// What is waited for. Empty when there is something to begin, or nothing to do.
     pub waits: Vec<Wait>,
+    /// How far what was asked for once is: all of the input's operations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<OperationSeen>,
     /// What the racks are to hold for this machine.
     pub boot: BootAction,
     /// The attempt that writes the machine's disks, or may begin to at any moment: its part in the fleet's budget.
@@ -227,6 +231,19 @@ pub struct Wait {
     pub tries: Option<(u32, u32)>,
     /// Nothing more happens without a person, or not soon: a client need not wait.
     pub stalled: bool,
+}
+
+/// How far an operation is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OperationSeen {
+    /// Which.
+    pub id: OperationId,
+    /// How far.
+    pub state: OperationState,
+    /// One CamelCase word for programs.
+    pub reason: String,
+    /// For people: what it waits for, does, did, or why not.
+    pub message: String,
 }
 
 /// How a machine is, and the deployment on it.

@@ -196,6 +196,7 @@ pub(super) async fn of_operation(app: &App, machine: &Object, verb: Verb) -> Ans
     let plan = planned_alone(app, machine, supposed).await?;
     Ok(plan.unwrap_or_else(|| match verb {
         Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),
+        verb => said(format!("{verb} will be done to Machine {:?}.", machine.name)),
     }))
 }
 

@@ -94,6 +94,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/api/v1/{plural}/{name}/decisions", VIEWER, || get(explain::decisions)),
     Endpoint::new("POST", "/api/v1/{plural}/{name}/operations", OPERATOR, || post(operations::request))
         .dry_run(Role::Viewer),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/operations", VIEWER, || get(operations::list)),
+    Endpoint::new("GET", "/api/v1/{plural}/{name}/operations/{id}", VIEWER, || get(operations::read)),
     Endpoint::new("POST", "/api/v1/apply", OPERATOR, || {
         post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
     })

@@ -1,40 +1,132 @@
-//! What is asked of a machine once, because no spec can say it.
+//! What is asked of a machine once, because no spec can say it: power, another look, an end.
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, parameters};
+use super::query::{Flags, NoParameters, parameters};
 use super::{App, announce, body, objects};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use basalt_api::ProblemCode;
-use basalt_api::wire::{OperationAccepted, OperationRequest, Verb};
-use basalt_db::Judge;
+use basalt_api::values::OperationId;
+use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, Verb};
+use basalt_api::{FieldCode, FieldError, Kind, Problem, ProblemCode};
+use basalt_db::{Judge, NewOperation, Object};
+use basalt_engine::deadlines::{self, DeadlineId};
+use basalt_engine::machine::Refused;
+use std::time::Duration;
+
+/// Operations of a list.
+const MOST: i64 = 100;
+
+/// A client's key, in bytes.
+const KEY_BYTES: usize = 128;
 
 pub(super) async fn request(
     State(app): State<App>,
     caller: Caller,
     Path((plural, name)): Path<(String, String)>,
     uri: Uri,
+    headers: HeaderMap,
     sent: Bytes,
 ) -> Answer<Response> {
-    let kind = body::kind(&plural)?;
+    let kind = of_machines(&plural)?;
     let Flags { dry_run } = parameters(&uri)?;
-    if kind.name != "Machine" {
-        let detail = format!("operations are asked of machines, not of a {}", kind.name);
-        return Err(Refusal::new(ProblemCode::NotFound, detail));
-    }
     let OperationRequest { verb } = body::json(&sent)?;
+    let request_key = idempotency_key(&headers)?;
     let (key, guards) = (body::key(kind, &name)?, caller.guards(dry_run));
+    let machine = app.store().get(kind.name, key).await?;
+    if let Some(request_key) = request_key
+        && let Some(known) = app.store().operation_under(machine.uid.into(), request_key).await?
+        && known.verb == verb
+        && !dry_run
+    {
+        return Ok((StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response());
+    }
+    let lasts = judged(&app, &machine, verb).await?;
     let judged = (dry_run, &guards as &dyn Judge);
-    let (machine, accepted_at) = match verb {
-        Verb::Recommission => caller.store(&app).request_recommission(key, judged).await?,
-    };
+    let new = NewOperation { verb, lasts, request_key };
+    let (machine, operation) = caller.store(&app).request_operation(key, &new, judged).await?;
     if dry_run {
         let plan = announce::of_operation(&app, &machine, verb).await?;
         return objects::tried(machine, plan);
     }
-    Ok((StatusCode::ACCEPTED, Json(OperationAccepted { verb, accepted_at })).into_response())
+    Ok((StatusCode::ACCEPTED, Json(shown(&machine, operation))).into_response())
+}
+
+pub(super) async fn list(
+    State(app): State<App>,
+    Path((plural, name)): Path<(String, String)>,
+    _: NoParameters,
+) -> Answer<Json<OperationList>> {
+    let kind = of_machines(&plural)?;
+    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
+    let operations = app.store().operations(machine.uid.into(), MOST).await?;
+    Ok(Json(OperationList { items: operations.into_iter().map(|it| shown(&machine, it)).collect() }))
+}
+
+pub(super) async fn read(
+    State(app): State<App>,
+    Path((plural, name, id)): Path<(String, String, String)>,
+    _: NoParameters,
+) -> Answer<Json<Operation>> {
+    let kind = of_machines(&plural)?;
+    let id: OperationId = id.parse().map_err(|bad| Refusal::invalid(vec![FieldError::format("/id", bad)]))?;
+    let machine = app.store().get(kind.name, body::key(kind, &name)?).await?;
+    let operation = app.store().operation(machine.uid.into(), id).await?.ok_or_else(|| {
+        let detail = format!("there is no operation {id} of Machine {:?}", machine.name);
+        Refusal::new(ProblemCode::NotFound, detail)
+    })?;
+    Ok(Json(shown(&machine, operation)))
+}
+
+fn of_machines(plural: &str) -> Answer<&'static Kind> {
+    let kind = body::kind(plural)?;
+    if kind.name == "Machine" {
+        return Ok(kind);
+    }
+    let detail = format!("operations are asked of machines, not of a {}", kind.name);
+    Err(Refusal::new(ProblemCode::NotFound, detail))
+}
+
+/// The key under which a repeat is the same.
+fn idempotency_key(headers: &HeaderMap) -> Answer<Option<&str>> {
+    let Some(value) = headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default();
+    if (1..=KEY_BYTES).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(Some(key));
+    }
+    let message = format!("the {IDEMPOTENCY_HEADER} is not understood");
+    Err(Refusal::field("", FieldCode::Format, message, "1 to 128 letters, digits and signs: a UUID"))
+}
+
+/// How long it may take, if it can be done at all. Where no driver runs yet, it judges when it does.
+async fn judged(app: &App, machine: &Object, verb: Verb) -> Answer<Duration> {
+    let Some(machinery) = app.machinery() else {
+        let usual = deadlines::spec(DeadlineId::Operation);
+        return Ok(usual.map_or(Duration::from_secs(3600), |row| row.duration));
+    };
+    machinery.judge(machine, verb).await?.map_err(|Refused { code, message, fix }| {
+        let sort = if code == "Locked" { ProblemCode::Locked } else { ProblemCode::Conflict };
+        let error = FieldError::new("/verb", FieldCode::Rule, message.clone(), fix);
+        Problem { errors: vec![error], ..Problem::new(sort, format!("{message}: {verb} is not done")) }.into()
+    })
+}
+
+fn shown(machine: &Object, operation: basalt_db::Operation) -> Operation {
+    Operation {
+        id: operation.id,
+        machine: machine.name.clone(),
+        verb: operation.verb,
+        state: operation.state,
+        reason: operation.reason,
+        message: operation.message,
+        requested_by: operation.requested_by,
+        accepted_at: operation.requested_at,
+        deadline: operation.deadline,
+        begun_at: operation.begun_at,
+        finished_at: operation.finished_at,
+        path: format!("/api/v1/machines/uid:{}/operations/{}", machine.uid, operation.id),
+    }
 }

@@ -8,6 +8,7 @@ use basalt_api::plan::{Consequences, PlanReport, Step, StepState, TimelineEntry,
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Fact, Object, Overlay, StepRecord, StoreError};
+use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::deployment::DeploymentAction;
 use basalt_engine::select::Choice;
 use basalt_engine::steps::EffectKind;
@@ -17,7 +18,9 @@ use serde_json::{Map, Value};
 use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
-use super::{Answer, Choices, Machinery, Supposed, allocate, consequences, decision, deployment};
+use super::{
+    Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, deployment, operation,
+};
 use crate::racks;
 use crate::racks::observed::Observed;
 
@@ -65,6 +68,16 @@ impl Machinery for Driver {
             let estate = Estate::load(&self.store, &self.sessions).await?;
             let report = self.report(&estate, object, Supposed::default()).await?;
             Ok(Waits { waits: report.waits })
+        })
+    }
+
+    fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged> {
+        Box::pin(async move {
+            let estate = Estate::load(&self.store, &self.sessions).await?;
+            let loaded = estate.machine(&self.store, machine).await?;
+            let (now, policy) = (self.store.now().await?, estate.policy(&self.policy));
+            let judged = basalt_engine::machine::judge(&loaded.input, &policy, now, verb);
+            Ok(judged.map(|()| policy.deadline(DeadlineId::Operation)))
         })
     }
 
@@ -126,12 +139,15 @@ impl Driver {
             "Machine" => {
                 let mut loaded = estate.machine(&self.store, object).await?;
                 loaded.input.spec = declared(object, supposed.spec)?;
-                match supposed.asked {
-                    Some(Verb::Recommission) => loaded.input.recommission_requested_at = Some(now),
-                    None => {}
+                let policy = estate.policy(&self.policy);
+                if let Some(verb) = supposed.asked {
+                    let deadline = now.checked_add(policy.deadline(DeadlineId::Operation));
+                    operation::suppose(&mut loaded.input, verb, now, deadline.unwrap_or(Timestamp::MAX));
                 }
-                let planned = plan(&loaded.input, &estate.policy(&self.policy), now);
-                Ok(of_plan(&object.name, &planned))
+                let planned = plan(&loaded.input, &policy, now);
+                let mut report = of_plan(&object.name, &planned);
+                report.waits.extend(operation::waits(&loaded.input, &planned));
+                Ok(report)
             }
             "Deployment" => {
                 let declared: DeploymentSpec = declared(object, supposed.spec)?;
@@ -183,6 +199,8 @@ impl Driver {
             let facts = self.store.recent_facts(uid, HISTORY).await?;
             entries.extend(facts.iter().filter(|fact| fact.kind != "log").map(of_fact));
             entries.extend(self.store.steps(uid, HISTORY).await?.iter().map(of_step));
+            let operations = self.store.operations(uid.into(), HISTORY).await?;
+            entries.extend(operations.iter().flat_map(operation::entries));
         }
         entries.sort_by_key(|entry| entry.at);
         Ok(Timeline { entries })

@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 use super::estate::{self, Net, RackSeen};
 use super::fold::fold;
+use super::operation;
 use super::tag::{self, TagSeen};
 use crate::racks::observed::Observed;
 use crate::racks::sessions::Sessions;
@@ -85,6 +86,8 @@ pub struct Loaded {
     pub open: Vec<(i64, StepKey)>,
     /// Its part in the fleet's budget.
     pub slot: Option<Slot>,
+    /// What was asked of it once, as it is noted.
+    pub operations: Vec<basalt_db::Operation>,
 }
 
 /// Reads a stored spec.
@@ -278,6 +281,7 @@ impl Estate {
         let zone = machine.zone.as_ref().map_or(DEFAULT_ZONE, |zone| zone.as_str());
         let (budget, slot) = self.budget(store, uid, zone).await?;
         let marks = store.machine_marks(uid).await?;
+        let operations = store.planning_operations(uid).await?;
         let held = store.claim_on(uid).await?;
         let deployment = match held {
             Some((deployment, _)) => store.get_by_uid(deployment.into()).await?,
@@ -296,6 +300,9 @@ impl Estate {
             created_at: object.created_at,
             deletion_requested_at: object.deletion_requested_at,
             recommission_requested_at: marks.recommission_requested_at,
+            abort_requested_at: operation::aborted(&operations),
+            operations: operation::open(&operations),
+            power_wish: operation::wish(&operations),
             unwiped: marks.unwiped,
             claim,
             budget,
@@ -314,6 +321,7 @@ impl Estate {
             steps,
             open,
             slot,
+            operations,
         })
     }
 

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::load::{Estate, Loaded};
-use super::{decision, report_token, tag};
+use super::{decision, operation, report_token, tag};
 
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 8;
@@ -66,6 +66,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let policy = estate.policy(&driver.policy);
         let planned = plan(&loaded.input, &policy, now);
         note_ends(driver, &loaded, &policy, now).await?;
+        if operation::note(driver, &loaded, &planned).await? {
+            continue;
+        }
         keep_slot(driver, &loaded, &planned).await?;
         remember_boot(driver, lease, &loaded, &planned).await?;
         let Some(step) = planned.next.first() else {

@@ -32,6 +32,7 @@ pub mod kill;
 pub mod load;
 pub mod machine;
 pub mod meters;
+mod operation;
 pub mod poison;
 pub mod rack;
 pub mod report_token;
@@ -106,6 +107,9 @@ impl Choices {
     }
 }
 
+/// How long what is asked of a machine once may take, or why it is not done.
+pub type Judged = Result<std::time::Duration, basalt_engine::machine::Refused>;
+
 /// What the driver answers about an object of a [`PLANNED`] kind. Each of these reads, and changes nothing.
 pub trait Machinery: Send + Sync + 'static {
     /// What will be done with each of these, were they as supposed, and `others` as they would be. The object of a spec that is
@@ -129,6 +133,9 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;
+
+    /// Whether something can be asked of a machine as it is now.
+    fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged>;
 
     /// Racks that are connected to this process.
     fn rack_links(&self) -> usize;

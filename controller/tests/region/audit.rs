@@ -44,16 +44,7 @@ const LEFT: &[(&str, &str, &[Left])] = &[
             r#"{"layer":{"cmdb":{"labels":{"row":"1"},"tags":["gpu"]}}}"#,
         )],
     ),
-    (
-        "POST",
-        "/api/v1/machines/m/operations",
-        &[(
-            "Machine",
-            "m",
-            r#"{"recommission_requested_at":null}"#,
-            r#"{"recommission_requested_at":"TIME"}"#,
-        )],
-    ),
+    ("POST", "/api/v1/machines/m/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
     ("POST", "/api/v1/apply", &[("Zone", "c", "null", "{}")]),
     ("POST", "/api/v1/login", &[("User", "alice", "null", r#"{"session":"opened"}"#)]),
     ("POST", "/api/v1/logout", &[("User", "alice", r#"{"session":"opened"}"#, r#"{"session":"closed"}"#)]),

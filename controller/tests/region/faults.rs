@@ -4,9 +4,9 @@ use crate::metrics::scrape;
 use crate::support::lab;
 use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
-use basalt_api::wire::{Decisions, Timeline, Waits};
+use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Object, Overlay};
-use basalt_region::driver::{Answer, Choices, Machinery, Supposed, meters};
+use basalt_region::driver::{Answer, Choices, Judged, Machinery, Supposed, meters};
 use basalt_region::racks;
 use serde_json::Value;
 use std::io::Write;
@@ -46,6 +46,10 @@ impl Machinery for Faulty {
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
         fault(&object.name)
+    }
+
+    fn judge<'a>(&'a self, machine: &'a Object, _: Verb) -> Answer<'a, Judged> {
+        fault(&machine.name)
     }
 
     fn rack_links(&self) -> usize {

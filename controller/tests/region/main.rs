@@ -22,6 +22,7 @@ mod leaving;
 mod linked;
 mod metrics;
 mod objects;
+mod operations;
 mod patch;
 mod played;
 mod process;

@@ -2,12 +2,15 @@
 
 use crate::common::{machine, network, open, put, put_if, store};
 use basalt_api::values::Generation;
+use basalt_api::wire::Verb;
 use basalt_api::{FieldCode, FieldError};
 use basalt_db::{
-    Deletion, Judge, Key, ListQuery, MachineMarks, Object, Precondition, Put, Removal, StoreError, Written,
+    Deletion, Judge, Key, ListQuery, MachineMarks, NewOperation, Object, Precondition, Put, Removal,
+    StoreError, Written,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor, PgConnection};
+use std::time::Duration;
 
 fn refused(error: StoreError) -> Vec<(String, FieldCode, String)> {
     match error {
@@ -345,7 +348,9 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_re
     let asking = {
         let store = store.clone();
         tokio::spawn(async move {
-            store.request_recommission(Key::Name("m"), (false, &OnlyBlue)).await.unwrap_err()
+            let new =
+                NewOperation { verb: Verb::Recommission, lasts: Duration::from_secs(60), request_key: None };
+            store.request_operation(Key::Name("m"), &new, (false, &OnlyBlue)).await.unwrap_err()
         })
     };
     let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";

@@ -89,6 +89,9 @@ impl<'a> Walk<'a> {
         let (Some(attempt), Some(task)) = (record.attempt, TaskSteps::armed_by(record.step)) else {
             return State::Open;
         };
+        if let Some(at) = self.aborted(record) {
+            return State::Failed(AttemptFailure::Aborted, String::new(), at);
+        }
         if let Some(end) = facts.results.get(&attempt) {
             return match &end.outcome {
                 Outcome::Failed { code, message, .. } => {

@@ -6,11 +6,13 @@
 mod attempt;
 mod boot;
 mod fleet;
+mod operation;
 mod power;
 mod report;
 mod walk;
 
 pub(crate) use self::attempt::State;
+pub use self::operation::{Refused, judge};
 pub(crate) use self::power::Answer;
 pub use self::report::carry_since;
 pub(crate) use self::walk::Walk;
@@ -56,12 +58,15 @@ pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
         Goal::Remove => walk.remove(),
     }
     walk.hold();
+    walk.operate();
     let boot = walk.boot_action(goal, deployed.is_some());
     let report = walk.report(goal, deployed.as_ref());
     let digest = walk.digest(goal);
-    let wake_at = walk.waits.iter().filter_map(|w| w.deadline).min();
+    let deadlines = walk.waits.iter().filter_map(|w| w.deadline);
+    let wake_at = deadlines.chain(walk.operations_end()).min();
     let writes = walk.writes(boot);
-    Plan { next: walk.next, later: walk.later, waits: walk.waits, boot, writes, report, wake_at, digest }
+    let Walk { next, later, waits, operations, .. } = walk;
+    Plan { next, later, waits, operations, boot, writes, report, wake_at, digest }
 }
 
 fn goal(input: &MachineInput) -> Goal {
@@ -412,6 +417,7 @@ impl Walk<'_> {
             Goal::Deploy if installed().is_some() => BootAction::Local,
             // What runs on a machine that was not taken in yet is not known, and it may be wanted.
             Goal::Commission | Goal::Remove => BootAction::Local,
+            Goal::Ready | Goal::Deploy if self.is_wanted_on() => BootAction::Local,
             Goal::Ready if self.powers_off_when_idle() && self.input.facts.inventory.is_some() => {
                 BootAction::PowerOff
             }
@@ -432,6 +438,9 @@ impl Walk<'_> {
         if let Some(claim) = &input.claim {
             add(format!("{} {} {}", claim.uid, claim.generation, claim.fingerprint()));
             add(claim.image.as_ref().map(|i| i.digest.to_string()).unwrap_or_default());
+        }
+        for operation in &input.operations {
+            add(operation.id.to_string());
         }
         Sha256::new(hash.finalize().into())
     }

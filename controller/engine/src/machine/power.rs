@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn hold_power(&mut self, wanted: PowerState) {
         let (step, verb) =
             if wanted == PowerState::Off { (StepId::HoldOff, Verb::Off) } else { (StepId::HoldOn, Verb::On) };
-        if self.bmc().is_none() || self.blocked() {
+        if self.bmc().is_none() || self.blocked() || self.power_is_asked_for(wanted) {
             return;
         }
         // In the same instant as the end of a task, the power was switched by us, and after it.
@@ -300,6 +300,8 @@ fn verb_words(step: StepId) -> &'static str {
         | StepId::PowerOffRelease
         | StepId::PowerOffErase
         | StepId::PowerOffRemove
+        | StepId::OperateOff
+        | StepId::AbortOff
         | StepId::HoldOff => "power off",
         _ => "power on",
     }

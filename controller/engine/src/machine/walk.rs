@@ -7,7 +7,7 @@ use basalt_api::values::{Attempt, Timestamp};
 use crate::deadlines::DeadlineId;
 use crate::facts::{BootSeen, Cause, Link, PowerReading, Scope, StepKey, StepRecord};
 use crate::input::{MachineInput, Policy, later};
-use crate::plan::{BootAction, Effect, LaterStep, PlannedStep, Wait};
+use crate::plan::{BootAction, Effect, LaterStep, OperationSeen, PlannedStep, Wait};
 use crate::steps::StepId;
 
 /// The walk so far.
@@ -18,13 +18,23 @@ pub(crate) struct Walk<'a> {
     pub(crate) next: Vec<PlannedStep>,
     pub(crate) later: Vec<LaterStep>,
     pub(crate) waits: Vec<Wait>,
+    pub(crate) operations: Vec<OperationSeen>,
     /// The attempt that the machine may boot, if one is armed for what is being done.
     pub(crate) boot: Option<BootAction>,
 }
 
 impl<'a> Walk<'a> {
     pub(crate) const fn new(input: &'a MachineInput, policy: &'a Policy, now: Timestamp) -> Self {
-        Self { input, policy, now, next: Vec::new(), later: Vec::new(), waits: Vec::new(), boot: None }
+        Self {
+            input,
+            policy,
+            now,
+            next: Vec::new(),
+            later: Vec::new(),
+            waits: Vec::new(),
+            operations: Vec::new(),
+            boot: None,
+        }
     }
 
     /// Whether a step was found that is not done.

@@ -4,6 +4,7 @@ mod announced;
 mod choosing;
 mod deadlines;
 mod histories;
+mod operations;
 mod rendering;
 mod situations;
 mod stories;

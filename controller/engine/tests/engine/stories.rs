@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use basalt_api::kinds::{EraseMethod, Lifecycle, PowerPolicy, Redeploy};
+use basalt_api::wire::Verb;
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 
 use crate::world::hardware::Fault;
@@ -118,6 +119,14 @@ fn a_region_that_dies_at_any_step_goes_on_and_does_nothing_twice() {
 /// Every step once: a silent first boot, a power change by hand, an erase, a removal.
 fn live_a_full_life(world: &mut World) {
     assert!(world.run(2, ready), "{:?}", world.plan());
+    world.ask(Verb::Recommission);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    world.ask(Verb::Abort);
+    assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
+    world.ask(Verb::Recommission);
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    world.ask(Verb::PowerCycle);
+    assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
     world.deploy(|_| {});
     world.hardware.faults.insert(Fault::SystemSilent);
     assert!(world.run(6, stalled), "{:?}", world.plan());

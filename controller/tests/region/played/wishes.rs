@@ -4,9 +4,11 @@
 //! Wishes are drawn so that all of them can be granted at once, whenever each of them is: nobody waits for ever.
 
 use super::world::{World, deployment, machine};
+use basalt_api::wire::Verb;
 use basalt_db::testing::churn::Dice;
-use basalt_db::{Key, NoJudge, StoreError};
+use basalt_db::{Key, NewOperation, NoJudge, StoreError};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The tag that wanders.
 const TAG: &str = "chosen";
@@ -216,7 +218,13 @@ impl Granting {
             }
             Wish::Recommission(machine) => {
                 let uid = world.names[&format!("m{machine}")];
-                let asked = world.store().request_recommission(Key::Uid(uid.into()), (false, &NoJudge)).await;
+                let new = NewOperation {
+                    verb: Verb::Recommission,
+                    lasts: Duration::from_secs(3600),
+                    request_key: None,
+                };
+                let asked =
+                    world.store().request_operation(Key::Uid(uid.into()), &new, (false, &NoJudge)).await;
                 assert!(matches!(asked, Ok(_) | Err(StoreError::NotFound { .. })), "{asked:?}");
             }
             Wish::Replace => world.replace("m1", &self.spec(1)).await,

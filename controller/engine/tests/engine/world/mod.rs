@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome, Then};
 use basalt_api::kinds::{Bmc, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, MachineId, Sha256, Timestamp};
+use basalt_api::wire::{OperationState, Verb as Asked};
+use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::facts::*;
-use basalt_engine::input::{Claim, EphemeralImage, MachineInput, Policy, ResolvedImage};
+use basalt_engine::input::{Claim, EphemeralImage, MachineInput, Operation, Policy, ResolvedImage};
 use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind};
 use basalt_engine::render::{Context, compose};
 use basalt_engine::steps::StepId;
@@ -42,6 +44,8 @@ pub(crate) struct World {
     pub(crate) gone: bool,
     pub(crate) recorded: Vec<StepId>,
     pub(crate) violations: Vec<String>,
+    /// What was asked for and is over: how it ended, and why.
+    pub(crate) ended: Vec<(Asked, OperationState, String)>,
     /// The driver dies the first time it does this step.
     pub(crate) kill_at: Option<(StepId, Crash)>,
     deployments: u128,
@@ -108,6 +112,9 @@ impl World {
                 created_at: now,
                 deletion_requested_at: None,
                 recommission_requested_at: None,
+                abort_requested_at: None,
+                operations: Vec::new(),
+                power_wish: None,
                 unwiped: false,
                 claim: None,
                 budget: basalt_engine::budget::Budget::default(),
@@ -131,6 +138,7 @@ impl World {
             gone: false,
             recorded: Vec::new(),
             violations: Vec::new(),
+            ended: Vec::new(),
             kill_at: None,
             deployments: 0x1000,
         }
@@ -192,6 +200,9 @@ impl World {
         if self.connected {
             self.apply_boot(plan.boot);
         }
+        if self.note_operations(&plan) {
+            return true;
+        }
         for step in &plan.next {
             self.check_step(step);
             let crash = match self.kill_at.take_if(|(at, _)| *at == step.step) {
@@ -201,6 +212,46 @@ impl World {
             self.do_step(step, crash);
         }
         before != (self.input.records.len(), self.input.claim.is_some(), self.rack_boot)
+    }
+
+    /// A person asks for something once.
+    pub(crate) fn ask(&mut self, verb: Asked) {
+        self.deployments += 1;
+        let is_power = |verb| matches!(verb, Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle);
+        let operations = &mut self.input.operations;
+        operations
+            .retain(|it| it.verb != verb && !(is_power(it.verb) && (is_power(verb) || verb == Asked::Abort)));
+        let lasts = self.policy.deadline(DeadlineId::Operation);
+        operations.push(Operation {
+            id: uuid(self.deployments).into(),
+            verb,
+            requested_at: self.now,
+            deadline: self.now.checked_add(lasts).unwrap(),
+        });
+        match verb {
+            Asked::Recommission => self.input.recommission_requested_at = Some(self.now),
+            Asked::Abort => self.input.abort_requested_at = Some(self.now),
+            _ => {}
+        }
+    }
+
+    /// What is over leaves; true when something did.
+    fn note_operations(&mut self, plan: &Plan) -> bool {
+        let open = self.input.operations.len();
+        for seen in plan.operations.iter().filter(|seen| seen.state.is_over()) {
+            let Some(at) = self.input.operations.iter().position(|it| it.id == seen.id) else { continue };
+            let verb = self.input.operations.remove(at).verb;
+            let left = match verb {
+                Asked::PowerOn | Asked::PowerCycle => Some(PowerState::On),
+                Asked::PowerOff => Some(PowerState::Off),
+                Asked::Recommission | Asked::Abort => None,
+            };
+            if let Some(state) = left.filter(|_| seen.state == OperationState::Done) {
+                self.input.power_wish = Some(PowerReading { state, at: self.now });
+            }
+            self.ended.push((verb, seen.state, format!("{}: {}", seen.reason, seen.message)));
+        }
+        open != self.input.operations.len()
     }
 
     fn apply_boot(&mut self, boot: BootAction) {
@@ -460,6 +511,7 @@ impl World {
             self.violate(format!("a key is used twice: {}", step.key));
         }
         if let Effect::Power { verb: Verb::Off | Verb::Cycle, .. } = step.effect
+            && step.step != StepId::AbortOff
             && self.hardware.writing(&self.tasks)
         {
             self.violate(format!("{} cuts the power of a machine whose disk is written", step.key));

@@ -1,0 +1,301 @@
+//! What people ask of machines once: accepted, looked at, ended.
+
+use crate::object::{self, Key, Object, timestamp};
+use crate::store::Tx;
+use crate::write::Judge;
+use crate::{Store, StoreError, audit};
+use basalt_api::FieldError;
+use basalt_api::values::{MachineId, OperationId, Timestamp, Uid};
+use basalt_api::wire::{OperationState, Verb};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Operations that are kept of one machine.
+const KEPT: i64 = 200;
+
+/// `select` of whole operations; the tail goes on after `from machine_operation`.
+macro_rules! select_operations {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            OperationRow,
+            r#"select id, verb, state, reason, message, requested_by,
+                      (extract(epoch from requested_at) * 1000000)::bigint as "requested_us!",
+                      (extract(epoch from deadline) * 1000000)::bigint as "deadline_us!",
+                      (extract(epoch from begun_at) * 1000000)::bigint as begun_us,
+                      (extract(epoch from finished_at) * 1000000)::bigint as finished_us
+               from machine_operation "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct NewOperation<'a> {
+    /// What is to be done.
+    pub verb: Verb,
+    /// After how long it expires.
+    pub lasts: Duration,
+    /// The client's key: what was accepted under it is answered again.
+    pub request_key: Option<&'a str>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Its id.
+    pub id: OperationId,
+    /// What is to be done.
+    pub verb: Verb,
+    /// How far it is.
+    pub state: OperationState,
+    /// Why, as one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// Who asked.
+    pub requested_by: Option<String>,
+    /// When.
+    pub requested_at: Timestamp,
+    /// When it expires.
+    pub deadline: Timestamp,
+    /// When it began.
+    pub begun_at: Option<Timestamp>,
+    /// When it was over.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What of a kind there is one at most.
+const fn class(verb: Verb) -> &'static str {
+    match verb {
+        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => "power",
+        Verb::Recommission => "recommission",
+        Verb::Abort => "abort",
+    }
+}
+
+/// The classes that a new operation takes the place of.
+fn supersedes(verb: Verb) -> Vec<String> {
+    let classes: &[&str] = match verb {
+        // It leaves the machine off.
+        Verb::Abort => &["abort", "power"],
+        // It begins anew what was aborted.
+        Verb::Recommission => &["recommission", "abort"],
+        _ => &["power"],
+    };
+    classes.iter().map(|class| (*class).to_owned()).collect()
+}
+
+impl Store {
+    /// Accepts an operation, ends those that it takes the place of, and wakes whoever plans for the machine. Or only tries that,
+    /// and rolls it back. What was accepted under the same key is answered as it is now.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, or the database.
+    pub async fn request_operation(
+        &self,
+        key: Key<'_>,
+        new: &NewOperation<'_>,
+        (dry_run, judge): (bool, &dyn Judge),
+    ) -> Result<(Object, Operation), StoreError> {
+        let mut tx = self.begin().await?;
+        let row = object::lock(&mut tx, "Machine", key).await?;
+        let row = row.ok_or_else(|| object::not_found("Machine", key))?;
+        self.within_reach(&mut tx, &row, judge).await?;
+        if let Some(known) = known(&mut tx, row.uid, new).await? {
+            tx.rollback().await?;
+            return Ok((row.object()?, known));
+        }
+        let id = Uuid::now_v7();
+        let instead = format!("{} was asked for instead", new.verb);
+        sqlx::query!(
+            "update machine_operation
+             set state = 'superseded', reason = 'Superseded', message = $3, finished_at = clock_timestamp()
+             where machine = $1 and finished_at is null and class = any($2)",
+            row.uid,
+            &supersedes(new.verb),
+            instead
+        )
+        .execute(&mut *tx)
+        .await?;
+        let insert = sqlx::query_as!(
+            OperationRow,
+            r#"insert into machine_operation
+                 (id, machine, verb, class, request_key, requested_by, requested_at, deadline, message)
+               select $1, $2, $3, $4, $5, $6, t.at, t.at + make_interval(secs => $7), $8
+               from (select clock_timestamp() as at) t
+               returning id, verb, state, reason, message, requested_by,
+                 (extract(epoch from requested_at) * 1000000)::bigint as "requested_us!",
+                 (extract(epoch from deadline) * 1000000)::bigint as "deadline_us!",
+                 (extract(epoch from begun_at) * 1000000)::bigint as begun_us,
+                 (extract(epoch from finished_at) * 1000000)::bigint as finished_us"#,
+            id,
+            row.uid,
+            new.verb.as_str(),
+            class(new.verb),
+            new.request_key,
+            self.actor().map(|actor| actor.name.as_str()),
+            new.lasts.as_secs_f64(),
+            "accepted"
+        );
+        let operation = insert.fetch_one(&mut *tx).await?.operation()?;
+        if new.verb == Verb::Recommission {
+            sqlx::query!(
+                "insert into machine_mark (machine, recommission_requested_at)
+                 select machine, requested_at from machine_operation where id = $1
+                 on conflict (machine) do update set recommission_requested_at = excluded.recommission_requested_at",
+                id
+            )
+            .execute(&mut *tx)
+            .await?;
+        }
+        prune(&mut tx, row.uid).await?;
+        self.wake_around(&mut tx, Uid::from(row.uid)).await?;
+        let asked = serde_json::json!({ "operation": new.verb });
+        self.audit(&mut tx, &[audit::Written::beside(&row, &serde_json::Value::Null, &asked)]).await?;
+        self.end(tx, dry_run).await?;
+        Ok((row.object()?, operation))
+    }
+
+    /// A machine's operations, the newest first.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn operations(&self, machine: MachineId, limit: i64) -> Result<Vec<Operation>, StoreError> {
+        let rows = select_operations!(
+            "where machine = $1 order by requested_at desc, id desc limit $2",
+            machine.get(),
+            limit
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(OperationRow::operation).collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn operation(
+        &self,
+        machine: MachineId,
+        id: OperationId,
+    ) -> Result<Option<Operation>, StoreError> {
+        let row = select_operations!("where machine = $1 and id = $2", machine.get(), id.get());
+        row.fetch_optional(self.pool()).await?.map(OperationRow::operation).transpose()
+    }
+
+    /// The one that was accepted under a client's key.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn operation_under(
+        &self,
+        machine: MachineId,
+        request_key: &str,
+    ) -> Result<Option<Operation>, StoreError> {
+        let row = select_operations!("where machine = $1 and request_key = $2", machine.get(), request_key);
+        row.fetch_optional(self.pool()).await?.map(OperationRow::operation).transpose()
+    }
+
+    /// What a plan rests on: what is open, the latest abort, the latest about power that was done.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn planning_operations(&self, machine: MachineId) -> Result<Vec<Operation>, StoreError> {
+        let rows = select_operations!(
+            "where machine = $1 and (finished_at is null
+               or id = (select id from machine_operation where machine = $1 and class = 'abort'
+                        order by requested_at desc, id desc limit 1)
+               or id = (select id from machine_operation where machine = $1 and class = 'power' and state = 'done'
+                        order by finished_at desc, id desc limit 1))
+             order by requested_at, id",
+            machine.get()
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(OperationRow::operation).collect()
+    }
+
+    /// Notes how far an operation is, unless it is over.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn note_operation(
+        &self,
+        id: OperationId,
+        state: OperationState,
+        (reason, message): (&str, &str),
+    ) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update machine_operation set state = $2, reason = $3, message = $4,
+               begun_at = case when $2 = 'requested' then begun_at else coalesce(begun_at, clock_timestamp()) end,
+               finished_at = case when $5 then clock_timestamp() end
+             where id = $1 and finished_at is null",
+            id.get(),
+            state.as_str(),
+            reason,
+            message,
+            state.is_over()
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+}
+
+/// What was accepted under the same key. Another thing under it is a mistake.
+async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Option<Operation>, StoreError> {
+    let Some(key) = new.request_key else { return Ok(None) };
+    let row = select_operations!("where machine = $1 and request_key = $2", machine, key);
+    let Some(known) = row.fetch_optional(&mut **tx).await? else { return Ok(None) };
+    let known = known.operation()?;
+    if known.verb == new.verb {
+        return Ok(Some(known));
+    }
+    let message = format!("under the key {key:?} {} was asked for, and now {}", known.verb, new.verb);
+    let error =
+        FieldError::new("/verb", basalt_api::FieldCode::Rule, message, "take another Idempotency-Key");
+    Err(StoreError::Refused { errors: vec![error] })
+}
+
+/// Forgets what is long over.
+async fn prune(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
+    sqlx::query!(
+        "delete from machine_operation where machine = $1 and finished_at is not null and id in
+           (select id from machine_operation where machine = $1 order by requested_at desc, id desc offset $2)",
+        machine,
+        KEPT
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+struct OperationRow {
+    id: Uuid,
+    verb: String,
+    state: String,
+    reason: String,
+    message: String,
+    requested_by: Option<String>,
+    requested_us: i64,
+    deadline_us: i64,
+    begun_us: Option<i64>,
+    finished_us: Option<i64>,
+}
+
+impl OperationRow {
+    fn operation(self) -> Result<Operation, StoreError> {
+        let unknown = |what: &str| StoreError::Corrupt(format!("operation {}: {what:?}", self.id));
+        let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == self.verb);
+        let state = OperationState::ALL.into_iter().find(|state| state.as_str() == self.state);
+        Ok(Operation {
+            id: OperationId::from(self.id),
+            verb: verb.ok_or_else(|| unknown(&self.verb))?,
+            state: state.ok_or_else(|| unknown(&self.state))?,
+            reason: self.reason,
+            message: self.message,
+            requested_by: self.requested_by,
+            requested_at: timestamp(self.requested_us)?,
+            deadline: timestamp(self.deadline_us)?,
+            begun_at: self.begun_us.map(timestamp).transpose()?,
+            finished_at: self.finished_us.map(timestamp).transpose()?,
+        })
+    }
+}

@@ -1,0 +1,332 @@
+//! What a person has asked of a machine once: whether it can be done, how far it is, and what stands in its way.
+//!
+//! Operations come after everything that the machine's goal asks for: a power command never falls into an install. The rules,
+//! and their reasons, are in docs/decisions/050-operations.md.
+
+use basalt_api::kinds::{MachineMode, PowerPolicy, PowerState};
+use basalt_api::values::Timestamp;
+use basalt_api::wire::{OperationState, Verb as Asked};
+
+use super::attempt::{State, TaskSteps};
+use super::before_effect;
+use super::walk::Walk;
+use crate::facts::{BootSeen, Link, Scope, StepRecord};
+use crate::failures::AttemptFailure;
+use crate::input::{MachineInput, Operation, Policy};
+use crate::plan::{BootDevice, OperationSeen, Verb, Wait};
+use crate::steps::StepId;
+
+/// Why something that is asked of a machine is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// One CamelCase word for programs: `Locked`, `Declared`, …
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
+    /// What they can do about it.
+    pub fix: String,
+}
+
+/// Whether something can be asked of a machine as it is now.
+///
+/// # Errors
+/// Why not.
+pub fn judge(input: &MachineInput, policy: &Policy, now: Timestamp, verb: Asked) -> Result<(), Refused> {
+    let walk = Walk::new(input, policy, now.max(input.latest()));
+    if let Some(refused) = walk.stands_against(verb) {
+        return Err(refused);
+    }
+    if verb == Asked::Abort {
+        walk.abortable()?;
+    }
+    Ok(())
+}
+
+/// Whether it is about power alone.
+const fn is_power(verb: Asked) -> bool {
+    matches!(verb, Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle)
+}
+
+/// How far an operation is.
+enum Far {
+    /// It waits for something else.
+    Waits(String),
+    Running(String),
+    Done(String),
+    Failed(&'static str, String),
+}
+
+impl<'a> Walk<'a> {
+    /// What stands against a verb for as long as it is not begun.
+    fn stands_against(&self, verb: Asked) -> Option<Refused> {
+        let input = self.input;
+        let (name, spec) = (&input.name, &input.spec);
+        let refused = |code, message: String, fix: &str| Some(Refused { code, message, fix: fix.to_owned() });
+        if spec.locked {
+            return refused("Locked", format!("{name} is locked"), "set locked = false on the machine");
+        }
+        if verb == Asked::Abort {
+            return None;
+        }
+        if input.deletion_requested_at.is_some() {
+            let message = format!("{name} is being deleted");
+            return refused("Deleting", message, "declare it again once it is gone");
+        }
+        let managed = spec.mode == MachineMode::Managed;
+        if verb == Asked::Recommission {
+            let message = format!("{name} is left alone, because its mode is {}", spec.mode);
+            return if managed {
+                None
+            } else {
+                refused("Mode", message, "set mode = \"managed\" on the machine")
+            };
+        }
+        if self.bmc().is_none() {
+            let message = format!("{name} has no BMC that Basalt can speak to");
+            return refused("NoBmc", message, "declare its bmc, or press its button");
+        }
+        let against = match (spec.power, verb) {
+            (PowerPolicy::On, Asked::PowerOff) => Some("on"),
+            (PowerPolicy::Off, Asked::PowerOn | Asked::PowerCycle) => Some("off"),
+            _ => None,
+        };
+        let declared = against.filter(|_| managed)?;
+        let message = format!("the spec of {name} says power = {declared:?}, and it would be switched back");
+        refused(
+            "Declared",
+            message,
+            "change power in the machine's spec: \"auto\" goes along with operations",
+        )
+    }
+
+    /// Whether an attempt is under way that can be aborted.
+    fn abortable(&self) -> Result<(), Refused> {
+        let name = &self.input.name;
+        let nothing = || Refused {
+            code: "NothingToAbort",
+            message: format!("no commissioning and no install of {name} is under way"),
+            fix: "see what it does: basalt explain".to_owned(),
+        };
+        let latest = self.input.records.iter().rev().find(|r| r.attempt.is_some() && is_arm(r));
+        let record = latest.ok_or_else(nothing)?;
+        match self.state(record) {
+            State::Open | State::Running { .. } if record.step == StepId::ArmErase => Err(Refused {
+                code: "EraseRuns",
+                message: format!("{name} is being erased, which is not aborted: its data would be half gone"),
+                fix: "wait for its end, or delete its deployment with force".to_owned(),
+            }),
+            State::Open if self.now >= record.not_after => Err(nothing()),
+            State::Open | State::Running { .. } => Ok(()),
+            State::Succeeded(_) | State::Failed(..) => Err(nothing()),
+        }
+    }
+
+    /// When a person aborted the attempt that this record armed. An erase is not aborted.
+    pub(crate) fn aborted(&self, record: &StepRecord) -> Option<Timestamp> {
+        let at = self.input.abort_requested_at?;
+        let ended = record.attempt.and_then(|attempt| self.input.facts.results.get(&attempt));
+        // What was begun anew in that very moment is another wish.
+        let meant = record.started_at <= at && record.cause.asked.is_none_or(|asked| asked < at);
+        let in_time = meant && ended.is_none_or(|end| end.at > at);
+        (in_time && record.step != StepId::ArmErase).then_some(at)
+    }
+
+    /// Power operations that can go on.
+    fn power_operation(&self) -> Option<&'a Operation> {
+        let open = self.input.operations.iter().find(|operation| is_power(operation.verb))?;
+        (self.now < open.deadline && self.stands_against(open.verb).is_none()).then_some(open)
+    }
+
+    /// The power that a person asked for last, and that a spec with `power = "auto"` goes along with: until the next task.
+    fn wish(&self) -> Option<PowerState> {
+        let wish = self.input.power_wish.as_ref()?;
+        let worked = self.input.records.iter().any(|r| is_arm(r) && r.started_at > wish.at);
+        (!worked).then_some(wish.state)
+    }
+
+    /// Whether the power is a person's business now, rather than to be kept at `wanted`.
+    pub(crate) fn power_is_asked_for(&self, wanted: PowerState) -> bool {
+        let otherwise = |wish: PowerState| self.input.spec.power == PowerPolicy::Auto && wish != wanted;
+        self.power_operation().is_some() || self.wish().is_some_and(otherwise)
+    }
+
+    /// Whether a person wants to see the machine run.
+    pub(crate) fn is_wanted_on(&self) -> bool {
+        let asked = self.power_operation().map(|operation| operation.verb != Asked::PowerOff);
+        asked.unwrap_or_else(|| self.wish() == Some(PowerState::On))
+    }
+
+    /// Carries what was asked for as far as it goes, behind everything else.
+    pub(crate) fn operate(&mut self) {
+        for operation in &self.input.operations {
+            let far = match operation.verb {
+                Asked::Recommission => self.recommissioned(operation),
+                Asked::Abort => self.abort(operation),
+                Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle => self.switch(operation),
+            };
+            let seen = self.seen(operation, far);
+            self.operations.push(seen);
+        }
+    }
+
+    fn seen(&mut self, operation: &Operation, far: Far) -> OperationSeen {
+        let over = self.now >= operation.deadline;
+        let (state, reason, message) = match far {
+            Far::Done(message) => (OperationState::Done, "Done", message),
+            Far::Failed(code, message) => (OperationState::Failed, code, message),
+            Far::Waits(message) | Far::Running(message) if over => {
+                let scope = Scope::Operation(operation.id);
+                self.next.retain(|step| step.scope != scope);
+                (OperationState::Expired, "Expired", message)
+            }
+            Far::Waits(message) => (OperationState::Requested, "Waits", message),
+            Far::Running(message) => (OperationState::Running, "Running", message),
+        };
+        OperationSeen { id: operation.id, state, reason: reason.to_owned(), message }
+    }
+
+    /// An inventory that is later than the wish for it.
+    fn recommissioned(&self, operation: &Operation) -> Far {
+        let name = &self.input.name;
+        if let Some(seen) = self.input.facts.inventory.as_ref().filter(|i| i.at > operation.requested_at) {
+            return Far::Done(format!("attempt {} has read the hardware of {name}", seen.attempt));
+        }
+        if let Some(refused) = self.stands_against(operation.verb) {
+            return Far::Failed(refused.code, refused.message);
+        }
+        let mine = |r: &&StepRecord| r.step == StepId::ArmInventory && r.started_at >= operation.requested_at;
+        let begun = self.input.records.iter().rev().find(mine);
+        if begun.is_some_and(|record| self.aborted(record).is_some()) {
+            return Far::Failed("Aborted", "it was aborted".to_owned());
+        }
+        match (begun, self.under_way(), &self.input.claim) {
+            (Some(_), what, _) => {
+                Far::Running(what.unwrap_or_else(|| format!("reading the hardware of {name}")))
+            }
+            (None, Some(what), _) => Far::Waits(what),
+            (None, None, Some(claim)) => {
+                Far::Waits(format!("waiting for deployment {} to let {name} go", claim.name))
+            }
+            (None, None, None) => Far::Waits(self.waits.first().map_or_else(
+                || format!("waiting for the inventory of {name} to begin"),
+                |wait| wait.message.clone(),
+            )),
+        }
+    }
+
+    /// The power of a machine whose attempt was aborted is cut: its agent would go on.
+    fn abort(&mut self, operation: &Operation) -> Far {
+        let name = self.input.name.clone();
+        let latest = self.input.records.iter().rev().find(|r| r.attempt.is_some() && is_arm(r));
+        let aborted =
+            latest.filter(|record| matches!(self.state(record), State::Failed(AttemptFailure::Aborted, ..)));
+        let Some((record, attempt)) = aborted.and_then(|record| Some((record, record.attempt?))) else {
+            let message = format!("nothing of {name} was left to abort: it had ended, or was begun anew");
+            return Far::Failed("NothingToAbort", message);
+        };
+        let booted = TaskSteps::armed_by(record.step).is_some_and(|task| {
+            self.input.records.iter().any(|r| r.step == task.netboot && r.attempt == Some(attempt))
+        });
+        if !booted {
+            return Far::Done(format!("attempt {attempt} was aborted before {name} booted for it"));
+        }
+        if self.bmc().is_none() {
+            let message = format!("attempt {attempt} is aborted; nobody but you can switch {name} off");
+            return Far::Done(message);
+        }
+        let off = [(StepId::AbortOff, Verb::Off, PowerState::Off)];
+        match self.drive(operation, Some(attempt), &off) {
+            Ok(()) => Far::Done(format!("attempt {attempt} is aborted, and {name} is off")),
+            Err(far) => far,
+        }
+    }
+
+    /// Switches the power, when nothing else is done to the machine.
+    fn switch(&mut self, operation: &Operation) -> Far {
+        const ON: (StepId, Verb, PowerState) = (StepId::OperateOn, Verb::On, PowerState::On);
+        const OFF: (StepId, Verb, PowerState) = (StepId::OperateOff, Verb::Off, PowerState::Off);
+        if let Some(refused) = self.stands_against(operation.verb) {
+            return Far::Failed(refused.code, refused.message);
+        }
+        if let Some(what) = self.under_way() {
+            return Far::Waits(what);
+        }
+        let (steps, done): (&[_], _) = match operation.verb {
+            Asked::PowerOff => (&[OFF], "is off"),
+            Asked::PowerCycle => (&[OFF, ON], "was off, and is on"),
+            _ => (&[ON], "is on"),
+        };
+        match self.drive(operation, None, steps) {
+            Ok(()) => Far::Done(format!("{} {done}", self.input.name)),
+            Err(far) => far,
+        }
+    }
+
+    /// Carries power steps as far as they go, before whatever else is waited for.
+    fn drive(
+        &mut self,
+        operation: &Operation,
+        attempt: Option<basalt_api::values::Attempt>,
+        steps: &[(StepId, Verb, PowerState)],
+    ) -> Result<(), Far> {
+        let scope = Scope::Operation(operation.id);
+        let held = std::mem::take(&mut self.waits);
+        let mut left = steps.iter();
+        let undone = left.find(|(step, verb, wants)| {
+            let ready = *verb != Verb::On || self.boots_disk(*step, operation);
+            let effect = (*verb, BootDevice::Unchanged);
+            !(ready && self.drive_power((scope, *step, attempt), effect, Some(*wants)))
+        });
+        let mine = std::mem::replace(&mut self.waits, held);
+        let Some((step, ..)) = undone else { return Ok(()) };
+        let rest: Vec<StepId> = left.map(|(step, ..)| *step).collect();
+        if let Some(wait) = mine.iter().find(|wait| wait.stalled) {
+            let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
+            return Err(Far::Failed(wait.code, format!("{}{fix}", wait.message)));
+        }
+        let begun = self.input.records.iter().any(|r| r.scope == scope) || !self.next.is_empty();
+        let message = mine.first().map_or_else(|| step.spec().says.to_owned(), |wait| wait.message.clone());
+        if self.now < operation.deadline {
+            match self.next.is_empty() {
+                true => drop(self.waits.splice(0..0, mine)),
+                false => self.waits.clear(),
+            }
+            self.announce(scope, &rest);
+        }
+        Err(if begun { Far::Running(message) } else { Far::Waits(message) })
+    }
+
+    /// Whether a machine that is switched on without a task finds its disk, and is not told to switch itself off.
+    fn boots_disk(&mut self, step: StepId, operation: &Operation) -> bool {
+        let serves = matches!(self.input.facts.boot_racks, Link::Connected { .. } | Link::Partial { .. });
+        let told_otherwise = self.boot.is_none() && self.input.facts.boot_applied == Some(BootSeen::PowerOff);
+        !(serves && told_otherwise) || self.applied(step, BootSeen::Local, operation.requested_at)
+    }
+
+    /// What is being done to the machine, so that its power is not to be touched. What waits for a person is not.
+    fn under_way(&self) -> Option<String> {
+        let name = &self.input.name;
+        if let Some(step) = self.next.first() {
+            return Some(format!("waiting for {name} to {}", step.step.spec().says));
+        }
+        let stalled = self.waits.iter().any(|wait| wait.stalled);
+        let acting = |wait: &&Wait| self.boot.is_some() || before_effect(wait).is_none();
+        let acts = self.waits.iter().find(acting).filter(|_| !stalled);
+        acts.map(|wait| wait.message.clone()).or_else(|| {
+            self.writer().map(|(_, task, ..)| format!("waiting for {name} to {}", task.run.spec().says))
+        })
+    }
+
+    /// When to look again, so that no operation outlives its time.
+    pub(crate) fn operations_end(&self) -> Option<Timestamp> {
+        let open = self.operations.iter().filter(|seen| !seen.state.is_over());
+        let deadline = |seen: &OperationSeen| {
+            self.input.operations.iter().find(|operation| operation.id == seen.id).map(|it| it.deadline)
+        };
+        open.filter_map(deadline).min()
+    }
+}
+
+fn is_arm(record: &StepRecord) -> bool {
+    TaskSteps::armed_by(record.step).is_some()
+}

@@ -1,0 +1,179 @@
+//! What a person asks of a machine once: in each situation it is done, waits, or is refused, and always ends.
+
+use basalt_api::kinds::{MachineMode, PowerPolicy};
+use basalt_api::wire::{OperationState, Verb};
+use basalt_engine::machine::judge;
+use basalt_engine::plan::BootAction;
+use basalt_engine::steps::StepId;
+
+use crate::world::{World, ready, stalled};
+
+fn done(world: &World, _: &basalt_engine::Plan) -> bool {
+    world.input.operations.is_empty()
+}
+
+fn ready_machine() -> World {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    world
+}
+
+fn deployed_machine() -> World {
+    let mut world = ready_machine();
+    world.deploy(|_| {});
+    assert!(world.run(3, |_, plan| plan.report.deployed));
+    world.recorded.clear();
+    world
+}
+
+/// How the only operation so far ended.
+fn ended(world: &World) -> (Verb, OperationState, &str) {
+    assert_eq!(world.violations, Vec::<String>::new());
+    let [(verb, state, why)] = world.ended.as_slice() else { panic!("{:?}", world.ended) };
+    (*verb, *state, why)
+}
+
+fn refused(world: &World, verb: Verb) -> Option<&'static str> {
+    judge(&world.input, &world.policy, world.now, verb).err().map(|refused| refused.code)
+}
+
+#[test]
+fn an_idle_machine_is_switched_on_and_stays_on_until_there_is_work() {
+    let mut world = ready_machine();
+    assert!(!world.hardware.on);
+    world.ask(Verb::PowerOn);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert_eq!(ended(&world), (Verb::PowerOn, OperationState::Done, "Done: web1 is on"));
+    assert_eq!(world.plan().boot, BootAction::Local, "it is not told to switch itself off");
+    assert!(
+        world.run(3, ready) && world.hardware.on,
+        "its spec has power = auto: nothing switches it off again"
+    );
+    world.deploy(|_| {});
+    assert!(world.run(3, |_, plan| plan.report.deployed));
+    world.undeploy();
+    assert!(world.run(3, |world, plan| ready(world, plan) && !world.hardware.on), "the wish is long over");
+}
+
+#[test]
+fn a_deployed_machine_is_switched_off_and_its_deployment_stays() {
+    let mut world = deployed_machine();
+    world.ask(Verb::PowerOff);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert!(world.run(2, ready) && !world.hardware.on && world.plan().report.deployed);
+    assert_eq!(world.recorded, [StepId::OperateOff]);
+}
+
+#[test]
+fn a_power_cycle_is_off_and_then_on() {
+    let mut world = deployed_machine();
+    world.ask(Verb::PowerCycle);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert_eq!(world.recorded, [StepId::OperateOff, StepId::OperateOn]);
+    assert!(world.hardware.on && world.plan().report.deployed);
+    assert_eq!(ended(&world).1, OperationState::Done);
+}
+
+#[test]
+fn power_is_not_touched_while_a_disk_is_written() {
+    let mut world = ready_machine();
+    world.deploy(|_| {});
+    assert!(world.run(3, |world, _| world.hardware.writing(&world.tasks)));
+    world.ask(Verb::PowerCycle);
+    let seen = world.plan().operations.remove(0);
+    assert_eq!(
+        (seen.state, seen.message.as_str()),
+        (OperationState::Requested, world.plan().waits[0].message.as_str())
+    );
+    assert!(world.run(3, done), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+    assert!(world.plan().report.deployed);
+}
+
+#[test]
+fn what_cannot_be_done_in_time_expires_and_says_for_what_it_waited() {
+    let mut world = ready_machine();
+    world.connect(false, false);
+    world.ask(Verb::PowerOn);
+    let end = world.input.operations[0].deadline;
+    world.run(2, done);
+    let (_, state, why) = ended(&world);
+    assert!(matches!(state, OperationState::Expired | OperationState::Failed), "{state:?}");
+    assert!(why.contains("rack1") && world.now <= end, "{why}");
+    world.connect(true, false);
+    assert!(world.run(1, ready) && !world.hardware.on, "nothing is done that nobody waits for any more");
+}
+
+#[test]
+fn an_aborted_install_leaves_the_machine_off_and_goes_on_when_somebody_says_so() {
+    let mut world = ready_machine();
+    world.deploy(|_| {});
+    assert!(world.run(3, |world, _| world.hardware.writing(&world.tasks)));
+    assert_eq!(refused(&world, Verb::Abort), None);
+    world.ask(Verb::Abort);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert_eq!((ended(&world).1, world.hardware.on), (OperationState::Done, false));
+    let plan = world.plan();
+    assert!(stalled(&world, &plan) && plan.waits[0].code == "Aborted", "{:?}", plan.waits);
+    assert_eq!(plan.boot, BootAction::PowerOff);
+    assert!(!world.run(5, |_, plan| plan.report.deployed), "it is not begun again by itself");
+    assert_eq!(refused(&world, Verb::Abort), Some("NothingToAbort"));
+    world.ask(Verb::Recommission);
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_aborted_before_it_booted_powers_nothing() {
+    let mut world = World::new();
+    world.connect(false, false);
+    assert_eq!(refused(&world, Verb::Abort), Some("NothingToAbort"));
+    world.connect(true, false);
+    while !world.recorded.contains(&StepId::ArmInventory) {
+        world.reconcile(crate::world::Crash::Never);
+    }
+    world.recorded.clear();
+    world.ask(Verb::Abort);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert_eq!(world.recorded, Vec::<StepId>::new());
+    assert!(world.run(5, stalled));
+}
+
+#[test]
+fn situations_decide_what_can_be_asked() {
+    let world = ready_machine();
+    for verb in [Verb::PowerOn, Verb::PowerOff, Verb::PowerCycle, Verb::Recommission] {
+        assert_eq!(refused(&world, verb), None, "{verb}");
+    }
+    let changed = |change: &dyn Fn(&mut World)| {
+        let mut world = ready_machine();
+        change(&mut world);
+        Verb::ALL.map(|verb| refused(&world, verb).unwrap_or("ok"))
+    };
+    let nothing = "NothingToAbort";
+    let locked = changed(&|world| world.remachine(|spec| spec.locked = true));
+    assert_eq!(locked, ["Locked"; 5]);
+    let no_bmc = changed(&|world| world.remachine(|spec| spec.bmc = None));
+    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing]);
+    let off = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::Off));
+    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing]);
+    let on = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::On));
+    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing]);
+    let leaving = changed(&|world| world.input.deletion_requested_at = Some(world.now));
+    assert_eq!(leaving, ["Deleting", "Deleting", "Deleting", "Deleting", nothing]);
+    for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
+        let mended = changed(&|world| world.remachine(|spec| spec.mode = mode));
+        assert_eq!(mended, ["ok", "ok", "ok", "Mode", nothing], "a person mends there: {mode}");
+    }
+}
+
+#[test]
+fn a_machine_that_is_mended_by_hand_is_switched_as_asked_and_nothing_else_is_done_to_it() {
+    let mut world = ready_machine();
+    world.remachine(|spec| spec.mode = MachineMode::Broken);
+    world.recorded.clear();
+    world.ask(Verb::PowerOn);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    assert!(world.run(2, |_, plan| plan.next.is_empty()) && world.hardware.on);
+    assert_eq!(world.recorded, [StepId::OperateOn]);
+}

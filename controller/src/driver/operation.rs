@@ -1,0 +1,123 @@
+//! What people ask of machines once: for the planner, from it, and in words.
+
+use basalt_api::kinds::PowerState;
+use basalt_api::plan::{TimelineEntry, TimelineKind, Wait};
+use basalt_api::values::{OperationId, Timestamp, Uid};
+use basalt_api::wire::{OperationState, Verb};
+use basalt_db::{Operation, StoreError};
+use basalt_engine::facts::PowerReading;
+use basalt_engine::{MachineInput, Plan, input};
+use serde_json::Map;
+
+use super::converge::Driver;
+use super::load::Loaded;
+
+/// What is not over.
+pub(super) fn open(operations: &[Operation]) -> Vec<input::Operation> {
+    let open = operations.iter().filter(|operation| !operation.state.is_over());
+    open.map(|it| input::Operation {
+        id: it.id,
+        verb: it.verb,
+        requested_at: it.requested_at,
+        deadline: it.deadline,
+    })
+    .collect()
+}
+
+/// When an abort was asked for last.
+pub(super) fn aborted(operations: &[Operation]) -> Option<Timestamp> {
+    operations.iter().filter(|it| it.verb == Verb::Abort).map(|it| it.requested_at).max()
+}
+
+/// The power that the last one that is done left.
+pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
+    let done = operations.iter().filter(|it| it.state == OperationState::Done);
+    let left = done.filter_map(|it| {
+        let state = match it.verb {
+            Verb::PowerOn | Verb::PowerCycle => PowerState::On,
+            Verb::PowerOff => PowerState::Off,
+            Verb::Recommission | Verb::Abort => return None,
+        };
+        Some(PowerReading { state, at: it.finished_at? })
+    });
+    left.max_by_key(|reading| reading.at)
+}
+
+/// The machine as it would be, were this asked of it now.
+pub(super) fn suppose(input: &mut MachineInput, verb: Verb, now: Timestamp, deadline: Timestamp) {
+    let is_other = |it: &input::Operation| match verb {
+        Verb::Recommission | Verb::Abort => it.verb != verb,
+        _ => matches!(it.verb, Verb::Recommission | Verb::Abort),
+    };
+    input.operations.retain(is_other);
+    let id = OperationId::from(Uid::generate().get());
+    input.operations.push(input::Operation { id, verb, requested_at: now, deadline });
+    match verb {
+        Verb::Recommission => input.recommission_requested_at = Some(now),
+        Verb::Abort => input.abort_requested_at = Some(now),
+        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => {}
+    }
+}
+
+/// Notes how far operations are. True when one has ended: what it held back may go on.
+pub(super) async fn note(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<bool, StoreError> {
+    let mut has_ended = false;
+    for seen in &planned.operations {
+        let same = |it: &Operation| {
+            it.id == seen.id
+                && it.state == seen.state
+                && it.reason == seen.reason
+                && it.message == seen.message
+        };
+        if loaded.operations.iter().any(same) {
+            continue;
+        }
+        driver.store.note_operation(seen.id, seen.state, (&seen.reason, &seen.message)).await?;
+        tracing::info!(
+            machine = loaded.input.name,
+            operation = %seen.id,
+            state = seen.state.as_str(),
+            "{}",
+            seen.message
+        );
+        has_ended |= seen.state.is_over();
+    }
+    Ok(has_ended)
+}
+
+/// Those that wait for something else.
+pub(super) fn waits(input: &MachineInput, planned: &Plan) -> Vec<Wait> {
+    let waiting = planned.operations.iter().filter(|seen| seen.state == OperationState::Requested);
+    let wait = |seen: &basalt_engine::plan::OperationSeen| {
+        let operation = input.operations.iter().find(|operation| operation.id == seen.id)?;
+        Some(Wait {
+            cause: "Operation".to_owned(),
+            message: format!("{} was asked for: {}", operation.verb, seen.message),
+            since: operation.requested_at,
+            deadline: Some(operation.deadline),
+            human: None,
+            remedy: Some("it expires, and has to be asked for again".to_owned()),
+            rule: None,
+        })
+    };
+    waiting.filter_map(wait).collect()
+}
+
+/// What was asked for, and what became of it.
+pub(super) fn entries(operation: &Operation) -> Vec<TimelineEntry> {
+    let entry = |at, message| TimelineEntry {
+        at,
+        kind: TimelineKind::Step,
+        reason: operation.verb.to_string(),
+        message,
+        source: operation.requested_by.clone(),
+        took: None,
+        data: Map::from_iter([("operation".to_owned(), operation.id.to_string().into())]),
+    };
+    let asked = entry(operation.requested_at, format!("{} was asked for", operation.verb));
+    let ended = operation.finished_at.map(|at| {
+        let Operation { verb, state, message, .. } = operation;
+        entry(at, format!("{verb} is {}: {message}", state.as_str()))
+    });
+    std::iter::once(asked).chain(ended).collect()
+}

@@ -1,0 +1,101 @@
+//! What is asked of machines once: accepted under an id, looked at, refused, the same when it is repeated.
+
+use crate::support::{Lab, driven_lab, lab};
+use serde_json::{Value, json};
+
+const OPERATIONS: &str = "/api/v1/machines/m/operations";
+
+async fn machine(lab: &Lab, more: Value) {
+    let mut spec = json!({
+        "boot_macs": ["52:54:00:00:00:01"], "commissioning": {"skip": true},
+        "bmc": {"driver": "ipmi", "address": "127.0.0.1", "username": "admin", "password": "secret"},
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    lab.api.declare("/api/v1/machines/m", &spec.to_string()).await;
+}
+
+fn wish(verb: &str) -> String {
+    json!({ "verb": verb }).to_string()
+}
+
+#[tokio::test]
+async fn an_operation_is_accepted_under_an_id_and_told_of_until_it_is_over() {
+    let lab = driven_lab().await;
+    machine(&lab, json!({})).await;
+    let answer = lab.api.send("POST", OPERATIONS, &[], wish("power_cycle")).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let accepted = answer.json();
+    assert_eq!((&accepted["verb"], &accepted["machine"]), (&json!("power_cycle"), &json!("m")));
+    assert!(accepted["requested_by"].as_str().unwrap().starts_with("token "), "{accepted}");
+    assert!(accepted["deadline"].as_str() > accepted["accepted_at"].as_str());
+    let path = accepted["path"].as_str().unwrap();
+    // No rack switches its power: it waits, and says for what.
+    loop {
+        let seen = lab.api.get(path).await.json();
+        if seen["message"].as_str().unwrap().contains("rack") {
+            assert!(["requested", "failed"].contains(&seen["state"].as_str().unwrap()), "{seen}");
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let timeline = lab.api.get("/api/v1/machines/m/timeline").await.json();
+    let told = timeline["entries"].as_array().unwrap().iter();
+    assert!(told.clone().any(|entry| entry["message"] == "power_cycle was asked for"), "{timeline}");
+    assert_eq!(lab.api.get(&format!("{OPERATIONS}/{}", uuid::Uuid::nil())).await.problem().1, "not_found");
+    assert_eq!(lab.api.get(&format!("{OPERATIONS}/x")).await.problem().0, 422);
+    assert_eq!(lab.api.get("/api/v1/zones/a/operations").await.problem().1, "not_found");
+}
+
+#[tokio::test]
+async fn the_same_key_is_the_same_operation_and_a_later_wish_takes_the_place_of_an_open_one() {
+    let lab = lab().await;
+    machine(&lab, json!({})).await;
+    let asked = async |verb: &str, key: &str| {
+        lab.api.send("POST", OPERATIONS, &[("idempotency-key", key)], wish(verb)).await
+    };
+    let first = asked("power_on", "a").await.json();
+    assert_eq!(asked("power_on", "a").await.json(), first);
+    assert_eq!(asked("power_off", "a").await.problem().2[0].split(':').next(), Some("/verb"));
+    assert_eq!(asked("power_on", "a key").await.problem().0, 422);
+    let second = asked("power_off", "b").await.json();
+    let look = asked("recommission", "c").await.json();
+    let list = lab.api.get(OPERATIONS).await.json();
+    let seen: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| (&it["id"], &it["state"])).collect();
+    let (requested, superseded) = (json!("requested"), json!("superseded"));
+    let wanted = [(&look["id"], &requested), (&second["id"], &requested), (&first["id"], &superseded)];
+    assert_eq!(seen, wanted, "the newest first");
+    assert_eq!(asked("power_on", "a").await.json()["state"], "superseded", "what became of it");
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_now_is_refused_with_what_to_do() {
+    let lab = driven_lab().await;
+    let refused = async |verb: &str| {
+        let answer = lab.api.send("POST", OPERATIONS, &[], wish(verb)).await;
+        let (status, code, errors) = answer.problem();
+        (status, code, errors.join("; "))
+    };
+    machine(&lab, json!({"locked": true})).await;
+    assert_eq!(refused("power_on").await, (409, "locked".into(), "/verb: m is locked".into()));
+    machine(&lab, json!({"power": "off"})).await;
+    let (_, code, why) = refused("power_on").await;
+    assert!(code == "conflict" && why.contains("power = \"off\""), "{code}: {why}");
+    machine(&lab, json!({"bmc": null})).await;
+    assert!(refused("power_cycle").await.2.contains("no BMC"));
+    assert!(refused("abort").await.2.contains("under way"));
+    assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]), "nothing was accepted");
+    assert_eq!(refused("run_script").await.0, 422, "there is no such thing");
+}
+
+#[tokio::test]
+async fn an_operation_that_is_tried_lists_its_power_steps() {
+    let lab = driven_lab().await;
+    machine(&lab, json!({})).await;
+    let path = format!("{OPERATIONS}?dry_run=true");
+    let tried = lab.api.send("POST", &path, &[], wish("power_cycle")).await;
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    let plan = tried.json()["plan"].clone();
+    let steps: Vec<_> = plan["steps"].as_array().unwrap().iter().map(|step| &step["message"]).collect();
+    assert_eq!(steps, ["power off, as was asked for", "power on, as was asked for"], "{plan}");
+    assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]));
+}
