@@ -7,10 +7,10 @@ mod get;
 mod image;
 mod label;
 mod login;
+mod operate;
 mod output;
 mod patch;
 mod rack;
-mod recommission;
 mod region;
 mod session;
 #[cfg(test)]
@@ -21,6 +21,7 @@ mod watch;
 use std::process::ExitCode;
 
 use basalt_api::ProblemCode;
+use basalt_api::wire::Verb;
 use clap::{Parser, Subcommand};
 
 use region::{Connection, Failed, block_on};
@@ -57,8 +58,14 @@ enum Command {
     Token(token::Args),
     /// Say who changed what
     Audit(audit::Args),
+    /// Switch a machine's power
+    Power(operate::PowerArgs),
     /// Read a machine's hardware again, and try again what failed on it
-    Recommission(recommission::Args),
+    Recommission(operate::Args),
+    /// End the commissioning or install of a machine that is under way, and cut its power
+    Abort(operate::Args),
+    /// Show what was asked of a machine, and what became of it
+    Operations(operate::ListArgs),
     /// Enrol racks
     Rack(rack::Args),
     /// Images: what machines boot and what is installed on them
@@ -80,7 +87,10 @@ fn main() -> ExitCode {
         Command::Logout => ended(block_on(login::logout(&connection))),
         Command::Token(args) => ended(block_on(token::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
-        Command::Recommission(args) => ended(block_on(recommission::run(args, &connection))),
+        Command::Power(args) => ended(block_on(operate::power(args, &connection))),
+        Command::Recommission(args) => ended(block_on(operate::run(Verb::Recommission, args, &connection))),
+        Command::Abort(args) => ended(block_on(operate::run(Verb::Abort, args, &connection))),
+        Command::Operations(args) => ended(block_on(operate::list(args, &connection))),
         Command::Rack(args) => ended(block_on(rack::run(args, &connection))),
     }
 }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use clap::Parser;
 
 use crate::region::Failed;
-use crate::{Cli, Command, apply, audit};
+use crate::{Cli, Command, apply, audit, operate};
 
 /// Runs `basalt` with these words at a region that answers so.
 pub(crate) async fn run<F>(words: &[&str], answer: F) -> Result<(), Failed>
@@ -25,6 +25,7 @@ where
     let ended = match command {
         Command::Apply(args) => apply::run(args, &connection).await,
         Command::Audit(args) => audit::run(args, &connection).await,
+        Command::Power(args) => operate::power(args, &connection).await,
         other => panic!("nobody has asked for {other:?} here yet"),
     };
     server.abort();

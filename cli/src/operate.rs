@@ -1,0 +1,183 @@
+//! `basalt power`, `recommission`, `abort`, `operations`: what is asked of a machine once, and what became of it.
+
+use std::time::Duration;
+
+use basalt_api::client::Client;
+use basalt_api::wire::{Operation, OperationRequest, OperationState, Verb};
+
+use crate::output::show;
+use crate::region::{Connection, Failed};
+
+/// How often is looked whether it is over.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What to do with the power.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Power {
+    /// Switch it on
+    On,
+    /// Switch it off, at once
+    Off,
+    /// Switch it off, then on
+    Cycle,
+}
+
+/// Arguments of `basalt power`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PowerArgs {
+    /// What to do
+    #[arg(value_enum)]
+    power: Power,
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Arguments of what is asked of a machine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The machine's name
+    machine: String,
+    /// Ask for nothing, and say what would follow
+    #[arg(long)]
+    dry_run: bool,
+    /// Go on until it is over, and fail where it was not done
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    /// text for people, json for programs
+    #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
+/// Arguments of `basalt operations`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// The machine's name
+    machine: String,
+    /// text for people, json for programs
+    #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
+/// Runs `basalt power`.
+pub(crate) async fn power(args: PowerArgs, connection: &Connection) -> Result<(), Failed> {
+    let verb = match args.power {
+        Power::On => Verb::PowerOn,
+        Power::Off => Verb::PowerOff,
+        Power::Cycle => Verb::PowerCycle,
+    };
+    run(verb, args.args, connection).await
+}
+
+/// Asks for something.
+pub(crate) async fn run(verb: Verb, args: Args, connection: &Connection) -> Result<(), Failed> {
+    let (request, client) = (OperationRequest { verb }, connection.client()?);
+    let json = args.output == "json";
+    if args.dry_run {
+        let plan = client.operate_dry_run(&args.machine, &request).await?.plan;
+        if json {
+            print(&plan);
+            return Ok(());
+        }
+        let mut text = format!("{}\n", plan.summary);
+        for step in &plan.steps {
+            text.push_str(&format!("  {}\n", step.message));
+        }
+        show(&text);
+        return Ok(());
+    }
+    let mut operation = client.operate(&args.machine, &request).await?;
+    if args.wait {
+        operation = over(&client, &args.machine, operation, json).await?;
+    }
+    match json {
+        true => print(&operation),
+        false if args.wait => show(&format!("{}\n", operation.message)),
+        false => {
+            let after = format!("`basalt explain machine {}` says what follows", args.machine);
+            show(&format!("accepted as {}; {after}\n", operation.id));
+        }
+    }
+    match operation.state {
+        state if state.is_over() && state != OperationState::Done => {
+            Err(Failed::Words(format!("{verb} is {}: {}", state.as_str(), operation.message)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Looks until it is over; the region ends it at its deadline.
+async fn over(
+    client: &Client,
+    machine: &str,
+    mut operation: Operation,
+    quiet: bool,
+) -> Result<Operation, Failed> {
+    let mut last = String::new();
+    while !operation.state.is_over() {
+        if !quiet && operation.message != last {
+            eprintln!("{machine}: {}", operation.message);
+            last.clone_from(&operation.message);
+        }
+        tokio::time::sleep(PAUSE).await;
+        operation = client.operation(machine, operation.id).await?;
+    }
+    Ok(operation)
+}
+
+/// Runs `basalt operations`.
+pub(crate) async fn list(args: ListArgs, connection: &Connection) -> Result<(), Failed> {
+    let operations = connection.client()?.operations(&args.machine).await?;
+    if args.output == "json" {
+        print(&operations);
+        return Ok(());
+    }
+    let mut text = String::new();
+    for it in &operations.items {
+        let at = it.accepted_at.strftime("%Y-%m-%d %H:%M:%S");
+        let by = it.requested_by.as_deref().unwrap_or("-");
+        let (verb, state) = (it.verb.as_str(), it.state.as_str());
+        text.push_str(&format!("{at}  {verb:12}  {state:10}  {by:20}  {}\n", it.message));
+    }
+    if text.is_empty() {
+        text = format!("nothing was asked of {}\n", args.machine);
+    }
+    show(&text);
+    Ok(())
+}
+
+fn print(value: &impl serde::Serialize) {
+    show(&format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default()));
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Json;
+    use axum::extract::Request;
+    use axum::response::{IntoResponse, Response};
+    use serde_json::json;
+
+    use crate::stand_in;
+
+    /// Accepts everything, and says that it ended so.
+    fn ends(state: &'static str) -> impl Fn(&Request) -> Response + Clone {
+        move |request: &Request| {
+            let state = if request.method() == "POST" { "requested" } else { state };
+            let operation = json!({
+                "id": "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "machine": "web1", "verb": "power_cycle", "state": state,
+                "reason": "Why", "message": "web1 was off, and is on", "path": "/",
+                "accepted_at": "2026-01-01T00:00:00Z", "deadline": "2026-01-01T01:00:00Z",
+            });
+            Json(operation).into_response()
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_how_it_ended_and_fails_where_it_was_not_done() {
+        let words = ["power", "cycle", "web1", "--wait"];
+        stand_in::run(&words, ends("done")).await.unwrap();
+        let failed = stand_in::run(&words, ends("expired")).await.unwrap_err().to_string();
+        assert_eq!(failed, "power_cycle is expired: web1 was off, and is on");
+        let accepted = ["power", "cycle", "web1"];
+        stand_in::run(&accepted, ends("failed")).await.expect("nobody waits for its end");
+    }
+}
