@@ -12,7 +12,7 @@
 //! schemas and says how to create, read, update and delete. Nothing here knows what a resource is.
 //!
 //! ```no_run
-//! # use tfplugin::{Cx, DataSource, Diags, Provider, Resource, Schema, Val, async_trait};
+//! # use tfplugin::{Cx, Diags, Provider, Resource, Schema, Val, async_trait};
 //! struct Mine;
 //!
 //! #[async_trait]
@@ -21,9 +21,6 @@
 //!         Schema::default()
 //!     }
 //!     fn resources(&self) -> Vec<Box<dyn Resource>> {
-//!         Vec::new()
-//!     }
-//!     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
 //!         Vec::new()
 //!     }
 //!     async fn configure(&self, _: &Cx, _: &Val) -> Result<(), Diags> {
@@ -36,7 +33,8 @@
 //! }
 //! ```
 //!
-//! A complete one is in `examples/terraform-provider-pets.rs`.
+//! A complete one is in `examples/terraform-provider-notes.rs`; `examples/terraform-provider-pets.rs` has every part that a
+//! resource can have. `testing`, behind the feature of the same name, holds a provider to what Terraform demands.
 
 #![cfg_attr(
     not(test),
@@ -56,6 +54,8 @@ mod provider;
 mod rpc;
 mod schema;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod value;
 
 pub use codec::CodecError;
@@ -63,7 +63,7 @@ pub use diag::{Diag, Diags, Severity};
 pub use ephemeral::{Ephemeral, Opened};
 pub use function::{Function, Parameter, Refusal, Signature};
 pub use path::{Path, Step};
-pub use provider::{Change, Cx, DataSource, Provider, Resource};
+pub use provider::{Change, Cx, DataSource, Moved, Provider, Resource};
 pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};
 pub use server::{Options, Reattached, serve};
 pub use tonic::async_trait;

@@ -25,7 +25,9 @@ pub trait Provider: Send + Sync + 'static {
     fn resources(&self) -> Vec<Box<dyn Resource>>;
 
     /// Everything that can be looked up. Asked once.
-    fn data_sources(&self) -> Vec<Box<dyn DataSource>>;
+    fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
+        Vec::new()
+    }
 
     /// Everything that is there only while Terraform runs. Asked once.
     fn ephemerals(&self) -> Vec<Box<dyn Ephemeral>> {
@@ -58,6 +60,19 @@ pub struct Change<'a> {
     pub config: &'a Val,
     /// During a plan: what asks for a replacement already.
     pub replace: &'a [Path],
+}
+
+/// A state that a `moved` block brings from a resource of another type, of this provider or another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved<'a> {
+    /// The whole address of the provider that it is of, such as `registry.terraform.io/hashicorp/null`.
+    pub provider: &'a str,
+    /// The type it is of.
+    pub type_name: &'a str,
+    /// The version of that type's schema.
+    pub version: i64,
+    /// The state, as that provider had it stored.
+    pub state: &'a serde_json::Value,
 }
 
 /// Something that Terraform creates, changes and destroys.
@@ -106,6 +121,18 @@ pub trait Resource: Send + Sync + 'static {
 
     /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`.
     async fn import(&self, cx: &Cx, id: &str) -> Result<Val, Diags>;
+
+    /// Takes over an object that was of another type: as much of a state as [`Resource::read`] needs. The provider need not be
+    /// configured.
+    async fn take_over(&self, _cx: &Cx, from: Moved<'_>) -> Result<Val, Diags> {
+        let detail = format!(
+            "{} of {} cannot become a {}. Use an import block.",
+            from.type_name,
+            from.provider,
+            self.type_name()
+        );
+        Err(Diag::error("It cannot be moved here", detail).into())
+    }
 
     /// Brings the JSON of a state of an older schema version into the shape of the current one.
     /// Attributes that came or went need nothing.

@@ -25,7 +25,7 @@ use crate::function::{self, Function, Refusal, Signature};
 use crate::path::Path;
 use crate::pb;
 use crate::plan;
-use crate::provider::{Change, Cx, DataSource, Provider, Resource};
+use crate::provider::{Change, Cx, DataSource, Moved, Provider, Resource};
 use crate::schema::{Attribute, Schema};
 use crate::value::{Object, Type, Val};
 
@@ -194,7 +194,7 @@ fn capabilities() -> pb::ServerCapabilities {
     pb::ServerCapabilities {
         plan_destroy: true,
         get_provider_schema_optional: true,
-        move_resource_state: false,
+        move_resource_state: true,
         generate_resource_config: false,
     }
 }
@@ -556,6 +556,39 @@ impl pb::provider_server::Provider for Rpc {
             imported_resources: imported.into_iter().collect(),
             diagnostics: diags.to_pb(),
             deferred: None,
+        }))
+    }
+
+    async fn move_resource_state(
+        &self,
+        request: Request<pb::move_resource_state::Request>,
+    ) -> Reply<pb::move_resource_state::Response> {
+        let request = request.into_inner();
+        let cx = self.cx(Vec::new());
+        let result = guarded("MoveResourceState", &request.target_type_name, async {
+            let (resource, _) = self.resource(&request.target_type_name)?;
+            let raw = request.source_state.unwrap_or_default().json;
+            let state = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
+            let from = Moved {
+                provider: &request.source_provider_address,
+                type_name: &request.source_type_name,
+                version: request.source_schema_version,
+                state: &state,
+            };
+            let state = resource.take_over(&cx, from).await?;
+            Ok(contract::conform(resource.schema(), state)?.without_unknowns())
+        })
+        .await;
+        let (state, failed) = match result {
+            Ok(state) => (Some(codec::encode(&state)), None),
+            Err(diags) => (None, Some(diags)),
+        };
+        let (diags, private, _) = outcome(&cx, failed);
+        Ok(Response::new(pb::move_resource_state::Response {
+            target_state: state,
+            diagnostics: diags.to_pb(),
+            target_private: private,
+            target_identity: None,
         }))
     }
 

@@ -18,7 +18,7 @@ fn generated_code_matches_the_proto_files() -> Result<(), Box<dyn Error>> {
         .build_transport(false)
         .btree_map(".")
         .generate_default_stubs(true)
-        .client_mod_attribute(".", "#[cfg(test)]")
+        .client_mod_attribute(".", "#[cfg(any(test, feature = \"testing\"))]")
         .emit_rerun_if_changed(false)
         .compile_fds(descriptors)?;
 

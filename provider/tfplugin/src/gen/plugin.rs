@@ -74,7 +74,7 @@ pub mod conn_info {
     }
 }
 /// Generated client implementations.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod grpc_controller_client {
     #![allow(
         unused_variables,
@@ -357,7 +357,7 @@ pub mod grpc_controller_server {
     }
 }
 /// Generated client implementations.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod grpc_stdio_client {
     #![allow(
         unused_variables,
@@ -644,7 +644,7 @@ pub mod grpc_stdio_server {
     }
 }
 /// Generated client implementations.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod grpc_broker_client {
     #![allow(
         unused_variables,

@@ -986,7 +986,7 @@ impl StringKind {
     }
 }
 /// Generated client implementations.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod provider_client {
     #![allow(
         unused_variables,

@@ -66,6 +66,12 @@ impl Reattached {
         ("TF_REATTACH_PROVIDERS", value.to_string())
     }
 
+    /// The unix socket that it answers on.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        self.socket.path()
+    }
+
     /// Ends it: requests in progress are cancelled.
     pub async fn stop(self) {
         let _ = self.stop.send(true);

@@ -220,7 +220,7 @@ fn what_the_provider_does_not_have_is_unimplemented() {
         let served = Served::start(None);
         let mut client = ProviderClient::new(served.connect(None).await.expect("a connection"));
         let status = client
-            .move_resource_state(pb::move_resource_state::Request::default())
+            .get_resource_identity_schemas(pb::get_resource_identity_schemas::Request::default())
             .await
             .expect_err("not there");
         assert_eq!(status.code(), tonic::Code::Unimplemented);

@@ -1,0 +1,391 @@
+//! Drives a provider, call by call, as Terraform does.
+
+use std::collections::BTreeMap;
+
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+use super::{Broken, rules, wire};
+use crate::codec;
+use crate::path::Path;
+use crate::pb;
+use crate::pb::diagnostic::Severity;
+use crate::pb::provider_client::ProviderClient;
+use crate::provider::Provider;
+use crate::schema::{Attribute, Schema};
+use crate::server::Reattached;
+use crate::value::{Type, Val};
+
+/// Terraform's limit for a message.
+const MESSAGE_BYTES: usize = 256 << 20;
+
+/// A configured provider that is watched.
+#[derive(Debug)]
+pub struct MiniCore {
+    provider: Reattached,
+    client: ProviderClient<Channel>,
+    resources: BTreeMap<String, (Schema, Type)>,
+}
+
+/// What Terraform keeps of an object: its attributes, and what the provider remembers beside them.
+#[derive(Default)]
+struct State {
+    value: Val,
+    private: Vec<u8>,
+}
+
+/// What became of configurations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lived {
+    /// Configurations that the provider refused as such.
+    pub refused: usize,
+    /// Objects that were created, also in place of others.
+    pub created: usize,
+    /// Changes in place.
+    pub updated: usize,
+    /// Objects that were imported.
+    pub imported: usize,
+}
+
+/// A planned change.
+struct Plan {
+    planned: Val,
+    private: Vec<u8>,
+    replace: bool,
+}
+
+impl MiniCore {
+    /// Serves the provider inside this process, asks for its schemas and configures it. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// A schema that Terraform does not take, or a configuration that the provider does not.
+    pub async fn start(provider: impl Provider, config: &Val) -> Result<Self, Broken> {
+        let broken = |how: String| Broken { during: "start".to_owned(), how: vec![how] };
+        let provider =
+            Reattached::start(provider, "example.com/test/provider").map_err(|e| broken(e.to_string()))?;
+        let endpoint = Endpoint::from_shared(format!("unix:{}", provider.path().display()));
+        let channel = endpoint.map_err(|e| broken(e.to_string()))?.connect().await;
+        let mut client = ProviderClient::new(channel.map_err(|e| broken(e.to_string()))?)
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        let sent = client.get_provider_schema(pb::get_provider_schema::Request::default()).await;
+        let sent = answered("GetProviderSchema", sent, |sent| &sent.diagnostics)?;
+        let read = |name: &str, sent: &pb::Schema| {
+            let schema = wire::schema(sent).map_err(|why| broken(format!("schema of {name}: {why}")))?;
+            match schema.problems() {
+                problems if problems.is_empty() => {
+                    let of = schema.value_type();
+                    Ok((schema, of))
+                }
+                problems => Err(Broken { during: format!("schema of {name}"), how: problems }),
+            }
+        };
+        let own = sent.provider.as_ref().map(|sent| read("the provider", sent)).transpose()?;
+        let whole = own.map_or(Val::Null, |(schema, _)| filled(&schema.attributes, config));
+        let mut resources = BTreeMap::new();
+        for (name, sent) in &sent.resource_schemas {
+            resources.insert(name.clone(), read(name, sent)?);
+        }
+        let request = pb::validate_provider_config::Request { config: Some(codec::encode(&whole)) };
+        let checked = client.validate_provider_config(request).await;
+        answered("ValidateProviderConfig", checked, |checked| &checked.diagnostics)?;
+        let request = pb::configure_provider::Request {
+            terraform_version: "1.11.4".to_owned(),
+            config: Some(codec::encode(&whole)),
+            ..Default::default()
+        };
+        answered("ConfigureProvider", client.configure_provider(request).await, |done| &done.diagnostics)?;
+        Ok(Self { provider, client, resources })
+    }
+
+    /// Ends the provider.
+    pub async fn stop(self) {
+        self.provider.stop().await;
+    }
+
+    /// The resources that there are.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.resources.keys().map(String::as_str)
+    }
+
+    /// The attributes of a resource.
+    #[must_use]
+    pub fn attributes(&self, type_name: &str) -> Option<&[Attribute]> {
+        self.resources.get(type_name).map(|(schema, _)| schema.attributes.as_slice())
+    }
+
+    /// Has an object live through these configurations, and die: everything is checked that is in the table of [this
+    /// module](super). `id` says by what a state is imported, if it can be. Configurations that the provider refuses as such
+    /// are left out.
+    ///
+    /// # Errors
+    /// A rule that was broken, or a change that failed.
+    pub async fn live(
+        &mut self,
+        type_name: &str,
+        configs: &[Val],
+        id: impl Fn(&Val) -> Option<String>,
+    ) -> Result<Lived, Broken> {
+        let (mut state, mut lived) = (State::default(), Lived::default());
+        for config in configs {
+            let config = &filled(self.attributes(type_name).unwrap_or_default(), config);
+            if !self.validate(type_name, config).await? {
+                lived.refused += 1;
+                continue;
+            }
+            let is_new;
+            (state, is_new) = self.change(type_name, state, config).await?;
+            match is_new {
+                true => lived.created += 1,
+                false => lived.updated += 1,
+            }
+            self.settled(type_name, &state, config).await?;
+            if let Some(id) = id(&state.value) {
+                self.import(type_name, &id, config).await?;
+                lived.imported += 1;
+            }
+        }
+        if !state.value.is_null() {
+            self.destroy(type_name, state).await?;
+        }
+        Ok(lived)
+    }
+
+    /// Plans and applies; whether the object is another one than before.
+    async fn change(&mut self, type_name: &str, prior: State, config: &Val) -> Result<(State, bool), Broken> {
+        let early = self.early(type_name, &prior, config).await?;
+        let plan = self.plan(type_name, &prior, config).await?;
+        if early.replace == plan.replace {
+            let attributes = &self.schema(type_name)?.attributes;
+            let wrong = rules::honoured(attributes, &early.planned, &plan.planned, &Path::root());
+            broken(&format!("PlanResourceChange of {type_name}, once all is known"), wrong)?;
+        }
+        if prior.value.is_null() {
+            return Ok((self.apply(type_name, &prior, config, plan).await?, true));
+        }
+        if !plan.replace {
+            return Ok((self.apply(type_name, &prior, config, plan).await?, false));
+        }
+        self.destroy(type_name, prior).await?;
+        let nothing = State::default();
+        let plan = self.plan(type_name, &nothing, config).await?;
+        Ok((self.apply(type_name, &nothing, config, plan).await?, true))
+    }
+
+    /// The plan while some of the configuration is not known yet.
+    async fn early(&mut self, type_name: &str, prior: &State, config: &Val) -> Result<Plan, Broken> {
+        let clouded = rules::cloud(&self.schema(type_name)?.attributes, config);
+        if !self.validate(type_name, &clouded).await? {
+            let during = format!("ValidateResourceConfig of {type_name}");
+            return Err(Broken {
+                during,
+                how: vec![format!("it is refused while it is not all known: {clouded:?}")],
+            });
+        }
+        self.plan(type_name, prior, &clouded).await
+    }
+
+    /// Whether the provider takes a configuration.
+    async fn validate(&mut self, type_name: &str, config: &Val) -> Result<bool, Broken> {
+        let request = pb::validate_resource_config::Request {
+            type_name: type_name.to_owned(),
+            config: Some(codec::encode(config)),
+            ..Default::default()
+        };
+        let answer =
+            self.client.validate_resource_config(request).await.map_err(|e| failed("Validate", &e))?;
+        Ok(errors(&answer.into_inner().diagnostics).is_empty())
+    }
+
+    /// What is there is as it was left, its state is of the current version, and the same configuration plans nothing.
+    async fn settled(&mut self, type_name: &str, state: &State, config: &Val) -> Result<(), Broken> {
+        let upgraded = self.upgrade(type_name, &state.value).await?;
+        self.same(type_name, "UpgradeResourceState", &state.value, &upgraded)?;
+        let read = self.read(type_name, state).await?;
+        self.same(type_name, "ReadResource", &state.value, &read.value)?;
+        let plan = self.plan(type_name, &read, config).await?;
+        self.same(type_name, "the second PlanResourceChange", &read.value, &plan.planned)
+    }
+
+    async fn import(&mut self, type_name: &str, id: &str, config: &Val) -> Result<(), Broken> {
+        let request = pb::import_resource_state::Request {
+            type_name: type_name.to_owned(),
+            id: id.to_owned(),
+            ..Default::default()
+        };
+        let answer = self.client.import_resource_state(request).await;
+        let answer = answered("ImportResourceState", answer, |answer| &answer.diagnostics)?;
+        let during = |how: String| Broken { during: format!("import of {type_name} {id}"), how: vec![how] };
+        let [imported] = answer.imported_resources.as_slice() else {
+            return Err(during(format!("{} objects came", answer.imported_resources.len())));
+        };
+        let value = self.decoded(type_name, imported.state.as_ref())?;
+        let read = self.read(type_name, &State { value, private: imported.private.clone() }).await?;
+        if read.value.is_null() {
+            return Err(during("it is not there".to_owned()));
+        }
+        let plan = self.plan(type_name, &read, config).await?;
+        match plan.replace {
+            true => Err(during("it would be replaced".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    async fn plan(&mut self, type_name: &str, prior: &State, config: &Val) -> Result<Plan, Broken> {
+        let schema = self.schema(type_name)?;
+        let proposed = rules::propose(&schema.attributes, &prior.value, config);
+        let request = pb::plan_resource_change::Request {
+            type_name: type_name.to_owned(),
+            prior_state: Some(codec::encode(&prior.value)),
+            proposed_new_state: Some(codec::encode(&proposed)),
+            config: Some(codec::encode(config)),
+            prior_private: prior.private.clone(),
+            ..Default::default()
+        };
+        let first = self.client.plan_resource_change(request.clone()).await;
+        let first = answered("PlanResourceChange", first, |first| &first.diagnostics)?;
+        let planned = self.decoded(type_name, first.planned_state.as_ref())?;
+        let schema = self.schema(type_name)?;
+        let wrong = rules::plan(&schema.attributes, &prior.value, config, &planned, &Path::root());
+        broken(&format!("PlanResourceChange of {type_name}"), wrong)?;
+        let again = self.client.plan_resource_change(request).await;
+        let again = answered("PlanResourceChange", again, |again| &again.diagnostics)?;
+        let again = self.decoded(type_name, again.planned_state.as_ref())?;
+        self.same(type_name, "PlanResourceChange, asked twice,", &planned, &again)?;
+        Ok(Plan { planned, private: first.planned_private, replace: !first.requires_replace.is_empty() })
+    }
+
+    async fn apply(
+        &mut self,
+        type_name: &str,
+        prior: &State,
+        config: &Val,
+        plan: Plan,
+    ) -> Result<State, Broken> {
+        let request = pb::apply_resource_change::Request {
+            type_name: type_name.to_owned(),
+            prior_state: Some(codec::encode(&prior.value)),
+            planned_state: Some(codec::encode(&plan.planned)),
+            config: Some(codec::encode(config)),
+            planned_private: plan.private,
+            ..Default::default()
+        };
+        let done = self.client.apply_resource_change(request).await;
+        let done = answered("ApplyResourceChange", done, |done| &done.diagnostics)?;
+        let value = self.decoded(type_name, done.new_state.as_ref())?;
+        let schema = self.schema(type_name)?;
+        let mut wrong = rules::honoured(&schema.attributes, &plan.planned, &value, &Path::root());
+        wrong.extend(rules::unknown(&value, &Path::root()));
+        broken(&format!("ApplyResourceChange of {type_name}"), wrong)?;
+        Ok(State { value, private: done.private })
+    }
+
+    async fn destroy(&mut self, type_name: &str, state: State) -> Result<(), Broken> {
+        let request = pb::plan_resource_change::Request {
+            type_name: type_name.to_owned(),
+            prior_state: Some(codec::encode(&state.value)),
+            proposed_new_state: Some(codec::encode(&Val::Null)),
+            config: Some(codec::encode(&Val::Null)),
+            prior_private: state.private.clone(),
+            ..Default::default()
+        };
+        let planned = self.client.plan_resource_change(request).await;
+        let planned =
+            answered("PlanResourceChange of a destruction", planned, |planned| &planned.diagnostics)?;
+        let nothing = self.decoded(type_name, planned.planned_state.as_ref())?;
+        self.same(type_name, "PlanResourceChange of a destruction", &Val::Null, &nothing)?;
+        let plan = Plan { planned: Val::Null, private: planned.planned_private, replace: false };
+        let gone = self.apply(type_name, &state, &Val::Null, plan).await?;
+        self.same(type_name, "a destruction", &Val::Null, &gone.value)?;
+        let read = self.read(type_name, &state).await?;
+        self.same(type_name, "ReadResource of what was destroyed", &Val::Null, &read.value)
+    }
+
+    async fn read(&mut self, type_name: &str, state: &State) -> Result<State, Broken> {
+        let request = pb::read_resource::Request {
+            type_name: type_name.to_owned(),
+            current_state: Some(codec::encode(&state.value)),
+            private: state.private.clone(),
+            ..Default::default()
+        };
+        let read =
+            answered("ReadResource", self.client.read_resource(request).await, |read| &read.diagnostics)?;
+        let value = self.decoded(type_name, read.new_state.as_ref())?;
+        broken(&format!("ReadResource of {type_name}"), rules::unknown(&value, &Path::root()))?;
+        Ok(State { value, private: read.private })
+    }
+
+    async fn upgrade(&mut self, type_name: &str, state: &Val) -> Result<Val, Broken> {
+        let json = crate::to_json(state).to_string().into_bytes();
+        let request = pb::upgrade_resource_state::Request {
+            type_name: type_name.to_owned(),
+            version: self.schema(type_name)?.version,
+            raw_state: Some(pb::RawState { json, ..Default::default() }),
+        };
+        let upgraded = self.client.upgrade_resource_state(request).await;
+        let upgraded = answered("UpgradeResourceState", upgraded, |upgraded| &upgraded.diagnostics)?;
+        self.decoded(type_name, upgraded.upgraded_state.as_ref())
+    }
+
+    fn schema(&self, type_name: &str) -> Result<&Schema, Broken> {
+        let found = self.resources.get(type_name).map(|(schema, _)| schema);
+        found.ok_or_else(|| Broken {
+            during: type_name.to_owned(),
+            how: vec!["there is no such resource".to_owned()],
+        })
+    }
+
+    fn decoded(&self, type_name: &str, value: Option<&pb::DynamicValue>) -> Result<Val, Broken> {
+        let of = self.resources.get(type_name).map(|(_, of)| of);
+        let Some(of) = of else { return self.schema(type_name).map(|_| Val::Null) };
+        let during = || format!("an answer about {type_name}");
+        codec::decode(value, of).map_err(|error| Broken { during: during(), how: vec![error.to_string()] })
+    }
+
+    /// Two states that ought to be the same.
+    fn same(&self, type_name: &str, what: &str, before: &Val, after: &Val) -> Result<(), Broken> {
+        let attributes = &self.schema(type_name)?.attributes;
+        let how = match (before, after) {
+            (Val::Map(_), Val::Map(_)) => attributes
+                .iter()
+                .filter(|attribute| !attribute.same(before.get(&attribute.name), after.get(&attribute.name)))
+                .map(|attribute| {
+                    let [was, is] = [before, after].map(|state| state.get(&attribute.name));
+                    format!("{}: {was:?} became {is:?}", attribute.name)
+                })
+                .collect(),
+            (before, after) if before == after => Vec::new(),
+            (before, after) => vec![format!("{before:?} became {after:?}")],
+        };
+        broken(&format!("{what} of {type_name}"), how)
+    }
+}
+
+/// A configuration with every attribute in it.
+fn filled(attributes: &[Attribute], config: &Val) -> Val {
+    Val::Map(attributes.iter().map(|it| (it.name.clone(), config.get(&it.name).clone())).collect())
+}
+
+fn broken(during: &str, how: Vec<String>) -> Result<(), Broken> {
+    if how.is_empty() { Ok(()) } else { Err(Broken { during: during.to_owned(), how }) }
+}
+
+fn failed(during: &str, status: &Status) -> Broken {
+    Broken { during: during.to_owned(), how: vec![status.to_string()] }
+}
+
+fn errors(diagnostics: &[pb::Diagnostic]) -> Vec<String> {
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity() == Severity::Error);
+    errors.map(|error| format!("{}: {}", error.summary, error.detail)).collect()
+}
+
+/// An answer without errors in it.
+fn answered<T>(
+    during: &str,
+    answer: Result<Response<T>, Status>,
+    diagnostics: impl Fn(&T) -> &Vec<pb::Diagnostic>,
+) -> Result<T, Broken> {
+    let answer = answer.map_err(|status| failed(during, &status))?.into_inner();
+    broken(during, errors(diagnostics(&answer)))?;
+    Ok(answer)
+}

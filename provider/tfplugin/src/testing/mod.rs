@@ -1,0 +1,59 @@
+//! A small Terraform core, for tests: it drives a provider over the real protocol and holds it to what Terraform demands.
+//!
+//! Terraform names no cause when a provider contradicts itself, and only notices what a configuration happens to touch. The
+//! mini core checks every answer, whatever the configuration, and says which rule was broken and where:
+//!
+//! | when | rule |
+//! | --- | --- |
+//! | plan | what the configuration says is planned, or the prior value where that means the same |
+//! | plan | only computed attributes that the configuration leaves out may be unknown, or anything else |
+//! | plan | what is write-only is null |
+//! | validate | a configuration that is valid is so as well while some of it is unknown |
+//! | plan | planning twice gives the same plan; what is planned while some of the configuration is unknown stays so |
+//! | apply | every planned value that was known is as it was planned; nothing is unknown |
+//! | read | what was just applied is read as it is |
+//! | plan | the same configuration then plans nothing |
+//! | upgrade | a state of the current version stays as it is |
+//! | import | what is imported and read is the same object: it plans nothing |
+//! | destroy | a destroyed object is read as gone |
+//!
+//! ```
+//! # async fn test(provider: impl tfplugin::Provider) -> Result<(), tfplugin::testing::Broken> {
+//! use tfplugin::testing::{MiniCore, Random};
+//! use tfplugin::Val;
+//!
+//! let mut core = MiniCore::start(provider, &Val::from([("directory", "/tmp/pets".into())])).await?;
+//! for seed in 0..20 {
+//!     let mut random = Random::new(seed).choose("name", ["tom", "felix"]);
+//!     let configs = [random.config(&core, "pets_pet"), random.config(&core, "pets_pet")];
+//!     core.live("pets_pet", &configs, |state| state.get("name").as_str().map(str::to_owned)).await?;
+//! }
+//! # Ok(()) }
+//! ```
+
+mod mini;
+mod random;
+mod rules;
+mod wire;
+
+pub use mini::{Lived, MiniCore};
+pub use random::Random;
+
+use std::fmt;
+
+/// How a provider broke the contract, or what it refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// During which call, of what.
+    pub during: String,
+    /// What was broken, each with its place.
+    pub how: Vec<String>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.during, self.how.join("; "))
+    }
+}
+
+impl std::error::Error for Broken {}

@@ -1,0 +1,130 @@
+//! Configurations that nobody thought of: from a schema and a seed, always the same.
+
+use std::collections::BTreeMap;
+
+use super::MiniCore;
+use crate::schema::{Attribute, Mode, Nesting, Shape};
+use crate::value::{Object, Type, Val};
+
+/// Elements of a collection, at most.
+const MOST: u64 = 3;
+
+/// Makes configurations. Bounded: collections have up to three elements, texts are short.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+    choices: BTreeMap<String, Vec<Val>>,
+}
+
+impl Random {
+    /// The configurations of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed, choices: BTreeMap::new() }
+    }
+
+    /// Attributes of this name, wherever they are, have one of these values.
+    #[must_use]
+    pub fn choose<const N: usize>(mut self, name: &str, values: [impl Into<Val>; N]) -> Self {
+        self.choices.insert(name.to_owned(), values.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// A configuration of a resource. What is required is there; of the rest each time something else.
+    pub fn config(&mut self, core: &MiniCore, type_name: &str) -> Val {
+        let attributes = core.attributes(type_name).unwrap_or_default().to_vec();
+        Val::Map(self.object(&attributes))
+    }
+
+    /// A configuration without some of what this one says and need not.
+    pub fn less(&mut self, core: &MiniCore, type_name: &str, config: &Val) -> Val {
+        let attributes = core.attributes(type_name).unwrap_or_default().to_vec();
+        Val::Map(self.some(&attributes, config))
+    }
+
+    fn some(&mut self, attributes: &[Attribute], config: &Val) -> Object {
+        let mut kept = Object::new();
+        for attribute in attributes {
+            let value = config.get(&attribute.name);
+            let stays = attribute.mode == Mode::Required || self.below(2) == 0;
+            let value = match &attribute.shape {
+                _ if !stays || value.is_null() => Val::Null,
+                Shape::Nested(Nesting::Single, children) => Val::Map(self.some(children, value)),
+                _ => value.clone(),
+            };
+            kept.insert(attribute.name.clone(), value);
+        }
+        kept
+    }
+
+    fn object(&mut self, attributes: &[Attribute]) -> Object {
+        attributes.iter().map(|attribute| (attribute.name.clone(), self.attribute(attribute))).collect()
+    }
+
+    fn attribute(&mut self, attribute: &Attribute) -> Val {
+        let is_there = match attribute.mode {
+            Mode::Required => true,
+            Mode::Optional | Mode::OptionalComputed => self.below(2) == 0,
+            Mode::Computed => false,
+        };
+        if !is_there {
+            return Val::Null;
+        }
+        if let Some(values) = self.choices.get(&attribute.name).cloned() {
+            let place = usize::try_from(self.below(values.len() as u64)).unwrap_or(0);
+            return values.get(place).cloned().unwrap_or_default();
+        }
+        match &attribute.shape {
+            Shape::Plain(of) => self.value(of),
+            Shape::Nested(Nesting::Single, children) => Val::Map(self.object(children)),
+            Shape::Nested(Nesting::Map, children) => {
+                let keys = self.below(MOST + 1);
+                Val::Map((0..keys).map(|i| (format!("key-{i}"), Val::Map(self.object(children)))).collect())
+            }
+            Shape::Nested(Nesting::List, children) => {
+                let length = self.below(MOST + 1);
+                Val::List((0..length).map(|_| Val::Map(self.object(children))).collect())
+            }
+            // Two objects of a set must not be equal.
+            Shape::Nested(Nesting::Set, children) => Val::List(vec![Val::Map(self.object(children))]),
+        }
+    }
+
+    fn value(&mut self, of: &Type) -> Val {
+        match of {
+            Type::Bool => Val::Bool(self.below(2) == 0),
+            Type::Number => Val::from(i64::try_from(self.below(100)).unwrap_or(0)),
+            Type::String => Val::from(format!("text-{}", self.below(1000))),
+            Type::List(of) => {
+                let length = self.below(MOST + 1);
+                Val::List((0..length).map(|_| self.value(of)).collect())
+            }
+            Type::Set(of) => {
+                let mut all: Vec<Val> = Vec::new();
+                for _ in 0..self.below(MOST + 1) {
+                    let value = self.value(of);
+                    if !all.contains(&value) {
+                        all.push(value);
+                    }
+                }
+                Val::List(all)
+            }
+            Type::Map(of) => {
+                let keys = self.below(MOST + 1);
+                Val::Map((0..keys).map(|i| (format!("key-{i}"), self.value(of))).collect())
+            }
+            Type::Object(attributes) => {
+                Val::Map(attributes.iter().map(|(name, of)| (name.clone(), self.value(of))).collect())
+            }
+        }
+    }
+
+    /// The next number, from none to below this one (SplitMix64).
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit.max(1)
+    }
+}

@@ -1,0 +1,270 @@
+//! What Terraform demands of plans and results, on values alone.
+
+use crate::path::Path;
+use crate::schema::{Attribute, Nesting, Shape};
+use crate::value::{Object, Type, Val, same_elements};
+
+/// What Terraform proposes: the configuration, and the prior values of what it leaves to the provider.
+pub(super) fn propose(attributes: &[Attribute], prior: &Val, config: &Val) -> Val {
+    let Val::Map(config) = config else { return config.clone() };
+    let propose_one = |attribute: &Attribute| {
+        let (had, want) = (prior.get(&attribute.name), member(config, &attribute.name));
+        let value = match (&attribute.shape, want) {
+            (_, Val::Null) if attribute.is_computed() => had.clone(),
+            (Shape::Nested(nesting, children), want) => {
+                elements(*nesting, want, had, |want, had| propose(children, had, want))
+            }
+            (_, want) => want.clone(),
+        };
+        (attribute.name.clone(), value)
+    };
+    Val::Map(attributes.iter().map(propose_one).collect())
+}
+
+/// Applies `each` to every object of a nested value with its prior one; those in sets have none.
+fn elements(nesting: Nesting, want: &Val, had: &Val, each: impl Fn(&Val, &Val) -> Val) -> Val {
+    match (nesting, want) {
+        (Nesting::Single, Val::Map(_)) => each(want, had),
+        (Nesting::Map, Val::Map(items)) => {
+            Val::Map(items.iter().map(|(key, want)| (key.clone(), each(want, had.get(key)))).collect())
+        }
+        (_, Val::List(items)) => {
+            let had = had.as_list().filter(|_| nesting == Nesting::List).unwrap_or_default();
+            let one = |(i, want)| each(want, had.get(i).unwrap_or(&Val::Null));
+            Val::List(items.iter().enumerate().map(one).collect())
+        }
+        (_, other) => other.clone(),
+    }
+}
+
+fn member<'a>(object: &'a Object, name: &str) -> &'a Val {
+    object.get(name).unwrap_or(&Val::Null)
+}
+
+/// What is wrong with a planned object.
+pub(super) fn plan(
+    attributes: &[Attribute],
+    prior: &Val,
+    config: &Val,
+    planned: &Val,
+    at: &Path,
+) -> Vec<String> {
+    let Val::Map(planned) = planned else {
+        return vec![format!("{at}: planned is {planned:?}, and no object")];
+    };
+    let one = |attribute: &Attribute| {
+        let at = at.attr(&attribute.name);
+        let (had, want) = (prior.get(&attribute.name), config.get(&attribute.name));
+        plan_value(attribute, had, want, member(planned, &attribute.name), &at)
+    };
+    attributes.iter().flat_map(one).collect()
+}
+
+fn plan_value(attribute: &Attribute, had: &Val, want: &Val, planned: &Val, at: &Path) -> Vec<String> {
+    if attribute.write_only {
+        return if planned.is_null() {
+            Vec::new()
+        } else {
+            vec![format!("{at}: a write-only value is planned")]
+        };
+    }
+    if want.is_null() {
+        let may = attribute.is_computed() || planned.is_null();
+        return if may {
+            Vec::new()
+        } else {
+            vec![format!("{at}: {planned:?} is planned for what nobody gives")]
+        };
+    }
+    let is_wanted = attribute.same(planned, want);
+    let is_prior = !had.is_null() && attribute.same(planned, had);
+    let Shape::Nested(nesting, children) = &attribute.shape else {
+        return if is_wanted || is_prior {
+            Vec::new()
+        } else {
+            vec![format!("{at}: {planned:?} is planned, configured {want:?}, prior {had:?}")]
+        };
+    };
+    let other_elements =
+        || vec![format!("{at}: {planned:?} is planned, which has other elements than {want:?}")];
+    match (nesting, want, planned) {
+        (_, want, planned) if want.is_unknown() || planned.is_unknown() => {
+            if is_wanted {
+                Vec::new()
+            } else {
+                other_elements()
+            }
+        }
+        (Nesting::Single, want, planned) => plan(children, had, want, planned, at),
+        (Nesting::Map, Val::Map(want), Val::Map(planned)) if want.keys().eq(planned.keys()) => want
+            .iter()
+            .zip(planned.values())
+            .flat_map(|((key, want), planned)| plan(children, had.get(key), want, planned, &at.key(key)))
+            .collect(),
+        (Nesting::List, Val::List(want), Val::List(planned)) if want.len() == planned.len() => {
+            let had = had.as_list().unwrap_or_default();
+            let pairs = want.iter().zip(planned).enumerate();
+            pairs
+                .flat_map(|(i, (want, planned))| {
+                    plan(children, had.get(i).unwrap_or(&Val::Null), want, planned, &at.index(i))
+                })
+                .collect()
+        }
+        (Nesting::Set, Val::List(want), Val::List(planned)) if want.len() == planned.len() => {
+            let fits = |planned: &Val, want: &Val| plan(children, &Val::Null, want, planned, at).is_empty();
+            if same_elements(planned, want, fits) { Vec::new() } else { other_elements() }
+        }
+        _ => other_elements(),
+    }
+}
+
+/// Where a result contradicts what was planned.
+pub(super) fn honoured(attributes: &[Attribute], planned: &Val, result: &Val, at: &Path) -> Vec<String> {
+    match (planned, result) {
+        (Val::Null, Val::Null) => Vec::new(),
+        (Val::Map(planned), Val::Map(result)) => attributes
+            .iter()
+            .flat_map(|attribute| {
+                let at = at.attr(&attribute.name);
+                let (planned, result) = (member(planned, &attribute.name), member(result, &attribute.name));
+                match &attribute.shape {
+                    Shape::Plain(of) => honoured_plain(of, planned, result, &at),
+                    Shape::Nested(nesting, children) => {
+                        honoured_nested(*nesting, children, planned, result, &at)
+                    }
+                }
+            })
+            .collect(),
+        _ => vec![format!("{at}: {planned:?} was planned, and is {result:?}")],
+    }
+}
+
+fn honoured_nested(
+    nesting: Nesting,
+    children: &[Attribute],
+    planned: &Val,
+    result: &Val,
+    at: &Path,
+) -> Vec<String> {
+    let contradiction = || vec![format!("{at}: {planned:?} was planned, and is {result:?}")];
+    match (nesting, planned, result) {
+        (_, Val::Unknown, _) => Vec::new(),
+        (_, Val::Null, Val::Null) => Vec::new(),
+        (Nesting::Single, planned, result) => honoured(children, planned, result, at),
+        (Nesting::Map, Val::Map(planned), Val::Map(result)) if planned.keys().eq(result.keys()) => planned
+            .iter()
+            .zip(result.values())
+            .flat_map(|((key, planned), result)| honoured(children, planned, result, &at.key(key)))
+            .collect(),
+        (Nesting::List, Val::List(planned), Val::List(result)) if planned.len() == result.len() => planned
+            .iter()
+            .zip(result)
+            .enumerate()
+            .flat_map(|(i, (planned, result))| honoured(children, planned, result, &at.index(i)))
+            .collect(),
+        (Nesting::Set, Val::List(planned), Val::List(result)) => {
+            let fits = |planned: &Val, result: &Val| honoured(children, planned, result, at).is_empty();
+            if same_elements(planned, result, fits) { Vec::new() } else { contradiction() }
+        }
+        _ => contradiction(),
+    }
+}
+
+fn honoured_plain(of: &Type, planned: &Val, result: &Val, at: &Path) -> Vec<String> {
+    let contradiction = || vec![format!("{at}: {planned:?} was planned, and is {result:?}")];
+    match (of, planned, result) {
+        (_, Val::Unknown, _) => Vec::new(),
+        (Type::List(of), Val::List(planned), Val::List(result)) if planned.len() == result.len() => planned
+            .iter()
+            .zip(result)
+            .enumerate()
+            .flat_map(|(i, (planned, result))| honoured_plain(of, planned, result, &at.index(i)))
+            .collect(),
+        (Type::Map(of), Val::Map(planned), Val::Map(result)) if planned.keys().eq(result.keys()) => planned
+            .iter()
+            .zip(result.values())
+            .flat_map(|((key, planned), result)| honoured_plain(of, planned, result, &at.key(key)))
+            .collect(),
+        (Type::Set(of), Val::List(planned), Val::List(result)) => {
+            let fits = |planned: &Val, result: &Val| honoured_plain(of, planned, result, at).is_empty();
+            if same_elements(planned, result, fits) { Vec::new() } else { contradiction() }
+        }
+        (_, planned, result) if planned == result => Vec::new(),
+        _ => contradiction(),
+    }
+}
+
+/// What of a value is not known.
+pub(super) fn unknown(value: &Val, at: &Path) -> Vec<String> {
+    match value {
+        Val::Unknown => vec![format!("{at}: it is not known")],
+        Val::Map(items) => items.iter().flat_map(|(name, item)| unknown(item, &at.attr(name))).collect(),
+        Val::List(items) => {
+            items.iter().enumerate().flat_map(|(i, item)| unknown(item, &at.index(i))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A configuration of which every other value that is given is not known yet.
+pub(super) fn cloud(attributes: &[Attribute], config: &Val) -> Val {
+    let Val::Map(config) = config else { return config.clone() };
+    let mut clouded = config.clone();
+    let given = attributes.iter().filter(|attribute| matches!(attribute.shape, Shape::Plain(_)));
+    let given = given.filter(|attribute| !member(config, &attribute.name).is_null());
+    for attribute in given.step_by(2) {
+        clouded.insert(attribute.name.clone(), Val::Unknown);
+    }
+    Val::Map(clouded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Mode;
+
+    fn schema() -> Vec<Attribute> {
+        let toy =
+            vec![Attribute::required("colour", Type::String), Attribute::computed("shelf", Type::Number)];
+        vec![
+            Attribute::required("name", Type::String),
+            Attribute::computed("uid", Type::String),
+            Attribute::optional("tags", Type::set(Type::String)),
+            Attribute::nested("toys", Mode::Optional, Nesting::Map, toy),
+        ]
+    }
+
+    fn pet(name: &str, uid: Val, shelf: Val) -> Val {
+        let toys = Val::from([("ball", Val::from([("colour", "red".into()), ("shelf", shelf)]))]);
+        Val::from([("name", name.into()), ("uid", uid), ("tags", Val::Null), ("toys", toys)])
+    }
+
+    #[test]
+    fn a_plan_is_the_configuration_and_what_only_the_provider_knows() {
+        let config = pet("tom", Val::Null, Val::Null);
+        let wrong = |planned: Val| plan(&schema(), &Val::Null, &config, &planned, &Path::root());
+        assert_eq!(wrong(pet("tom", Val::Unknown, Val::Unknown)), Vec::<String>::new());
+        assert_eq!(wrong(pet("tom", "1".into(), 3_i64.into())), Vec::<String>::new());
+        assert!(wrong(pet("Tom", Val::Unknown, Val::Unknown))[0].starts_with("name: "));
+        let mut tagged = pet("tom", Val::Unknown, Val::Unknown);
+        tagged.set("tags", vec![Val::from("a")]);
+        assert!(wrong(tagged)[0].starts_with("tags: "));
+    }
+
+    #[test]
+    fn a_result_is_what_was_planned_and_wholly_known() {
+        let planned = pet("tom", Val::Unknown, Val::Unknown);
+        let wrong = |result: Val| honoured(&schema(), &planned, &result, &Path::root());
+        assert_eq!(wrong(pet("tom", "1".into(), 2_i64.into())), Vec::<String>::new());
+        assert!(wrong(pet("tim", "1".into(), 2_i64.into()))[0].starts_with("name: "));
+        let unknown = unknown(&pet("tom", Val::Unknown, 2_i64.into()), &Path::root());
+        assert_eq!(unknown, ["uid: it is not known"]);
+    }
+
+    #[test]
+    fn what_is_computed_stays_proposed() {
+        let prior = pet("tom", "1".into(), 2_i64.into());
+        let config = pet("tim", Val::Null, Val::Null);
+        assert_eq!(propose(&schema(), &prior, &config), pet("tim", "1".into(), 2_i64.into()));
+    }
+}

@@ -1,0 +1,87 @@
+//! Schemas as a provider sends them.
+
+use crate::pb;
+use crate::pb::schema::object::NestingMode;
+use crate::schema::{Attribute, Mode, Nesting, Schema};
+use crate::value::Type;
+
+/// A schema, as far as Terraform's rules need it. Blocks, which are not attributes, are refused.
+pub(super) fn schema(schema: &pb::Schema) -> Result<Schema, String> {
+    let block = schema.block.as_ref().ok_or("there is no block in it")?;
+    if let Some(nested) = block.block_types.first() {
+        return Err(format!("{:?} is a nested block, and not an attribute", nested.type_name));
+    }
+    Ok(Schema { version: schema.version, attributes: attributes(&block.attributes)?, ..Schema::default() })
+}
+
+fn attributes(all: &[pb::schema::Attribute]) -> Result<Vec<Attribute>, String> {
+    all.iter().map(|one| attribute(one).map_err(|why| format!("{}: {why}", one.name))).collect()
+}
+
+fn attribute(sent: &pb::schema::Attribute) -> Result<Attribute, String> {
+    let mode = match (sent.required, sent.optional, sent.computed) {
+        (true, false, false) => Mode::Required,
+        (false, true, false) => Mode::Optional,
+        (false, true, true) => Mode::OptionalComputed,
+        (false, false, true) => Mode::Computed,
+        _ => {
+            return Err(
+                "it is not exactly one of required, optional, computed, optional and computed".to_owned()
+            );
+        }
+    };
+    let mut attribute = match &sent.nested_type {
+        None => {
+            let json = serde_json::from_slice(&sent.r#type).map_err(|error| error.to_string())?;
+            Attribute::plain(&sent.name, mode, of(&json).ok_or_else(|| format!("{json} is no type"))?)
+        }
+        Some(nested) => {
+            let nesting = match nested.nesting() {
+                NestingMode::Single => Nesting::Single,
+                NestingMode::List => Nesting::List,
+                NestingMode::Set => Nesting::Set,
+                NestingMode::Map => Nesting::Map,
+                NestingMode::Invalid => return Err("its nesting is not said".to_owned()),
+            };
+            Attribute::nested(&sent.name, mode, nesting, attributes(&nested.attributes)?)
+        }
+    };
+    attribute.write_only = sent.write_only;
+    attribute.sensitive = sent.sensitive;
+    Ok(attribute)
+}
+
+/// A type of the protocol's JSON.
+fn of(json: &serde_json::Value) -> Option<Type> {
+    match json.as_str() {
+        Some("bool") => return Some(Type::Bool),
+        Some("number") => return Some(Type::Number),
+        Some("string") => return Some(Type::String),
+        _ => {}
+    }
+    let (sort, inner) = (json.get(0)?.as_str()?, json.get(1)?);
+    match sort {
+        "list" => Some(Type::list(of(inner)?)),
+        "set" => Some(Type::set(of(inner)?)),
+        "map" => Some(Type::map(of(inner)?)),
+        "object" => {
+            let attributes = inner.as_object()?.iter().map(|(name, inner)| Some((name.clone(), of(inner)?)));
+            Some(Type::Object(attributes.collect::<Option<_>>()?))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_read_as_it_is_written() {
+        let object = Type::Object([("a".to_owned(), Type::set(Type::Number))].into());
+        for whole in [Type::Bool, Type::list(Type::map(Type::String)), object] {
+            assert_eq!(of(&whole.to_json()), Some(whole));
+        }
+        assert_eq!(of(&serde_json::json!("dynamic")), None);
+    }
+}
