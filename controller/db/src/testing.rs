@@ -6,6 +6,7 @@ pub mod clock;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::store::MIGRATIONS;
 use sqlx::{Connection, PgConnection};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -22,7 +23,8 @@ const CARELESS: [(&str, &str); 5] = [
 
 struct Shared {
     cluster: Cluster,
-    /// Its standard input closes when this process ends, however it ends; then it removes the cluster.
+    /// Its standard input closes when this process ends, however it ends; then it removes the cluster. In a process group of its
+    /// own, it outlives who is killed with its whole group.
     _undertaker: Child,
     numbers: AtomicU32,
     creating: tokio::sync::Mutex<()>,
@@ -98,6 +100,7 @@ async fn shared() -> Shared {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .expect("sh")
     };
