@@ -346,6 +346,13 @@ async fn what_is_not_idempotent_is_sent_once() {
 }
 
 #[tokio::test]
+async fn a_request_that_cannot_be_built_is_refused_at_once() {
+    let name = "x".repeat(1 << 16);
+    let error = client(&[&dead_endpoint().await]).get(zone(), &name).await.unwrap_err();
+    assert!(matches!(error, ClientError::Broken { .. }), "nobody was asked, and so nobody in vain: {error}");
+}
+
+#[tokio::test]
 async fn a_list_goes_through_its_pages() {
     let app = Router::new().route(
         "/api/v1/zones",

@@ -252,7 +252,8 @@ impl Transport {
 }
 
 /// Sends one request to one endpoint. A connection that breaks before the answer is another endpoint's matter where the
-/// request is idempotent; an answer that does not come in time is not, since it may have been waited for long.
+/// request is idempotent; an answer that does not come in time is not, since it may have been waited for long. A request that
+/// cannot be built is nobody's.
 async fn try_once(
     endpoint: &Endpoint,
     request: RequestBuilder,
@@ -260,7 +261,7 @@ async fn try_once(
 ) -> Result<Response, Failure> {
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) if error.is_connect() || (is_idempotent && !error.is_timeout()) => {
+        Err(error) if error.is_connect() || (is_idempotent && error.is_request() && !error.is_timeout()) => {
             let (url, why) = (endpoint.shown.clone(), root_cause(&error));
             return Err(Failure::NextEndpoint(ClientError::Broken { url, why }, None));
         }
