@@ -54,7 +54,7 @@ impl Claiming {
         allocation: &Allocation,
         epoch: Epoch,
     ) -> Result<BTreeSet<DeploymentId>, StoreError> {
-        let got = insert(&mut self.tx, allocation, epoch).await?;
+        let got = insert(&mut self.tx, allocation, &allocation.given, epoch).await?;
         if !got.is_empty() {
             self.store.wake_around_all(&mut self.tx, &got).await?;
         }
@@ -63,13 +63,13 @@ impl Claiming {
     }
 }
 
-/// Gives each deployment its machine, where both can be, and keeps why; says who got one.
+/// Gives each deployment its machine as `given` says, where both can be, and keeps why; says who got one.
 pub(crate) async fn insert(
     tx: &mut Tx,
     allocation: &Allocation,
+    given: &[Given],
     epoch: Epoch,
 ) -> Result<Vec<uuid::Uuid>, StoreError> {
-    let given = &allocation.given;
     let deployments: Vec<_> = given.iter().map(|given| given.deployment.get()).collect();
     let machines: Vec<_> = given.iter().map(|given| given.machine.get()).collect();
     let insert = sqlx::query_scalar!(
@@ -84,7 +84,9 @@ pub(crate) async fn insert(
         signed(epoch.get())
     );
     let got = insert.fetch_all(&mut **tx).await?;
-    decision::record_allocation(tx, allocation, &got, epoch).await?;
+    let deployments: BTreeSet<&uuid::Uuid> = got.iter().collect();
+    let got_one = given.iter().filter(|given| deployments.contains(&given.deployment.get()));
+    decision::record_allocation(tx, allocation, got_one, epoch).await?;
     Ok(got)
 }
 

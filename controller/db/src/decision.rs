@@ -8,7 +8,6 @@ use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Epoch, Generation, Sha256, Timestamp, Uid};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// In the step key of a decision that gave a deployment its machine, instead of a step's name.
 pub const ALLOCATE: &str = "allocate";
@@ -81,15 +80,13 @@ pub(crate) async fn record(tx: &mut Tx, step: &Announcement<'_>, epoch: i64) -> 
     Ok(())
 }
 
-/// Keeps why the deployments that got their machines got them.
-pub(crate) async fn record_allocation(
+/// Keeps why those who got their machines got them.
+pub(crate) async fn record_allocation<'a>(
     tx: &mut Tx,
     allocation: &Allocation,
-    got: &[uuid::Uuid],
+    given: impl Iterator<Item = &'a Given>,
     epoch: Epoch,
 ) -> Result<(), StoreError> {
-    let got: BTreeSet<&uuid::Uuid> = got.iter().collect();
-    let given = allocation.given.iter().filter(|given| got.contains(&given.deployment.get()));
     let (mut deployments, mut keys, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     let (mut digests, mut plans) = (Vec::new(), Vec::new());
     for Given { deployment, wish, name, machine, why } in given {

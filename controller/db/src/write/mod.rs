@@ -242,10 +242,9 @@ async fn give(tx: &mut Tx, approved: Option<&Allocation>, written: &Written) -> 
         let deployment = DeploymentId::from(*uids.get(given.name.as_str())?);
         Some(Given { deployment, ..given.clone() })
     };
-    let given = approved.given.iter().filter_map(stored).collect();
-    let allocation = Allocation { given, ..approved.clone() };
+    let given: Vec<Given> = approved.given.iter().filter_map(stored).collect();
     let epoch = claim::next_epoch(tx).await?;
-    if claim::insert(tx, &allocation, epoch).await?.len() < approved.given.len() {
+    if claim::insert(tx, approved, &given, epoch).await?.len() < approved.given.len() {
         return Err(StoreError::StalePlan);
     }
     Ok(())
