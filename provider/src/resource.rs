@@ -177,27 +177,23 @@ impl KindResource {
         name: &str,
         request: &PutRequest,
     ) -> Result<Object, Diags> {
+        if let Some(ours) = self.catch_up(cx, region, name, request).await? {
+            return Ok(ours);
+        }
         let Some(there) = region.find(self.kind, name).await? else {
             let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
             return Err(Diag::error("Changed by somebody else", detail).into());
         };
-        if !self.is_as_declared(&there, request) {
-            let manager = there.metadata.manager.as_deref();
-            let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
-            let detail = format!(
-                "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
-                 import {{ to = {}.NAME, id = {name:?} }}",
-                self.kind.name,
-                if manager == Some(MANAGER) { ", and declared differently" } else { "" },
-                self.kind.terraform_name,
-            );
-            return Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into());
-        }
-        let precondition = Precondition::Generation(there.metadata.generation);
-        region
-            .put(cx, self.kind, name, request, precondition)
-            .await
-            .map_err(|error| region::diags(self.kind, name, &error))
+        let manager = there.metadata.manager.as_deref();
+        let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
+        let detail = format!(
+            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
+             import {{ to = {}.NAME, id = {name:?} }}",
+            self.kind.name,
+            if manager == Some(MANAGER) { ", and declared differently" } else { "" },
+            self.kind.terraform_name,
+        );
+        Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
     }
 
     /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
@@ -206,8 +202,8 @@ impl KindResource {
             && basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec))
     }
 
-    /// Writes what was changed since it was planned, where the change is the very one that was planned: an update whose
-    /// answer was lost, and that was sent again.
+    /// Writes what was created or changed since it was planned, where that is the very thing that was planned: the answer was lost,
+    /// and the request sent again.
     async fn catch_up(
         &self,
         cx: &Cx,
