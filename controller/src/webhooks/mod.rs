@@ -22,9 +22,9 @@ use basalt_api::kinds::WebhookSpec;
 use basalt_api::values::{Cidr, Uid};
 use basalt_db::{Delivery, Store, StoreError};
 use post::{Outcome, Poster, Receiver};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -94,6 +94,28 @@ impl Counters {
     }
 }
 
+/// Which webhooks do not take what is sent: the log says so once, until one does again.
+#[derive(Debug, Default)]
+struct Unwell {
+    /// The webhook, and what became of a delivery.
+    said: Mutex<BTreeSet<(Uid, &'static str)>>,
+}
+
+impl Unwell {
+    /// Whether this is news.
+    fn is_news(&self, webhook: Uid, result: &'static str) -> bool {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert((webhook, result))
+    }
+
+    /// Whether a webhook that takes deliveries did not before.
+    fn has_recovered(&self, webhook: Uid) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = said.len();
+        said.retain(|(unwell, _)| *unwell != webhook);
+        said.len() < before
+    }
+}
+
 /// Makes the deliveries that this process claims.
 #[derive(Debug)]
 pub(crate) struct Deliverer {
@@ -103,6 +125,7 @@ pub(crate) struct Deliverer {
     options: Options,
     poster: Poster,
     counters: Arc<Counters>,
+    unwell: Unwell,
     slots: Semaphore,
 }
 
@@ -116,7 +139,15 @@ impl Deliverer {
         counters: Arc<Counters>,
     ) -> Result<Self, String> {
         let poster = Poster::new(&options.networks, options.timeout)?;
-        Ok(Self { store, owner, options, poster, counters, slots: Semaphore::new(ALL) })
+        Ok(Self {
+            store,
+            owner,
+            options,
+            poster,
+            counters,
+            unwell: Unwell::default(),
+            slots: Semaphore::new(ALL),
+        })
     }
 
     /// Works until told to stop; what is begun then may end.
@@ -237,12 +268,37 @@ impl Deliverer {
         };
         self.counters.count(result);
         let (name, id, attempt) = (&receiver.name, delivery.id, delivery.attempt);
-        if let Outcome::Failed { error, .. } | Outcome::Gone(error) = &outcome {
-            tracing::warn!(webhook = name, %id, attempt, result, error, "a delivery was not accepted");
+        match &outcome {
+            Outcome::Accepted if self.unwell.has_recovered(webhook) => {
+                tracing::info!(webhook = name, %id, "deliveries are accepted again");
+            }
+            Outcome::Accepted => {}
+            Outcome::Failed { error, .. } | Outcome::Gone(error) if self.unwell.is_news(webhook, result) => {
+                tracing::warn!(webhook = name, %id, attempt, result, error, "a delivery was not accepted");
+            }
+            Outcome::Failed { error, .. } | Outcome::Gone(error) => {
+                tracing::debug!(webhook = name, %id, attempt, result, error, "a delivery was not accepted");
+            }
         }
         if let Err(error) = noted {
             tracing::warn!(webhook = name, %id, %error, "what became of a delivery was not noted; it is made again");
         }
         matches!(outcome, Outcome::Accepted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_that_does_not_work_is_news_once_until_it_works_again() {
+        let (unwell, [one, other]) = (Unwell::default(), [1, 2].map(|n| Uid::from(uuid::Uuid::from_u128(n))));
+        assert!(!unwell.has_recovered(one));
+        assert!(unwell.is_news(one, "failed") && !unwell.is_news(one, "failed"));
+        assert!(unwell.is_news(one, "dead"), "that something is lost is more than that it is late");
+        assert!(unwell.is_news(other, "failed"));
+        assert!(unwell.has_recovered(one) && !unwell.has_recovered(one));
+        assert!(unwell.is_news(one, "failed") && !unwell.is_news(other, "failed"));
     }
 }
