@@ -113,12 +113,14 @@ fn address(child: &mut Child) -> Result<SocketAddr, Box<dyn Error>> {
 }
 
 fn machine(number: usize) -> Result<Document, serde_json::Error> {
-    let mac = format!("52:54:{:02x}:{:02x}:{:02x}:00", number >> 16, (number >> 8) & 0xff, number & 0xff);
+    let [_, high, middle, low] = u32::try_from(number).unwrap_or_default().to_be_bytes();
+    let mac = format!("52:54:{high:02x}:{middle:02x}:{low:02x}:00");
+    let bmc = format!("10.{high}.{middle}.{low}");
     serde_json::from_value(json!({
         "kind": "Machine",
         "metadata": {"name": format!("machine-{number}"), "labels": {"app": "bench"}},
         "spec": {"boot_macs": [mac], "architecture": "amd64",
-            "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "admin", "password": "a-secret"}},
+            "bmc": {"driver": "ipmi", "address": bmc, "username": "admin", "password": "a-secret"}},
     }))
 }
 

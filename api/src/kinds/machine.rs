@@ -75,7 +75,7 @@ pub enum Architecture {
 pub struct Bmc {
     /// How it is spoken to.
     pub driver: PowerDriver,
-    /// Its address or host name. Needed by `ipmi`.
+    /// Its address or host name, which no other machine's has. Needed by `ipmi`.
     pub address: Option<Host>,
     /// Its port. Absent: the driver's own, 623 for `ipmi`.
     #[field(min = 1, max = 65535)]

@@ -217,9 +217,11 @@ pub(crate) fn documents(run: usize, count: usize) -> Result<Vec<Document>, serde
 
 /// The spec of one of them.
 pub(crate) fn machine(number: usize, zone: &str, description: &str) -> serde_json::Value {
-    let mac = format!("52:54:{:02x}:{:02x}:{:02x}:00", number >> 16, (number >> 8) & 0xff, number & 0xff);
+    let [_, high, middle, low] = u32::try_from(number).unwrap_or_default().to_be_bytes();
+    let mac = format!("52:54:{high:02x}:{middle:02x}:{low:02x}:00");
+    let bmc = format!("10.{high}.{middle}.{low}");
     json!({"zone": zone, "boot_macs": [mac], "architecture": "amd64", "description": description,
-           "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "admin", "password": "a-secret"}})
+           "bmc": {"driver": "ipmi", "address": bmc, "username": "admin", "password": "a-secret"}})
 }
 
 fn open_to_all(path: &Path) -> std::io::Result<()> {

@@ -1,6 +1,7 @@
-//! What only one object can have: MACs, VLAN numbers, addresses, records, routes. Constraints of the database hold it; this
+//! What only one object can have: MACs, BMCs, VLAN numbers, addresses, records, routes. Constraints of the database hold it; this
 //! module keeps the rows that the constraints see, and says in words who has what already.
 
+mod bmc;
 mod dns;
 mod mac;
 mod route;
@@ -45,6 +46,7 @@ pub(crate) struct Found {
 /// Replaces the subjects' rows.
 pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found, StoreError> {
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
+    found.errors.extend(bmc::taken(tx, subjects).await?);
     let subnets: BTreeSet<uuid::Uuid> = subjects.iter().filter_map(addressed_subnet).collect();
     if !subnets.is_empty() {
         ipam::lock(tx, &subnets.into_iter().collect::<Vec<_>>()).await?;

@@ -159,6 +159,33 @@ async fn a_mac_address_is_one_machine_s_or_one_device_s() {
 }
 
 #[tokio::test]
+async fn a_bmc_is_one_machine_s() {
+    let lab = lab().await;
+    let machine = |n: u8, bmc: &str| {
+        let bmc = json!({"driver": "ipmi", "address": bmc, "username": "admin", "password": "secret"});
+        json!({"kind": "Machine", "metadata": {"name": format!("m{n}")},
+               "spec": {"boot_macs": [format!("52:54:00:00:00:0{n}")], "bmc": bmc}})
+    };
+    let apply = |documents: [serde_json::Value; 2]| {
+        let (api, body) = (lab.api.clone(), json!({"documents": documents}).to_string());
+        async move { api.send("POST", "/api/v1/apply", &[], body).await }
+    };
+    assert_eq!(apply([machine(1, "bmc-1"), machine(2, "bmc-2")]).await.status, 200);
+    let third = json!({"spec": machine(3, "BMC-1")["spec"]}).to_string();
+    let (status, code, errors) = lab.api.put("/api/v1/machines/m3", &third).await.problem();
+    assert_eq!((status, code.as_str()), (409, "overlap"));
+    assert_eq!(errors, [r#"/spec/bmc/address: bmc-1 port 623 is the BMC of Machine "m1" already"#]);
+    let dry = lab.api.put("/api/v1/machines/m3?dry_run=true", &third).await;
+    assert_eq!(dry.json()["advisories"][0]["pointer"], "/spec/bmc/address", "{}", dry.text());
+    assert_eq!(apply([machine(1, "bmc-2"), machine(2, "bmc-1")]).await.status, 200, "two change places");
+    let (status, _, errors) = apply([machine(1, "bmc-1"), machine(4, "bmc-4")]).await.problem();
+    assert_eq!(status, 409);
+    let why = r#"/documents/0/spec/bmc/address: bmc-1 port 623 is the BMC of Machine "m2" already"#;
+    assert_eq!(errors, [why], "all or nothing");
+    assert_eq!(lab.api.get("/api/v1/machines/m4").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_route_leaves_its_subnet_through_a_router_in_it() {
     let lab = lab().await;
     network(&lab.api).await;

@@ -64,8 +64,10 @@ pub(crate) async fn network(store: &Store) {
 }
 
 pub(crate) fn machine(mac: &str) -> Value {
+    // Its own, as its MAC is.
+    let address = format!("bmc-{}", mac.to_lowercase().replace(':', "-"));
     json!({"architecture": "amd64", "boot_macs": [mac],
-           "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "admin", "password": "hunter2"}})
+           "bmc": {"driver": "ipmi", "address": address, "username": "admin", "password": "hunter2"}})
 }
 
 /// Why something was begun.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod blocks;
+mod bmc;
 mod common;
 mod dice;
 mod follower;

@@ -1,0 +1,109 @@
+//! A BMC is one machine's, whoever writes and however it is spelled.
+
+use crate::common::{open, put, store};
+use basalt_api::FieldCode;
+use basalt_db::{Store, StoreError};
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+/// The newest migration before BMCs were held.
+const BEFORE: i64 = 13;
+
+fn machine(n: u8, bmc: Value) -> Value {
+    json!({"architecture": "amd64", "boot_macs": [format!("52:54:00:00:00:{n:02x}")], "bmc": bmc})
+}
+
+fn ipmi(address: &str) -> Value {
+    json!({"driver": "ipmi", "address": address, "username": "admin", "password": "hunter2"})
+}
+
+async fn declare(store: &Store, n: u8, bmc: Value) -> Result<(), String> {
+    match put(store, "Machine", &format!("m{n}"), machine(n, bmc)).await {
+        Ok(_) => Ok(()),
+        Err(StoreError::Refused { errors }) => {
+            let [error] = errors.as_slice() else { panic!("one thing is wrong: {errors:?}") };
+            assert_eq!((error.pointer.as_str(), error.code), ("/bmc/address", FieldCode::Overlap));
+            Err(error.message.clone())
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn however_it_is_spelled_a_bmc_is_one_machine_s() {
+    let store = store().await;
+    let with_port = |address: &str, port: u16| {
+        let mut bmc = ipmi(address);
+        bmc["port"] = json!(port);
+        bmc
+    };
+    let same = [
+        (ipmi("10.0.0.1"), ipmi("::ffff:10.0.0.1"), "10.0.0.1 port 623"),
+        (ipmi("bmc-1.example.com"), ipmi("BMC-1.Example.com"), "bmc-1.example.com port 623"),
+        (ipmi("2001:db8::1"), with_port("2001:DB8:0:0::1", 623), "2001:db8::1 port 623"),
+        (with_port("10.0.0.1", 6230), with_port("10.0.0.1", 6230), "10.0.0.1 port 6230"),
+    ];
+    for (n, (first, second, what)) in (1..).zip(same) {
+        declare(&store, n, first).await.unwrap();
+        let message = format!("{what} is the BMC of Machine \"m{n}\" already");
+        assert_eq!(declare(&store, 99, second).await, Err(message));
+    }
+    for n in [10, 11] {
+        declare(&store, n, json!({"driver": "manual"})).await.expect("a person has no address");
+    }
+    declare(&store, 1, ipmi("10.0.0.9")).await.unwrap();
+    declare(&store, 12, ipmi("10.0.0.1")).await.expect("what a machine gave up is another's to have");
+    declare(&store, 9, Value::Null).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_many_that_want_the_same_bmc_one_gets_it() {
+    let store = store().await;
+    let tries: Vec<_> = (0..16)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { declare(&store, n, ipmi("10.0.0.1")).await })
+        })
+        .collect();
+    let mut stored = 0;
+    for attempt in tries {
+        stored += usize::from(attempt.await.unwrap().is_ok());
+    }
+    assert_eq!(stored, 1);
+}
+
+fn insert(n: u8) -> String {
+    let (uid, spec) = (format!("00000000-0000-0000-0000-{n:012}"), machine(n, ipmi("10.0.0.1")));
+    format!("insert into object (uid, kind, name, spec) values ('{uid}', 'Machine', 'm{n}', '{spec}');")
+}
+
+#[tokio::test]
+async fn a_region_that_does_not_know_of_it_cannot_store_it_either() {
+    let url = basalt_db::testing::database().await;
+    let mut db = PgConnection::connect(&url).await.unwrap();
+    db.execute(AssertSqlSafe(insert(1))).await.unwrap();
+    let error = db.execute(AssertSqlSafe(insert(2))).await.unwrap_err();
+    assert!(error.to_string().contains("machine_bmc_once"), "{error}");
+    db.execute(AssertSqlSafe(format!("begin; {} delete from object where name = 'm1'; commit;", insert(2))))
+        .await
+        .expect("it is looked at when all is done");
+}
+
+#[tokio::test]
+async fn machines_that_had_one_together_before_keep_it_and_nobody_joins_them() {
+    let url = basalt_db::testing::database().await;
+    let mut db = PgConnection::connect(&url).await.unwrap();
+    db.execute("drop schema public cascade; create schema public").await.unwrap();
+    let mut migrations = sqlx::migrate!("../../migrations");
+    let then: Vec<_> = migrations.iter().filter(|it| it.version <= BEFORE).cloned().collect();
+    migrations.migrations = then.into();
+    migrations.run(&mut db).await.unwrap();
+    db.execute(AssertSqlSafe(insert(1) + &insert(2))).await.unwrap();
+    let store = open(&url, [7; 32]).await.expect("it is migrated");
+    let mut other_password = ipmi("10.0.0.1");
+    other_password["password"] = json!("hunter3");
+    declare(&store, 1, other_password).await.expect("what it had is not refused");
+    assert!(declare(&store, 3, ipmi("10.0.0.1")).await.is_err(), "nobody joins them");
+    declare(&store, 1, ipmi("10.0.0.2")).await.unwrap();
+    assert!(declare(&store, 1, ipmi("10.0.0.1")).await.is_err(), "who went is like anybody else");
+}
