@@ -18,11 +18,12 @@ kind! {
 pub struct DeviceSpec {
     /// MAC addresses of its interfaces.
     pub macs: BTreeSet<Mac>,
-    /// Its addresses.
+    /// Its addresses. Nobody is given one of them.
     pub addresses: BTreeSet<IpAddr>,
     /// The machine it is a part of, or runs on.
     pub parent: Option<Ref<Machine>>,
     /// The domain that it has a name in.
+    #[field(dormant = "no names are served")]
     pub domain: Option<Ref<Domain>>,
     /// What it is, for people.
     #[field(none)]

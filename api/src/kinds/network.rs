@@ -156,7 +156,7 @@ pub struct SubnetPurposes {
     /// The gateway, where it is in the network: 0 or 1.
     #[field(default = 0)]
     pub gateways: u64,
-    /// Of IpAddresses.
+    /// Of IpAddresses and Devices.
     #[field(default = 0)]
     pub ip_addresses: u64,
     /// Of deployments' interfaces.

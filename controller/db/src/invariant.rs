@@ -7,7 +7,7 @@ mod mac;
 mod route;
 
 use crate::StoreError;
-use crate::ipam::{self, declared, range};
+use crate::ipam::{self, declared, device, range};
 use crate::store::Tx;
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, FieldError};
@@ -47,7 +47,11 @@ pub(crate) struct Found {
 pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found, StoreError> {
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
     found.errors.extend(bmc::taken(tx, subjects).await?);
-    let subnets: BTreeSet<uuid::Uuid> = subjects.iter().filter_map(addressed_subnet).collect();
+    let moved = of_kind("Device", subjects).filter(|subject| device::is_changed(subject));
+    let moved: Vec<uuid::Uuid> = moved.map(|subject| subject.uid.get()).collect();
+    let networks = uids("Subnet", subjects);
+    let mut subnets: BTreeSet<uuid::Uuid> = subjects.iter().filter_map(addressed_subnet).collect();
+    subnets.extend(device::subnets(tx, &moved).await?);
     if !subnets.is_empty() {
         ipam::lock(tx, &subnets.into_iter().collect::<Vec<_>>()).await?;
     }
@@ -56,7 +60,8 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     if !ranges.is_empty() {
         sqlx::query!("delete from ip_range where range = any($1)", &ranges).execute(&mut **tx).await?;
     }
-    declared::release_gateways(tx, &uids("Subnet", subjects)).await?;
+    declared::release_gateways(tx, &networks).await?;
+    device::release(tx, &moved, &networks).await?;
     let had = declared::release(tx, &uids("IpAddress", subjects)).await?;
     dns::clear(tx, subjects).await?;
     route::clear(tx, subjects).await?;
@@ -81,6 +86,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
         found.errors.extend(given.errors);
         found.assigned = given.assigned;
     }
+    found.errors.extend(device::write(tx, &moved, &networks).await?);
     Ok(found)
 }
 

@@ -73,7 +73,6 @@ pub const STORED_ONLY: &[&str] = &[
     "Script",
     "PackageRepository",
     "SshKey",
-    "Device",
     "Discovery",
 ];
 
@@ -166,8 +165,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// On which nothing acts by itself, and which is read by what acts on others, or decides who may ask.
-    const READ_BY_OTHERS: &[&str] =
-        &["Vlan", "Subnet", "IpRange", "IpAddress", "Settings", "Webhook", "Role", "User", "ApiToken"];
+    const READ_BY_OTHERS: &[&str] = &[
+        "Vlan",
+        "Subnet",
+        "IpRange",
+        "IpAddress",
+        "Device",
+        "Settings",
+        "Webhook",
+        "Role",
+        "User",
+        "ApiToken",
+    ];
 
     /// What only groups others.
     const GROUPING: &[&str] = &["Zone", "Pool", "Space", "Fabric"];

@@ -186,6 +186,28 @@ async fn a_bmc_is_one_machine_s() {
 }
 
 #[tokio::test]
+async fn nobody_is_given_what_a_device_has() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let device = r#"{"addresses":["10.77.0.1","fd00::1"],"macs":["52:54:00:00:00:01"]}"#;
+    lab.api.declare("/api/v1/devices/printer", device).await;
+    let condition = lab.api.get("/api/v1/devices/printer").await.json()["status"]["conditions"][0].clone();
+    assert_eq!(condition["message"], "Stored; there is nothing to do for it.");
+    lab.api.declare("/api/v1/ip_addresses/next", r#"{"subnet":"lab"}"#).await;
+    let next = lab.api.get("/api/v1/ip_addresses/next").await.json();
+    assert_eq!(next["status"]["address"], "10.77.0.2");
+    let body = r#"{"spec":{"addresses":["10.77.0.9","10.77.0.2"]}}"#;
+    let (status, code, errors) = lab.api.put("/api/v1/devices/other", body).await.problem();
+    assert_eq!((status, code.as_str()), (409, "overlap"));
+    assert_eq!(errors, [r#"/spec/addresses/1: 10.77.0.2 is the address of IpAddress "next" already"#]);
+    let dry = lab.api.put("/api/v1/devices/other?dry_run=true", body).await.json();
+    assert_eq!(dry["advisories"][0]["pointer"], "/spec/addresses/1", "{dry}");
+    lab.api.declare("/api/v1/devices/other", r#"{"addresses":["10.77.0.9"]}"#).await;
+    assert_eq!(lab.api.delete("/api/v1/devices/printer").await.status, 204);
+    lab.api.declare("/api/v1/ip_addresses/printer", r#"{"subnet":"lab","address":"10.77.0.1"}"#).await;
+}
+
+#[tokio::test]
 async fn a_route_leaves_its_subnet_through_a_router_in_it() {
     let lab = lab().await;
     network(&lab.api).await;

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `own` | addresses of deployments' interfaces, for the driver |
 //! | `declared` | those that clients declare: IpAddress, and a Subnet's gateway |
+//! | `device` | those of Devices |
 //! | `range` | IpRange |
 //! | `fit` | what stands against an address |
 //! | `before` | what a database of an earlier version holds that would be refused |
@@ -17,6 +18,7 @@
 pub(crate) mod before;
 pub(crate) mod block;
 pub(crate) mod declared;
+pub(crate) mod device;
 mod divide;
 mod fit;
 mod own;

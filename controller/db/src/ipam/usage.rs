@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub struct SubnetUse {
     /// Its gateway: 0 or 1.
     pub gateways: u64,
-    /// Of IpAddresses.
+    /// Of IpAddresses and Devices.
     pub ip_addresses: u64,
     /// Of deployments' interfaces.
     pub deployments: u64,

@@ -21,6 +21,7 @@ pub use draft::{Precondition, Put, Stored};
 pub use prune::{Prune, Pruned};
 
 use crate::invariant::{self, Subject};
+use crate::ipam::device;
 use crate::object::{Object, Row};
 use crate::store::Tx;
 use crate::{Allocation, Given, Store, StoreError, audit, change, claim, reach};
@@ -145,6 +146,7 @@ impl Store {
         if batch.puts.iter().any(|put| basalt_api::has_secrets(put.kind)) {
             self.hold_seal(&mut tx).await?;
         }
+        device::take_turns(&mut tx, batch.puts.iter().map(|put| put.kind.name)).await?;
         let olds = rows::lock(&mut tx, batch.puts).await?;
         reach_before(&mut tx, batch, &olds).await?;
         let leaving = match &batch.prune {

@@ -1,6 +1,7 @@
 //! Addresses: what the database refuses, how they are given out, and what holds after any history.
 
 mod cost;
+mod devices;
 mod giving;
 mod history;
 mod interfaces;

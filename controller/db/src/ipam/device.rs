@@ -1,0 +1,116 @@
+//! Addresses that Devices have: nobody is given one of them.
+//!
+//! A Device does not say which network it is in, so it owns its addresses in every subnet that holds them: in one, unless fabrics
+//! use the same addresses. What is somebody else's in one of several is that one's there; what is in all of them is refused. A
+//! gateway may be a Device's: then the Subnet owns it. A subnet that comes, changes or leaves is no Device's business: what Devices have in it
+//! is found anew.
+
+use super::STATIC;
+use super::fit::{self, Place};
+use crate::StoreError;
+use crate::invariant::Subject;
+use crate::store::Tx;
+use basalt_api::FieldError;
+use basalt_api::values::Uid;
+use uuid::Uuid;
+
+const FIELD: &str = "/addresses";
+
+/// The kinds whose writes change which addresses of which subnets Devices own.
+const CONCERNED: [&str; 2] = ["Device", "Subnet"];
+
+/// Has writes of Devices and Subnets wait for each other, before anything is locked: each looks at what the other wrote.
+pub(crate) async fn take_turns(tx: &mut Tx, mut kinds: impl Iterator<Item = &str>) -> Result<(), StoreError> {
+    if kinds.any(|kind| CONCERNED.contains(&kind)) {
+        sqlx::query!("select pg_advisory_xact_lock(5240, 10)").fetch_one(&mut **tx).await?;
+    }
+    Ok(())
+}
+
+/// Whether a subject has other addresses than before.
+pub(crate) fn is_changed(subject: &Subject<'_>) -> bool {
+    subject.before.is_none_or(|before| before.pointer(FIELD) != subject.spec.pointer(FIELD))
+}
+
+/// The subnets whose addresses these Devices own or will own.
+pub(crate) async fn subnets(tx: &mut Tx, devices: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = sqlx::query_scalar!(
+        r#"select c.subnet as "subnet!" from device_address d join subnet_cidr c on d.address <<= c.cidr
+           where d.device = any($1)
+           union select subnet from address where owner = any($1)"#,
+        devices
+    );
+    Ok(query.fetch_all(&mut **tx).await?)
+}
+
+/// Takes away what these Devices own, and what any Device owns in these subnets; [`write`] gives it back.
+pub(crate) async fn release(tx: &mut Tx, devices: &[Uuid], subnets: &[Uuid]) -> Result<(), StoreError> {
+    if devices.is_empty() && subnets.is_empty() {
+        return Ok(());
+    }
+    let delete = sqlx::query!(
+        "delete from address a using object o
+         where o.uid = a.owner and o.kind = 'Device' and (a.owner = any($1) or a.subnet = any($2))",
+        devices,
+        subnets
+    );
+    delete.execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Makes Devices own what is theirs, and says what is not of those in `devices`.
+pub(crate) async fn write(
+    tx: &mut Tx,
+    devices: &[Uuid],
+    subnets: &[Uuid],
+) -> Result<Vec<(Uid, FieldError)>, StoreError> {
+    if !subnets.is_empty() {
+        let insert = sqlx::query!(
+            "insert into address (subnet, address, owner, purpose, class)
+             select subnet, address, device, host(address), $2 from device_place where subnet = any($1)
+             order by subnet, address, device
+             on conflict do nothing",
+            subnets,
+            STATIC
+        );
+        insert.execute(&mut **tx).await?;
+    }
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let insert = sqlx::query!(
+        "insert into address (subnet, address, owner, purpose, class)
+         select subnet, address, device, host(address), $2 from device_place where device = any($1)
+         order by subnet, address, device
+         on conflict do nothing",
+        devices,
+        STATIC
+    );
+    insert.execute(&mut **tx).await?;
+    let without = sqlx::query!(
+        r#"select d.device as "device!", d.place as "place!", host(d.address) as "address!",
+             min(c.subnet::text)::uuid as "subnet!"
+           from device_address d join subnet_cidr c on d.address <<= c.cidr
+           left join address a on a.subnet = c.subnet and a.address = d.address and (a.owner = d.device or a.class = 'gateway')
+           where d.device = any($1)
+           group by d.device, d.place, d.address having count(a.subnet) = 0 order by d.device, d.place"#,
+        devices
+    );
+    let mut errors = Vec::new();
+    for row in without.fetch_all(&mut **tx).await? {
+        let pointer = format!("{FIELD}/{}", row.place);
+        let place = [Place { owner: row.device, subnet: row.subnet, address: row.address.clone() }];
+        let error = match fit::misfits(tx, &place, &pointer).await?.into_values().next() {
+            Some(misfit) => Some(misfit),
+            None => {
+                let holder = fit::holders(tx, &place).await?.into_values().next();
+                holder.map(|holder| fit::taken(&pointer, &row.address, &holder))
+            }
+        };
+        errors.extend(error.map(|error| (Uid::from(row.device), error)));
+    }
+    Ok(errors)
+}
