@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn what_nothing_acts_on_says_so() {
         for kind in STORED_ONLY {
-            assert!(basalt_api::Kind::find(kind).is_some() && !RECONCILED.contains(kind), "{kind}");
+            assert!(Kind::find(kind).is_some() && !RECONCILED.contains(kind), "{kind}");
             let status = first_status(kind, Timestamp::UNIX_EPOCH);
             let ready = &status["conditions"][0];
             assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("true")), "{kind}");
