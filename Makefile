@@ -81,6 +81,21 @@ agent:
 binaries: agent
 	cargo build --workspace --bins
 
+# Where Terraform looks by itself: https://developer.hashicorp.com/terraform/cli/config/config-file#implied-local-mirror-directories
+PLUGINS := $(HOME)/.terraform.d/plugins
+PROVIDER := $(TARGET)/release/terraform-provider-basalt
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+PLATFORM := $(shell uname -s | tr A-Z a-z)_$(subst aarch64,arm64,$(subst x86_64,amd64,$(shell uname -m)))
+
+.PHONY: release-provider
+release-provider:
+	cargo build --release -p terraform-provider-basalt
+
+.PHONY: install-provider
+install-provider: release-provider ## Build the provider and put it where Terraform looks for it (PLUGINS=~/.terraform.d/plugins)
+	install -D $(PROVIDER) $(PLUGINS)/registry.terraform.io/basalt-metal/basalt/$(VERSION)/$(PLATFORM)/terraform-provider-basalt_v$(VERSION)
+	@echo 'basalt-metal/basalt $(VERSION) is in $(PLUGINS); configurations with it need `terraform init` (and a new lock file, where they had another build of it)'
+
 .PHONY: images
 images: root binaries ## The ephemeral image and Debian 12, built once and cached
 	$(AS_ROOT) $(BIN)/basalt image build ephemeral --agent $(AGENT) --output $(CACHE)/images/ephemeral --cache-dir $(CACHE)/images/cache

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use basalt_api::Kind;
-use basalt_api::client::{Client, ClientConfig, ClientError};
+use basalt_api::client::{Client, ClientConfig, ClientError, Proxies};
 
 use crate::session::Session;
 
@@ -100,6 +100,7 @@ impl Connection {
             endpoints: self.endpoint.clone(),
             token,
             ca_pem: self.ca_file.as_ref().map(read).transpose()?,
+            proxies: Proxies::from_env(|name| std::env::var(name).ok()),
             manager: Some(MANAGER.to_owned()),
             user_agent: Some(concat!("basalt/", env!("CARGO_PKG_VERSION")).to_owned()),
             ..ClientConfig::default()

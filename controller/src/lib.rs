@@ -12,6 +12,7 @@
 //! | [`blobs`] | the bytes of images |
 //! | [`driver`] | the engine's driver, and what the API asks of it |
 //! | [`racks`] | enrolment of racks and the link with them |
+//! | [`registry`] | the Terraform provider, for Terraform to install |
 //! | [`telemetry`] | traces, from the request to the rack |
 //! | [`webhooks`] | what happens, posted to those who asked for it |
 #![cfg_attr(
@@ -27,6 +28,7 @@ pub mod data_dir;
 pub mod driver;
 pub mod racks;
 pub mod region;
+pub mod registry;
 pub mod rotate;
 pub mod seal_file;
 pub mod settings;

@@ -5,6 +5,7 @@ use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{Machinery, PLANNED, RECONCILED};
 use crate::racks::join_token::Joiner;
+use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::telemetry::{OtlpError, Telemetry};
 use crate::webhooks::{self, Deliverer};
@@ -78,6 +79,9 @@ pub enum RegionError {
     /// TLS itself.
     #[error("TLS cannot be spoken: {0}")]
     Tls(#[from] rustls::Error),
+    /// The key that the provider's registry signs with.
+    #[error("no key can be made to sign the provider with: {0}")]
+    Registry(aws_lc_rs::error::KeyRejected),
     /// An address.
     #[error("cannot listen on {address}, the setting listen")]
     Listen {
@@ -157,6 +161,9 @@ impl Region {
         stored.map_err(|source| RegionError::Store { at: at(), source })?;
 
         let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone())?;
+        let made = data_dir.path().join("provider");
+        let registry = Registry::new(settings.provider_dir.clone(), made, store.registry_seed())
+            .map_err(RegionError::Registry)?;
         let (stopping, stop) = watch::channel(false);
         let id = Uid::generate();
         let telemetry = match &settings.otlp_endpoint {
@@ -167,6 +174,7 @@ impl Region {
             store: store.clone(),
             follower: follower.clone(),
             blobs: blobs.clone(),
+            registry,
             allow_plaintext: settings.allow_plaintext,
             bookmark_every: settings.watch_bookmark,
             watch_buffer: settings.watch_buffer,

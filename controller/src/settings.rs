@@ -50,6 +50,8 @@ pub struct Settings {
     pub webhook_timeout: Duration,
     /// How long a delivery is tried before it is a dead letter.
     pub webhook_patience: Duration,
+    /// Where the Terraform provider is that this region gives to Terraform; beside its own program otherwise.
+    pub provider_dir: Option<PathBuf>,
     /// The collector of traces; without it no spans are made.
     pub otlp_endpoint: Option<String>,
     /// What is logged: a filter like `info,basalt_region=debug`.
@@ -185,6 +187,9 @@ struct Flags {
     /// How long a delivery to a webhook is tried before it is a dead letter [default: 1d]
     #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WEBHOOK_PATIENCE")]
     webhook_patience: Option<Span>,
+    /// Directory with terraform-provider-basalt, and its packages for other platforms (…_VERSION_OS_ARCH.zip), for Terraform to install [default: where basalt-region is]
+    #[arg(long, global = true, value_name = "DIR", env = "BASALT_PROVIDER_DIR")]
+    provider_dir: Option<PathBuf>,
     /// Collector of traces (OTLP over HTTP), like http://127.0.0.1:4318 [default: OTEL_EXPORTER_OTLP_ENDPOINT, or none]
     #[arg(long, global = true, value_name = "URL", env = "BASALT_OTLP_ENDPOINT")]
     otlp_endpoint: Option<String>,
@@ -223,6 +228,7 @@ struct File {
     webhook_networks: Option<Vec<Cidr>>,
     webhook_timeout: Option<Span>,
     webhook_patience: Option<Span>,
+    provider_dir: Option<PathBuf>,
     otlp_endpoint: Option<String>,
     log: Option<String>,
     log_json: Option<bool>,
@@ -262,6 +268,7 @@ impl Settings {
             webhook_networks: Vec::new(),
             webhook_timeout: Duration::from_secs(15),
             webhook_patience: Duration::from_secs(24 * 3600),
+            provider_dir: None,
             otlp_endpoint: None,
             log: "info".to_owned(),
             log_json: None,
@@ -316,6 +323,7 @@ impl Settings {
                 .unwrap_or(usual.webhook_networks),
             webhook_timeout: span(flags.webhook_timeout.or(file.webhook_timeout), usual.webhook_timeout),
             webhook_patience: span(flags.webhook_patience.or(file.webhook_patience), usual.webhook_patience),
+            provider_dir: flags.provider_dir.or(file.provider_dir),
             otlp_endpoint: flags
                 .otlp_endpoint
                 .or(file.otlp_endpoint)

@@ -4,7 +4,9 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use basalt_api::client::{Client, ClientConfig, ClientError, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
+use basalt_api::client::{
+    Client, ClientConfig, ClientError, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Proxies,
+};
 use basalt_api::values;
 use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
 
@@ -18,11 +20,15 @@ const SETTINGS: &[(&str, &str)] = &[
     ("token", "BASALT_TOKEN"),
     ("token_file", "BASALT_TOKEN_FILE"),
     ("ca_file", "BASALT_CA_FILE"),
+    (CLIENT_CERTIFICATE, "BASALT_CLIENT_CERTIFICATE"),
+    (CLIENT_KEY, "BASALT_CLIENT_KEY"),
     (REQUEST_TIMEOUT, "BASALT_REQUEST_TIMEOUT"),
     (RETRY_TIMEOUT, "BASALT_RETRY_TIMEOUT"),
     (MAX_PARALLEL, "BASALT_MAX_PARALLEL"),
 ];
 
+const CLIENT_CERTIFICATE: &str = "client_certificate";
+const CLIENT_KEY: &str = "client_key";
 const REQUEST_TIMEOUT: &str = "request_timeout";
 const RETRY_TIMEOUT: &str = "retry_timeout";
 const MAX_PARALLEL: &str = "max_parallel";
@@ -37,7 +43,8 @@ pub(crate) fn schema() -> Schema {
     let attributes = vec![
         text("endpoint").doc(
             "The region: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`. Several, separated by \
-             commas, are tried in turn. By default the environment's `BASALT_ENDPOINT`.",
+             commas, are tried in turn. By default the environment's `BASALT_ENDPOINT`. Those on other hosts are reached through \
+             the proxy that the environment names in `HTTPS_PROXY` (`HTTP_PROXY` for `http://`), unless `NO_PROXY` names them.",
         ),
         text("token")
             .sensitive()
@@ -46,6 +53,13 @@ pub(crate) fn schema() -> Schema {
         text("ca_file").doc(
             "Certificates (PEM) of which one signed the region's. By default the environment's `BASALT_CA_FILE`, then \
              those that the system trusts.",
+        ),
+        text(CLIENT_CERTIFICATE).doc(
+            "A certificate (PEM: its text, as `file(\"client.pem\")` reads it) for whoever asks for one, like a proxy before \
+             the region that speaks TLS in its place. By default the environment's `BASALT_CLIENT_CERTIFICATE`.",
+        ),
+        text(CLIENT_KEY).sensitive().doc(
+            "The private key of `client_certificate` (PEM, not encrypted). By default the environment's `BASALT_CLIENT_KEY`.",
         ),
         text(REQUEST_TIMEOUT).doc(
             "How long one request may take. Waiting for machines has limits of its own. By default the environment's \
@@ -117,6 +131,19 @@ pub(crate) fn client(
         (None, Some(token)) => Some(token),
         _ => file("token_file")?.map(|text| text.trim().to_owned()),
     };
+    let identity = match (setting(CLIENT_CERTIFICATE), setting(CLIENT_KEY)) {
+        (Some(certificate), Some(key)) => Some(ClientIdentity { certificate, key }),
+        (None, None) => None,
+        (given, _) => {
+            let (there, missing) = if given.is_some() {
+                (CLIENT_CERTIFICATE, CLIENT_KEY)
+            } else {
+                (CLIENT_KEY, CLIENT_CERTIFICATE)
+            };
+            let detail = format!("{there} is given without {missing}. Give both, or neither.");
+            return Err(Diag::error("Half of a certificate", detail).at(Path::root().attr(missing)).into());
+        }
+    };
     let duration = |name: &str| setting(name).map(|text| duration(name, &text)).transpose();
     let most = setting(MAX_PARALLEL).map(|text| parallel(&text)).transpose()?;
     let config = ClientConfig {
@@ -125,6 +152,8 @@ pub(crate) fn client(
         endpoints: endpoint.split(',').map(|one| one.trim().to_owned()).collect(),
         token,
         ca_pem: file("ca_file")?,
+        identity,
+        proxies: Proxies::from_env(&env),
         manager: Some(MANAGER.to_owned()),
         user_agent: Some(format!(
             "terraform-provider-basalt/{} terraform/{terraform}",
@@ -134,6 +163,8 @@ pub(crate) fn client(
     };
     let client = Client::new(&config).map_err(|error| {
         let at = match &error {
+            ClientError::Config { setting: CLIENT_CERTIFICATE, .. } => Path::root().attr(CLIENT_CERTIFICATE),
+            ClientError::Config { setting: CLIENT_KEY, .. } => Path::root().attr(CLIENT_KEY),
             ClientError::Config { setting, .. } if setting.contains("ca") => Path::root().attr("ca_file"),
             ClientError::Config { setting, .. } if setting.contains("token") => Path::root().attr("token"),
             _ => Path::root().attr("endpoint"),
@@ -234,6 +265,41 @@ mod tests {
             |name: &str| if name == "BASALT_MAX_PARALLEL" { Some("many".to_owned()) } else { env(name) };
         let error = client(&block(&[]), "1.11.4", of_environment).expect_err("no number");
         assert!(error.0[0].detail.starts_with("many is not"), "{error:?}");
+    }
+
+    #[test]
+    fn half_a_certificate_and_what_is_none_are_told_at_their_attributes() {
+        let told = |given: &[(&str, &str)]| {
+            let error = client(&block(given), "1.11.4", env).expect_err("it cannot be shown");
+            (error.0[0].path.to_string(), error.0[0].detail.clone())
+        };
+        let remote = ("endpoint", "https://region.example.com:5240");
+        let (path, detail) = told(&[remote, ("client_certificate", "x")]);
+        assert_eq!(
+            (path.as_str(), detail.starts_with("client_certificate is given without")),
+            ("client_key", true)
+        );
+        let (path, detail) = told(&[remote, ("client_key", "x")]);
+        assert_eq!(
+            (path.as_str(), detail.starts_with("client_key is given without")),
+            ("client_certificate", true)
+        );
+        let (path, detail) =
+            told(&[remote, ("client_certificate", "client.pem"), ("client_key", "client.key")]);
+        assert_eq!(path, "client_certificate");
+        assert!(detail.contains("not its path"), "{detail}");
+    }
+
+    #[test]
+    fn a_proxy_that_is_none_is_told_by_its_variable() {
+        let of_environment = |name: &str| match name {
+            "HTTPS_PROXY" => Some("socks5://proxy:1080".to_owned()),
+            other => env(other),
+        };
+        let remote = block(&[("endpoint", "https://region.example.com:5240")]);
+        let error = client(&remote, "1.11.4", of_environment).expect_err("no proxy");
+        assert!(error.0[0].detail.contains("HTTPS_PROXY: \"socks5\""), "{error:?}");
+        assert!(client(&block(&[]), "1.11.4", of_environment).is_ok(), "this host needs none");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | delete | `DELETE`, then until it is gone |
 //! | plan | `PUT ?dry_run=true`, if something differs: advisories become warnings |
 //! | refresh | `GET` of one, a list for many ([`snapshot`]) |
+//! | `moved` from types of MAAS | what is known of an object there finds it here ([`maas`]) |
 //! | state | the spec as it was declared, `uid`, and the stable part of the status |
 //!
 //! The region does the long work; the provider waits, and goes on waiting at the next apply if it was interrupted.
@@ -24,6 +25,7 @@ mod bounded;
 mod config;
 mod data_source;
 mod functions;
+mod maas;
 mod map;
 mod memory;
 mod natural;

@@ -11,8 +11,9 @@ use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
-use tfplugin::{Change, Cx, Diag, Diags, Path, Resource, Schema, Val, async_trait};
+use tfplugin::{Change, Cx, Diag, Diags, Moved, Path, Resource, Schema, Val, async_trait};
 
+use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
 use crate::natural::NaturalKey;
 use crate::patience::{self, Patience};
@@ -422,9 +423,13 @@ impl Resource for KindResource {
 
     async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
         let region = self.session.region()?;
-        let Some(object) = region.refresh(self.kind, &key(state)).await? else {
-            return Ok(None);
+        let is_moved = state.get(NAME).is_null() && state.get(UID).is_null();
+        let found = if is_moved {
+            maas::find(&region, self.kind, state).await?
+        } else {
+            region.refresh(self.kind, &key(state)).await?
         };
+        let Some(object) = found else { return Ok(None) };
         if object.metadata.deletion_requested_at.is_some() {
             let detail = format!(
                 "{} {:?} is on its way out: {}.",
@@ -438,7 +443,7 @@ impl Resource for KindResource {
         // What is imported has no past, and is as the region says.
         let is_imported = state.get(NAME).is_null() || state.get(UID).is_null();
         if is_imported {
-            let layers = region.layers(self.kind, &key(state)).await?;
+            let layers = region.layers(self.kind, &format!("uid:{}", object.metadata.uid)).await?;
             let ours = layers.get(MANAGER).map(|layer| &layer.labels);
             let defaults = self.session.default_labels();
             map::labels::import(ours.unwrap_or(&BTreeMap::new()), &defaults, &mut now);
@@ -596,6 +601,12 @@ impl Resource for KindResource {
                 Err(Diag::error("It takes too long", detail).into())
             }
         }
+    }
+
+    async fn take_over(&self, cx: &Cx, from: Moved<'_>) -> Result<Val, Diags> {
+        let (state, warnings) = maas::state(self.kind, &self.schema.attributes, &from)?;
+        warnings.into_iter().for_each(|warning| cx.warn(warning));
+        Ok(state)
     }
 
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {

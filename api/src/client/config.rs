@@ -1,5 +1,6 @@
 //! Where the regions are, and who we are to them.
 
+use super::Proxies;
 use std::time::Duration;
 
 /// How long one request may take, unless the configuration says otherwise.
@@ -17,6 +18,10 @@ pub struct ClientConfig {
     pub token: Option<String>,
     /// Certificates, in PEM, of which one must have signed the regions'. Absent: those the system trusts.
     pub ca_pem: Option<String>,
+    /// The certificate that is shown to whoever asks for one.
+    pub identity: Option<ClientIdentity>,
+    /// Proxies on the way to the regions.
+    pub proxies: Proxies,
     /// Which tool this is, for `metadata.manager` of what it creates.
     pub manager: Option<String>,
     /// How this program calls itself: `NAME/VERSION`.
@@ -29,12 +34,29 @@ pub struct ClientConfig {
     pub allow_plaintext: bool,
 }
 
+/// A certificate of a client, and its key.
+#[derive(Clone)]
+pub struct ClientIdentity {
+    /// PEM: the certificate, then those that vouch for it.
+    pub certificate: String,
+    /// PEM: its private key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientIdentity(…)")
+    }
+}
+
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             endpoints: Vec::new(),
             token: None,
             ca_pem: None,
+            identity: None,
+            proxies: Proxies::default(),
             manager: None,
             user_agent: None,
             timeout: DEFAULT_TIMEOUT,

@@ -26,6 +26,7 @@ mod access;
 mod blob;
 mod config;
 mod error;
+mod proxies;
 mod transport;
 mod wait;
 mod watch;
@@ -35,8 +36,9 @@ mod tests;
 
 pub use access::AuditOptions;
 pub use blob::BlobProgress;
-pub use config::{ClientConfig, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
+pub use config::{ClientConfig, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;
+pub use proxies::Proxies;
 pub use wait::{Outcome, WaitFor};
 pub use watch::{Watch, WatchOptions};
 

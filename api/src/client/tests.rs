@@ -448,6 +448,13 @@ fn settings_that_cannot_work_are_named() {
 
 /// A region's TLS: a certificate for 127.0.0.1 and its PEM. Every connection gets one answer.
 async fn tls_server() -> (String, String, tokio::task::JoinHandle<()>) {
+    tls_server_with(Arc::new(rustls::server::NoClientAuth)).await
+}
+
+/// The same, which asks clients for what this verifies.
+async fn tls_server_with(
+    verifier: Arc<dyn rustls::server::danger::ClientCertVerifier>,
+) -> (String, String, tokio::task::JoinHandle<()>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
@@ -455,7 +462,7 @@ async fn tls_server() -> (String, String, tokio::task::JoinHandle<()>) {
         rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_single_cert(vec![issued.cert.der().clone()], key)
             .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
@@ -463,7 +470,15 @@ async fn tls_server() -> (String, String, tokio::task::JoinHandle<()>) {
     let url = format!("https://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut stream = match acceptor.accept(stream).into_fallible().await {
+                Ok(stream) => stream,
+                // Whoever is refused hears why only if what it sent is read.
+                Err((_, mut refused)) => {
+                    let _ = refused.shutdown().await;
+                    let _ = tokio::io::copy(&mut refused, &mut tokio::io::sink()).await;
+                    continue;
+                }
+            };
             let _ = stream.read(&mut [0; 4096]).await;
             let body = r#"{"version":"1","api":"v1"}"#;
             let head =
@@ -486,4 +501,89 @@ async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
     let error = with(Some(other)).version().await.unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
     task.abort();
+}
+
+/// What stands before a region and demands a certificate of clients: its URL and PEM.
+async fn demanding_server(trusted: &rcgen::Certificate) -> (String, String, tokio::task::JoinHandle<()>) {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(trusted.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .unwrap();
+    tls_server_with(verifier).await
+}
+
+#[tokio::test]
+async fn a_certificate_is_shown_to_whoever_demands_one() {
+    let ours = client_certificate();
+    let (url, pem, task) = demanding_server(&ours.cert).await;
+    let with = |identity: Option<ClientIdentity>| {
+        let (endpoints, ca_pem) = (vec![url.clone()], Some(pem.clone()));
+        client_with(ClientConfig { endpoints, ca_pem, identity, ..ClientConfig::default() })
+    };
+    assert_eq!(with(Some(identity(&ours))).version().await.unwrap().api, "v1");
+    let error = with(None).version().await.unwrap_err().to_string();
+    assert!(error.to_lowercase().contains("certificate"), "{error}");
+    let error = with(Some(identity(&client_certificate()))).version().await.unwrap_err().to_string();
+    assert!(error.contains("received fatal alert"), "{error}");
+    task.abort();
+}
+
+#[test]
+fn a_certificate_that_cannot_be_shown_is_told_by_its_setting() {
+    let (ours, other) = (identity(&client_certificate()), identity(&client_certificate()));
+    let refused = |certificate: &str, key: &str| {
+        let identity = ClientIdentity { certificate: certificate.to_owned(), key: key.to_owned() };
+        let endpoints = vec!["https://region".to_owned()];
+        let config = ClientConfig { endpoints, identity: Some(identity), ..ClientConfig::default() };
+        Client::new(&config).unwrap_err().to_string()
+    };
+    assert!(
+        refused("client.pem", &ours.key).starts_with("client_certificate: there is no certificate in it")
+    );
+    assert!(refused(&ours.certificate, "client.key").starts_with("client_key: there is no private key"));
+    let error = refused(&ours.certificate, &other.key);
+    assert!(error.starts_with("client_key: it cannot be used with the certificate"), "{error}");
+}
+
+fn client_certificate() -> rcgen::CertifiedKey<rcgen::KeyPair> {
+    rcgen::generate_simple_self_signed(vec!["ci".to_owned()]).unwrap()
+}
+
+fn identity(of: &rcgen::CertifiedKey<rcgen::KeyPair>) -> ClientIdentity {
+    ClientIdentity { certificate: of.cert.pem(), key: of.signing_key.serialize_pem() }
+}
+
+/// A proxy that answers every CONNECT with this, and keeps what it was asked.
+async fn proxy(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let asked = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(head).unwrap()
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_named() {
+    let (address, asked) = proxy("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
+    let through = format!("http://me:hush@{address}");
+    let proxies = Proxies::from_env(|name| (name == "HTTPS_PROXY").then(|| through.clone()));
+    let endpoints = vec!["https://region.invalid:5240".to_owned()];
+    let patience = Duration::ZERO;
+    let config = ClientConfig { endpoints, proxies, patience, ..ClientConfig::default() };
+    let error = Client::new(&config).unwrap().version().await.unwrap_err().to_string();
+    assert!(error.contains(&format!("https://region.invalid:5240 (through http://{address})")), "{error}");
+    assert!(error.contains("authorization") && !error.contains("hush"), "{error}");
+    let asked = asked.await.unwrap().to_lowercase();
+    assert!(asked.starts_with("connect region.invalid:5240 "), "{asked}");
+    assert!(asked.contains("proxy-authorization: basic "), "{asked}");
 }

@@ -1,18 +1,19 @@
 //! Sends a call to one of the regions and reads its answer.
 
-use super::{ClientConfig, ClientError, Precondition};
+use super::proxies::is_this_host;
+use super::{ClientConfig, ClientError, ClientIdentity, Precondition};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use crate::wire::MANAGER_HEADER;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
-use rustls::pki_types::CertificateDer;
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -369,7 +370,6 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
     let mut builder = reqwest::Client::builder()
         .default_headers(headers.clone())
         .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
         .connect_timeout(Duration::from_secs(5).min(config.timeout))
         .user_agent(
             config.user_agent.as_deref().unwrap_or(concat!("basalt-api/", env!("CARGO_PKG_VERSION"))),
@@ -387,11 +387,9 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
         text.to_owned()
     };
     let base: Url = url.parse().map_err(|e| wrong(format!("{e}; like https://HOST:5240 or unix:/PATH")))?;
-    let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     match base.scheme() {
         "https" => {}
-        "http" if is_here || config.allow_plaintext || config.token.is_none() => {}
+        "http" if is_this_host(&base) || config.allow_plaintext || config.token.is_none() => {}
         "http" => {
             return Err(wrong(
                 "the token would travel in the clear; use https, or allow plaintext".to_owned(),
@@ -399,9 +397,17 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
         }
         other => return Err(wrong(format!("{other:?} is not http, https or unix"))),
     }
+    let mut shown = text.to_owned();
+    builder = match config.proxies.to(&base)? {
+        Some((proxy, through)) => {
+            shown = format!("{shown} (through {through})");
+            builder.proxy(proxy)
+        }
+        None => builder.no_proxy(),
+    };
     let tls = tls(config, base.scheme() == "https")?;
     let http = builder.tls_backend_preconfigured(tls).build().map_err(|e| wrong(root_cause(&e)))?;
-    Ok(Endpoint { base, http, shown: text.to_owned() })
+    Ok(Endpoint { base, http, shown })
 }
 
 /// TLS with aws-lc-rs, whatever other crypto the program has linked. Without `verify` it trusts nobody, and is for
@@ -422,14 +428,39 @@ fn tls(config: &ClientConfig, verify: bool) -> Result<rustls::ClientConfig, Clie
             if roots.is_empty() {
                 return Err(wrong("there is no certificate in it".to_owned()));
             }
-            Ok(builder.with_root_certificates(roots).with_no_client_auth())
+            identified(builder.with_root_certificates(roots), config.identity.as_ref())
         }
         None if verify => {
             let builder = builder.with_platform_verifier().map_err(|e| wrong(e.to_string()))?;
-            Ok(builder.with_no_client_auth())
+            identified(builder, config.identity.as_ref())
         }
         _ => Ok(builder.with_root_certificates(roots).with_no_client_auth()),
     }
+}
+
+/// With the certificate that the client shows.
+fn identified(
+    builder: rustls::ConfigBuilder<rustls::ClientConfig, WantsClientCert>,
+    identity: Option<&ClientIdentity>,
+) -> Result<rustls::ClientConfig, ClientError> {
+    let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
+    let wrong = |setting: &'static str, why: String| ClientError::Config { setting, why };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect();
+    let certificates =
+        certificates.map_err(|e| wrong("client_certificate", format!("not a PEM certificate: {e}")))?;
+    if certificates.is_empty() {
+        let why = "there is no certificate in it; it is the text of a PEM file, not its path";
+        return Err(wrong("client_certificate", why.to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|_| {
+        let why =
+            "there is no private key in it; it is the text of a PEM file, not its path, and not encrypted";
+        wrong("client_key", why.to_owned())
+    })?;
+    builder
+        .with_client_auth_cert(certificates, key)
+        .map_err(|e| wrong("client_key", format!("it cannot be used with the certificate: {e}")))
 }
 
 /// `path` below the endpoint's own.

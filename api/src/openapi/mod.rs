@@ -407,6 +407,46 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/.well-known/terraform.json",
+        exists_for: For::Itself,
+        id: "registry",
+        summary: "Where Terraform finds the registry of the Basalt provider (remote service discovery)",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "Its path", Some("Registry"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/v1/providers/{namespace}/{type}/versions",
+        exists_for: For::Itself,
+        id: "providerVersions",
+        summary: "Which version of the provider there is: the region's own",
+        parameters: &["namespace", "type"],
+        request: None,
+        answers: &[("200", "The version, and its platforms", Some("ProviderVersions"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/v1/providers/{namespace}/{type}/{version}/download/{os}/{arch}",
+        exists_for: For::Itself,
+        id: "providerPackage",
+        summary: "Where the provider's package for a platform is, and what it has to be",
+        parameters: &["namespace", "type", "version", "os", "arch"],
+        request: None,
+        answers: &[("200", "The package", Some("ProviderPackage"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/v1/providers/{namespace}/{type}/{version}/files/{file}",
+        exists_for: For::Itself,
+        id: "providerFile",
+        summary: "A package of the provider, the packages' checksums, or the signature of those",
+        parameters: &["namespace", "type", "version", "file"],
+        request: None,
+        answers: &[("200", "The file", Some("application/octet-stream"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/metrics",
         exists_for: For::Itself,
         id: "metrics",
@@ -535,11 +575,13 @@ fn content(body: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
 impl Endpoint {
     /// Whether anybody may call it, without a token.
     fn is_open(&self) -> bool {
-        ["healthz", "readyz", "version", "versionAtTheRoot", "openapi", "docs", "login"].contains(&self.id)
+        self.id.starts_with("provider")
+            || ["healthz", "readyz", "version", "versionAtTheRoot", "openapi", "docs", "login", "registry"]
+                .contains(&self.id)
     }
 
     /// Whether it is answered without looking at anything.
     fn is_constant(&self) -> bool {
-        ["healthz", "version", "versionAtTheRoot", "openapi", "docs"].contains(&self.id)
+        ["healthz", "version", "versionAtTheRoot", "openapi", "docs", "registry"].contains(&self.id)
     }
 }

@@ -69,6 +69,12 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             like("^[!-~]{1,128}$"),
             "A repeat with the same key is the same: it answers what the first one became",
         ),
+        ("namespace", "namespace", "path", like("^basalt-metal$"), "The provider's namespace"),
+        ("type", "type", "path", like("^basalt$"), "The provider"),
+        ("version", "version", "path", text(), "The provider's version, which is the region's"),
+        ("os", "os", "path", text(), "An operating system, as Terraform calls it: `linux`"),
+        ("arch", "arch", "path", text(), "An architecture, as Terraform calls it: `amd64`"),
+        ("file", "file", "path", text(), "The file's name"),
         (
             "layer_manager",
             "manager",

@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 48] {
+pub(super) fn components() -> [(&'static str, Value); 51] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -124,6 +124,33 @@ pub(super) fn components() -> [(&'static str, Value); 48] {
         ),
         ("JoinAnswer", object(&["token"], json!({"token": text()}))),
         ("OpenApi", object(&["openapi", "paths"], json!({"openapi": text(), "paths": {"type": "object"}}))),
+        ("Registry", object(&["providers.v1"], json!({"providers.v1": text()}))),
+        (
+            "ProviderVersions",
+            object(
+                &["versions"],
+                json!({"versions": {"type": "array", "items": object(
+                    &["version", "protocols", "platforms"],
+                    json!({
+                        "version": text(), "protocols": texts(),
+                        "platforms": {"type": "array", "items": object(
+                            &["os", "arch"], json!({"os": text(), "arch": text()}),
+                        )},
+                    }),
+                )}}),
+            ),
+        ),
+        (
+            "ProviderPackage",
+            object(
+                &["protocols", "os", "arch", "filename", "download_url", "shasum", "signing_keys"],
+                json!({
+                    "protocols": texts(), "os": text(), "arch": text(), "filename": text(), "download_url": text(),
+                    "shasums_url": text(), "shasums_signature_url": text(), "shasum": form(Semantic::Sha256),
+                    "signing_keys": {"type": "object"},
+                }),
+            ),
+        ),
         ("TokenIssued", object(&["token"], json!({"token": text()}))),
         ("AuditPage", object(&["items"], json!({"items": list("AuditEntry"), "continue": text()}))),
         (

@@ -11,10 +11,13 @@ use zeroize::Zeroizing;
 pub struct SealKey {
     cipher: RandomizedNonceKey,
     marks: hmac::Key,
+    registry: Zeroizing<[u8; 32]>,
 }
 
 /// What the key for marks is derived under.
 const MARKS: &[u8] = b"basalt marks of plans";
+/// What the key of the provider's registry is derived under.
+const REGISTRY: &[u8] = b"basalt registry of the provider";
 
 impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,8 +37,11 @@ impl SealKey {
     /// Another length.
     pub fn new(bytes: &[u8]) -> Result<Self, BadSealKey> {
         let cipher = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| BadSealKey(bytes.len()))?;
-        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), MARKS);
-        Ok(Self { cipher, marks: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()) })
+        let source = hmac::Key::new(hmac::HMAC_SHA256, bytes);
+        let marks = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&source, MARKS).as_ref());
+        let mut registry = Zeroizing::new([0; 32]);
+        registry.copy_from_slice(hmac::sign(&source, REGISTRY).as_ref());
+        Ok(Self { cipher, marks, registry })
     }
 
     /// A new key's bytes.
@@ -54,6 +60,11 @@ impl SealKey {
         let mut mark = [0; 32];
         mark.copy_from_slice(hmac::sign(&self.marks, text).as_ref());
         mark
+    }
+
+    /// The seed of the key that the provider's registry signs with.
+    pub(crate) fn registry(&self) -> &[u8; 32] {
+        &self.registry
     }
 
     /// nonce || ciphertext || tag. `place` is authenticated with it, so that a sealed text cannot be moved elsewhere.

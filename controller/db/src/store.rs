@@ -235,6 +235,12 @@ impl Store {
         &self.inner.gather
     }
 
+    /// The seed of the key that the provider's registry signs with, the same on all regions of the database.
+    #[must_use]
+    pub fn registry_seed(&self) -> &[u8; 32] {
+        self.seal().registry()
+    }
+
     pub(crate) fn seal(&self) -> &SealKey {
         &self.inner.seal
     }

@@ -4,8 +4,8 @@ use super::guard::{self, Guard};
 use super::problem::Refusal;
 use super::rights::Role;
 use super::{
-    App, apply, audit, blobs, docs, explain, layers, metrics, objects, operations, patch, racks, session,
-    slow, system, tokens, watch, webhooks,
+    App, apply, audit, blobs, docs, explain, layers, metrics, objects, operations, patch, racks, registry,
+    session, slow, system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -73,6 +73,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
     Endpoint::new("GET", "/docs", OPEN, || get(docs::docs)),
+    Endpoint::new("GET", "/.well-known/terraform.json", OPEN, || get(registry::discovery)),
+    Endpoint::new("GET", "/v1/providers/{namespace}/{type}/versions", OPEN, || get(registry::versions)),
+    Endpoint::new("GET", "/v1/providers/{namespace}/{type}/{version}/download/{os}/{arch}", OPEN, || {
+        get(registry::download)
+    }),
+    Endpoint::new("GET", "/v1/providers/{namespace}/{type}/{version}/files/{file}", OPEN, || {
+        get(registry::file)
+    }),
     Endpoint::new("GET", "/metrics", VIEWER, || get(metrics::metrics)),
     Endpoint::new("GET", "/api/v1/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/api/v1/watch", VIEWER, || get(watch::watch)),

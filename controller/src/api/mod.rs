@@ -19,6 +19,7 @@
 //! | `explain` | plan, waits, timeline |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
+//! | `registry` | the Terraform provider, for Terraform to install |
 //! | `system`, `docs`, `metrics` | health, version, OpenAPI; the same for people; what is counted |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem`, `caught` | errors, all of them; handlers that panic |
@@ -46,6 +47,7 @@ mod patch;
 mod problem;
 mod query;
 mod racks;
+mod registry;
 mod render;
 mod serve;
 mod session;
@@ -69,6 +71,7 @@ pub(crate) use webhooks::payload;
 use crate::blobs::Blobs;
 use crate::driver::Machinery;
 use crate::racks::join_token::Joiner;
+use crate::registry::Registry;
 use crate::telemetry::Telemetry;
 use crate::webhooks::Counters;
 use basalt_db::Store;
@@ -86,6 +89,8 @@ pub struct Parts {
     pub follower: Follower,
     /// The blobs.
     pub blobs: Blobs,
+    /// The provider, for Terraform.
+    pub registry: Registry,
     /// Answer plain HTTP to other hosts.
     pub allow_plaintext: bool,
     /// How often a quiet watch says where it is.
@@ -176,6 +181,10 @@ impl App {
 
     fn blobs(&self) -> &Blobs {
         &self.0.parts.blobs
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.0.parts.registry
     }
 
     fn stopping(&self) -> Receiver<bool> {

@@ -7,10 +7,12 @@ use tfplugin::{
     Attribute, Change, Cx, Diag, Diags, Options, Provider, Resource, Schema, Type, Val, async_trait,
 };
 
+/// Serves Terraform, which starts this program.
 pub fn main() -> std::process::ExitCode {
     tfplugin::serve(Notes::default(), Options::new("example.com/me/notes"))
 }
 
+/// The provider, and the directory once it is known.
 #[derive(Default)]
 pub struct Notes(Arc<OnceLock<String>>);
 

@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::world::{World, flat, provider, within};
 
 /// A resource of an example, as Terraform has it.
-struct Declared {
-    kind: &'static Kind,
-    name: &'static str,
-    spec: Value,
+pub(crate) struct Declared {
+    pub(crate) kind: &'static Kind,
+    pub(crate) name: &'static str,
+    pub(crate) spec: Value,
 }
 
 impl Declared {
@@ -41,7 +41,7 @@ impl Declared {
     }
 
     /// The same without references to what Terraform cannot declare, such as racks.
-    fn without_references_to_others(mut self) -> Self {
+    pub(crate) fn without_references_to_others(mut self) -> Self {
         for reference in references(self.kind, &self.spec).iter().rev() {
             if !Kind::find(reference.kind).is_some_and(|kind| kind.declarable) {
                 remove(&mut self.spec, &reference.pointer);
@@ -115,7 +115,7 @@ fn remove(spec: &mut Value, pointer: &str) {
 }
 
 /// Examples of every kind that can be declared.
-fn declared() -> Vec<Declared> {
+pub(crate) fn declared() -> Vec<Declared> {
     let all: Vec<_> = examples().into_iter().filter(|one| one.kind.declarable).map(Declared::new).collect();
     let shown: BTreeSet<_> = all.iter().map(|one| one.kind.name).collect();
     let declarable: BTreeSet<_> = KINDS.iter().filter(|kind| kind.declarable).map(|kind| kind.name).collect();

@@ -4,16 +4,21 @@
 //! `TF_REATTACH_PROVIDERS`. Needs `terraform` and PostgreSQL's binaries (`make test` brings both).
 
 mod changes;
+mod contract;
 mod deployments;
 mod fields;
 mod functions;
+mod installation;
 mod kills;
 mod kinds;
 mod lookups;
+mod moved;
 mod ownership;
+mod proxies;
 mod refusals;
 mod repository;
 mod tokens;
+mod user;
 mod world;
 
 /// A network in which everything refers to something that is new as well.

@@ -1,6 +1,5 @@
 //! A region, a provider and a user's directory, inside the test.
 
-use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -21,34 +20,43 @@ pub(crate) const COMMAND: Duration = Duration::from_secs(120);
 pub(crate) struct World {
     pub(crate) dir: TempDir,
     pub(crate) region: Region,
-    database: String,
+    settings: Settings,
     pub(crate) provider: Reattached,
+    /// Those of other makers.
+    pub(crate) others: Vec<Reattached>,
     pub(crate) endpoint: String,
     pub(crate) token: String,
 }
 
 impl World {
-    pub(crate) async fn new() -> Self {
+    /// With a region that has other settings than usual.
+    async fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let database = basalt_db::testing::database().await;
-        let region = region(&dir, &database, ([127, 0, 0, 1], 0).into()).await;
+        let mut settings = Settings::new(dir.path().join("region"));
+        settings.database_url = Some(basalt_db::testing::database().await);
+        settings.listen = ([127, 0, 0, 1], 0).into();
+        change(&mut settings);
+        let region = region(&settings).await;
+        settings.listen = region.address();
         let token = std::fs::read_to_string(dir.path().join("region/admin-token")).expect("a token");
         let provider =
             Reattached::start(terraform_provider_basalt::provider(), terraform_provider_basalt::ADDRESS)
                 .expect("a provider");
         let endpoint = format!("http://{}", region.address());
-        Self { dir, region, database, provider, endpoint, token: token.trim().to_owned() }
+        Self { dir, region, settings, provider, others: Vec::new(), endpoint, token: token.trim().to_owned() }
     }
 
     /// The same with the region stopped, and started again at its address.
     pub(crate) async fn with_region_restarted(self) -> Self {
-        let address = self.region.address();
         self.region.stop().await;
-        let region = region(&self.dir, &self.database, address).await;
+        let region = region(&self.settings).await;
         Self { region, ..self }
     }
 
     pub(crate) async fn end(self) {
+        for provider in self.others {
+            provider.stop().await;
+        }
         self.provider.stop().await;
         self.region.stop().await;
     }
@@ -83,6 +91,13 @@ impl World {
 
     pub(crate) fn terraform(&self, args: &[&str]) -> Command {
         let (name, value) = self.provider.env();
+        let mut all: Value = serde_json::from_str(&value).expect("JSON");
+        for other in &self.others {
+            let other: Value = serde_json::from_str(&other.env().1).expect("JSON");
+            let more = other.as_object().expect("providers").clone();
+            all.as_object_mut().expect("providers").extend(more);
+        }
+        let value = all.to_string();
         let mut command = Command::new("terraform");
         command
             .args(args)
@@ -134,11 +149,8 @@ impl World {
     }
 }
 
-async fn region(dir: &TempDir, database: &str, listen: SocketAddr) -> Region {
-    let mut settings = Settings::new(dir.path().join("region"));
-    settings.database_url = Some(database.to_owned());
-    settings.listen = listen;
-    Box::pin(Region::start(settings)).await.expect("a region")
+async fn region(settings: &Settings) -> Region {
+    Box::pin(Region::start(settings.clone())).await.expect("a region")
 }
 
 pub(crate) fn described(kind: &str) -> &'static Kind {
@@ -160,10 +172,15 @@ pub(crate) fn flat(said: &str) -> String {
 
 /// A test on a runtime that serves region and provider while Terraform runs.
 pub(crate) fn within(test: impl AsyncFnOnce(World)) {
+    within_region(|_| (), test);
+}
+
+/// The same with a region that has other settings than usual.
+pub(crate) fn within_region(change: impl FnOnce(&mut Settings), test: impl AsyncFnOnce(World)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         // The region's own tokens and addresses, where a test gives none.
-        let world = World::new().await;
+        let world = World::new(change).await;
         test(world).await;
     });
 }

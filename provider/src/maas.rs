@@ -1,0 +1,366 @@
+//! `moved` blocks from the types of the MAAS provider: by what of an old state an object of the region is found.
+//!
+//! The object itself is the region's, and is read from there like an imported one; so of the old state only as much counts as
+//! it takes to find it. What the region does not have is planned to be created, as the configuration declares it. What a
+//! state says that has no counterpart here is told in a warning.
+
+use basalt_api::{Kind, Object};
+use serde_json::Value;
+use tfplugin::{Attribute, Diag, Diags, Moved, Num, Path, Shape, Type, Val};
+
+use crate::map::NAME;
+use crate::natural::NaturalKey;
+use crate::region::Region;
+
+/// Where providers of MAAS come from: its makers', and the community's before it; by whatever registry.
+const PROVIDERS: [&str; 2] = ["canonical/maas", "maas/maas"];
+
+/// What an object is known by: attributes of ours, with their values.
+type Known = Vec<(&'static str, String)>;
+
+/// A type of theirs.
+struct Source {
+    name: &'static str,
+    /// The newest version of its schema that is understood.
+    version: i64,
+    kind: &'static str,
+    known_by: fn(&Value) -> Result<Known, String>,
+    /// What has no counterpart, and what to do about it.
+    lost: &'static [(&'static str, &'static str)],
+}
+
+const SOURCES: &[Source] = &[
+    Source { name: "maas_fabric", version: 0, kind: "Fabric", known_by: name, lost: &[] },
+    Source { name: "maas_space", version: 0, kind: "Space", known_by: name, lost: &[] },
+    Source { name: "maas_resource_pool", version: 0, kind: "Pool", known_by: name, lost: &[] },
+    Source { name: "maas_zone", version: 0, kind: "Zone", known_by: name, lost: &[] },
+    Source {
+        name: "maas_tag",
+        version: 0,
+        kind: "Tag",
+        known_by: name,
+        lost: &[
+            ("definition", "it is XPath; write the same as a CEL expression in `expression`"),
+            ("machines", "name the tag in the `tags` of each basalt_machine"),
+        ],
+    },
+    Source {
+        name: "maas_user",
+        version: 0,
+        kind: "User",
+        known_by: name,
+        lost: &[
+            ("email", "put it into `description`"),
+            ("is_admin", "name a role of base admin in `roles`"),
+            ("password", "declare it in `password_wo`"),
+        ],
+    },
+    Source {
+        name: "maas_dns_domain",
+        version: 0,
+        kind: "Domain",
+        known_by: name,
+        lost: &[("is_default", "no domain is the default one; name it where it is meant")],
+    },
+    Source { name: "maas_dns_record", version: 0, kind: "DnsRecord", known_by: record, lost: &[] },
+    Source {
+        name: "maas_vlan",
+        version: 0,
+        kind: "Vlan",
+        known_by: |state| Ok(vec![("fabric", by_name(state, "fabric")?), ("vid", text(state, "vid")?)]),
+        lost: &[("name", "a VLAN is called by its fabric and number")],
+    },
+    Source {
+        name: "maas_subnet",
+        version: 0,
+        kind: "Subnet",
+        known_by: |state| Ok(vec![("cidr", text(state, "cidr")?)]),
+        lost: &[("ip_ranges", "declare each as a basalt_ip_range")],
+    },
+    Source {
+        name: "maas_subnet_ip_range",
+        version: 0,
+        kind: "IpRange",
+        known_by: |state| Ok(vec![("start", text(state, "start_ip")?), ("end", text(state, "end_ip")?)]),
+        lost: &[],
+    },
+    Source {
+        name: "maas_static_route",
+        version: 0,
+        kind: "StaticRoute",
+        known_by: |state| Ok(vec![("gateway", text(state, "gateway_ip")?)]),
+        lost: &[],
+    },
+    Source {
+        name: "maas_device",
+        version: 0,
+        kind: "Device",
+        known_by: |state| {
+            let cards = state["network_interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let macs: Known = cards
+                .iter()
+                .filter_map(|card| Some(("macs", card["mac_address"].as_str()?.to_owned())))
+                .collect();
+            if macs.is_empty() { name_of_host(state) } else { Ok(macs) }
+        },
+        lost: &[("zone", "a device stands in no zone")],
+    },
+    Source {
+        name: "maas_machine",
+        version: 1,
+        kind: "Machine",
+        known_by: |state| Ok(vec![("boot_macs", text(state, "pxe_mac_address")?)]),
+        lost: &[
+            ("power_parameters", "declare the account in `bmc`, its password in `bmc.password_wo`"),
+            ("min_hwe_kernel", "the kernel comes with the image of a basalt_deployment"),
+        ],
+    },
+    Source {
+        name: "maas_instance",
+        version: 0,
+        kind: "Deployment",
+        known_by: |state| Ok(vec![("machine", name_of_host(state)?.remove(0).1)]),
+        lost: &[
+            ("allocate_params", "declare `machine`, or the same as `selector`"),
+            ("deploy_params", "declare `image` and `user_data`"),
+            ("release_params", "declare `release`"),
+            ("network_interfaces", "declare `network`"),
+        ],
+    },
+];
+
+/// The state by which the region's object is found, of an object of a MAAS provider.
+pub(crate) fn state(
+    kind: &'static Kind,
+    attributes: &[Attribute],
+    from: &Moved<'_>,
+) -> Result<(Val, Vec<Diag>), Diags> {
+    let refused = |detail: String| Diags::from(Diag::error("It cannot be moved here", detail));
+    let here = kind.terraform_name;
+    let is_maas =
+        PROVIDERS.iter().any(|known| from.provider.split_once('/').is_some_and(|(_, it)| it == *known));
+    let source = SOURCES.iter().find(|source| is_maas && source.name == from.type_name);
+    let Some(source) = source.filter(|source| source.kind == kind.name) else {
+        let fitting: Vec<&str> =
+            SOURCES.iter().filter(|source| source.kind == kind.name).map(|source| source.name).collect();
+        let known = match fitting.as_slice() {
+            [] => "nothing can be moved to it".to_owned(),
+            names => format!("to it {} of canonical/maas can be moved", names.join(", ")),
+        };
+        let (theirs, provider) = (from.type_name, from.provider);
+        return Err(refused(format!("{theirs} of {provider} is no {here}; {known}. Use an import block.")));
+    };
+    if from.version > source.version {
+        return Err(refused(format!(
+            "The state of {} has schema version {}; this version of the provider knows it up to {}. Use an import block, \
+             or a newer version of the provider.",
+            source.name, from.version, source.version
+        )));
+    }
+    let known = (source.known_by)(from.state)
+        .map_err(|why| refused(format!("{}: {why}. Use an import block instead.", source.name)))?;
+    let mut state =
+        Val::Map(attributes.iter().map(|attribute| (attribute.name.clone(), Val::Null)).collect());
+    for (name, text) in &known {
+        if *name == NAME
+            && let Err(bad) = kind.naming.check(text)
+        {
+            return Err(refused(format!(
+                "{}: {}; {}. Import it by the name that it has here.",
+                source.name, bad.message, bad.hint
+            )));
+        }
+        let attribute = attributes.iter().find(|attribute| attribute.name == *name);
+        add(&mut state, name, text, attribute);
+    }
+    Ok((state, lost(source, from.state)))
+}
+
+/// Puts a value where an attribute is, or beside others where it is a set.
+fn add(state: &mut Val, name: &str, text: &str, attribute: Option<&Attribute>) {
+    let value = match attribute.map(|attribute| &attribute.shape) {
+        Some(Shape::Plain(Type::Number)) => Num::parse(text).map_or(Val::Null, Val::Num),
+        Some(Shape::Plain(Type::Set(_) | Type::List(_))) => {
+            let mut all = state.get(name).as_list().unwrap_or_default().to_vec();
+            all.push(text.into());
+            Val::List(all)
+        }
+        _ => text.into(),
+    };
+    state.set(name, value);
+}
+
+/// A warning about what is not carried over, if there is any of it.
+fn lost(source: &Source, state: &Value) -> Vec<Diag> {
+    let is_given = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    let lines: Vec<String> = source
+        .lost
+        .iter()
+        .filter(|(name, _)| is_given(&state[*name]))
+        .map(|(name, advice)| format!("`{name}`: {advice}."))
+        .collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let detail = format!("Of {} this has no counterpart:\n{}", source.name, lines.join("\n"));
+    vec![Diag::warning("Not everything is carried over", detail)]
+}
+
+/// The one object that has all that a moved state says.
+pub(crate) async fn find(region: &Region, kind: &'static Kind, state: &Val) -> Result<Option<Object>, Diags> {
+    let mut keys = Vec::new();
+    for (name, value) in state.as_map().into_iter().flatten() {
+        let texts: Vec<String> = match value {
+            Val::List(items) => items.iter().filter_map(|item| Some(item.as_str()?.to_owned())).collect(),
+            Val::Str(text) => vec![text.clone()],
+            Val::Num(number) => vec![number.to_string()],
+            _ => Vec::new(),
+        };
+        keys.extend(texts.into_iter().map(|text| format!("{name}={text}")));
+    }
+    let said = keys.join(", ");
+    let keys: Result<Vec<_>, _> = keys.iter().filter_map(|key| NaturalKey::read(kind, key)).collect();
+    let keys = keys.map_err(|why| Diag::error("Not a key", why))?;
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let mut found = region.list(kind, Default::default()).await?;
+    found.retain(|object| keys.iter().all(|key| key.is_of(object)));
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        _ => {
+            let names: Vec<&str> = found.iter().map(|object| object.metadata.name.as_str()).collect();
+            let detail = format!(
+                "There is more than one {} with {said}: {}. Import the one that is meant by its name.",
+                kind.name,
+                names.join(", ")
+            );
+            Err(Diag::error("Not one", detail).at(Path::root()).into())
+        }
+    }
+}
+
+fn text(state: &Value, name: &str) -> Result<String, String> {
+    match &state[name] {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(format!("its state has no {name}")),
+    }
+}
+
+/// Of a reference, which there may be by a number that means nothing here.
+fn by_name(state: &Value, name: &str) -> Result<String, String> {
+    let text = text(state, name)?;
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "its {name} is given by the number {text}, which only MAAS can tell the name of"
+        ));
+    }
+    Ok(text)
+}
+
+fn name(state: &Value) -> Result<Known, String> {
+    Ok(vec![(NAME, text(state, "name")?)])
+}
+
+fn name_of_host(state: &Value) -> Result<Known, String> {
+    let host = text(state, "hostname").or_else(|_| text(state, "fqdn"))?;
+    Ok(vec![(NAME, host.split('.').next().unwrap_or_default().to_owned())])
+}
+
+fn record(state: &Value) -> Result<Known, String> {
+    let (owner, domain) = match text(state, "name") {
+        Ok(owner) => (owner, by_name(state, "domain")?),
+        Err(_) => {
+            let whole = text(state, "fqdn")?;
+            let (owner, domain) =
+                whole.split_once('.').ok_or_else(|| format!("its fqdn {whole} has no domain"))?;
+            (owner.to_owned(), domain.to_owned())
+        }
+    };
+    Ok(vec![("domain", domain), ("owner_name", owner), ("type", record_type(state)?)])
+}
+
+/// `A/AAAA` is one type there; which of ours it is, its data says.
+fn record_type(state: &Value) -> Result<String, String> {
+    let (sort, data) = (text(state, "type")?, text(state, "data")?);
+    Ok(match sort.as_str() {
+        "A/AAAA" if data.contains(':') => "AAAA".to_owned(),
+        "A/AAAA" => "A".to_owned(),
+        _ => sort,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_api::KINDS;
+    use serde_json::json;
+
+    const CANONICAL: &str = "registry.terraform.io/canonical/maas";
+
+    fn moved(
+        kind: &str,
+        provider: &str,
+        type_name: &str,
+        version: i64,
+        old: Value,
+    ) -> Result<(Val, String), String> {
+        let kind = Kind::find(kind).expect("a kind");
+        let schema = crate::map::resource(kind);
+        let from = Moved { provider, type_name, version, state: &old };
+        let told =
+            |diags: &[Diag]| diags.iter().map(|diag| diag.detail.as_str()).collect::<Vec<_>>().join(" ");
+        state(kind, &schema.attributes, &from)
+            .map(|(state, warnings)| (state, told(&warnings)))
+            .map_err(|diags| told(&diags.0))
+    }
+
+    #[test]
+    fn every_source_leads_to_a_kind_that_has_what_it_is_known_by() {
+        for source in SOURCES {
+            assert!(KINDS.iter().any(|kind| kind.name == source.kind && kind.declarable), "{}", source.name);
+        }
+        let vlan = json!({"fabric": "core", "vid": 7, "name": "lab", "mtu": 9000});
+        let (state, told) = moved("Vlan", CANONICAL, "maas_vlan", 0, vlan).expect("it is moved");
+        assert_eq!((state.get("fabric").as_str(), state.get("vid").as_i64()), (Some("core"), Some(7)));
+        assert!(state.get("mtu").is_null(), "it is read from the region");
+        assert_eq!(
+            told,
+            "Of maas_vlan this has no counterpart:\n`name`: a VLAN is called by its fabric and number."
+        );
+        let record = json!({"fqdn": "www.lab.example.com", "type": "A/AAAA", "data": "fd00::1", "ttl": null});
+        let (state, told) = moved("DnsRecord", CANONICAL, "maas_dns_record", 0, record).expect("it is moved");
+        let known = ["owner_name", "domain", "type"].map(|name| state.get(name).as_str().unwrap_or_default());
+        assert_eq!((known, told.as_str()), (["www", "lab.example.com", "AAAA"], ""));
+        let machine = json!({"pxe_mac_address": "52:54:00:AA:00:01", "power_parameters": "{}"});
+        let (state, _) = moved("Machine", CANONICAL, "maas_machine", 1, machine).expect("it is moved");
+        assert_eq!(state.get("boot_macs"), &Val::List(vec!["52:54:00:AA:00:01".into()]));
+    }
+
+    #[test]
+    fn what_cannot_be_moved_is_told_with_the_reason() {
+        let fabric = || json!({"name": "core"});
+        let other =
+            moved("Fabric", "registry.terraform.io/someone/maas", "maas_fabric", 0, fabric()).unwrap_err();
+        assert!(
+            other.contains("maas_fabric of registry.terraform.io/someone/maas is no basalt_fabric"),
+            "{other}"
+        );
+        let kind = moved("Fabric", CANONICAL, "maas_space", 0, fabric()).unwrap_err();
+        assert!(kind.contains("to it maas_fabric of canonical/maas can be moved"), "{kind}");
+        let newer = moved("Fabric", CANONICAL, "maas_fabric", 3, fabric()).unwrap_err();
+        assert!(newer.contains("schema version 3") && newer.contains("up to 0"), "{newer}");
+        let number = moved("Vlan", CANONICAL, "maas_vlan", 0, json!({"fabric": "12", "vid": 7})).unwrap_err();
+        assert!(number.contains("by the number 12"), "{number}");
+        let named = moved("Fabric", CANONICAL, "maas_fabric", 0, json!({"name": "Fabric 1"})).unwrap_err();
+        assert!(named.contains("Import it by the name"), "{named}");
+        let empty = moved("Subnet", CANONICAL, "maas_subnet", 0, json!({})).unwrap_err();
+        assert!(empty.contains("its state has no cidr"), "{empty}");
+    }
+}

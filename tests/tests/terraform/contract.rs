@@ -1,0 +1,73 @@
+//! The provider under the mini core, which holds it to what Terraform demands, with more configurations than anybody writes.
+
+use std::collections::BTreeMap;
+
+use basalt_api::Kind;
+use tfplugin::testing::{Lived, MiniCore, Random};
+use tfplugin::{Val, from_json};
+
+use crate::kinds::{Declared, declared};
+use crate::world::within;
+
+/// Configurations of each example.
+const CONFIGS: usize = 6;
+const SEEDS: u64 = 3;
+
+/// What lives by being declared: nobody converges machines and what is on them here, and Settings are there always.
+fn lives(kind: &Kind) -> bool {
+    kind.declarable && !["Machine", "Deployment", "Device", "Settings"].contains(&kind.name)
+}
+
+/// An example as a configuration.
+fn config(core: &MiniCore, example: &Declared) -> Val {
+    let attributes = core.attributes(example.kind.terraform_name).expect("a resource");
+    let given = attributes.iter().map(|attribute| {
+        let value = match example.spec.get(&attribute.name) {
+            Some(value) => from_json(value, &attribute.value_type()).expect("a value of its type"),
+            None if attribute.name == "name" && !attribute.is_computed() => example.name.into(),
+            None => Val::Null,
+        };
+        (attribute.name.clone(), value)
+    });
+    Val::Map(given.collect())
+}
+
+#[test]
+fn every_kind_keeps_the_contract_with_whatever_is_left_out() {
+    within(async |world| {
+        let provider = terraform_provider_basalt::provider();
+        let block = [("endpoint", world.endpoint.clone().into()), ("token", world.token.clone().into())];
+        let mut core = MiniCore::start(provider, &Val::from(block)).await.expect("it starts");
+        let mut all: BTreeMap<&str, Lived> = BTreeMap::new();
+        for example in declared().into_iter().map(Declared::without_references_to_others) {
+            let there = world.client("test").find(example.kind, example.name).await.expect("an answer");
+            if lives(example.kind) && there.is_none() {
+                let whole = config(&core, &example);
+                for seed in 0..SEEDS {
+                    let mut random = Random::new(seed);
+                    let configs: Vec<Val> = (0..CONFIGS)
+                        .map(|_| random.less(&core, example.kind.terraform_name, &whole))
+                        .collect();
+                    let name = |state: &Val| state.get("name").as_str().map(str::to_owned);
+                    let lived = core.live(example.kind.terraform_name, &configs, name).await;
+                    let lived = lived.unwrap_or_else(|broken| {
+                        panic!("{} {}, seed {seed}: {broken}\n{configs:#?}", example.kind.name, example.name)
+                    });
+                    let sum = all.entry(example.kind.name).or_default();
+                    sum.refused += lived.refused;
+                    sum.created += lived.created;
+                    sum.updated += lived.updated;
+                    sum.imported += lived.imported;
+                }
+            }
+            world.put("cli", example.kind.name, example.name, example.spec).await;
+        }
+        eprintln!("{all:#?}");
+        for (kind, lived) in &all {
+            assert!(lived.created > 0 && lived.imported > 0, "{kind}: {lived:?}");
+        }
+        assert!(all.len() > 12, "{all:?}");
+        core.stop().await;
+        world.end().await;
+    });
+}
