@@ -1,10 +1,11 @@
 //! Deployment: an operating system on a machine.
 
+use super::host_network::network_rules;
 use super::selector::{Selector, selector_rules};
-use super::{Axes, CommonStatus, Image, Machine, Subnet, kind};
+use super::{Axes, CommonStatus, Image, Machine, NetworkConfig, Script, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{ByteSize, Duration, Host, Hostname, Mac, Sha256, SshPublicKey, Timestamp};
+use crate::values::{ByteSize, Duration, Host, Hostname, Sha256, SshPublicKey, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -45,6 +46,9 @@ pub struct DeploymentSpec {
     /// Disks.
     #[field(redeploy, default)]
     pub storage: StorageConfig,
+    /// Run it from memory, and leave the machine's disks alone.
+    #[field(redeploy, default = false, dormant = "it is installed on a disk all the same")]
+    pub ephemeral: bool,
     /// Which data on the machine's disks may be destroyed.
     #[field(none, default = Wipe::IfOurs)]
     pub wipe: Wipe,
@@ -63,47 +67,6 @@ pub struct DeploymentSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
-}
-
-/// The network of an installed system.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct NetworkConfig {
-    /// Interfaces by name, as the inventory has them.
-    pub interfaces: BTreeMap<String, InterfaceConfig>,
-    /// DNS servers. Absent: the subnet's.
-    pub dns_servers: Option<Vec<IpAddr>>,
-    /// Domains to search. Absent: none.
-    pub search: Vec<Hostname>,
-}
-
-/// How an interface gets its address.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct InterfaceConfig {
-    /// Which interface is meant, where its name is not enough. Absent: the one of this name.
-    pub mac: Option<Mac>,
-    /// How it gets its address.
-    #[field(default = Addressing::Auto)]
-    pub addressing: Addressing,
-    /// The subnet of its address. Absent: the one on the interface's VLAN.
-    pub subnet: Option<Ref<Subnet>>,
-    /// Its address, where addressing is `static`.
-    pub address: Option<IpAddr>,
-    /// Largest packet in bytes. Absent: the VLAN's.
-    #[field(min = 552, max = 65535)]
-    pub mtu: Option<u32>,
-}
-
-/// How an interface gets its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
-pub enum Addressing {
-    /// Basalt picks a free one of the subnet, and it is set statically.
-    Auto,
-    /// By DHCP.
-    Dhcp,
-    /// The one given.
-    Static,
-    /// It has a link, and no address.
-    LinkUp,
 }
 
 /// The disks of an installed system.
@@ -178,6 +141,9 @@ pub struct Release {
     /// How its disks are erased.
     #[field(default = EraseMethod::Quick)]
     pub erase: EraseMethod,
+    /// Scripts of type `release` that are run before its disks are erased.
+    #[field(dormant = "no scripts are run on machines")]
+    pub scripts: BTreeSet<Ref<Script>>,
     /// What happens when that fails.
     #[field(default = OnFailure::Hold)]
     pub on_failure: OnFailure,
@@ -318,22 +284,7 @@ fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
         ),
         _ => {}
     }
-    for (name, interface) in spec.network.iter().flat_map(|n| &n.interfaces) {
-        let at = |field: &str| format!("/network/interfaces/{}/{field}", crate::pointer::escape(name));
-        match (interface.addressing, interface.address) {
-            (Addressing::Static, None) => {
-                rule.missing(
-                    at("address"),
-                    format!("interface {name:?} is static and has no address"),
-                    "its address",
-                );
-            }
-            (addressing, Some(address)) if addressing != Addressing::Static => rule.broken(
-                at("address"),
-                format!("interface {name:?} has addressing \"{addressing}\" and address {address} as well"),
-                "leave the address out, or say addressing = \"static\"",
-            ),
-            _ => {}
-        }
+    if let Some(network) = &spec.network {
+        network_rules(network, rule);
     }
 }

@@ -1,9 +1,13 @@
 //! Machine: a physical machine, its BMC, and what is to be done with it while nobody has deployed it.
 
-use super::{Axes, CommonStatus, Deployment, Domain, Inventory, Pool, Rack, Zone, kind};
+use super::host_network::network_rules;
+use super::{
+    Axes, CommonStatus, Deployment, Domain, Inventory, NetworkConfig, Ownership, OwnershipMode, Pool, Rack,
+    Script, StorageConfig, Zone, kind,
+};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{Duration, Host, Mac, Secret, Tag, Timestamp};
+use crate::values::{Duration, Host, Mac, Secret, Sha256, Tag, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -35,6 +39,9 @@ pub struct MachineSpec {
     pub boot_macs: BTreeSet<Mac>,
     /// Its management controller. Absent: a person presses its buttons, as with driver `manual`.
     pub bmc: Option<Bmc>,
+    /// Who is in charge of it, concern by concern: a running machine can be declared observed, and taken over bit by bit.
+    #[field(default)]
+    pub ownership: MachineOwnership,
     /// What its firmware tries first.
     #[field(reboot, server_chosen, dormant = "its BMC is asked for one network boot whenever one is needed")]
     pub boot_order: Option<BootOrder>,
@@ -44,6 +51,12 @@ pub struct MachineSpec {
     /// How its hardware is read.
     #[field(default)]
     pub commissioning: Commissioning,
+    /// The network of deployments on it that declare none.
+    #[field(redeploy, dormant = "deployments get DHCP on the interface that booted")]
+    pub network: Option<NetworkConfig>,
+    /// The disks of deployments on it that declare none.
+    #[field(redeploy, dormant = "deployments get the first fixed disk that is large enough")]
+    pub storage: Option<StorageConfig>,
     /// Whether it is to be on while no deployment says so.
     #[field(default = PowerPolicy::Auto)]
     pub power: PowerPolicy,
@@ -59,6 +72,33 @@ pub struct MachineSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
+}
+
+/// Who is in charge of a machine, concern by concern.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct MachineOwnership {
+    /// Its power. `observed`: its BMC is sent no command, and a person is asked where it is to be booted.
+    #[field(default = OwnershipMode::Managed)]
+    pub power: OwnershipMode,
+    /// What it boots. `observed`: whatever it asks the network for, it is sent to its own disk; nothing is begun that needs
+    /// it to boot anything else.
+    #[field(default = OwnershipMode::Managed)]
+    pub boot: OwnershipMode,
+    /// Its addresses.
+    #[field(default = OwnershipMode::Managed, dormant(observed = "racks lease it addresses like any other machine"))]
+    pub network: OwnershipMode,
+    /// Its operating system and disks.
+    #[field(
+        default = OwnershipMode::Managed,
+        dormant(observed = "a deployment may be installed on it; boot = \"observed\" prevents that")
+    )]
+    pub os: OwnershipMode,
+}
+
+impl From<&MachineOwnership> for Ownership {
+    fn from(of: &MachineOwnership) -> Self {
+        Self { power: of.power, boot: of.boot, ..Self::default() }
+    }
 }
 
 /// Processor architecture, as Debian names it.
@@ -87,6 +127,22 @@ pub struct Bmc {
     /// What this BMC needs that others do not.
     #[field(default)]
     pub options: BmcOptions,
+    /// How its certificate is checked.
+    #[field(dormant = "BMCs are spoken to by IPMI alone, which has no certificates")]
+    pub tls: Option<BmcTls>,
+}
+
+/// How a BMC's certificate is checked.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct BmcTls {
+    /// Whether it is checked at all.
+    #[field(default = true)]
+    pub verify: bool,
+    /// The authority that signs it, in PEM. Absent: those that the rack's host trusts.
+    #[field(text)]
+    pub ca: Option<String>,
+    /// SHA-256 of the one certificate that is taken, whoever signed it. Absent: the first that is seen, from then on.
+    pub fingerprint: Option<Sha256>,
 }
 
 /// How a BMC is spoken to.
@@ -123,6 +179,12 @@ pub struct Commissioning {
     /// Declare the machine ready without booting it; nothing is known of its hardware then.
     #[field(default = false)]
     pub skip: bool,
+    /// Scripts of type `commissioning` that are run while its hardware is read.
+    #[field(dormant = "no scripts are run on machines")]
+    pub scripts: BTreeSet<Ref<Script>>,
+    /// Scripts of type `testing` that are run after that.
+    #[field(dormant = "no scripts are run on machines")]
+    pub testing: BTreeSet<Ref<Script>>,
     /// Leave the BMC's accounts and network settings alone.
     #[field(default = false, dormant = "they always are left alone")]
     pub skip_bmc_config: bool,
@@ -268,6 +330,12 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
                 "3 or 17; left out, it is 3",
             );
         }
+        if let Some(tls) = &bmc.tls {
+            tls_rules(tls, rule);
+        }
+    }
+    if let Some(network) = &spec.network {
+        network_rules(network, rule);
     }
     for mac in &spec.boot_macs {
         if mac.is_multicast() || mac.is_zero() {
@@ -284,5 +352,26 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
             "a machine is recognised on the network by its MAC addresses, and this one has none",
             "the MAC address of the interface it boots from",
         );
+    }
+}
+
+fn tls_rules(tls: &BmcTls, rule: &mut Rule<'_>) {
+    let given = [("ca", tls.ca.is_some()), ("fingerprint", tls.fingerprint.is_some())];
+    for (field, _) in given.into_iter().filter(|(_, given)| *given && !tls.verify) {
+        rule.broken(
+            format!("/bmc/tls/{field}"),
+            format!("verify is false, so that nothing is compared with {field}"),
+            format!("leave {field} out, or say verify = true"),
+        );
+    }
+    if tls.ca.is_some() && tls.fingerprint.is_some() {
+        rule.broken(
+            "/bmc/tls/fingerprint",
+            "the one certificate of this fingerprint is taken, whoever signed it, and ca says who may",
+            "fingerprint or ca, not both",
+        );
+    }
+    if tls.ca.as_ref().is_some_and(|ca| !ca.contains("-----BEGIN CERTIFICATE-----")) {
+        rule.broken("/bmc/tls/ca", "ca has no certificate", "-----BEGIN CERTIFICATE----- and what follows");
     }
 }

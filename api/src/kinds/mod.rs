@@ -6,6 +6,7 @@ mod address;
 mod deployment;
 mod device;
 mod dns;
+mod host_network;
 mod image;
 mod inventory;
 mod machine;
@@ -33,14 +34,17 @@ pub use access::{ApiTokenSpec, ApiTokenStatus, RoleBase, RoleSpec, RoleStatus, U
 pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
 pub use deployment::Deployment;
 pub use deployment::{
-    Addressing, DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, InterfaceConfig, NetworkConfig,
-    OnFailure, Progress, Readiness, ReadinessCheck, Redeploy, Release, StorageConfig, StorageLayout, Timings,
-    Wipe,
+    DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, OnFailure, Progress, Readiness,
+    ReadinessCheck, Redeploy, Release, StorageConfig, StorageLayout, Timings, Wipe,
 };
 pub use device::{
     Device, DeviceSpec, DeviceStatus, Discovery, DiscoverySort, DiscoverySpec, DiscoveryStatus,
 };
 pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus};
+pub use host_network::{
+    Addressing, BondConfig, BondMode, BridgeConfig, BuiltConfig, HashPolicy, InterfaceConfig, LacpRate, Link,
+    NetworkConfig, RouteConfig, VlanConfig,
+};
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};
 pub use inventory::{
@@ -48,13 +52,13 @@ pub use inventory::{
 };
 pub use machine::Machine;
 pub use machine::{
-    Architecture, Bmc, BmcOptions, BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode,
-    MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
+    Architecture, Bmc, BmcOptions, BmcTls, BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode,
+    MachineOwnership, MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
 };
 pub use network::{
     BlockState, BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangeBlock,
-    RangePurpose, Subnet, SubnetBoot, SubnetPurposes, SubnetSpec, SubnetStatus, Vlan, VlanDhcp, VlanSpec,
-    VlanStatus,
+    RangePurpose, Rdns, Subnet, SubnetBoot, SubnetPurposes, SubnetSpec, SubnetStatus, Vlan, VlanDhcp,
+    VlanSpec, VlanStatus,
 };
 pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
 pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};

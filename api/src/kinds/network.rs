@@ -1,6 +1,6 @@
 //! Fabric, Vlan, Subnet and IpRange: the network as it is cabled and addressed.
 
-use super::{CommonStatus, Rack, Space, kind};
+use super::{Architecture, CommonStatus, Loader, Rack, Space, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
 use crate::values::{Cidr, Duration, Host};
@@ -34,7 +34,7 @@ pub struct FabricStatus {
 
 kind! {
     /// A VLAN of a fabric: one broadcast domain. Its name is `fabric.vid`.
-    Vlan, "vlans", "basalt_vlan", FabricVid, declarable: true, VlanSpec, VlanStatus, no_rules
+    Vlan, "vlans", "basalt_vlan", FabricVid, declarable: true, VlanSpec, VlanStatus, vlan_rules
 }
 
 /// One broadcast domain.
@@ -54,6 +54,9 @@ pub struct VlanSpec {
     pub mtu: u32,
     /// The routing world it belongs to: addresses of one space reach each other.
     pub space: Option<Ref<Space>>,
+    /// The loader that machines here get. Absent: as Settings say.
+    #[field(server_chosen, dormant(shim_grub = "every machine gets iPXE"))]
+    pub loader: Option<Loader>,
     /// Whether and how racks answer DHCP here.
     #[field(default)]
     pub dhcp: VlanDhcp,
@@ -70,6 +73,51 @@ pub struct VlanDhcp {
     pub lease_time: Duration,
     /// Racks that answer. Empty: every rack attached to the VLAN.
     pub racks: BTreeSet<Ref<Rack>>,
+    /// DHCP servers elsewhere that racks pass requests on to, instead of answering them.
+    #[field(dormant = "racks relay nothing")]
+    pub relay_to: BTreeSet<IpAddr>,
+    /// Options beyond those that racks send by themselves, by their number (RFC 2132); texts, addresses, or bytes as `hex:…`.
+    #[field(dormant = "racks send none but their own")]
+    pub options: BTreeMap<String, String>,
+}
+
+/// DHCP options that racks send or read themselves: mask, router, DNS servers, host name, domain name, MTU, broadcast address,
+/// NTP servers, address and lease, message type and server, boot file, client and its architecture, RFC 3442's routes.
+const OWN_OPTIONS: [u8; 27] = [
+    1, 3, 6, 12, 15, 26, 28, 42, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 66, 67, 82, 93, 94, 97, 121,
+];
+
+fn vlan_rules(spec: &VlanSpec, rule: &mut Rule<'_>) {
+    for (number, value) in &spec.dhcp.options {
+        let pointer = crate::pointer::child("/dhcp/options", number);
+        match number.parse::<u8>().ok().filter(|n| (1..=254).contains(n) && n.to_string() == *number) {
+            None => rule.broken(pointer, format!("{number:?} is no option's number"), "1 to 254, like 150"),
+            Some(own) if OWN_OPTIONS.contains(&own) => rule.broken(
+                pointer,
+                format!("racks send and read option {own} themselves"),
+                "the field that says it: gateway, dns_servers, ntp_servers, mtu, lease_time; or another option",
+            ),
+            Some(_) => {
+                let hex = value.strip_prefix("hex:");
+                let is_bytes = |hex: &str| hex.len().is_multiple_of(2) && hex.bytes().all(|b| b.is_ascii_hexdigit());
+                let length = hex.map_or(value.len(), |hex| hex.len() / 2);
+                if !hex.is_none_or(is_bytes) || !(1..=255).contains(&length) {
+                    rule.broken(
+                        pointer,
+                        format!("{value:?} is no value of an option"),
+                        "a text or address of 1 to 255 bytes, or bytes like hex:0a4d0001",
+                    );
+                }
+            }
+        }
+    }
+    if spec.dhcp.enabled && !spec.dhcp.relay_to.is_empty() {
+        rule.broken(
+            "/dhcp/relay_to",
+            "racks answer DHCP here, and would pass it on as well",
+            "leave it out, or say enabled = false",
+        );
+    }
 }
 
 /// How the VLAN is served.
@@ -109,9 +157,29 @@ pub struct SubnetSpec {
     /// for by name.
     #[field(default = true)]
     pub managed: bool,
+    /// Whether machines here may ask the racks' DNS servers.
+    #[field(default = true, dormant = "racks do not answer DNS")]
+    pub allow_dns: bool,
+    /// Whether machines here may use the racks' proxies.
+    #[field(default = true, dormant = "racks have no proxy")]
+    pub allow_proxy: bool,
+    /// Which names its addresses have.
+    #[field(default = Rdns::Enabled, dormant = "no names are served")]
+    pub rdns: Rdns,
     /// How machines here boot from the network.
     #[field(default)]
     pub boot: SubnetBoot,
+}
+
+/// Which names addresses of a subnet have (RFC 1035 §3.5, RFC 3596 §2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum Rdns {
+    /// None.
+    Disabled,
+    /// Those of the machines, in the zone of the octets or nibbles that the network is within.
+    Enabled,
+    /// The same, and for IPv4 networks smaller than /24 a zone of their own (RFC 2317).
+    Rfc2317,
 }
 
 /// Network boot on a subnet.
@@ -120,6 +188,9 @@ pub struct SubnetBoot {
     /// Who tells machines what to boot.
     #[field(default = BootMode::Dhcp, dormant(proxy = "machines on such a subnet are not booted"))]
     pub mode: BootMode,
+    /// Architectures that are booted here. Empty: all.
+    #[field(dormant = "machines of every architecture are")]
+    pub architectures: BTreeSet<Architecture>,
 }
 
 /// Who tells machines what to boot.

@@ -68,6 +68,8 @@ pub struct InterfaceWish {
     pub space: Option<Ref<Space>>,
     /// The fabric of that VLAN.
     pub fabric: Option<Ref<Fabric>>,
+    /// The class of that fabric.
+    pub fabric_class: Option<String>,
     /// Least speed of its link, in Mb/s.
     #[field(min = 1, max = 10_000_000)]
     pub min_speed: Option<u64>,

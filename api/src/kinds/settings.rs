@@ -20,8 +20,8 @@ pub struct SettingsSpec {
     /// The image of deployments that name none.
     #[field(dormant = "every deployment names its image")]
     pub default_image: Option<Ref<Image>>,
-    /// Kernel parameters for every system that boots.
-    #[field(reboot, dormant = "machines and tags have their own")]
+    /// Kernel parameters for every system that boots, before those of tags and machines.
+    #[field(reboot)]
     pub kernel_options: Option<String>,
     /// The loader that machines get when nothing else is known of them.
     #[field(default = Loader::Ipxe, dormant(shim_grub = "every machine gets iPXE"))]

@@ -164,14 +164,15 @@ pub struct EphemeralImage {
 }
 
 impl Claim {
-    /// Hash of what an install would write. The image counts by uid: renaming it changes nothing.
+    /// Hash of what an install would write. The image counts by uid: renaming it changes nothing. What nothing acts on yet
+    /// changes nothing either, so that a field that is new does not make every system an old one.
     #[must_use]
     pub fn fingerprint(&self) -> Sha256 {
         let mut hash = sha2::Sha256::new();
         if let Ok(serde_json::Value::Object(spec)) = serde_json::to_value(&self.spec) {
             let redeploys =
                 DeploymentSpec::SCHEMA.fields.iter().filter(|f| matches!(f.effect, Effect::Redeploy));
-            for field in redeploys.filter(|f| f.name != "image") {
+            for field in redeploys.filter(|f| f.name != "image" && f.dormant.is_empty()) {
                 hash.update(field.name);
                 hash.update([0]);
                 hash.update(spec.get(field.name).map(ToString::to_string).unwrap_or_default());

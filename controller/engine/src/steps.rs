@@ -106,6 +106,26 @@ pub struct StepSpec {
     pub reason: &'static str,
 }
 
+impl StepSpec {
+    /// Whether it arms a task for the machine to boot, or boots it into one.
+    #[must_use]
+    pub const fn boots_task(&self) -> bool {
+        use StepId as S;
+        matches!(
+            self.id,
+            S::ArmInventory
+                | S::NetbootInventory
+                | S::AskInventory
+                | S::ArmInstall
+                | S::NetbootInstall
+                | S::AskInstall
+                | S::ArmErase
+                | S::NetbootErase
+                | S::AskErase
+        )
+    }
+}
+
 const MISSING: StepSpec = StepSpec {
     id: StepId::ReadPower,
     name: "unlisted",

@@ -324,6 +324,7 @@ fn attached(address: IpAddr, estate: &Estate) -> Vec<Attached> {
         subnet: net.name.clone(),
         vlan: net.subnet.vlan.to_string(),
         fabric: net.vlan.fabric.to_string(),
+        fabric_class: net.fabric_class.clone(),
         space: net.vlan.space.as_ref().map(ToString::to_string),
     })
     .collect()

@@ -35,6 +35,8 @@ pub struct Net {
     pub subnet: SubnetSpec,
     /// Its VLAN.
     pub vlan: VlanSpec,
+    /// The class of the VLAN's fabric.
+    pub fabric_class: Option<String>,
 }
 
 impl Net {
@@ -134,7 +136,7 @@ mod tests {
         let mut vlan = VlanSpec::new("lab".parse().unwrap(), 0);
         vlan.dhcp.enabled = true;
         let subnet = SubnetSpec::new("lab.0".parse().unwrap(), cidr.parse().unwrap());
-        Net { uid: uuid::Uuid::from_u128(9).into(), name: "lab".to_owned(), subnet, vlan }
+        Net { uid: uuid::Uuid::from_u128(9).into(), name: "lab".to_owned(), subnet, vlan, fabric_class: None }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
-    DeploymentSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec, SettingsSpec,
-    SubnetSpec, VlanSpec,
+    DeploymentSpec, FabricSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec,
+    SettingsSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
 use basalt_db::{Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
@@ -119,13 +119,17 @@ impl Estate {
     pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
         let vlans: BTreeMap<String, VlanSpec> =
             readable(store.all("Vlan").await?).map(|(object, vlan)| (object.name, vlan)).collect();
+        let classes: BTreeMap<String, String> = readable::<FabricSpec>(store.all("Fabric").await?)
+            .filter_map(|(object, fabric)| Some((object.name, fabric.class?)))
+            .collect();
         let mut nets = Vec::new();
         for (object, subnet) in readable::<SubnetSpec>(store.all("Subnet").await?)
             .filter(|(object, _)| object.deletion_requested_at.is_none())
         {
             if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
                 let (uid, name) = (SubnetId::from(object.uid), object.name.clone());
-                nets.push(Net { uid, name, vlan: vlan.clone(), subnet });
+                let fabric_class = classes.get(vlan.fabric.as_str()).cloned();
+                nets.push(Net { uid, name, vlan: vlan.clone(), subnet, fabric_class });
             }
         }
         let mut racks = Vec::new();
@@ -273,7 +277,12 @@ impl Estate {
         let mut tags = store.layered_tags_of(uid).await?;
         tags.extend(machine.tags.iter().map(ToString::to_string));
         tags.extend(automatic.iter().filter(|it| it.error.is_none()).map(|it| it.name.clone()));
-        machine.kernel_options = tag::kernel_options(&self.tags, &tags, machine.kernel_options);
+        machine.kernel_options = tag::kernel_options(
+            self.settings.kernel_options.as_ref(),
+            &self.tags,
+            &tags,
+            machine.kernel_options,
+        );
         let boot_racks = estate::boot_racks(&self.nets, &self.racks);
         (facts.boot_applied, facts.boot_refused) = applied(store, uid, &boot_racks).await?;
         facts.boot_racks = estate::link(boot_racks);

@@ -402,13 +402,14 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
     let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
     let machine_macs = macs(loaded);
     let mut given = false;
-    for (name, interface) in &network.interfaces {
+    for interface in network.links() {
+        let name = interface.name;
         let has = claim.assigned.get(name).map(|assigned| assigned.address);
         let wanted = matches!(interface.addressing, Addressing::Auto | Addressing::Static);
         if !wanted || has.is_some_and(|has| interface.address.is_none_or(|address| address == has)) {
             continue;
         }
-        let pointer = format!("/network/interfaces/{}/subnet", basalt_api::pointer::escape(name));
+        let pointer = basalt_api::pointer::child(&interface.pointer(), "subnet");
         let named = references.get(&pointer).map(|uid| SubnetId::from(*uid));
         let serves = |net: &&super::estate::Net| match (named, interface.address) {
             (Some(uid), _) => net.uid == uid,

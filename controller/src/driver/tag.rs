@@ -136,11 +136,18 @@ pub(super) async fn settle(
     Ok(())
 }
 
-/// The kernel parameters of a machine with these tags: those that tags bring, in the order of the tags' names, then its own.
+/// The kernel parameters of a machine with these tags: the region's, those that tags bring, in the order of the tags' names, then
+/// its own.
 #[must_use]
-pub fn kernel_options(tags: &[TagSeen], has: &BTreeSet<String>, own: Option<String>) -> Option<String> {
+pub fn kernel_options(
+    region: Option<&String>,
+    tags: &[TagSeen],
+    has: &BTreeSet<String>,
+    own: Option<String>,
+) -> Option<String> {
     let of = tags.iter().filter(|tag| has.contains(&tag.name));
-    let options: Vec<_> = of.filter_map(|tag| tag.spec.kernel_options.clone()).chain(own).collect();
+    let of = of.filter_map(|tag| tag.spec.kernel_options.clone());
+    let options: Vec<_> = region.cloned().into_iter().chain(of).chain(own).collect();
     (!options.is_empty()).then(|| options.join(" "))
 }
 

@@ -1,7 +1,7 @@
 //! Running a task in the ephemeral environment: arm, power on, boot request, claim, result.
 
 use basalt_api::agent::FailureCode;
-use basalt_api::kinds::PowerState;
+use basalt_api::kinds::{OwnershipMode, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::attempt::{State, TaskSteps};
@@ -165,7 +165,11 @@ impl<'a> Walk<'a> {
         }
         if self.bmc().is_none() {
             let message = format!("waiting for {} to be booted from the network by hand", self.input.name);
-            let fix = format!("switch {} off and on, and have it boot from the network", self.input.name);
+            let name = &self.input.name;
+            let mut fix = format!("switch {name} off and on, and have it boot from the network");
+            if self.input.spec.ownership.power == OwnershipMode::Observed {
+                fix.push_str("; or set ownership.power = \"managed\" on it");
+            }
             self.wait_for_person(Some(steps.ask), "ManualPower", message, record.started_at, fix);
             self.announce_from(steps, scope, steps.claim);
             return;

@@ -17,7 +17,9 @@ pub(crate) use self::power::Answer;
 pub use self::report::carry_since;
 pub(crate) use self::walk::Walk;
 
-use basalt_api::kinds::{EraseMethod, MachineMode, OnFailure, PowerPolicy, PowerState, Readiness, Redeploy};
+use basalt_api::kinds::{
+    EraseMethod, MachineMode, OnFailure, OwnershipMode, PowerPolicy, PowerState, Readiness, Redeploy,
+};
 use basalt_api::values::{Attempt, Sha256, Timestamp};
 use sha2::Digest;
 
@@ -370,6 +372,13 @@ impl Walk<'_> {
         let name = &self.input.name;
         let forgets = self.next.iter().any(|s| matches!(s.effect, Effect::Forget));
         let leaves = self.input.deletion_requested_at.is_some();
+        let withheld = match (self.next.first(), self.waits.first()) {
+            (Some(step), _) => Some(step.step),
+            (None, Some(wait)) => before_effect(wait),
+            (None, None) => None,
+        };
+        let Some(step) = withheld else { return };
+        let observed = spec.ownership.boot == OwnershipMode::Observed;
         let held = match spec.mode {
             _ if spec.locked => {
                 Some(("Locked", "it is locked".to_owned(), "set locked = false on the machine"))
@@ -379,17 +388,16 @@ impl Walk<'_> {
                 "it was let go without an erase, and may hold a former deployment's data".to_owned(),
                 "wipe its disks, then delete the machine and declare it again",
             )),
+            MachineMode::Managed if observed && step.spec().boots_task() => Some((
+                "BootObserved",
+                "what it boots is only observed".to_owned(),
+                "set ownership.boot = \"managed\" on the machine",
+            )),
             MachineMode::Managed => None,
             MachineMode::Rescue | MachineMode::Broken | MachineMode::Retired if forgets => None,
             mode => Some(("Mode", format!("its mode is {mode}"), "set mode = \"managed\" on the machine")),
         };
         let Some((code, why, fix)) = held else { return };
-        let withheld = match (self.next.first(), self.waits.first()) {
-            (Some(step), _) => Some(step.step),
-            (None, Some(wait)) => before_effect(wait),
-            (None, None) => None,
-        };
-        let Some(step) = withheld else { return };
         self.waits.clear();
         let says = step.spec().says;
         let message = format!("{name} is left alone, because {why}; next would be to {says}");
@@ -406,7 +414,10 @@ impl Walk<'_> {
             return armed;
         }
         let spec = &self.input.spec;
-        let ours = spec.mode == MachineMode::Managed && !spec.locked && !self.input.unwiped;
+        let ours = spec.mode == MachineMode::Managed
+            && spec.ownership.boot == OwnershipMode::Managed
+            && !spec.locked
+            && !self.input.unwiped;
         let installed = || {
             let claim = self.input.claim.as_ref()?;
             let record = self.counting(Scope::Deployment(claim.uid), StepId::ArmInstall)?;

@@ -3,7 +3,7 @@
 //! Operations come after everything that the machine's goal asks for: a power command never falls into an install. The rules,
 //! and their reasons, are in docs/decisions/050-operations.md.
 
-use basalt_api::kinds::{MachineMode, PowerPolicy, PowerState};
+use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy, PowerState};
 use basalt_api::values::Timestamp;
 use basalt_api::wire::{OperationState, Verb as Asked};
 
@@ -80,6 +80,10 @@ impl<'a> Walk<'a> {
             } else {
                 refused("Mode", message, "set mode = \"managed\" on the machine")
             };
+        }
+        if spec.ownership.power == OwnershipMode::Observed {
+            let message = format!("the power of {name} is only observed");
+            return refused("PowerObserved", message, "set ownership.power = \"managed\" on the machine");
         }
         if self.bmc().is_none() {
             let message = format!("{name} has no BMC that Basalt can speak to");

@@ -39,7 +39,7 @@ impl Walk<'_> {
             operation_detail: next.or_else(|| wait.map(|w| w.message.clone())),
             health: self.health(),
             sync,
-            ..Axes::default()
+            ownership: (&self.input.spec.ownership).into(),
         };
         let step = self.next.first().map(|s| s.step).or_else(|| wait.and_then(|w| w.step));
         let progress = self.current_attempt().and_then(|a| self.input.facts.progress.get(&a));

@@ -1,7 +1,7 @@
 //! The walk along a machine's steps: everything before the first step that is not done is passed over, that step is
 //! begun or waited for, and what is left is announced.
 
-use basalt_api::kinds::{Bmc, PowerDriver, PowerState};
+use basalt_api::kinds::{Bmc, OwnershipMode, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, Timestamp};
 
 use crate::deadlines::DeadlineId;
@@ -224,9 +224,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The BMC, where there is one to speak to.
+    /// The BMC, where there is one that may be spoken to.
     pub(crate) fn bmc(&self) -> Option<&'a Bmc> {
-        self.input.spec.bmc.as_ref().filter(|bmc| bmc.driver != PowerDriver::Manual)
+        let managed = self.input.spec.ownership.power == OwnershipMode::Managed;
+        self.input.spec.bmc.as_ref().filter(|bmc| managed && bmc.driver != PowerDriver::Manual)
     }
 
     /// The latest power reading, answers to our own commands included.

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use super::network::{Interface, Method, Network};
+use super::network::{Interface, MadeOf, Method, Network};
 use super::{list, quoted};
 
 /// The file for `/etc/netplan`.
 #[must_use]
 pub fn netplan(network: &Network) -> String {
-    let body = ethernets(network);
+    let body = sections(network);
     let body: String = body.lines().map(|line| format!("  {line}\n")).collect();
     format!("network:\n  version: 2\n  renderer: networkd\n{body}")
 }
@@ -17,13 +17,30 @@ pub fn netplan(network: &Network) -> String {
 /// The file `network-config` of a NoCloud seed.
 #[must_use]
 pub fn cloud_init(network: &Network) -> String {
-    format!("version: 2\n{}", ethernets(network))
+    format!("version: 2\n{}", sections(network))
 }
 
-fn ethernets(network: &Network) -> String {
-    let mut out = String::from("ethernets:\n");
-    for interface in &network.interfaces {
-        ethernet(&mut out, interface);
+/// What netplan calls each sort of interface.
+const SECTIONS: [&str; 4] = ["ethernets", "bonds", "bridges", "vlans"];
+
+const fn section(made_of: &MadeOf) -> &'static str {
+    let [ethernets, bonds, bridges, vlans] = SECTIONS;
+    match made_of {
+        MadeOf::Nic(_) => ethernets,
+        MadeOf::Bond { .. } => bonds,
+        MadeOf::Bridge { .. } => bridges,
+        MadeOf::Vlan { .. } => vlans,
+    }
+}
+
+fn sections(network: &Network) -> String {
+    let mut out = String::new();
+    for name in SECTIONS {
+        let of: Vec<_> = network.interfaces.iter().filter(|it| section(&it.made_of) == name).collect();
+        if !of.is_empty() {
+            out.push_str(&format!("{name}:\n"));
+        }
+        of.into_iter().for_each(|interface| entry(&mut out, interface));
     }
     out
 }
@@ -34,33 +51,23 @@ fn kernel_name(name: &str) -> bool {
     name.strip_prefix("eth").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn ethernet(out: &mut String, interface: &Interface) {
+fn entry(out: &mut String, interface: &Interface) {
     // Writing to a String cannot fail.
     let mut line = |indent: usize, text: &str| {
         let _ = writeln!(out, "{:indent$}{text}", "");
     };
     let name = quoted(&interface.name);
     line(2, &format!("{name}:"));
-    line(4, "match:");
-    line(6, &format!("macaddress: {}", quoted(&interface.mac)));
-    if !kernel_name(&interface.name) {
-        line(4, &format!("set-name: {name}"));
-    }
+    made_of(&mut line, interface);
     match &interface.method {
         Method::Dhcp => {
             line(4, "dhcp4: true");
             // The rack knows its clients by their MAC addresses.
             line(4, "dhcp-identifier: mac");
         }
-        Method::Static { address: (address, prefix), gateway } => {
+        Method::Static { address: (address, prefix), .. } => {
             line(4, "dhcp4: false");
             line(4, &format!("addresses: {}", list([format!("{address}/{prefix}")])));
-            if let Some(gateway) = gateway {
-                let all = if matches!(gateway, IpAddr::V4(_)) { "0.0.0.0/0" } else { "::/0" };
-                line(4, "routes:");
-                line(6, &format!("- to: {}", quoted(all)));
-                line(6, &format!("  via: {}", quoted(&gateway.to_string())));
-            }
         }
         Method::LinkUp => {
             line(4, "dhcp4: false");
@@ -69,6 +76,7 @@ fn ethernet(out: &mut String, interface: &Interface) {
             line(4, "optional: true");
         }
     }
+    routes(&mut line, interface);
     if let Some(mtu) = interface.mtu {
         line(4, &format!("mtu: {mtu}"));
     }
@@ -79,6 +87,64 @@ fn ethernet(out: &mut String, interface: &Interface) {
         }
         if !interface.search.is_empty() {
             line(6, &format!("search: {}", list(&interface.search)));
+        }
+    }
+}
+
+/// Writes one line, indented.
+type Line<'a> = dyn FnMut(usize, &str) + 'a;
+
+fn made_of(line: &mut Line<'_>, interface: &Interface) {
+    match &interface.made_of {
+        MadeOf::Nic(mac) => {
+            line(4, "match:");
+            line(6, &format!("macaddress: {}", quoted(mac)));
+            if !kernel_name(&interface.name) {
+                line(4, &format!("set-name: {}", quoted(&interface.name)));
+            }
+        }
+        MadeOf::Bond { members, config } => {
+            line(4, &format!("interfaces: {}", list(members)));
+            line(4, "parameters:");
+            line(6, &format!("mode: {}", quoted(config.mode.as_str())));
+            line(6, &format!("mii-monitor-interval: {}", config.link_check_ms));
+            if let Some(rate) = config.lacp_rate {
+                line(6, &format!("lacp-rate: {}", quoted(rate.as_str())));
+            }
+            if let Some(policy) = config.hash_policy {
+                line(6, &format!("transmit-hash-policy: {}", quoted(policy.as_str())));
+            }
+        }
+        MadeOf::Bridge { members, stp } => {
+            line(4, &format!("interfaces: {}", list(members)));
+            line(4, "parameters:");
+            line(6, &format!("stp: {stp}"));
+        }
+        MadeOf::Vlan { parent, vid } => {
+            line(4, &format!("id: {vid}"));
+            line(4, &format!("link: {}", quoted(parent)));
+        }
+    }
+}
+
+fn routes(line: &mut Line<'_>, interface: &Interface) {
+    let default = match &interface.method {
+        Method::Static { gateway: Some(gateway), .. } => {
+            let all = if matches!(gateway, IpAddr::V4(_)) { "0.0.0.0/0" } else { "::/0" };
+            Some((all.to_owned(), *gateway, None))
+        }
+        _ => None,
+    };
+    let declared = interface.routes.iter().map(|route| (route.to.to_string(), route.via, route.metric));
+    let routes: Vec<_> = default.into_iter().chain(declared).collect();
+    if !routes.is_empty() {
+        line(4, "routes:");
+    }
+    for (to, via, metric) in routes {
+        line(6, &format!("- to: {}", quoted(&to)));
+        line(6, &format!("  via: {}", quoted(&via.to_string())));
+        if let Some(metric) = metric {
+            line(6, &format!("  metric: {metric}"));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The network of an installed system, resolved: each interface by its MAC address, each address with its prefix.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use basalt_api::agent::{Inventory, Nic};
-use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig};
+use basalt_api::kinds::{Addressing, BondConfig, Link, NetworkConfig};
+use basalt_api::values::Cidr;
 use serde::{Deserialize, Serialize};
 
 /// An address that the region has assigned to an interface, and what its subnet says.
@@ -23,19 +24,19 @@ pub struct Assigned {
 }
 
 /// Every interface that is configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    /// In the order of their names.
+    /// Those of the machine, bonds, bridges, VLANs; each sort in the order of their names.
     pub interfaces: Vec<Interface>,
 }
 
 /// One of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
-    /// As the inventory has it.
+    /// As the inventory has it, or as it is declared.
     pub name: String,
-    /// Lower-case, colons.
-    pub mac: String,
+    /// What it is made of.
+    pub made_of: MadeOf,
     /// How it gets its address.
     pub method: Method,
     /// Largest packet in bytes.
@@ -44,6 +45,47 @@ pub struct Interface {
     pub dns_servers: Vec<IpAddr>,
     /// Domains to search.
     pub search: Vec<String>,
+    /// Routes that leave by it.
+    pub routes: Vec<Route>,
+}
+
+/// What an interface is made of. Others are named as [`Interface::name`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum MadeOf {
+    /// Hardware with this MAC address: lower-case, colons.
+    Nic(String),
+    /// Several interfaces that work as one.
+    Bond {
+        /// They.
+        members: Vec<String>,
+        /// How.
+        config: BondConfig,
+    },
+    /// Ports.
+    Bridge {
+        /// They.
+        members: Vec<String>,
+        /// Whether it speaks the spanning tree protocol.
+        stp: bool,
+    },
+    /// What another one carries under a tag.
+    Vlan {
+        /// That one.
+        parent: String,
+        /// The tag's number.
+        vid: u16,
+    },
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads.
+    pub to: Cidr,
+    /// The router.
+    pub via: IpAddr,
+    /// Of several the least.
+    pub metric: Option<u32>,
 }
 
 /// How an interface gets its address.
@@ -102,58 +144,110 @@ impl Network {
         inventory: &Inventory,
         assigned: &BTreeMap<String, Assigned>,
     ) -> Result<Self, NetworkError> {
-        let Some(config) = declared.filter(|c| !c.interfaces.is_empty()) else {
+        let Some(config) = declared.filter(|c| c.links().next().is_some()) else {
             let nics = &inventory.nics;
             let nic = nics.iter().find(|n| n.boot).or_else(|| nics.iter().find(|n| n.link)).or(nics.first());
             let nic = nic.ok_or(NetworkError::NoNic)?;
-            let dns = declared.and_then(|c| c.dns_servers.clone()).unwrap_or_default();
-            let search = declared.map(search).unwrap_or_default();
-            return Ok(Self { interfaces: vec![interface(nic, Method::Dhcp, None, dns, search)] });
+            return Ok(Self {
+                interfaces: vec![Interface {
+                    name: nic.name.clone(),
+                    made_of: made_of(nic),
+                    method: Method::Dhcp,
+                    mtu: None,
+                    dns_servers: declared.and_then(|c| c.dns_servers.clone()).unwrap_or_default(),
+                    search: declared.map(search).unwrap_or_default(),
+                    routes: Vec::new(),
+                }],
+            });
         };
+        let called = names(config, inventory)?;
         let mut interfaces = Vec::new();
+        let declares_default = |v4: bool| {
+            config
+                .routes
+                .values()
+                .any(|route| route.destination.prefix_len() == 0 && route.gateway.is_ipv4() == v4)
+        };
         let mut gateway_taken = false;
-        for (name, wanted) in &config.interfaces {
-            let nic = nic(name, wanted, inventory)?;
-            let given = assigned.get(name);
+        for link in config.links() {
+            let given = assigned.get(link.name);
             let mut dns = config.dns_servers.clone();
-            let method = match wanted.addressing {
+            let method = match link.addressing {
                 Addressing::Dhcp => Method::Dhcp,
                 Addressing::LinkUp => Method::LinkUp,
                 Addressing::Auto | Addressing::Static => {
-                    let given = given.ok_or_else(|| NetworkError::NoAddress(name.clone()))?;
-                    let gateway = given.gateway.filter(|_| !gateway_taken);
+                    let given = given.ok_or_else(|| NetworkError::NoAddress(link.name.to_owned()))?;
+                    let gateway =
+                        given.gateway.filter(|it| !gateway_taken && !declares_default(it.is_ipv4()));
                     gateway_taken |= gateway.is_some();
                     dns = dns.or_else(|| Some(given.dns_servers.clone()));
                     Method::Static { address: (given.address, given.prefix_len), gateway }
                 }
             };
-            let (dns, search) = match method {
+            let (dns_servers, search) = match method {
                 Method::LinkUp => (Vec::new(), Vec::new()),
                 _ => (dns.unwrap_or_default(), search(config)),
             };
-            let mtu = wanted.mtu.or_else(|| given.and_then(|g| g.mtu));
-            interfaces.push(interface(nic, method, mtu, dns, search));
+            interfaces.push(Interface {
+                name: renamed(&called, link.name),
+                made_of: built(config, &link, inventory, &called)?,
+                method,
+                mtu: link.mtu.or_else(|| given.and_then(|g| g.mtu)),
+                dns_servers,
+                search,
+                routes: routes(config, link.name),
+            });
         }
         Ok(Self { interfaces })
     }
+}
+
+/// What the interfaces of the machine are called, by the names they are declared under.
+fn names<'a>(
+    config: &'a NetworkConfig,
+    inventory: &Inventory,
+) -> Result<BTreeMap<&'a str, String>, NetworkError> {
+    let declared = config.links().filter(|link| config.interfaces.contains_key(link.name));
+    declared.map(|link| Ok((link.name, nic(&link, inventory)?.name.clone()))).collect()
+}
+
+fn renamed(called: &BTreeMap<&str, String>, name: &str) -> String {
+    called.get(name).cloned().unwrap_or_else(|| name.to_owned())
+}
+
+fn built(
+    config: &NetworkConfig,
+    link: &Link<'_>,
+    inventory: &Inventory,
+    called: &BTreeMap<&str, String>,
+) -> Result<MadeOf, NetworkError> {
+    let members = |of: &BTreeSet<String>| of.iter().map(|name| renamed(called, name)).collect();
+    let (bond, bridge, vlan) =
+        (config.bonds.get(link.name), config.bridges.get(link.name), config.vlans.get(link.name));
+    Ok(match (bond, bridge, vlan) {
+        (Some(bond), ..) => MadeOf::Bond { members: members(&bond.members), config: bond.clone() },
+        (_, Some(bridge), _) => MadeOf::Bridge { members: members(&bridge.members), stp: bridge.stp },
+        (_, _, Some(vlan)) => MadeOf::Vlan { parent: renamed(called, &vlan.parent), vid: vlan.vid },
+        _ => made_of(nic(link, inventory)?),
+    })
+}
+
+fn routes(config: &NetworkConfig, name: &str) -> Vec<Route> {
+    let of = config.routes.values().filter(|route| route.interface == name);
+    of.map(|route| Route { to: route.destination, via: route.gateway, metric: route.metric }).collect()
+}
+
+fn made_of(nic: &Nic) -> MadeOf {
+    MadeOf::Nic(nic.mac.to_ascii_lowercase())
 }
 
 fn search(config: &NetworkConfig) -> Vec<String> {
     config.search.iter().map(ToString::to_string).collect()
 }
 
-fn interface(
-    nic: &Nic,
-    method: Method,
-    mtu: Option<u32>,
-    dns_servers: Vec<IpAddr>,
-    search: Vec<String>,
-) -> Interface {
-    Interface { name: nic.name.clone(), mac: nic.mac.to_ascii_lowercase(), method, mtu, dns_servers, search }
-}
-
-fn nic<'a>(name: &str, wanted: &InterfaceConfig, inventory: &'a Inventory) -> Result<&'a Nic, NetworkError> {
-    let found = match &wanted.mac {
+fn nic<'a>(wanted: &Link<'_>, inventory: &'a Inventory) -> Result<&'a Nic, NetworkError> {
+    let name = wanted.name;
+    let found = match wanted.mac {
         Some(mac) => inventory.nics.iter().find(|n| n.mac.eq_ignore_ascii_case(&mac.to_string())),
         None => inventory.nics.iter().find(|n| n.name == name),
     };

@@ -248,6 +248,7 @@ fn interfaces(
             wish.vlan.as_ref().map(|it| format!(" on VLAN {it}")),
             wish.space.as_ref().map(|it| format!(" in space {it}")),
             wish.fabric.as_ref().map(|it| format!(" on fabric {it}")),
+            wish.fabric_class.as_ref().map(|it| format!(" on a fabric of class {it}")),
             wish.min_speed.map(|it| format!(" with {it} Mb/s")),
         ];
         let network: String = network.into_iter().flatten().collect();
@@ -266,13 +267,17 @@ fn holds_disk(wish: &basalt_api::kinds::DiskWish, disk: &Disk) -> bool {
 /// All conditions are of one network: a VLAN and a space of another one do not do.
 fn meets_interface(wish: &InterfaceWish, interface: &Interface, attached: &[Attached]) -> bool {
     let speed = wish.min_speed.is_none_or(|least| interface.speed_mbps.is_some_and(|speed| speed >= least));
-    let anywhere =
-        wish.subnet.is_none() && wish.vlan.is_none() && wish.space.is_none() && wish.fabric.is_none();
+    let anywhere = wish.subnet.is_none()
+        && wish.vlan.is_none()
+        && wish.space.is_none()
+        && wish.fabric.is_none()
+        && wish.fabric_class.is_none();
     let there = |on: &Attached| {
         wish.subnet.as_ref().is_none_or(|it| it.as_str() == on.subnet)
             && wish.vlan.as_ref().is_none_or(|it| it.as_str() == on.vlan)
             && wish.space.as_ref().is_none_or(|it| Some(it.as_str()) == on.space.as_deref())
             && wish.fabric.as_ref().is_none_or(|it| it.as_str() == on.fabric)
+            && wish.fabric_class.as_ref().is_none_or(|it| Some(it) == on.fabric_class.as_ref())
     };
     speed && (anywhere || attached.iter().any(there))
 }

@@ -64,6 +64,9 @@ pub struct Attached {
     pub vlan: String,
     /// The VLAN's fabric.
     pub fabric: String,
+    /// The class of that fabric.
+    #[serde(default)]
+    pub fabric_class: Option<String>,
     /// The VLAN's space.
     pub space: Option<String>,
 }

@@ -128,6 +128,7 @@ fn one_interface_meets_all_of_its_conditions() {
         subnet: format!("lab{vid}"),
         vlan: format!("lab.{vid}"),
         fabric: "lab".to_owned(),
+        fabric_class: Some("10g".to_owned()),
         space: Some("inside".to_owned()),
     };
     for (name, speed, vid) in [("eth0", 1_000, 1), ("eth1", 25_000, 2)] {
@@ -139,6 +140,7 @@ fn one_interface_meets_all_of_its_conditions() {
     let asks = |vlan: &str, min_speed| InterfaceWish {
         vlan: Some(vlan.parse().unwrap()),
         fabric: Some("lab".parse().unwrap()),
+        fabric_class: Some("10g".to_owned()),
         space: Some("inside".parse().unwrap()),
         min_speed: Some(min_speed),
         ..InterfaceWish::default()
@@ -151,6 +153,8 @@ fn one_interface_meets_all_of_its_conditions() {
     assert!(!does(&[asks("lab.1", 10_000)]), "the fast one is on another VLAN");
     assert!(does(&[asks("lab.1", 100), asks("lab.2", 100)]));
     assert!(!does(&[asks("lab.2", 100), asks("lab.2", 100)]), "one interface is not two");
+    let slow = InterfaceWish { fabric_class: Some("1g".to_owned()), ..InterfaceWish::default() };
+    assert!(!does(&[slow]), "there is no fabric of that class");
 }
 
 #[test]

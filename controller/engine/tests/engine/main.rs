@@ -5,6 +5,7 @@ mod choosing;
 mod deadlines;
 mod histories;
 mod operations;
+mod ownership;
 mod rendering;
 mod situations;
 mod stories;

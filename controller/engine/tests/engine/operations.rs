@@ -1,6 +1,6 @@
 //! What a person asks of a machine once: in each situation it is done, waits, or is refused, and always ends.
 
-use basalt_api::kinds::{MachineMode, PowerPolicy};
+use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_engine::machine::judge;
 use basalt_engine::plan::BootAction;
@@ -155,6 +155,8 @@ fn situations_decide_what_can_be_asked() {
     assert_eq!(locked, ["Locked"; 5]);
     let no_bmc = changed(&|world| world.remachine(|spec| spec.bmc = None));
     assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing]);
+    let observed = changed(&|world| world.remachine(|spec| spec.ownership.power = OwnershipMode::Observed));
+    assert_eq!(observed, ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing]);
     let off = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::Off));
     assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing]);
     let on = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::On));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use basalt_api::agent::{Disk, Inventory, Nic, TaskAction};
-use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig};
+use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig, RouteConfig};
 use basalt_api::values::Attempt;
 use basalt_engine::facts::InventorySeen;
 use basalt_engine::plan::{EraseTask, TaskKind};
@@ -73,6 +73,36 @@ fn static_dhcp_and_bare_links_are_rendered() {
     config.search = vec!["example.org".parse().unwrap()];
     let network = Network::resolve(Some(&config), &inventory(), &assigned()).unwrap();
     insta::assert_snapshot!(netplan::cloud_init(&network));
+}
+
+#[test]
+fn bonds_bridges_vlans_and_routes_are_rendered() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {"first": {"mac": "52:54:00:00:00:02", "addressing": "link_up"},
+            "eth2": {"addressing": "link_up"}},
+        "bonds": {"bond0": {"members": ["eth2", "first"], "mode": "802.3ad", "lacp_rate": "fast",
+            "hash_policy": "layer3+4", "addressing": "dhcp", "mtu": 9000}},
+        "vlans": {"bond0.7": {"parent": "bond0", "vid": 7, "addressing": "link_up"}},
+        "bridges": {"br0": {"members": ["bond0.7"], "addressing": "auto", "subnet": "lab"}},
+        "routes": {"office": {"interface": "br0", "destination": "192.0.2.0/24", "gateway": "10.77.0.3", "metric": 50}},
+    }))
+    .unwrap();
+    let given = BTreeMap::from([("br0".to_owned(), assigned()["enp1s0"].clone())]);
+    let network = Network::resolve(Some(&config), &inventory(), &given).unwrap();
+    insta::assert_snapshot!(netplan::netplan(&network));
+}
+
+#[test]
+fn a_declared_default_route_takes_the_place_of_the_gateway() {
+    let mut config = NetworkConfig::default();
+    config.interfaces.insert("enp1s0".to_owned(), interface(Addressing::Auto));
+    let gateway = "10.77.0.254".parse().unwrap();
+    let route = RouteConfig::new("enp1s0".to_owned(), "0.0.0.0/0".parse().unwrap(), gateway);
+    config.routes.insert("out".to_owned(), route);
+    let network = Network::resolve(Some(&config), &inventory(), &assigned()).unwrap();
+    let text = netplan::netplan(&network);
+    assert_eq!(text.matches("0.0.0.0/0").count(), 1, "{text}");
+    assert!(text.contains("via: \"10.77.0.254\""), "{text}");
 }
 
 #[test]
