@@ -2,6 +2,9 @@
 
 mod apply;
 mod audit;
+mod confirm;
+mod delete;
+mod dry_run;
 mod explain;
 mod get;
 mod image;
@@ -12,10 +15,12 @@ mod output;
 mod patch;
 mod rack;
 mod region;
+mod rename;
 mod session;
 #[cfg(test)]
 mod stand_in;
 mod token;
+mod wait;
 mod watch;
 
 use std::process::ExitCode;
@@ -42,6 +47,14 @@ enum Command {
     Get(get::Args),
     /// Declare objects: show what that would do, ask, and do exactly that
     Apply(apply::Args),
+    /// Show what applying files would do, and do nothing
+    Plan(apply::Declarations),
+    /// Delete an object: show what that would mean, ask, and let go of it
+    Delete(delete::Args),
+    /// Give an object another name
+    Rename(rename::Args),
+    /// Wait until an object is as declared, or gone
+    Wait(wait::Args),
     /// Change some fields of an object
     Patch(patch::Args),
     /// Show, give and take labels and tags, beside those that others give
@@ -79,6 +92,10 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
         Command::Apply(args) => ended(block_on(apply::run(args, &connection))),
+        Command::Plan(args) => ended(block_on(apply::plan(args, &connection))),
+        Command::Delete(args) => ended(block_on(delete::run(args, &connection))),
+        Command::Rename(args) => ended(block_on(rename::run(args, &connection))),
+        Command::Wait(args) => ended(block_on(wait::run(args, &connection))),
         Command::Patch(args) => ended(block_on(patch::run(args, &connection))),
         Command::Label(args) => ended(block_on(label::run(args, &connection))),
         Command::Watch(args) => ended(block_on(watch::run(args, &connection))),

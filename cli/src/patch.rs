@@ -3,6 +3,7 @@
 use basalt_api::client::Precondition;
 use serde_json::Value;
 
+use crate::dry_run;
 use crate::output::show;
 use crate::region::{Connection, Failed, kind};
 
@@ -33,18 +34,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let precondition = args.generation.map_or(Precondition::None, generation);
     if args.dry_run {
         let dry = client.patch_dry_run(kind, &args.name, &patch, precondition).await?;
-        let mut text = format!("{}\n", dry.plan.summary);
-        for change in &dry.plan.changes {
-            let word = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
-            text.push_str(&format!("  {}: {} -> {}\n", change.pointer, word(&change.old), word(&change.new)));
-        }
-        for it in &dry.consequences.machines {
-            text.push_str(&format!("  then Machine {}\n", it.summary));
-        }
-        for advisory in &dry.advisories {
-            text.push_str(&format!("  {}: {}\n", advisory.pointer, advisory.message));
-        }
-        show(&text);
+        show(&dry_run::shown(&dry));
         return Ok(());
     }
     let object = client.patch(kind, &args.name, &patch, precondition).await?;

@@ -4,9 +4,19 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use clap::Parser;
+use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::{Cli, Command, apply, audit, operate};
+use crate::{Cli, Command, apply, audit, delete, operate, wait};
+
+/// A Zone of which this condition is true.
+pub(crate) fn zone(condition: &str) -> Value {
+    let (uid, at) = ("0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "2026-01-31T12:00:00Z");
+    let condition = json!({"type": condition, "status": "true", "reason": "Shut", "message": "the door is shut", "since": at});
+    let metadata = json!({"name": "row-1", "uid": uid, "generation": 3, "created_at": at, "updated_at": at});
+    json!({"kind": "Zone", "metadata": metadata, "spec": {},
+        "status": {"observed_generation": 3, "conditions": [condition]}})
+}
 
 /// Runs `basalt` with these words at a region that answers so.
 pub(crate) async fn run<F>(words: &[&str], answer: F) -> Result<(), Failed>
@@ -25,6 +35,8 @@ where
     let ended = match command {
         Command::Apply(args) => apply::run(args, &connection).await,
         Command::Audit(args) => audit::run(args, &connection).await,
+        Command::Delete(args) => delete::run(args, &connection).await,
+        Command::Wait(args) => wait::run(args, &connection).await,
         Command::Power(args) => operate::power(args, &connection).await,
         other => panic!("nobody has asked for {other:?} here yet"),
     };

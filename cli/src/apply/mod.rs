@@ -5,57 +5,72 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use basalt_api::client::{ClientError, Outcome, WaitFor};
+use basalt_api::client::ClientError;
+use basalt_api::kinds::Condition;
 use basalt_api::plan::Advisory;
 use basalt_api::wire::{ApplyAction, ApplyRequest, ApplyResponse};
 use basalt_api::{FieldError, Problem};
 
+use crate::confirm::confirm;
 use crate::output::show;
 use crate::region::{Connection, Failed, kind};
+use crate::wait::{Goal, Patience, until};
 use documents::Declared;
 
-/// Arguments of `basalt apply`.
+/// What is declared, and by whom it may be.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Declarations {
     /// YAML or JSON files, directories of them, or - for standard input
     #[arg(long = "file", short, required = true, num_args = 1.., value_name = "PATH")]
     files: Vec<PathBuf>,
-    /// Only say what would be done
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
     /// Delete what was applied with this label before and is not in the files any more
     #[arg(long, value_name = "LABEL=VALUE")]
     prune: Option<String>,
     /// Take over objects that another tool manages
     #[arg(long)]
     adopt: bool,
-    /// Wait until everything in the files is ready, for so long: 90s, 45m
-    #[arg(long, value_name = "TIME")]
-    wait: Option<basalt_api::values::Duration>,
     /// text for people, json for programs
     #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
     output: String,
 }
 
+/// Arguments of `basalt apply`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    declarations: Declarations,
+    /// Only say what would be done, as `basalt plan` does
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Wait until everything in the files is ready, for so long: 90s, 45m
+    #[arg(long, value_name = "TIME")]
+    wait: Option<basalt_api::values::Duration>,
+}
+
+/// Runs `basalt plan`.
+pub(crate) async fn plan(declarations: Declarations, connection: &Connection) -> Result<(), Failed> {
+    run(Args { declarations, dry_run: true, yes: false, wait: None }, connection).await
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let declared = documents::read(&args.files)?;
+    let Declarations { files, prune, adopt, output } = args.declarations;
+    let declared = documents::read(&files)?;
     let client = connection.client()?;
     let mut request = ApplyRequest {
         documents: declared.iter().map(|it| it.document.clone()).collect(),
-        prune: args.prune.clone(),
+        prune,
         digest: None,
-        adopt: args.adopt,
+        adopt,
     };
     let seen = client.apply(&request, true).await.map_err(|error| located(error, &declared))?;
-    let json = args.output == "json";
+    let json = output == "json";
     if !json {
         show(&plan::shown(&seen, &declared));
     }
@@ -79,7 +94,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         ));
     }
     if !args.yes {
-        confirm()?;
+        confirm("Apply this?", "not applied")?;
     }
     request.digest = Some(seen.digest);
     let done = client.apply(&request, false).await.map_err(|error| located(error, &declared))?;
@@ -99,19 +114,6 @@ fn print(json: bool, response: &ApplyResponse) -> Result<(), Failed> {
     Ok(())
 }
 
-fn confirm() -> Result<(), Failed> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failed::Words("nobody is there to ask; --yes applies without asking".to_owned()));
-    }
-    eprint!("Apply this? Only yes does: ");
-    let mut answer = String::new();
-    let _nothing_is_no = std::io::stdin().lock().read_line(&mut answer);
-    match answer.trim() {
-        "yes" => Ok(()),
-        _ => Err(Failed::Words("not applied".to_owned())),
-    }
-}
-
 /// Waits for everything that was declared, whether it changed or not, and for what was pruned; one after the other, all within
 /// the one time.
 async fn wait(
@@ -120,33 +122,14 @@ async fn wait(
     time: Duration,
     quiet: bool,
 ) -> Result<(), Failed> {
-    let client = connection.client()?;
-    let end = std::time::Instant::now() + time;
+    let (client, patience) = (connection.client()?, Patience::of(time));
     for result in &done.results {
-        let (kind, name) = (kind(&result.kind)?, result.name.as_str());
-        let left = end.saturating_duration_since(std::time::Instant::now());
-        let mut last = String::new();
-        let observe = |object: &basalt_api::Object| {
-            let status = object.common_status();
-            let says = status.condition("Ready").map(|ready| ready.message.clone()).unwrap_or_default();
-            if !quiet && says != last {
-                eprintln!("{} {name}: {says}", kind.name);
-                last = says;
-            }
+        let object = (kind(&result.kind)?, result.name.as_str());
+        let goal = match (result.action, result.generation) {
+            (ApplyAction::Deleted, _) | (_, None) => Goal::Gone,
+            (_, Some(generation)) => Goal::Holds(Condition::READY.to_owned(), generation),
         };
-        let outcome = match (result.action, result.generation) {
-            (ApplyAction::Deleted, _) | (_, None) => client.wait_gone(kind, name, left, observe).await?,
-            (_, Some(generation)) => {
-                Some(client.wait(kind, name, &WaitFor::ready(generation, left), observe).await?)
-            }
-        };
-        let words = match outcome {
-            None | Some(Outcome::Met(_)) => continue,
-            Some(Outcome::Stalled(_, condition)) => condition.message,
-            Some(Outcome::TimedOut(_)) => format!("not ready after {} s", time.as_secs()),
-        };
-        let hint = format!("basalt explain {} {name} says more", kind.name.to_lowercase());
-        return Err(Failed::Words(format!("{} {name}: {words}; {hint}", kind.name)));
+        until(&client, object, goal, patience, quiet).await?;
     }
     Ok(())
 }

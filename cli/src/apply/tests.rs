@@ -6,18 +6,9 @@ use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::stand_in;
+use crate::stand_in::{self, zone};
 
 const ZONE: &str = "kind: Zone\nmetadata: {name: row-1}\nspec: {}\n";
-
-/// A Zone of which this condition is true.
-fn zone(condition: &str) -> Value {
-    let (uid, at) = ("0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "2026-01-31T12:00:00Z");
-    let condition = json!({"type": condition, "status": "true", "reason": "Shut", "message": "the door is shut", "since": at});
-    let metadata = json!({"name": "row-1", "uid": uid, "generation": 3, "created_at": at, "updated_at": at});
-    json!({"kind": "Zone", "metadata": metadata, "spec": {},
-        "status": {"observed_generation": 3, "conditions": [condition]}})
-}
 
 /// Applies [`ZONE`] with these flags, at a region in which it is as declared already.
 async fn applied(flags: &[&str], zone: Value) -> Result<(), Failed> {

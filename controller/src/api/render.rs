@@ -125,7 +125,8 @@ fn tell_dormant(kind: &str, spec: &str, status: &mut Map<String, Value>) {
         (dormant.is_empty(), ready.and_then(|it| it.get_mut("message")))
     {
         let words: Vec<String> = dormant.iter().map(|it| format!("{}: {it}", it.pointer)).collect();
-        message.push_str(&format!(" Of what is declared, this is stored alone: {}.", words.join("; ")));
+        let stop = if message.ends_with('.') { "" } else { "." };
+        message.push_str(&format!("{stop} Of what is declared, this is stored alone: {}.", words.join("; ")));
     }
 }
 

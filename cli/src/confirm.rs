@@ -1,0 +1,19 @@
+//! Questions to a person.
+
+use std::io::{BufRead, IsTerminal};
+
+use crate::region::Failed;
+
+/// Asks, and goes on after yes alone.
+pub(crate) fn confirm(question: &str, otherwise: &str) -> Result<(), Failed> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failed::Words("nobody is there to ask; --yes goes on without asking".to_owned()));
+    }
+    eprint!("{question} Only yes does: ");
+    let mut answer = String::new();
+    let _nothing_is_no = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failed::Words(otherwise.to_owned())),
+    }
+}

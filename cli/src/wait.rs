@@ -1,0 +1,131 @@
+//! `basalt wait`: goes on until an object is as declared, or gone.
+
+use std::time::{Duration, Instant};
+
+use basalt_api::client::{Client, Outcome, WaitFor};
+use basalt_api::kinds::Condition;
+use basalt_api::values::Generation;
+use basalt_api::{Kind, Object};
+
+use crate::region::{Connection, Failed, kind};
+
+/// Arguments of `basalt wait`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Kind: machine, deployment, image, …
+    kind: String,
+    /// Which one
+    name: String,
+    /// A condition that is to be true of what is declared now: Ready, …; or Deleted
+    #[arg(long = "for", value_name = "CONDITION", default_value = Condition::READY)]
+    condition: String,
+    /// For how long: 90s, 45m
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    timeout: basalt_api::values::Duration,
+}
+
+/// What is waited for.
+pub(crate) enum Goal {
+    /// That a condition is true of this generation, or of a later one.
+    Holds(String, Generation),
+    /// That there is no such object.
+    Gone,
+}
+
+/// How long is waited, of all the time that somebody gave.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    began: Instant,
+    time: Duration,
+}
+
+impl Patience {
+    /// It begins now.
+    pub(crate) fn of(time: Duration) -> Self {
+        Self { began: Instant::now(), time }
+    }
+
+    fn left(self) -> Duration {
+        self.time.saturating_sub(self.began.elapsed())
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
+    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let goal = match args.condition.as_str() {
+        "Deleted" => Goal::Gone,
+        condition => {
+            let now = client.get(kind, &args.name).await?.metadata.generation;
+            Goal::Holds(condition.to_owned(), now)
+        }
+    };
+    until(&client, (kind, &args.name), goal, Patience::of(args.timeout.get()), false).await
+}
+
+/// Waits, and says each new thing that the object says of itself.
+///
+/// # Errors
+/// It is stalled, or the time is up: what it says, and where there is more.
+pub(crate) async fn until(
+    client: &Client,
+    (kind, name): (&'static Kind, &str),
+    goal: Goal,
+    patience: Patience,
+    quiet: bool,
+) -> Result<(), Failed> {
+    let mut last = String::new();
+    let observe = |object: &Object| {
+        let status = object.common_status();
+        let says = status.condition(Condition::READY).map(|ready| ready.message.clone()).unwrap_or_default();
+        if !quiet && says != last {
+            eprintln!("{} {name}: {says}", kind.name);
+            last = says;
+        }
+    };
+    let (outcome, late) = match goal {
+        Goal::Gone => {
+            (client.wait_gone(kind, name, patience.left(), observe).await?, "still there".to_owned())
+        }
+        Goal::Holds(condition, generation) => {
+            let late = format!("not {condition}");
+            let wait = WaitFor { condition, generation, timeout: patience.left() };
+            (Some(client.wait(kind, name, &wait, observe).await?), late)
+        }
+    };
+    let words = match outcome {
+        None | Some(Outcome::Met(_)) => return Ok(()),
+        Some(Outcome::Stalled(_, condition)) => condition.message,
+        Some(Outcome::TimedOut(_)) => format!("{late} after {} s", patience.time.as_secs()),
+    };
+    let hint = format!("basalt explain {} {name} says more", kind.name.to_lowercase());
+    Err(Failed::Words(format!("{} {name}: {words}; {hint}", kind.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Json;
+    use axum::response::IntoResponse;
+    use serde_json::Value;
+
+    use crate::stand_in::{self, zone};
+
+    /// Waits so at a region that has this zone.
+    async fn waited(flags: &[&str], zone: Value) -> Result<(), String> {
+        let words = [&["wait", "zone", "row-1"], flags].concat();
+        let ended = stand_in::run(&words, move |_| Json(&zone).into_response()).await;
+        ended.map_err(|failed| failed.to_string())
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_the_condition_holds_or_can_hold_no_more_or_the_time_is_up() {
+        waited(&[], zone("Ready")).await.unwrap();
+        waited(&["--for", "Synced"], zone("Synced")).await.unwrap();
+        let shut = waited(&[], zone("Stalled")).await.unwrap_err();
+        assert!(shut.starts_with("Zone row-1: the door is shut; basalt explain zone row-1"), "{shut}");
+        let late = waited(&["--timeout", "1s"], zone("Progressing")).await.unwrap_err();
+        assert!(late.starts_with("Zone row-1: not Ready after 1 s"), "{late}");
+        let there = waited(&["--for", "Deleted", "--timeout", "1s"], zone("Ready")).await.unwrap_err();
+        assert!(there.starts_with("Zone row-1: still there after 1 s"), "{there}");
+    }
+}
