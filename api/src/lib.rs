@@ -49,7 +49,7 @@ mod validate;
 
 pub use basalt_api_derive::Model;
 pub use diff::{FieldChange, canonical, diff, diff_fields, equal, mask, masked};
-pub use dormant::{can_be_dormant, dormant};
+pub use dormant::{dormant, may_be_dormant};
 pub use effective::effective;
 pub use find::{Reference, SecretAt, SecretWrite, has_secrets, references, secrets};
 pub use kinds::KINDS;

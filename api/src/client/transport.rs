@@ -3,7 +3,7 @@
 use super::proxies::is_this_host;
 use super::{ClientConfig, ClientError, ClientIdentity, Precondition};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
-use crate::wire::MANAGER_HEADER;
+use crate::wire::{IDEMPOTENCY_HEADER, MANAGER_HEADER};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
@@ -95,6 +95,7 @@ impl Call {
     /// may be refused for what the first did, where it has a precondition.
     fn is_idempotent(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
+            || self.headers.contains_key(IDEMPOTENCY_HEADER)
             || self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
     }
 }

@@ -103,7 +103,7 @@ pub enum Wipe {
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct ReadinessCheck {
     /// What must have been seen.
-    #[field(default = Readiness::Booted)]
+    #[field(default = Readiness::Booted, dormant(tcp = "no rack connects to a port; in the end a person is asked"))]
     pub check: Readiness,
     /// The port that must accept a connection, where `check` is `tcp`.
     #[field(min = 1, max = 65535)]

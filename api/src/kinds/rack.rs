@@ -20,6 +20,7 @@ pub struct RackSpec {
     #[field(none)]
     pub description: Option<String>,
     /// The failure domain it stands in.
+    #[field(dormant = "machines name their zone themselves")]
     pub zone: Option<Ref<Zone>>,
     /// Serve nothing and take no power work, so that the host can be worked on.
     #[field(default = false)]

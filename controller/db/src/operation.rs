@@ -254,11 +254,17 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
     Err(StoreError::Refused { errors: vec![error] })
 }
 
-/// Forgets what is long over.
+/// Forgets what is long over, and no plan rests on.
 async fn prune(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
     sqlx::query!(
-        "delete from machine_operation where machine = $1 and finished_at is not null and id in
-           (select id from machine_operation where machine = $1 order by requested_at desc, id desc offset $2)",
+        "delete from machine_operation where machine = $1 and finished_at is not null
+           and id in (select id from machine_operation where machine = $1
+                      order by requested_at desc, id desc offset $2)
+           and id is distinct from (select id from machine_operation where machine = $1 and class = 'abort'
+                                    order by requested_at desc, id desc limit 1)
+           and id is distinct from (select id from machine_operation
+                                    where machine = $1 and class = 'power' and state = 'done'
+                                    order by finished_at desc, id desc limit 1)",
         machine,
         KEPT
     )

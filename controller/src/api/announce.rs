@@ -150,7 +150,7 @@ pub(super) async fn of_letting_go(app: &App, object: &Object) -> Answer<PlanRepo
         (Some(machine), "Deployment") => PlanReport {
             machine: Some(machine.clone()),
             ..said(format!(
-                "{kind} {name:?} will be gone at once. Machine {machine:?} is let go as it is: it may hold the deployment's data, \
+                "{kind} {name:?} will be gone at once. Machine \"{machine}\" is let go as it is: it may hold the deployment's data, \
                  and is given to nobody until its disks are wiped and it is declared anew."
             ))
         },

@@ -37,14 +37,19 @@ pub(super) async fn request(
     let request_key = idempotency_key(&headers)?;
     let (key, guards) = (body::key(kind, &name)?, caller.guards(dry_run));
     let machine = app.store().get(kind.name, key).await?;
-    if let Some(request_key) = request_key
-        && let Some(known) = app.store().operation_under(machine.uid.into(), request_key).await?
-        && known.verb == verb
-        && !dry_run
-    {
+    if !dry_run && let Some(known) = known(&app, &machine, request_key, verb).await? {
         return Ok((StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response());
     }
-    let lasts = judged(&app, &machine, verb).await?;
+    let lasts = match judged(&app, &machine, verb).await {
+        Ok(lasts) => lasts,
+        // The first request of this key may just have done what now stands against it.
+        Err(refusal) => {
+            let known = known(&app, &machine, request_key, verb).await?.filter(|_| !dry_run);
+            return known
+                .map(|known| (StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response())
+                .ok_or(refusal);
+        }
+    };
     let judged = (dry_run, &guards as &dyn Judge);
     let new = NewOperation { verb, lasts, request_key };
     let (machine, operation) = caller.store(&app).request_operation(key, &new, judged).await?;
@@ -99,6 +104,18 @@ fn idempotency_key(headers: &HeaderMap) -> Answer<Option<&str>> {
     }
     let message = format!("the {IDEMPOTENCY_HEADER} is not understood");
     Err(Refusal::field("", FieldCode::Format, message, "1 to 128 letters, digits and signs: a UUID"))
+}
+
+/// The same, asked for under the same key before.
+async fn known(
+    app: &App,
+    machine: &Object,
+    request_key: Option<&str>,
+    verb: Verb,
+) -> Answer<Option<basalt_db::Operation>> {
+    let Some(request_key) = request_key else { return Ok(None) };
+    let known = app.store().operation_under(machine.uid.into(), request_key).await?;
+    Ok(known.filter(|known| known.verb == verb))
 }
 
 /// How long it may take, if it can be done at all. Where no driver runs yet, it judges when it does.

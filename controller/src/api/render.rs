@@ -113,7 +113,7 @@ pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
 
 /// Whatever Ready says, it names what the spec declares and nothing acts on yet.
 fn tell_dormant(kind: &str, spec: &str, status: &mut Map<String, Value>) {
-    let Some(kind) = Kind::find(kind).filter(|kind| basalt_api::can_be_dormant(kind)) else {
+    let Some(kind) = Kind::find(kind).filter(|kind| basalt_api::may_be_dormant(kind, spec)) else {
         return;
     };
     let Ok(spec) = serde_json::from_str::<Value>(spec) else { return };

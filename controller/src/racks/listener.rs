@@ -44,7 +44,9 @@ pub enum ListenError {
     #[error("the TLS set-up for racks is refused: {0}")]
     Tls(String),
     /// No free port.
-    #[error("cannot listen for racks on {address}: {source}; name a free one with --rpc-listen, where port 0 means the first free one of 5250 to 5270")]
+    #[error(
+        "cannot listen for racks on {address}: {source}; name a free one with --rpc-listen, where port 0 means the first free one of 5250 to 5270"
+    )]
     Bind {
         /// Where.
         address: SocketAddr,

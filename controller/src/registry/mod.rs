@@ -47,7 +47,7 @@ pub struct Registry {
     made: PathBuf,
     signer: Signer,
     /// As of the last look.
-    known: Mutex<Known>,
+    known: Arc<Mutex<Known>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl Registry {
     ) -> Result<Self, aws_lc_rs::error::KeyRejected> {
         let beside = || Some(std::env::current_exe().ok()?.parent()?.to_owned());
         let directory = directory.or_else(beside).unwrap_or_default();
-        Ok(Self { directory, made, signer: Signer::new(seed)?, known: Mutex::default() })
+        Ok(Self { directory, made, signer: Signer::new(seed)?, known: Arc::default() })
     }
 
     /// Where it looks.
@@ -93,15 +93,18 @@ impl Registry {
     /// # Errors
     /// A file cannot be read or written.
     pub(crate) async fn packages(&self) -> io::Result<Arc<Vec<Package>>> {
-        let mut known = self.known.lock().await;
-        let found = look(&self.directory)?;
-        if known.found != found {
-            let (directory, made, all) = (self.directory.clone(), self.made.clone(), found.clone());
-            let packing = tokio::task::spawn_blocking(move || pack(&directory, &made, &all));
-            let packages = packing.await.map_err(io::Error::other)??;
-            *known = Known { found, packages: Arc::new(packages) };
-        }
-        Ok(Arc::clone(&known.packages))
+        // Who asked may go away meanwhile: the work goes on, and nobody begins the same beside it.
+        let mut known = Arc::clone(&self.known).lock_owned().await;
+        let (directory, made) = (self.directory.clone(), self.made.clone());
+        let looking = tokio::task::spawn_blocking(move || {
+            let found = look(&directory)?;
+            if known.found != found {
+                let packages = Arc::new(pack(&directory, &made, &found)?);
+                *known = Known { found, packages };
+            }
+            Ok(Arc::clone(&known.packages))
+        });
+        looking.await.map_err(io::Error::other)?
     }
 }
 
@@ -143,8 +146,8 @@ fn look(directory: &Path) -> io::Result<Vec<Found>> {
         if name != PROGRAM && platform(&name).is_none() {
             continue;
         }
-        // Follows links, as packages of distributions make them.
-        let about = std::fs::metadata(entry.path())?;
+        // Follows links, as packages of distributions make them; one that leads nowhere is nothing to give.
+        let Ok(about) = std::fs::metadata(entry.path()) else { continue };
         if about.is_file() {
             found.push(Found { name, size: about.len(), changed: about.modified().ok() });
         }

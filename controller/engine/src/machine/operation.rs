@@ -220,6 +220,9 @@ impl<'a> Walk<'a> {
 
     /// The power of a machine whose attempt was aborted is cut: its agent would go on.
     fn abort(&mut self, operation: &Operation) -> Far {
+        if let Some(refused) = self.stands_against(operation.verb) {
+            return Far::Failed(refused.code, refused.message);
+        }
         let name = self.input.name.clone();
         let latest = self.input.records.iter().rev().find(|r| r.attempt.is_some() && is_arm(r));
         let aborted =

@@ -116,6 +116,8 @@ pub enum NetworkError {
     },
     /// An interface is static or auto, and the region has assigned no address.
     NoAddress(String),
+    /// What is built would be called as one of the machine's own interfaces is.
+    NameTaken(String),
     /// The inventory has no interface at all.
     NoNic,
 }
@@ -125,6 +127,12 @@ impl std::fmt::Display for NetworkError {
         match self {
             Self::NoInterface { wanted, has } => {
                 write!(f, "the machine has no interface {wanted}; it has {}", has.join(", "))
+            }
+            Self::NameTaken(name) => {
+                write!(
+                    f,
+                    "{name} is the name of one of the machine's own interfaces; call what is built of them otherwise"
+                )
             }
             Self::NoAddress(name) => write!(f, "interface {name} has no address assigned; name its subnet"),
             Self::NoNic => f.write_str("the machine's inventory has no network interface; recommission it"),
@@ -208,7 +216,16 @@ fn names<'a>(
     inventory: &Inventory,
 ) -> Result<BTreeMap<&'a str, String>, NetworkError> {
     let declared = config.links().filter(|link| config.interfaces.contains_key(link.name));
-    declared.map(|link| Ok((link.name, nic(&link, inventory)?.name.clone()))).collect()
+    let called: BTreeMap<_, _> = declared
+        .map(|link| Ok((link.name, nic(&link, inventory)?.name.clone())))
+        .collect::<Result<_, NetworkError>>()?;
+    let built = config.links().filter(|link| !config.interfaces.contains_key(link.name));
+    for link in built {
+        if called.values().any(|name| name == link.name) {
+            return Err(NetworkError::NameTaken(link.name.to_owned()));
+        }
+    }
+    Ok(called)
 }
 
 fn renamed(called: &BTreeMap<&str, String>, name: &str) -> String {
