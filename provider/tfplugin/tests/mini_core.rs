@@ -8,7 +8,7 @@ use tfplugin::{
     Attribute, Change, Cx, DataSource, Diags, Provider, Resource, Schema, Type, Val, async_trait,
 };
 
-#[allow(dead_code, unreachable_pub, missing_docs)]
+#[allow(dead_code, unreachable_pub, reason = "a program of its own, of which only the provider is used here")]
 #[path = "../examples/terraform-provider-notes.rs"]
 mod notes;
 

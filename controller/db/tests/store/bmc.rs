@@ -1,6 +1,6 @@
 //! A BMC is one machine's, whoever writes and however it is spelled.
 
-use crate::common::{open, put, store};
+use crate::common::{migrated_to, open, put, store};
 use basalt_api::FieldCode;
 use basalt_db::{Store, StoreError};
 use serde_json::{Value, json};
@@ -91,13 +91,7 @@ async fn a_region_that_does_not_know_of_it_cannot_store_it_either() {
 
 #[tokio::test]
 async fn machines_that_had_one_together_before_keep_it_and_nobody_joins_them() {
-    let url = basalt_db::testing::database().await;
-    let mut db = PgConnection::connect(&url).await.unwrap();
-    db.execute("drop schema public cascade; create schema public").await.unwrap();
-    let mut migrations = sqlx::migrate!("../../migrations");
-    let then: Vec<_> = migrations.iter().filter(|it| it.version <= BEFORE).cloned().collect();
-    migrations.migrations = then.into();
-    migrations.run(&mut db).await.unwrap();
+    let (url, mut db) = migrated_to(BEFORE).await;
     db.execute(AssertSqlSafe(insert(1) + &insert(2))).await.unwrap();
     let store = open(&url, [7; 32]).await.expect("it is migrated");
     let mut other_password = ipmi("10.0.0.1");

@@ -5,6 +5,7 @@ use basalt_api::values::{Generation, Sha256, Timestamp};
 use basalt_db::splice::Text;
 use basalt_db::{Key, NewDecision, Options, Precondition, Put, SealKey, Store, StoreError, Stored};
 use serde_json::{Value, json};
+use sqlx::{Connection, Executor, PgConnection};
 use std::time::Duration;
 
 const RECONCILED: [&str; 3] = ["Machine", "Deployment", "Rack"];
@@ -22,6 +23,18 @@ pub(crate) async fn open(url: &str, key: [u8; 32]) -> Result<Store, StoreError> 
         patience: Duration::from_secs(30),
     };
     Store::open(options, SealKey::new(&key).expect("32 bytes")).await
+}
+
+/// A database as migrations up to this one left it, and a connection to it.
+pub(crate) async fn migrated_to(version: i64) -> (String, PgConnection) {
+    let url = basalt_db::testing::database().await;
+    let mut db = PgConnection::connect(&url).await.expect("it answers");
+    db.execute("drop schema public cascade; create schema public").await.expect("it is empty");
+    let mut migrations = sqlx::migrate!("../../migrations");
+    let then: Vec<_> = migrations.iter().filter(|it| it.version <= version).cloned().collect();
+    migrations.migrations = then.into();
+    migrations.run(&mut db).await.expect("it is migrated");
+    (url, db)
 }
 
 fn kind(name: &str) -> &'static Kind {

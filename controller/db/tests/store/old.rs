@@ -1,6 +1,6 @@
 //! Databases of earlier versions: they are migrated with all that they hold, or left as they are, and it is said why.
 
-use crate::common::{open, put};
+use crate::common::{migrated_to, open, put};
 use basalt_db::{Key, Store, StoreError};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -11,13 +11,7 @@ const BEFORE: i64 = 3;
 /// A database as a region of that version left it, with subnet `lab` 10.77.0.0/24, gateway .1, a pool from .100 to .199, and
 /// what `more` writes.
 async fn old(more: &str) -> String {
-    let url = basalt_db::testing::database().await;
-    let mut db = PgConnection::connect(&url).await.unwrap();
-    db.execute("drop schema public cascade; create schema public").await.unwrap();
-    let mut migrations = sqlx::migrate!("../../migrations");
-    let then: Vec<_> = migrations.iter().filter(|it| it.version <= BEFORE).cloned().collect();
-    migrations.migrations = then.into();
-    migrations.run(&mut db).await.unwrap();
+    let (url, mut db) = migrated_to(BEFORE).await;
     let object = |n: u32, kind: &str, name: &str, spec: Value| {
         format!(
             "insert into object (uid, kind, name, spec) values ('{}', '{kind}', '{name}', '{spec}');",

@@ -1,10 +1,10 @@
 //! Addresses of Devices: nobody is given one of them.
 
 use super::{delete, has};
-use crate::common::{network, open, put, store};
+use crate::common::{migrated_to, network, open, put, store};
 use basalt_db::{Store, StoreError};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, Executor};
 
 async fn device(store: &Store, name: &str, addresses: &[&str]) -> Result<(), Vec<(String, String)>> {
     said(put(store, "Device", name, json!({ "addresses": addresses })).await.map(drop))
@@ -155,13 +155,7 @@ async fn devices_and_their_subnet_may_come_in_any_order_and_at_once() {
 
 #[tokio::test]
 async fn devices_of_before_have_what_was_free() {
-    let url = basalt_db::testing::database().await;
-    let mut db = PgConnection::connect(&url).await.unwrap();
-    db.execute("drop schema public cascade; create schema public").await.unwrap();
-    let mut migrations = sqlx::migrate!("../../migrations");
-    let then: Vec<_> = migrations.iter().filter(|it| it.version <= 13).cloned().collect();
-    migrations.migrations = then.into();
-    migrations.run(&mut db).await.unwrap();
+    let (url, mut db) = migrated_to(13).await;
     let uid = |n: u32| format!("00000000-0000-0000-0000-{n:012}");
     let object = |n: u32, kind: &str, name: &str, spec: Value| {
         let uid = uid(n);
