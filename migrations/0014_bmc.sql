@@ -17,6 +17,16 @@ create table machine_bmc (
 );
 create index machine_bmc_place on machine_bmc (host, port, family);
 
+-- Whoever wants a BMC locks its place first, until the transaction ends. Without that, each of some who want the same one would have
+-- written it down before the first of them ends, and would wait for all the others to end: deadlocks, one a second. Nobody takes a
+-- place away when its machine leaves.
+create table bmc_place (
+  family text not null,
+  host   text not null,
+  port   int not null,
+  primary key (family, host, port)
+);
+
 -- An address as it is usually printed; a host name in small letters.
 create function bmc_host(address text) returns text language sql immutable strict parallel safe as $$
   select case when address like '%:%' or address ~ '^[0-9.]+$'
@@ -33,6 +43,10 @@ $$;
 
 create function hold_new_bmcs() returns trigger language plpgsql as $$
 begin
+  -- In their order: two batches that want the same ones do not wait for each other.
+  insert into bmc_place (family, host, port)
+  select distinct b.family, b.host, b.port from fresh f, machine_bmc_of(f.spec) b where f.kind = 'Machine' order by 1, 2, 3
+  on conflict (family, host, port) do update set port = excluded.port;
   insert into machine_bmc (machine, family, host, port)
   select f.uid, b.family, b.host, b.port from fresh f, machine_bmc_of(f.spec) b where f.kind = 'Machine';
   return null;
@@ -44,6 +58,9 @@ create function hold_changed_bmc() returns trigger language plpgsql as $$
 begin
   delete from machine_bmc m where m.machine = new.uid and not exists (
     select from machine_bmc_of(new.spec) b where (b.family, b.host, b.port) = (m.family, m.host, m.port));
+  insert into bmc_place (family, host, port)
+  select b.family, b.host, b.port from machine_bmc_of(new.spec) b
+  on conflict (family, host, port) do update set port = excluded.port;
   insert into machine_bmc (machine, family, host, port)
   select new.uid, b.family, b.host, b.port from machine_bmc_of(new.spec) b
   on conflict (machine) do nothing;
