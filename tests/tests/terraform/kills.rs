@@ -1,39 +1,86 @@
-//! Applies that are killed in the middle: Terraform itself, which then knows nothing of what it made, or the provider.
+//! Applies that are interrupted, again and again, until everything is as declared: by the user, or since Terraform, the provider
+//! or the region dies.
+//!
+//! Each time a write is held on its way, or its answer is: whoever dies does so in the middle of an apply, on a machine of any
+//! speed.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use basalt_api::client::ListOptions;
 use basalt_api::values::Uid;
+use basalt_region::region::Region;
+use basalt_region::settings::Settings;
+use rustix::process::{Pid, Signal, kill_process};
 use terraform_provider_basalt::MANAGER;
 use tfplugin::Reattached;
+use tfplugin::testing::Random;
 use tokio::process::{Child, Command};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use crate::NETWORK;
-use crate::world::{COMMAND, World, described, everything, provider, within};
+use crate::gate::{At, Gate};
+use crate::world::{COMMAND, World, described, everything, provider_at, region, within};
 
-const KILLS: usize = 10;
+const TIMES: usize = 50;
+/// Writes that pass between two interruptions, at most.
+const PASS: u64 = 6;
 /// Objects of the network, and others that nothing depends on.
-const OBJECTS: usize = 7 + 25;
+const OBJECTS: usize = 7 + 30;
 const KINDS: [&str; 7] = ["Zone", "Pool", "Fabric", "Vlan", "Subnet", "IpRange", "Image"];
 
-/// What a provider runs on. Without it, it is dead. Terraform kills the process of a provider that it can no longer reach:
-/// that is one that does nothing else.
-struct Ground {
-    runtime: Option<Runtime>,
+/// What a provider or a region runs on. Without it, it is dead.
+struct Ground(Option<Runtime>);
+
+impl Ground {
+    fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self(Some(runtime.expect("a runtime")))
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.0.as_ref().expect("it lives")
+    }
+
+    async fn region(&self, settings: &Settings) -> Region {
+        let settings = settings.clone();
+        let started = self.runtime().spawn(async move { region(&settings).await });
+        started.await.expect("a region")
+    }
+
+    /// Ends everything that runs on it, wherever that is.
+    async fn goes(mut self) {
+        let runtime = self.0.take().expect("it lives");
+        let ended = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(Duration::from_secs(30)));
+        ended.await.expect("it ends");
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A provider that can be killed, and the process that Terraform kills when it can no longer reach it: one that does nothing else.
+struct Mortal {
+    ground: Ground,
     process: Child,
 }
 
-impl Ground {
-    fn with_a_provider() -> (Self, Reattached) {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let entered = runtime.enter();
+impl Mortal {
+    fn provider() -> (Self, Reattached) {
+        let ground = Ground::new();
+        let entered = ground.runtime().enter();
         let provider =
             Reattached::start(terraform_provider_basalt::provider(), terraform_provider_basalt::ADDRESS);
         drop(entered);
         let process = Command::new("sleep").arg("600").kill_on_drop(true).spawn().expect("a process");
-        (Self { runtime: Some(runtime), process }, provider.expect("a provider"))
+        (Self { ground, process }, provider.expect("a provider"))
     }
 
     /// How Terraform finds the provider, with the process that it may kill.
@@ -45,24 +92,10 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-fn whole(world: &World) -> String {
-    let zones = (0..OBJECTS - 7)
-        .map(|i| format!("resource \"basalt_zone\" \"more-{i}\" {{\n  name = \"more-{i}\"\n}}\n"));
-    format!("{}{NETWORK}{}", provider(world), zones.collect::<String>())
-}
-
 impl World {
     /// What Terraform made, by kind and name.
-    async fn made(&self) -> BTreeMap<(String, String), Uid> {
-        let mut made = BTreeMap::new();
+    async fn made(&self) -> Made {
+        let mut made = Made::new();
         for kind in KINDS {
             let all = self.client("test").list_all(described(kind), &ListOptions::default()).await;
             let ours = all.expect("a list").into_iter();
@@ -74,68 +107,220 @@ impl World {
         made
     }
 
-    /// Waits until so many objects are there, or the command has ended by itself.
-    async fn until_made(&self, number: usize, child: &mut Child) {
-        let made = async {
-            while child.try_wait().expect("a child").is_none() && self.made().await.len() < number {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(COMMAND, made).await.expect("terraform makes it");
+    /// The same with the region on a ground of its own.
+    async fn with_region_on(self, ground: &Ground) -> Self {
+        self.region.stop().await;
+        Self { region: ground.region(&self.settings).await, ..self }
+    }
+
+    /// The same with another region at the address of the one that died.
+    async fn with_region_replaced(self, ground: &Ground) -> Self {
+        drop(self.region);
+        Self { region: ground.region(&self.settings).await, ..self }
     }
 }
 
-#[test]
-fn an_apply_that_is_killed_ten_times_makes_nothing_twice_and_loses_nothing() {
-    within(async |mut world| {
-        world.config(&whole(&world));
-        let (mut ground, fresh) = Ground::with_a_provider();
-        std::mem::replace(&mut world.provider, fresh).stop().await;
+type Made = BTreeMap<(String, String), Uid>;
 
-        let mut seen = BTreeMap::new();
-        for kill in 0..KILLS {
-            let mut command = world.terraform(&["apply", "-auto-approve", "-parallelism=2"]);
-            let (name, value) = ground.env(&world.provider);
-            let mut child = command
-                .env(name, value)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("terraform");
-            world.until_made(1 + kill * OBJECTS / KILLS, &mut child).await;
-            if kill % 2 == 0 {
-                child.start_kill().expect("it is killed");
-            } else {
-                (ground, world.provider) = Ground::with_a_provider();
-            }
-            tokio::time::timeout(COMMAND, child.wait()).await.expect("it ends").expect("an end");
-            let made = world.made().await;
-            for (object, uid) in &seen {
-                assert_eq!(made.get(object), Some(uid), "{object:?} after kill {kill}");
-            }
-            seen = made;
+/// An apply that is at work.
+struct Apply {
+    pid: Pid,
+    ended: JoinHandle<std::io::Result<Output>>,
+    /// Whether its region died.
+    lost_region: bool,
+}
+
+impl Apply {
+    fn start(world: &World, mortal: &Mortal, parallelism: u8) -> Self {
+        let parallelism = format!("-parallelism={parallelism}");
+        let mut command = world.terraform(&["apply", "-auto-approve", &parallelism]);
+        let (name, value) = mortal.env(&world.provider);
+        let command = command.env(name, value).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("terraform");
+        let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("it runs");
+        Self { pid, ended: tokio::spawn(child.wait_with_output()), lost_region: false }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid, signal).expect("it runs");
+    }
+
+    async fn ends(&mut self) -> Output {
+        let ended = tokio::time::timeout(COMMAND, &mut self.ended).await.expect("it ends");
+        ended.expect("no panic").expect("an end")
+    }
+}
+
+/// What is declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Everything,
+    EverythingChanged,
+    Nothing,
+}
+
+impl Stage {
+    fn next(self) -> Self {
+        match self {
+            Self::Everything => Self::EverythingChanged,
+            Self::EverythingChanged => Self::Nothing,
+            Self::Nothing => Self::Everything,
         }
-        world.apply().await;
+    }
 
-        let made = world.made().await;
-        assert_eq!(made.len(), OBJECTS, "{made:?}");
-        assert!(seen.iter().all(|(object, uid)| made.get(object) == Some(uid)), "{seen:?} {made:?}");
-        let said = world.ok(&["destroy", "-auto-approve"]).await;
-        assert!(said.contains(&format!("{OBJECTS} destroyed")), "{said}");
-        assert_eq!(world.made().await, BTreeMap::new());
+    fn config(self) -> String {
+        let described = match self {
+            Self::Everything => "as it was made",
+            Self::EverythingChanged => "changed since",
+            Self::Nothing => return String::new(),
+        };
+        let zones = (0..OBJECTS - 7).map(|i| {
+            format!("resource \"basalt_zone\" \"more-{i}\" {{\n  name = \"more-{i}\"\n  description = {described:?}\n}}\n")
+        });
+        format!("{}{}", NETWORK.replace("the first row", described), zones.collect::<String>())
+    }
+
+    /// Nothing is another object than it was, nothing goes that is declared, and nothing comes that is not.
+    fn check(self, before: &Made, now: &Made) {
+        let (less, more) = match self {
+            Self::Everything => (before, now),
+            Self::EverythingChanged => {
+                assert_eq!(before.len(), now.len(), "{before:?} {now:?}");
+                (before, now)
+            }
+            Self::Nothing => (now, before),
+        };
+        for (object, uid) in less {
+            assert_eq!(more.get(object), Some(uid), "{object:?}, while this is declared: {self:?}");
+        }
+    }
+
+    fn objects(self) -> usize {
+        match self {
+            Self::Everything | Self::EverythingChanged => OBJECTS,
+            Self::Nothing => 0,
+        }
+    }
+}
+
+/// Who ends an apply, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Interruption {
+    /// The user, once (SIGINT): what is on its way is waited for.
+    User,
+    /// The provider is gone.
+    Provider,
+    /// The region is gone, and another comes: the apply goes on, if it can.
+    Region,
+    /// Terraform is killed (SIGKILL), and knows nothing of what it made last. It writes its state in place: one who kills it while
+    /// it does other things as well may cut that in two.
+    TerraformAlone,
+}
+
+const INTERRUPTIONS: [Interruption; 4] =
+    [Interruption::User, Interruption::Provider, Interruption::Region, Interruption::TerraformAlone];
+
+/// One of these.
+fn one_of<T: Copy>(all: &[T], random: &mut Random) -> T {
+    let number = random.below(all.len().try_into().expect("a small number"));
+    all[usize::try_from(number).expect("a small number")]
+}
+
+#[test]
+fn applies_that_are_interrupted_fifty_times_make_nothing_twice_and_lose_nothing() {
+    let seed = std::env::var("BASALT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4);
+    println!("BASALT_SEED={seed}");
+    within(async |mut world| {
+        let mut random = Random::new(seed);
+        let gate = Gate::before(world.region.address()).await;
+        let head = provider_at(&format!("http://{}", gate.address), &world);
+        let (mut mortal, fresh) = Mortal::provider();
+        std::mem::replace(&mut world.provider, fresh).stop().await;
+        let mut ground = Ground::new();
+        world = world.with_region_on(&ground).await;
+
+        let (mut stage, mut seen) = (Stage::Everything, Made::new());
+        world.config(&format!("{head}{}", stage.config()));
+        let mut fired: BTreeMap<Interruption, usize> = BTreeMap::new();
+        let (mut number, mut failed, mut stages) = (0, 0, 0);
+        let (mut parallelism, mut applying) = (1, None);
+        while number < TIMES || applying.is_some() || stage != Stage::Everything || !seen.is_empty() {
+            let mut apply: Apply = applying.take().unwrap_or_else(|| {
+                parallelism = one_of(&[1, 4], &mut random);
+                Apply::start(&world, &mortal, parallelism)
+            });
+            let at = one_of(&[At::Request, At::Answer], &mut random);
+            let writes = if number < TIMES { random.below(PASS) } else { u64::MAX };
+            let held = tokio::select! {
+                held = gate.hold(writes, at) => held.expect("the gate"),
+                output = apply.ends() => {
+                    let now = world.made().await;
+                    stage.check(&seen, &now);
+                    seen = now;
+                    if output.status.success() {
+                        assert_eq!(seen.len(), stage.objects(), "{seen:?}");
+                        let again = world.run(&["plan", "-detailed-exitcode"]).await;
+                        assert_eq!(again.status.code(), Some(0), "{}", everything(&again));
+                        (stage, stages) = (stage.next(), stages + 1);
+                        world.config(&format!("{head}{}", stage.config()));
+                    } else {
+                        assert!(apply.lost_region, "nothing happened to it:\n{}", everything(&output));
+                        failed += 1;
+                    }
+                    continue;
+                }
+            };
+            let count = if parallelism == 1 { INTERRUPTIONS.len() } else { INTERRUPTIONS.len() - 1 };
+            let how = one_of(&INTERRUPTIONS[..count], &mut random);
+            match how {
+                Interruption::User => apply.signal(Signal::INT),
+                Interruption::TerraformAlone => apply.signal(Signal::KILL),
+                Interruption::Provider => {
+                    let dead;
+                    (dead, (mortal, world.provider)) = (mortal, Mortal::provider());
+                    dead.ground.goes().await;
+                }
+                Interruption::Region => {
+                    std::mem::replace(&mut ground, Ground::new()).goes().await;
+                    world = world.with_region_replaced(&ground).await;
+                }
+            }
+            if one_of(&[true, false], &mut random) {
+                held.go_on();
+            } else {
+                drop(held);
+            }
+            if how == Interruption::Region {
+                apply.lost_region = true;
+                applying = Some(apply);
+            } else {
+                let output = apply.ends().await;
+                assert!(how != Interruption::Provider || !output.status.success(), "{}", everything(&output));
+            }
+            let now = world.made().await;
+            stage.check(&seen, &now);
+            (seen, number) = (now, number + 1);
+            *fired.entry(how).or_default() += 1;
+        }
+        println!(
+            "{number} interruptions in {stages} stages: {fired:?}; {failed} applies failed since their region died"
+        );
+        assert!(INTERRUPTIONS.iter().all(|how| fired.contains_key(how)), "{fired:?}");
         world.end().await;
-        drop(ground);
     });
 }
 
 #[test]
 fn an_apply_during_which_the_region_is_restarted_makes_nothing_twice_and_loses_nothing() {
     within(async |mut world| {
-        world.config(&whole(&world));
+        let gate = Gate::before(world.region.address()).await;
+        let head = provider_at(&format!("http://{}", gate.address), &world);
+        world.config(&format!("{head}{}", Stage::Everything.config()));
         let mut command = world.terraform(&["apply", "-auto-approve", "-parallelism=2"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("terraform");
-        world.until_made(5, &mut child).await;
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("terraform");
+        let held = gate.hold(5, At::Answer).await.expect("the gate");
         world = world.with_region_restarted().await;
+        held.go_on();
         let output = tokio::time::timeout(COMMAND, child.wait_with_output()).await;
         let output = output.expect("it ends").expect("an end");
         // A request that was on its way when the region closed the connection is not repeated: nobody knows what became of it.

@@ -8,6 +8,7 @@ mod contract;
 mod deployments;
 mod fields;
 mod functions;
+mod gate;
 mod installation;
 mod kills;
 mod kinds;

@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Duration = Duration::from_secs(120);
 pub(crate) struct World {
     pub(crate) dir: TempDir,
     pub(crate) region: Region,
-    settings: Settings,
+    pub(crate) settings: Settings,
     pub(crate) provider: Reattached,
     /// Those of other makers.
     pub(crate) others: Vec<Reattached>,
@@ -149,7 +149,7 @@ impl World {
     }
 }
 
-async fn region(settings: &Settings) -> Region {
+pub(crate) async fn region(settings: &Settings) -> Region {
     Box::pin(Region::start(settings.clone())).await.expect("a region")
 }
 
@@ -186,5 +186,10 @@ pub(crate) fn within_region(change: impl FnOnce(&mut Settings), test: impl Async
 }
 
 pub(crate) fn provider(world: &World) -> String {
-    format!("provider \"basalt\" {{\n  endpoint = {:?}\n  token = {:?}\n}}\n", world.endpoint, world.token)
+    provider_at(&world.endpoint, world)
+}
+
+/// One that reaches the region through something.
+pub(crate) fn provider_at(endpoint: &str, world: &World) -> String {
+    format!("provider \"basalt\" {{\n  endpoint = {endpoint:?}\n  token = {:?}\n}}\n", world.token)
 }

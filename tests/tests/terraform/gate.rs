@@ -1,0 +1,135 @@
+//! A gate between provider and region: everything passes, until a write is held.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const BUFFER: usize = 64 << 10;
+
+/// Where a write is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The region has not heard of it.
+    Request,
+    /// The region has done it, and the provider does not know.
+    Answer,
+}
+
+/// A write that is held. Without [`Held::go_on`] it is lost, and its connection with it.
+pub(crate) struct Held(oneshot::Sender<()>);
+
+impl Held {
+    pub(crate) fn go_on(self) {
+        // Nobody waits any more where the provider is gone.
+        let _ = self.0.send(());
+    }
+}
+
+/// The write that will be held.
+struct Point {
+    /// How many writes pass before it.
+    before: u64,
+    at: At,
+    reached: oneshot::Sender<Held>,
+}
+
+impl Point {
+    async fn hold(self) -> io::Result<()> {
+        let (go_on, goes_on) = oneshot::channel();
+        // Whoever no longer looks lets it go on.
+        if let Err(Held(go_on)) = self.reached.send(Held(go_on)) {
+            let _ = go_on.send(());
+        }
+        goes_on.await.map_err(|_| io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+type Next = Arc<Mutex<Option<Point>>>;
+
+pub(crate) struct Gate {
+    pub(crate) address: SocketAddr,
+    next: Next,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Gate {
+    pub(crate) async fn before(region: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (address, next) = (listener.local_addr().expect("an address"), Next::default());
+        let of_connections = Arc::clone(&next);
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(pass(client, region, Arc::clone(&of_connections)));
+            }
+        });
+        Self { address, next, task }
+    }
+
+    /// The write behind so many others, once it is held.
+    pub(crate) fn hold(&self, before: u64, at: At) -> oneshot::Receiver<Held> {
+        let (reached, held) = oneshot::channel();
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Point { before, at, reached });
+        held
+    }
+}
+
+/// One connection; requests on it follow one another (RFC 9112 §9.3).
+async fn pass(mut client: TcpStream, region: SocketAddr, next: Next) -> io::Result<()> {
+    let mut region = TcpStream::connect(region).await?;
+    let (mut asked, mut answered) = (vec![0; BUFFER], vec![0; BUFFER]);
+    let mut answer = None;
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let asked = &asked[..read?];
+                if asked.is_empty() {
+                    return Ok(());
+                }
+                match reached(asked, &next) {
+                    Some(point) if point.at == At::Request => point.hold().await?,
+                    Some(point) => answer = Some(point),
+                    None => {}
+                }
+                region.write_all(asked).await?;
+            }
+            read = region.read(&mut answered) => {
+                let answered = &answered[..read?];
+                if answered.is_empty() {
+                    return Ok(());
+                }
+                if let Some(point) = answer.take() {
+                    point.hold().await?;
+                }
+                client.write_all(answered).await?;
+            }
+        }
+    }
+}
+
+/// The point, if this begins the write that it is at.
+fn reached(bytes: &[u8], next: &Next) -> Option<Point> {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let is_write =
+        line.starts_with("PUT /") && !line.contains("dry_run=true") || line.starts_with("DELETE /");
+    let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+    let point = next.as_mut().filter(|_| is_write)?;
+    match point.before.checked_sub(1) {
+        Some(before) => {
+            point.before = before;
+            None
+        }
+        None => next.take(),
+    }
+}
