@@ -7,6 +7,7 @@ use dhcproto::v4::{MessageType, OptionCode};
 use crate::egress::Message;
 use crate::ingress::Packet;
 use crate::lease::Table;
+use crate::network::Network;
 use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
 use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
 
@@ -33,6 +34,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) via: Arrival,
     pub(crate) packet: &'a Packet,
     pub(crate) mac: Mac,
+    pub(crate) network: Network<'a>,
+    /// The subnet that the answer is about.
     pub(crate) scope: &'a Scope,
     pub(crate) config: &'a Config,
     pub(crate) table: &'a mut Table,
@@ -57,8 +60,17 @@ impl Exchange<'_> {
         }
     }
 
+    /// From here on the answer is about the subnet of this address, and comes from this server's address there.
+    fn settle(&mut self, address: Ipv4Addr) {
+        if let Some(scope) = self.network.scope(address) {
+            self.scope = scope;
+            self.via = self.network.arrival(scope);
+        }
+    }
+
     fn discover(mut self) -> Answer {
         let address = self.choose()?;
+        self.settle(address);
         let held = self.table.get(address).filter(|lease| lease.mac == self.mac && lease.is_live(self.now));
         // A lease that still runs is longer than an offer, and stays.
         if held.is_none_or(|lease| lease.state == LeaseState::Offered) {
@@ -73,17 +85,18 @@ impl Exchange<'_> {
     }
 
     /// SELECTING, INIT-REBOOT, RENEWING and REBINDING, told apart by what is filled in (RFC 2131 §4.3.2).
-    fn request(self) -> Answer {
+    fn request(mut self) -> Answer {
         let options = &self.packet.options;
         let requested = options.ipv4(OptionCode::RequestedIpAddress);
         let current = Some(self.packet.ciaddr).filter(|address| !address.is_unspecified());
         let server = options.ipv4(OptionCode::ServerIdentifier);
-        if let Some(other) = server.filter(|&server| server != self.via.local) {
+        if let Some(other) = server.filter(|&server| !self.network.is_me(server)) {
             self.withdraw_offers(None);
             return Err(Ignored::OtherServer(other));
         }
         let address = if server.is_some() { requested.or(current) } else { current.or(requested) };
         let address = address.ok_or(Ignored::Missing("requested address (option 50 or ciaddr)"))?;
+        self.settle(address);
         match self.verdict(address) {
             Verdict::Grant => Ok(self.acknowledge(address)),
             Verdict::Refuse(reason) => Ok(self.refuse(address, reason)),
@@ -106,15 +119,16 @@ impl Exchange<'_> {
         Ok(vec![Action::Persist(lease.clone()), Action::Report(Event::Released(lease))])
     }
 
-    fn decline(self) -> Answer {
+    fn decline(mut self) -> Answer {
         let options = &self.packet.options;
         let server = options.ipv4(OptionCode::ServerIdentifier);
-        if let Some(other) = server.filter(|&server| server != self.via.local) {
+        if let Some(other) = server.filter(|&server| !self.network.is_me(server)) {
             return Err(Ignored::OtherServer(other));
         }
         let address = options.ipv4(OptionCode::RequestedIpAddress);
         let address = address.ok_or(Ignored::Missing("declined address (option 50)"))?;
         self.own(address).ok_or(Ignored::NotOurs(address))?;
+        self.settle(address);
         let mut lease = self.lease(address, LeaseState::Quarantined, self.config.quarantine_seconds);
         lease.acknowledged = false;
         self.table.insert(lease.clone());
@@ -122,10 +136,11 @@ impl Exchange<'_> {
     }
 
     /// A host with an address of its own asks for the rest: no lease (RFC 2131 §4.3.5).
-    fn inform(self) -> Answer {
+    fn inform(mut self) -> Answer {
         if self.packet.ciaddr.is_unspecified() {
             return Err(Ignored::Missing("ciaddr"));
         }
+        self.settle(self.packet.ciaddr);
         let mut reply = self.reply(MessageType::Ack, Ipv4Addr::UNSPECIFIED);
         self.network_options(&mut reply);
         self.boot_options(&mut reply);
@@ -162,13 +177,13 @@ impl Exchange<'_> {
 
     /// The address to offer: reserved, current, previous, asked for, never used, longest unused.
     fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
-        let (now, mac, scope, server) = (self.now, self.mac, self.scope, self.via.local);
-        let dynamic = |address: Ipv4Addr| scope.is_dynamic(address, server);
+        let (now, mac, network) = (self.now, self.mac, &self.network);
+        let dynamic = |address: Ipv4Addr| network.is_dynamic(address);
         let offerable =
             |table: &Table, address: Ipv4Addr| dynamic(address) && table.available(now, address, mac);
 
-        let reserved = scope.reservation(mac).map(|it| it.address);
-        if let Some(reserved) = reserved.filter(|&address| self.table.available(now, address, mac)) {
+        let mut reserved = network.reservations(mac).map(|it| it.address);
+        if let Some(reserved) = reserved.find(|&address| self.table.available(now, address, mac)) {
             return Ok(reserved);
         }
         let own = self.table.of(mac).filter(|lease| offerable(self.table, lease.address));
@@ -183,10 +198,11 @@ impl Exchange<'_> {
         if let Some(asked) = asked.filter(|&address| offerable(self.table, address)) {
             return Ok(asked);
         }
-        let unused = self.table.never_used(&scope.subnet.dynamic, dynamic);
+        let ranges = network.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
+        let unused = self.table.never_used(ranges, dynamic);
         unused
             .or_else(|| self.table.longest_ended(now, dynamic))
-            .ok_or_else(|| Ignored::NoFreeAddress(scope.subnet.id.clone()))
+            .ok_or_else(|| Ignored::NoFreeAddress(self.scope.subnet.id.clone()))
     }
 
     fn verdict(&self, address: Ipv4Addr) -> Verdict {
@@ -202,15 +218,15 @@ impl Exchange<'_> {
             _ if !free => return Verdict::Refuse("address is in use"),
             _ => {}
         }
-        let reserved = self.scope.reservation(self.mac).map(|it| it.address);
-        if reserved.is_some_and(|reserved| self.table.available(self.now, reserved, self.mac)) {
+        let mut reserved = self.network.reservations(self.mac).map(|it| it.address);
+        if reserved.any(|reserved| self.table.available(self.now, reserved, self.mac)) {
             return Verdict::Refuse("another address is reserved for this client");
         }
         let own = self.own(address).is_some();
         if !own && self.has_other_lease(address) {
             return Verdict::Refuse("client has another lease");
         }
-        match self.scope.is_dynamic(address, self.via.local) {
+        match self.network.is_dynamic(address) {
             true if own || !self.withheld => Verdict::Grant,
             true => Verdict::Unknown,
             false if own => Verdict::Refuse("address is no longer given out"),
@@ -225,13 +241,13 @@ impl Exchange<'_> {
         })
     }
 
-    /// The client holds another address of this subnet, and would be offered that: it cannot collect addresses.
+    /// The client holds another address of this link, and would be offered that: it cannot collect addresses.
     fn has_other_lease(&self, address: Ipv4Addr) -> bool {
         self.table.of(self.mac).any(|lease| {
             lease.address != address
                 && lease.state == LeaseState::Bound
                 && lease.is_live(self.now)
-                && self.scope.is_dynamic(lease.address, self.via.local)
+                && self.network.is_dynamic(lease.address)
         })
     }
 
@@ -277,10 +293,13 @@ impl Exchange<'_> {
         }
         reply.yiaddr = address;
         reply.giaddr = self.packet.giaddr;
-        reply.option(OptionCode::ServerIdentifier, self.via.local.octets());
-        for (code, longest) in
-            [(OptionCode::ClientIdentifier, MAX_CLIENT_ID), (OptionCode::RelayAgentInformation, usize::MAX)]
-        {
+        reply.option(OptionCode::ServerIdentifier, self.network.identity(self.scope).octets());
+        let repeated = [
+            (OptionCode::ClientIdentifier, MAX_CLIENT_ID),
+            (OptionCode::SubnetSelection, if self.network.is_relayed() { 4 } else { 0 }),
+            (OptionCode::RelayAgentInformation, usize::MAX),
+        ];
+        for (code, longest) in repeated {
             if let Some(value) = self.packet.options.raw(code).filter(|value| value.len() <= longest) {
                 reply.option(code, value);
             }

@@ -123,9 +123,9 @@ impl Table {
     }
 
     /// The next address of the ranges that nothing is known about.
-    pub(crate) fn never_used(
+    pub(crate) fn never_used<'a>(
         &mut self,
-        ranges: &[AddressRange],
+        ranges: impl IntoIterator<Item = &'a AddressRange>,
         usable: impl Fn(Ipv4Addr) -> bool,
     ) -> Option<Ipv4Addr> {
         for range in ranges {

@@ -1,7 +1,7 @@
 //! DHCPv4 without sockets: a server, a client, and the codec between them and the network.
 //!
 //! - [`ingress`] reads datagrams that nobody vouches for; [`egress`] writes them.
-//! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3046, 3396, 4578, 6842; PXE 2.1; UEFI
+//! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3011, 3046, 3396, 3527, 4578, 5107, 6842; PXE 2.1; UEFI
 //!   HTTP boot). Its input is plain data, [`Config`]; its output is a list of [`Action`]s.
 //! - [`Client`] gets an address, for simulated machines and for the agent.
 //!
@@ -54,7 +54,9 @@ mod config;
 mod exchange;
 mod lease;
 mod mac;
+mod network;
 mod pxe;
+mod relay;
 mod server;
 mod time;
 

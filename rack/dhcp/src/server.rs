@@ -1,7 +1,7 @@
 //! The server: configuration, leases, and one entry for every event. What it decides per message is in
 //! [`exchange`](crate::exchange).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use dhcproto::v4::Opcode;
@@ -9,6 +9,7 @@ use dhcproto::v4::Opcode;
 use crate::exchange::Exchange;
 use crate::ingress::Packet;
 use crate::lease::Table;
+use crate::network::Network;
 use crate::{BootClient, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
 
 /// The port that servers and relays listen on.
@@ -192,12 +193,11 @@ impl Scope {
     }
 
     /// A client without a reservation may get the address.
-    pub(crate) fn is_dynamic(&self, address: Ipv4Addr, server: Ipv4Addr) -> bool {
+    pub(crate) fn is_dynamic(&self, address: Ipv4Addr) -> bool {
         self.subnet.dynamic.iter().any(|range| range.contains(address))
             && self.subnet.is_host(address)
             && self.owner(address).is_none()
             && self.subnet.gateway != Some(address)
-            && address != server
     }
 }
 
@@ -206,6 +206,7 @@ impl Scope {
 pub struct Server {
     config: Config,
     scopes: Vec<Scope>,
+    links: BTreeMap<u32, Vec<Ipv4Addr>>,
     table: Table,
     dynamic_from: Time,
     swept: Time,
@@ -222,6 +223,7 @@ impl Server {
         Ok(Self {
             config,
             scopes,
+            links: BTreeMap::new(),
             table: Table::default(),
             dynamic_from: Time::default(),
             swept: Time::default(),
@@ -241,6 +243,12 @@ impl Server {
         self.table
             .reconfigured(now, |address| scopes.iter().any(|scope| scope.subnet.cidr.contains(&address)));
         Ok(())
+    }
+
+    /// Says which addresses this server has on which interface. Subnets of several addresses of one interface share that link: a
+    /// client there may have an address of any. Without this, a link has the subnet of the address that a message arrived at.
+    pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
+        self.links = links;
     }
 
     /// The configuration in use.
@@ -316,14 +324,15 @@ impl Server {
             return Err(Ignored::NotARequest { op: packet.op.into(), kind: packet.kind.into() });
         }
         let mac = packet.mac().ok_or(Ignored::NotEthernet)?;
-        let scope = client_scope(&self.scopes, via, packet)?;
-        let known = scope.reservation(mac).is_some();
+        let network = Network::of(&self.scopes, &self.links, via, packet)?;
+        let known = network.reservations(mac).next().is_some();
         let exchange = Exchange {
             now,
-            via,
+            via: network.arrival(network.home),
             packet,
             mac,
-            scope,
+            scope: network.home,
+            network,
             config: &self.config,
             table: &mut self.table,
             withheld: now < self.dynamic_from,
@@ -331,14 +340,4 @@ impl Server {
         };
         exchange.run()
     }
-}
-
-/// The client's subnet: the relay's, a routed renewal's own, or this link's (RFC 2131 §4.3.1).
-fn client_scope<'a>(scopes: &'a [Scope], via: Arrival, packet: &Packet) -> Result<&'a Scope, Ignored> {
-    let of = |address: Ipv4Addr| scopes.iter().find(|scope| scope.subnet.cidr.contains(&address));
-    if !packet.giaddr.is_unspecified() {
-        return of(packet.giaddr).ok_or(Ignored::NoSubnet(packet.giaddr));
-    }
-    let routed = if via.unicast { of(packet.ciaddr) } else { None };
-    routed.or_else(|| of(via.local)).ok_or(Ignored::NoSubnet(via.local))
 }

@@ -5,5 +5,6 @@ mod boot;
 mod client;
 mod hostile;
 mod messages;
+mod networks;
 mod properties;
 mod support;

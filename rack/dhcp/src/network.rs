@@ -1,0 +1,98 @@
+//! Where a client is: the subnets of its link, and who this server is there.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use crate::ingress::Packet;
+use crate::relay::Relayed;
+use crate::server::{Arrival, Ignored, Scope};
+use crate::{Mac, Reservation};
+
+/// The subnets that a client may have an address of.
+#[derive(Debug)]
+pub(crate) struct Network<'a> {
+    via: Arrival,
+    relayed: Option<Relayed>,
+    links: &'a BTreeMap<u32, Vec<Ipv4Addr>>,
+    /// The one that the message itself points to.
+    pub(crate) home: &'a Scope,
+    /// All of them; [`Network::home`] is the first.
+    pub(crate) scopes: Vec<&'a Scope>,
+}
+
+impl<'a> Network<'a> {
+    /// Finds the client's link by its relay, by the address that a routed renewal came from, or by where it was heard (RFC 2131
+    /// §4.3.1). Subnets share a link if this server has addresses of both on one interface.
+    pub(crate) fn of(
+        scopes: &'a [Scope],
+        links: &'a BTreeMap<u32, Vec<Ipv4Addr>>,
+        via: Arrival,
+        packet: &Packet,
+    ) -> Result<Self, Ignored> {
+        let of = |address: Ipv4Addr| scopes.iter().find(|scope| scope.subnet.cidr.contains(&address));
+        let relayed = Relayed::of(packet);
+        let home = match relayed {
+            Some(relayed) => of(relayed.link).ok_or(Ignored::NoSubnet(relayed.link)),
+            None => {
+                let routed = if via.unicast { of(packet.ciaddr) } else { None };
+                let here = links.get(&via.interface).into_iter().flatten();
+                let here = std::iter::once(&via.local).chain(here);
+                let heard = || here.copied().find_map(of);
+                routed.or_else(heard).ok_or(Ignored::NoSubnet(via.local))
+            }
+        }?;
+        let is_on = |scope: &Scope, link: &[Ipv4Addr]| link.iter().any(|it| scope.subnet.cidr.contains(it));
+        let link = links.values().find(|link| is_on(home, link));
+        let sharing = scopes
+            .iter()
+            .filter(|&scope| !std::ptr::eq(scope, home) && link.is_some_and(|link| is_on(scope, link)));
+        let scopes = std::iter::once(home).chain(sharing).collect();
+        Ok(Self { via, relayed, links, home, scopes })
+    }
+
+    /// The subnet of an address.
+    pub(crate) fn scope(&self, address: Ipv4Addr) -> Option<&'a Scope> {
+        self.scopes.iter().copied().find(|scope| scope.subnet.cidr.contains(&address))
+    }
+
+    /// What is reserved for a client here, that of the home subnet first.
+    pub(crate) fn reservations(&self, mac: Mac) -> impl Iterator<Item = &'a Reservation> {
+        self.scopes.iter().filter_map(move |scope| scope.reservation(mac))
+    }
+
+    /// A client without a reservation may get the address.
+    pub(crate) fn is_dynamic(&self, address: Ipv4Addr) -> bool {
+        !self.is_own(address) && self.scope(address).is_some_and(|scope| scope.is_dynamic(address))
+    }
+
+    /// The address is this server's.
+    pub(crate) fn is_own(&self, address: Ipv4Addr) -> bool {
+        address == self.via.local || self.links.values().flatten().any(|&own| own == address)
+    }
+
+    /// A relay forwarded the message.
+    pub(crate) const fn is_relayed(&self) -> bool {
+        self.relayed.is_some()
+    }
+
+    /// Whom a client takes for its server (option 54), if it is told of an address of this subnet.
+    pub(crate) fn identity(&self, scope: &Scope) -> Ipv4Addr {
+        let told = self.relayed.and_then(|relayed| relayed.identity);
+        told.unwrap_or_else(|| self.arrival(scope).local)
+    }
+
+    /// Whether a client that names this server means this one.
+    pub(crate) fn is_me(&self, server: Ipv4Addr) -> bool {
+        self.is_own(server) || self.relayed.is_some_and(|relayed| relayed.identity == Some(server))
+    }
+
+    /// Where answers about this subnet leave: from the address in it, unless the message was sent to another one.
+    pub(crate) fn arrival(&self, scope: &Scope) -> Arrival {
+        if self.relayed.is_some() || self.via.unicast || scope.subnet.cidr.contains(&self.via.local) {
+            return self.via;
+        }
+        let here = self.links.get(&self.via.interface).into_iter().flatten();
+        let local = here.copied().find(|it| scope.subnet.cidr.contains(it));
+        Arrival { local: local.unwrap_or(self.via.local), ..self.via }
+    }
+}
