@@ -1,7 +1,9 @@
 //! A message to bytes.
 //!
-//! Options leave in the order they were added: the message type first, as old boot ROMs expect, the relay's option 82
-//! last (RFC 3046 §2.1). dhcproto's encoder sorts by code and cuts unknown options at 255 bytes, so it is not used.
+//! The message type is first, as old boot ROMs expect; then what every client needs, what it asked for in its order (RFC 2132
+//! §9.8), the rest as it was added, and the relay's option 82 last (RFC 3046 §2.1). What does not fit a client's longest message
+//! goes into `file` and `sname` (option 52), and what does not fit there is left out. dhcproto's encoder sorts by code and cuts
+//! unknown options at 255 bytes, so it is not used.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +14,24 @@ use crate::Mac;
 /// BOOTP clients and some relays drop anything shorter (RFC 1542 §2.1).
 const MIN_DATAGRAM: usize = 300;
 const FILE_FIELD: usize = 128;
+const SNAME_FIELD: usize = 64;
+const HEADER: usize = 240;
 const BROADCAST_FLAG: u16 = 0x8000;
+/// Option 52 itself.
+const OVERLOAD: usize = 3;
+const FILE_IS_OPTIONS: u8 = 1;
+const SNAME_IS_OPTIONS: u8 = 2;
+/// Without these a client takes no offer, or boots nothing from it. The mask stands before the router (RFC 2132 §3.3).
+const FIRST: [OptionCode; 8] = [
+    OptionCode::MessageType,
+    OptionCode::ServerIdentifier,
+    OptionCode::AddressLeaseTime,
+    OptionCode::Renewal,
+    OptionCode::Rebinding,
+    OptionCode::SubnetMask,
+    OptionCode::ClassIdentifier,
+    OptionCode::BootfileName,
+];
 
 /// A DHCPv4 message to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,9 +105,82 @@ impl Message {
         self
     }
 
-    /// The datagram.
+    /// The datagram, with all options in the order in which they were added.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.lay_out(&self.own_options(), usize::MAX)
+    }
+
+    /// The datagram for a client that asked for these options and takes messages of at most so many bytes. Only a relay's option,
+    /// which the relay removes, makes it longer.
+    #[must_use]
+    pub fn encode_for(&self, asked: &[u8], longest: usize) -> Vec<u8> {
+        let mut options = self.own_options();
+        let rank = |code: u8| {
+            let first = FIRST.iter().position(|&it| u8::from(it) == code);
+            let asked = asked.iter().position(|&it| it == code);
+            first.or(asked.map(|at| FIRST.len() + at)).unwrap_or(usize::MAX)
+        };
+        options.sort_by_key(|(code, _)| rank(*code));
+        self.lay_out(&options, longest)
+    }
+
+    /// The options but the relay's, with the file's name where its field is too short for it.
+    fn own_options(&self) -> Vec<(u8, &[u8])> {
+        let bootfile = u8::from(OptionCode::BootfileName);
+        let own =
+            self.options.iter().filter(|(code, _)| *code != u8::from(OptionCode::RelayAgentInformation));
+        let mut own: Vec<(u8, &[u8])> = own.map(|(code, value)| (*code, value.as_slice())).collect();
+        if !self.file_fits() && own.iter().all(|(code, _)| *code != bootfile) {
+            own.push((bootfile, &self.file));
+        }
+        own
+    }
+
+    fn file_fits(&self) -> bool {
+        self.file.len() < FILE_FIELD
+    }
+
+    fn lay_out(&self, own: &[(u8, &[u8])], longest: usize) -> Vec<u8> {
+        let mut relay = Vec::new();
+        for (code, value) in &self.options {
+            if *code == u8::from(OptionCode::RelayAgentInformation) {
+                write_option(&mut relay, *code, value);
+            }
+        }
+        let room = longest.saturating_sub(HEADER + relay.len() + 1);
+        let whole: usize = own.iter().map(|(_, value)| written(value)).sum();
+        let named = self.file_fits() && !self.file.is_empty();
+        // Each field that carries options ends with option 255.
+        let mut fields = if whole <= room {
+            vec![Field::new(0, room)]
+        } else {
+            let file = if named { 0 } else { FILE_FIELD - 1 };
+            vec![
+                Field::new(0, room.saturating_sub(OVERLOAD)),
+                Field::new(FILE_IS_OPTIONS, file),
+                Field::new(SNAME_IS_OPTIONS, SNAME_FIELD - 1),
+            ]
+        };
+        for (code, value) in own {
+            if let Some(field) = fields.iter_mut().find(|field| written(value) <= field.room) {
+                field.room -= written(value);
+                write_option(&mut field.bytes, *code, value);
+            }
+        }
+        let overload = fields.iter().filter(|it| !it.bytes.is_empty()).fold(0, |all, it| all | it.overload);
+        let mut take = |overload: u8| {
+            let field = fields.iter_mut().find(|it| it.overload == overload);
+            field.map(|it| std::mem::take(&mut it.bytes)).unwrap_or_default()
+        };
+        let (options, mut file, mut sname) = (take(0), take(FILE_IS_OPTIONS), take(SNAME_IS_OPTIONS));
+        for field in [&mut file, &mut sname].into_iter().filter(|it| !it.is_empty()) {
+            field.push(OptionCode::End.into());
+        }
+        if named {
+            file.clone_from(&self.file);
+        }
+
         let mut out = Vec::with_capacity(MIN_DATAGRAM * 2);
         out.extend([u8::from(self.op), 1, 6, self.hops]);
         out.extend(self.xid.to_be_bytes());
@@ -98,30 +190,40 @@ impl Message {
             out.extend(address.octets());
         }
         out.extend(self.mac.0);
-        out.extend([0; 10 + 64]);
-        let fits = self.file.len() < FILE_FIELD;
-        let file = if fits { self.file.as_slice() } else { &[] };
+        out.extend([0; 10]);
+        sname.resize(SNAME_FIELD, 0);
+        file.resize(FILE_FIELD, 0);
+        out.extend(sname);
         out.extend(file);
-        out.resize(out.len() + FILE_FIELD - file.len(), 0);
         out.extend([99, 130, 83, 99]);
-
-        let bootfile = u8::from(OptionCode::BootfileName);
-        let named = self.options.iter().any(|(code, _)| *code == bootfile);
-        let (relay, own): (Vec<_>, Vec<_>) =
-            self.options.iter().partition(|(code, _)| *code == u8::from(OptionCode::RelayAgentInformation));
-        for (code, value) in own {
-            write_option(&mut out, *code, value);
+        out.extend(options);
+        if overload != 0 {
+            write_option(&mut out, OptionCode::OptionOverload.into(), &[overload]);
         }
-        if !fits && !named {
-            write_option(&mut out, bootfile, &self.file);
-        }
-        for (code, value) in relay {
-            write_option(&mut out, *code, value);
-        }
+        out.extend(relay);
         out.push(OptionCode::End.into());
         out.resize(out.len().max(MIN_DATAGRAM), 0);
         out
     }
+}
+
+/// A part of the message that carries options.
+struct Field {
+    /// Its bit of option 52; none: the options field proper.
+    overload: u8,
+    room: usize,
+    bytes: Vec<u8>,
+}
+
+impl Field {
+    const fn new(overload: u8, room: usize) -> Self {
+        Self { overload, room, bytes: Vec::new() }
+    }
+}
+
+/// How many bytes [`write_option`] writes.
+fn written(value: &[u8]) -> usize {
+    value.len() + 2 * value.len().div_ceil(usize::from(u8::MAX)).max(1)
 }
 
 fn write_option(out: &mut Vec<u8>, code: u8, value: &[u8]) {

@@ -18,6 +18,13 @@ const MAX_HOSTNAME: usize = 253;
 /// The longest client identifier that is repeated (RFC 6842); one option's worth.
 const MAX_CLIENT_ID: usize = 255;
 
+/// IPv4 and UDP headers.
+const HEADERS: usize = 28;
+/// What every client takes, headers included (RFC 2131 §2).
+const SHORTEST_MAXIMUM: usize = 576;
+/// What an Ethernet frame carries.
+const LONGEST_MAXIMUM: usize = 1500;
+
 type Answer = Result<Vec<Action>, Ignored>;
 
 /// Whether a client may have an address.
@@ -175,7 +182,7 @@ impl Exchange<'_> {
         vec![self.send(reply), Action::Report(Event::Refused { mac: self.mac, address, reason })]
     }
 
-    /// The address to offer: reserved, current, previous, asked for, never used, longest unused.
+    /// The address to offer: reserved, current, previous, asked for, offered in vain, never used, longest unused.
     fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
         let (now, mac, network) = (self.now, self.mac, &self.network);
         let dynamic = |address: Ipv4Addr| network.is_dynamic(address);
@@ -199,8 +206,9 @@ impl Exchange<'_> {
             return Ok(asked);
         }
         let ranges = network.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
-        let unused = self.table.never_used(ranges, dynamic);
-        unused
+        let spare = self.table.spare_offer(now, dynamic);
+        spare
+            .or_else(|| self.table.never_used(ranges, dynamic))
             .or_else(|| self.table.longest_ended(now, dynamic))
             .ok_or_else(|| Ignored::NoFreeAddress(self.scope.subnet.id.clone()))
     }
@@ -256,7 +264,6 @@ impl Exchange<'_> {
         let offers = self.table.of(self.mac).filter(|lease| lease.state == LeaseState::Offered);
         let offers: Vec<Lease> = offers.filter(|lease| Some(lease.address) != except).cloned().collect();
         for mut lease in offers {
-            lease.state = LeaseState::Ended;
             lease.expires = lease.expires.min(self.now);
             self.table.insert(lease);
         }
@@ -362,6 +369,13 @@ impl Exchange<'_> {
         } else {
             Destination::Hardware { address: reply.yiaddr, mac: self.mac }
         };
-        Action::Send { via: self.via, to, bytes: reply.encode() }
+        let asked = packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
+        Action::Send { via: self.via, to, bytes: reply.encode_for(asked, longest_message(packet)) }
     }
+}
+
+/// How long a message this client takes (option 57, which counts the headers too, as other servers read it).
+fn longest_message(packet: &Packet) -> usize {
+    let said = packet.options.u16(OptionCode::MaxMessageSize).map_or(SHORTEST_MAXIMUM, usize::from);
+    said.clamp(SHORTEST_MAXIMUM, LONGEST_MAXIMUM) - HEADERS
 }

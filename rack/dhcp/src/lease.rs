@@ -52,15 +52,21 @@ impl Lease {
     }
 }
 
+/// Offers that are held at once. With more, the oldest is taken back: a client takes an offer within seconds.
+pub(crate) const MAX_OFFERS: usize = 16_384;
+
 /// Every address this server knows something about, found by address, by client and by expiry.
 ///
 /// A record stays after its lease ends: the client is given the same address again while nobody needed it, and
-/// addresses are reused longest-ended first. There is at most one record per address.
+/// addresses are reused longest-ended first. There is at most one record per address. Offers that nobody took are reused before
+/// addresses that were never used, so that whoever asks in many names fills no more than [`MAX_OFFERS`] records.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     records: BTreeMap<Ipv4Addr, Lease>,
     by_mac: HashMap<Mac, BTreeSet<Ipv4Addr>>,
     by_expiry: BTreeSet<(Time, Ipv4Addr)>,
+    /// Offers that nobody took, also those that have ended.
+    offers: BTreeSet<(Time, Ipv4Addr)>,
     /// Per range start: every address before this one had a record or was not usable when the range was walked.
     walked: HashMap<Ipv4Addr, u32>,
 }
@@ -84,12 +90,16 @@ impl Table {
         self.remove(address);
         self.by_mac.entry(lease.mac).or_default().insert(address);
         self.by_expiry.insert((lease.expires, address));
+        if lease.state == LeaseState::Offered {
+            self.offers.insert((lease.expires, address));
+        }
         self.records.insert(address, lease);
     }
 
     fn remove(&mut self, address: Ipv4Addr) {
         let Some(old) = self.records.remove(&address) else { return };
         self.by_expiry.remove(&(old.expires, address));
+        self.offers.remove(&(old.expires, address));
         if let Some(addresses) = self.by_mac.get_mut(&old.mac) {
             addresses.remove(&address);
             if addresses.is_empty() {
@@ -145,6 +155,18 @@ impl Table {
             self.walked.insert(range.start, next);
         }
         None
+    }
+
+    /// The usable address of the oldest offer that has ended, or has to make way for another.
+    pub(crate) fn spare_offer(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
+        let full = self.offers.len() >= MAX_OFFERS;
+        let spare = self.offers.iter().take_while(|(expires, _)| full || *expires <= now);
+        spare.map(|&(_, address)| address).find(|&address| usable(address))
+    }
+
+    /// How many addresses there are records of.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
     }
 
     /// The usable address whose lease ended first.

@@ -290,6 +290,12 @@ impl Server {
         self.table.iter().filter(|lease| lease.state != LeaseState::Offered)
     }
 
+    /// How many addresses something is known about. What this server needs of memory grows with it, and with nothing else.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.table.len()
+    }
+
     /// Leases that still run on addresses outside of the configured dynamic ranges, in order of address: of ranges that it had
     /// before, or reserved ones.
     pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {

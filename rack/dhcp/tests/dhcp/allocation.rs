@@ -26,7 +26,8 @@ fn prefers_the_previous_address_then_the_one_asked_for() {
     message.option(OptionCode::RequestedIpAddress, ip(103).octets());
     assert_eq!(server.ask(START, &message).address(), ip(103));
     let after = START.plus_seconds(10_000);
-    assert_eq!(server.lease_to(after, 3), ip(101), "never used before ended");
+    assert_eq!(server.lease_to(after, 3), ip(103), "offered in vain before never used");
+    assert_eq!(server.lease_to(after, 4), ip(101), "never used before ended");
     assert_eq!(server.lease_to(after, 1), ip(100));
 }
 

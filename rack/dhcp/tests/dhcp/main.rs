@@ -3,7 +3,9 @@
 mod allocation;
 mod boot;
 mod client;
+mod flood;
 mod hostile;
+mod layout;
 mod messages;
 mod networks;
 mod properties;

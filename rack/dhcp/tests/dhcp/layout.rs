@@ -1,0 +1,125 @@
+//! Where options stand in a reply, and how long it is.
+
+use std::net::Ipv4Addr;
+
+use basalt_dhcp::egress::Message;
+use basalt_dhcp::{Action, Server, Subnet, ingress};
+use dhcproto::v4::{MessageType, OptionCode};
+
+use crate::support::*;
+
+const OPTIONS: usize = 240;
+
+/// The bytes of the reply.
+fn bytes(subnet: Subnet, message: &Message) -> Vec<u8> {
+    let mut server = Server::new(config(subnet)).unwrap();
+    let answer = server.ask(START, message).0;
+    let mut sent = answer.into_iter().filter_map(|action| match action {
+        Action::Send { bytes, .. } => Some(bytes),
+        _ => None,
+    });
+    sent.next().unwrap()
+}
+
+/// The codes of the options field, in order.
+fn codes(bytes: &[u8]) -> Vec<u8> {
+    let (mut rest, mut codes) = (&bytes[OPTIONS..], Vec::new());
+    while let [code, length, tail @ ..] = rest
+        && *code != 255
+    {
+        codes.push(*code);
+        rest = &tail[usize::from(*length)..];
+    }
+    codes
+}
+
+fn position(codes: &[u8], code: OptionCode) -> usize {
+    let wanted = u8::from(code);
+    codes.iter().position(|code| *code == wanted).unwrap_or_else(|| panic!("no option {wanted} in {codes:?}"))
+}
+
+fn asking(codes: &[u8]) -> Message {
+    let mut message = discover(1);
+    message.option(OptionCode::ParameterRequestList, codes);
+    message
+}
+
+/// Much to tell: a long domain, and so many servers.
+fn talkative(dns_servers: u8, ntp_servers: u8) -> Subnet {
+    let mut subnet = subnet();
+    subnet.dns_servers = (1..=dns_servers).map(ip).collect();
+    subnet.ntp_servers = (1..=ntp_servers).map(ip).collect();
+    subnet.domain = Some("d".repeat(110));
+    subnet
+}
+
+fn taking(longest: u16, message: &Message) -> Message {
+    let mut message = message.clone();
+    message.option(OptionCode::MaxMessageSize, longest.to_be_bytes());
+    message
+}
+
+#[test]
+fn tells_first_what_every_client_needs_and_then_in_the_order_it_was_asked_for() {
+    let mut subnet = subnet();
+    subnet.domain = Some("lab.example".to_owned());
+    let codes = codes(&bytes(subnet, &asking(&[15, 28, 3, 1, 6])));
+    assert_eq!(codes, [53, 54, 51, 58, 59, 1, 15, 28, 3, 6]);
+}
+
+#[test]
+fn the_mask_stands_before_the_router_even_if_it_is_asked_for_later() {
+    let codes = codes(&bytes(subnet(), &asking(&[3, 1])));
+    assert!(position(&codes, OptionCode::SubnetMask) < position(&codes, OptionCode::Router));
+}
+
+#[test]
+fn is_no_longer_than_the_client_takes_and_puts_the_rest_into_file_and_sname() {
+    let message = asking(&[15, 42, 6, 3, 1]);
+    let everything = ingress::parse(&bytes(talkative(30, 25), &taking(1500, &message))).unwrap();
+    assert!(!everything.options.contains(OptionCode::OptionOverload));
+    for said in [None, Some(0), Some(576)] {
+        let message = said.map_or_else(|| message.clone(), |longest| taking(longest, &message));
+        let bytes = bytes(talkative(30, 25), &message);
+        assert!(bytes.len() <= 576 - 28, "{} bytes for {said:?}", bytes.len());
+        let packet = ingress::parse(&bytes).unwrap();
+        assert_eq!(packet.options.u8(OptionCode::OptionOverload), Some(1), "file alone");
+        for code in [15, 42, 6, 3, 1].map(OptionCode::from) {
+            assert_eq!(packet.options.raw(code), everything.options.raw(code), "{code:?}");
+        }
+    }
+}
+
+#[test]
+fn leaves_out_what_fits_nowhere_and_goes_on_with_the_next() {
+    let packet = ingress::parse(&bytes(talkative(60, 25), &asking(&[15, 42, 6, 3]))).unwrap();
+    assert!(!packet.options.contains(OptionCode::DomainNameServer));
+    assert_eq!(packet.options.ipv4s(OptionCode::Router), [ip(1)]);
+}
+
+#[test]
+fn a_boot_file_keeps_its_field() {
+    let mut message = asking(&[15, 42, 6, 3, 1]);
+    message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00007:UNDI:003016");
+    let bytes = bytes(talkative(12, 30), &message);
+    assert!(bytes.len() <= 548);
+    let packet = ingress::parse(&bytes).unwrap();
+    assert_eq!(packet.file, b"snponly.efi");
+    assert_eq!(packet.options.text(OptionCode::ClassIdentifier), Some("PXEClient"));
+    assert_eq!(packet.options.u8(OptionCode::OptionOverload), Some(2), "sname alone");
+    assert_eq!(packet.options.ipv4s(OptionCode::DomainNameServer).len(), 12);
+}
+
+#[test]
+fn an_option_of_the_relay_is_repeated_whatever_its_length_and_is_the_last() {
+    let mut message = asking(&[15, 42, 6, 3, 1]);
+    message.giaddr = ip(1);
+    message.option(OptionCode::RelayAgentInformation, [&[1, 200][..], &[7; 200]].concat());
+    let bytes = bytes(talkative(60, 40), &message);
+    assert!(bytes.len() <= 548);
+    assert_eq!(codes(&bytes).last(), Some(&82));
+    let packet = ingress::parse(&bytes).unwrap();
+    assert_eq!(packet.options.raw(OptionCode::RelayAgentInformation).map(<[u8]>::len), Some(202));
+    assert_eq!((packet.kind, packet.yiaddr), (MessageType::Offer, Ipv4Addr::new(10, 77, 0, 100)));
+    assert!(packet.options.contains(OptionCode::ServerIdentifier));
+}
