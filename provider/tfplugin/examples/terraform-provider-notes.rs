@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::{fs, io::ErrorKind::NotFound};
 
 use tfplugin::{
-    Attribute, Change, Cx, Diag, Diags, Options, Provider, Resource, Schema, Type, Val, async_trait,
+    Attribute, Change, Cx, Diag, Diags, Identity, Options, Provider, Resource, Schema, Type, Val, async_trait,
 };
 
 /// Serves Terraform, which starts this program.
@@ -85,5 +85,8 @@ impl Resource for Note {
     }
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
         Ok(Val::from([("name", id.into())]))
+    }
+    fn identity(&self) -> Identity {
+        Identity::default().required("name")
     }
 }

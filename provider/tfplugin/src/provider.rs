@@ -8,6 +8,7 @@ use tonic::async_trait;
 use crate::diag::{Diag, Diags, Severity};
 use crate::ephemeral::Ephemeral;
 use crate::function::Function;
+use crate::identity::Identity;
 use crate::path::Path;
 use crate::schema::Schema;
 use crate::value::{Object, Val};
@@ -121,6 +122,26 @@ pub trait Resource: Send + Sync + 'static {
 
     /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`.
     async fn import(&self, cx: &Cx, id: &str) -> Result<Val, Diags>;
+
+    /// What tells an object from all others; by default nothing, and the resource has no identity.
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+
+    /// As much of a state as [`Resource::read`] needs, from the identity that the user gave to `import`. The identity is that
+    /// much already, as a rule.
+    async fn import_identity(&self, _cx: &Cx, identity: &Val) -> Result<Val, Diags> {
+        Ok(identity.clone())
+    }
+
+    /// Brings the JSON of an identity of an older version into the shape of the current one.
+    fn upgrade_identity(
+        &self,
+        _version: i64,
+        identity: serde_json::Value,
+    ) -> Result<serde_json::Value, Diags> {
+        Ok(identity)
+    }
 
     /// Takes over an object that was of another type: as much of a state as [`Resource::read`] needs. The provider need not be
     /// configured.

@@ -4,6 +4,7 @@
 //! best state known. An error of gRPC itself would lose an object that was just created.
 
 mod ephemeral;
+mod identity;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -419,6 +420,20 @@ impl pb::provider_server::Provider for Rpc {
         }))
     }
 
+    async fn get_resource_identity_schemas(
+        &self,
+        _: Request<pb::get_resource_identity_schemas::Request>,
+    ) -> Reply<pb::get_resource_identity_schemas::Response> {
+        Ok(Response::new(self.identity_schemas()))
+    }
+
+    async fn upgrade_resource_identity(
+        &self,
+        request: Request<pb::upgrade_resource_identity::Request>,
+    ) -> Reply<pb::upgrade_resource_identity::Response> {
+        Ok(Response::new(self.upgrade_identity(request.into_inner()).await))
+    }
+
     async fn read_resource(
         &self,
         request: Request<pb::read_resource::Request>,
@@ -429,20 +444,27 @@ impl pb::provider_server::Provider for Rpc {
             let (resource, of) = self.resource(&request.type_name)?;
             let prior = decoded(request.current_state.as_ref(), of)?;
             let Some(now) = resource.read(&cx, &prior).await? else {
-                return Ok(Val::Null);
+                return Ok((Val::Null, None));
             };
             let now = contract::conform(resource.schema(), now)?.without_unknowns();
-            Ok(match (&prior, now) {
+            let now = match (&prior, now) {
                 (Val::Map(prior), Val::Map(now)) => {
                     Val::Map(respell(&resource.schema().attributes, prior, now))
                 }
                 (_, now) => now,
-            })
+            };
+            match identity::contradiction(resource, request.current_identity.as_ref(), &now)? {
+                Some(contradiction) => Err(contradiction.into()),
+                None => {
+                    let identity = identity::of(resource, &now);
+                    Ok((now, identity))
+                }
+            }
         })
         .await;
-        let (new_state, failed) = match result {
-            Ok(state) => (Some(codec::encode(&state)), None),
-            Err(diags) => (request.current_state, Some(diags)),
+        let (new_state, new_identity, failed) = match result {
+            Ok((state, identity)) => (Some(codec::encode(&state)), identity, None),
+            Err(diags) => (request.current_state, request.current_identity, Some(diags)),
         };
         let (diags, private, _) = outcome(&cx, failed);
         Ok(Response::new(pb::read_resource::Response {
@@ -450,7 +472,7 @@ impl pb::provider_server::Provider for Rpc {
             diagnostics: diags.to_pb(),
             private,
             deferred: None,
-            new_identity: None,
+            new_identity,
         }))
     }
 
@@ -467,7 +489,7 @@ impl pb::provider_server::Provider for Rpc {
             let config = decoded(request.config.as_ref(), of)?;
             if proposed.is_null() {
                 resource.review_destroy(&cx, &prior).await?;
-                return Ok((Val::Null, Vec::new()));
+                return Ok((Val::Null, Vec::new(), None));
             }
             let mut planned =
                 plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
@@ -483,12 +505,17 @@ impl pb::provider_server::Provider for Rpc {
                 planned.replace.sort();
                 planned.replace.dedup();
             }
-            Ok((planned.state, planned.replace))
+            // What is there keeps its identity, also until it is replaced; and Terraform takes none with something unknown in it.
+            let identity = match prior.is_null() {
+                true => identity::of(resource, &planned.state),
+                false => request.prior_identity.clone().or_else(|| identity::of(resource, &prior)),
+            };
+            Ok((planned.state, planned.replace, identity))
         })
         .await;
-        let (planned_state, replace, failed) = match result {
-            Ok((state, replace)) => (Some(codec::encode(&state)), replace, None),
-            Err(diags) => (request.prior_state, Vec::new(), Some(diags)),
+        let (planned_state, replace, planned_identity, failed) = match result {
+            Ok((state, replace, identity)) => (Some(codec::encode(&state)), replace, identity, None),
+            Err(diags) => (request.prior_state, Vec::new(), request.prior_identity, Some(diags)),
         };
         let (diags, private, _) = outcome(&cx, failed);
         Ok(Response::new(pb::plan_resource_change::Response {
@@ -497,7 +524,7 @@ impl pb::provider_server::Provider for Rpc {
             planned_private: private,
             diagnostics: diags.to_pb(),
             deferred: None,
-            planned_identity: None,
+            planned_identity,
         }))
     }
 
@@ -521,11 +548,12 @@ impl pb::provider_server::Provider for Rpc {
                 None => request.prior_state,
             },
         };
+        let new_identity = self.identity_of(&request.type_name, new_state.as_ref());
         Ok(Response::new(pb::apply_resource_change::Response {
             new_state,
             private,
             diagnostics: diags.to_pb(),
-            new_identity: None,
+            new_identity,
         }))
     }
 
@@ -537,20 +565,25 @@ impl pb::provider_server::Provider for Rpc {
         let cx = self.cx(Vec::new());
         let result = guarded("ImportResourceState", &request.type_name, async {
             let (resource, _) = self.resource(&request.type_name)?;
-            let state = resource.import(&cx, &request.id).await?;
-            Ok(contract::conform(resource.schema(), state)?.without_unknowns())
+            let state = match identity::given(resource, request.identity.as_ref())? {
+                Some(identity) => resource.import_identity(&cx, &identity).await?,
+                None => resource.import(&cx, &request.id).await?,
+            };
+            let state = contract::conform(resource.schema(), state)?.without_unknowns();
+            let identity = identity::of(resource, &state).or_else(|| request.identity.clone());
+            Ok((state, identity))
         })
         .await;
-        let (state, failed) = match result {
-            Ok(state) => (Some(state), None),
+        let (imported, failed) = match result {
+            Ok(imported) => (Some(imported), None),
             Err(diags) => (None, Some(diags)),
         };
         let (diags, private, _) = outcome(&cx, failed);
-        let imported = state.map(|state| pb::import_resource_state::ImportedResource {
+        let imported = imported.map(|(state, identity)| pb::import_resource_state::ImportedResource {
             type_name: request.type_name,
             state: Some(codec::encode(&state)),
             private,
-            identity: None,
+            identity,
         });
         Ok(Response::new(pb::import_resource_state::Response {
             imported_resources: imported.into_iter().collect(),
@@ -576,19 +609,21 @@ impl pb::provider_server::Provider for Rpc {
                 state: &state,
             };
             let state = resource.take_over(&cx, from).await?;
-            Ok(contract::conform(resource.schema(), state)?.without_unknowns())
+            let state = contract::conform(resource.schema(), state)?.without_unknowns();
+            let identity = identity::of(resource, &state);
+            Ok((state, identity))
         })
         .await;
-        let (state, failed) = match result {
-            Ok(state) => (Some(codec::encode(&state)), None),
-            Err(diags) => (None, Some(diags)),
+        let (state, identity, failed) = match result {
+            Ok((state, identity)) => (Some(codec::encode(&state)), identity, None),
+            Err(diags) => (None, None, Some(diags)),
         };
         let (diags, private, _) = outcome(&cx, failed);
         Ok(Response::new(pb::move_resource_state::Response {
             target_state: state,
             diagnostics: diags.to_pb(),
             target_private: private,
-            target_identity: None,
+            target_identity: identity,
         }))
     }
 
@@ -669,7 +704,9 @@ impl Rpc {
         // From here on the object is as the provider says, whatever is wrong with its state.
         cx.commit(result.clone());
         let result = contract::conform(resource.schema(), result)?;
-        Ok(contract::honour(resource.schema(), &planned, result))
+        let (result, mut errors) = contract::honour(resource.schema(), &planned, result);
+        errors.extend(identity::contradiction(resource, request.planned_identity.as_ref(), &result)?);
+        Ok((result, errors))
     }
 
     /// A committed state in the shape that Terraform can keep.

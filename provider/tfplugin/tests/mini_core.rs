@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tfplugin::testing::{Broken, Lived, MiniCore, Random};
 use tfplugin::{
-    Attribute, Change, Cx, DataSource, Diags, Provider, Resource, Schema, Type, Val, async_trait,
+    Attribute, Change, Cx, DataSource, Diags, Identity, Provider, Resource, Schema, Type, Val, async_trait,
 };
 
 #[allow(dead_code, unreachable_pub, reason = "a program of its own, of which only the provider is used here")]
@@ -35,8 +35,10 @@ async fn the_example_keeps_the_contract_with_random_configurations() {
         all.created += lived.created;
         all.updated += lived.updated;
         all.imported += lived.imported;
+        all.identified += lived.identified;
     }
     assert!(all.created > 50 && all.updated > 20 && all.imported == 200, "{all:?}");
+    assert_eq!(all.identified, all.imported, "{all:?}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0, "all are destroyed");
     core.stop().await;
 }
@@ -54,6 +56,12 @@ enum Rule {
     Plan,
     /// What was destroyed is there still.
     Destroy,
+    /// What identifies it changes.
+    Identity,
+    /// What identifies it is not there.
+    Unidentified,
+    /// Its identity is of what cannot identify anything.
+    NoIdentity,
 }
 
 struct Thing {
@@ -69,8 +77,11 @@ impl Provider for Wrong {
         Schema::default()
     }
     fn resources(&self) -> Vec<Box<dyn Resource>> {
-        let attributes =
-            vec![Attribute::required("name", Type::String), Attribute::computed("number", Type::Number)];
+        let attributes = vec![
+            Attribute::required("name", Type::String),
+            Attribute::computed("number", Type::Number),
+            Attribute::optional("words", Type::map(Type::String)),
+        ];
         let schema = Schema { attributes, ..Schema::default() };
         let (there, planned) = Default::default();
         vec![Box::new(Thing { rule: self.0, schema, there, planned })]
@@ -99,14 +110,14 @@ impl Resource for Thing {
     }
     async fn read(&self, _: &Cx, _: &Val) -> Result<Option<Val>, Diags> {
         let mut there = self.there.lock().expect("a lock").clone();
-        if let (Rule::Read, Some(thing)) = (self.rule, &mut there) {
+        if let (Rule::Read | Rule::Identity, Some(thing)) = (self.rule, &mut there) {
             thing.set("number", 8_i64);
         }
         Ok(there)
     }
     async fn create(&self, _: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         let mut thing = change.planned.clone();
-        thing.set("number", 7_i64);
+        thing.set("number", if self.rule == Rule::Unidentified { Val::Null } else { 7_i64.into() });
         if self.rule == Rule::Apply {
             thing.set("name", "another");
         }
@@ -125,10 +136,20 @@ impl Resource for Thing {
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
         Ok(Val::from([("name", id.into())]))
     }
+    fn identity(&self) -> Identity {
+        match self.rule {
+            Rule::Identity | Rule::Unidentified => Identity::default().required("number"),
+            Rule::NoIdentity => Identity::default().required("words"),
+            _ => Identity::default(),
+        }
+    }
 }
 
 async fn broken(rule: Rule) -> Broken {
-    let mut core = MiniCore::start(Wrong(rule), &Val::Null).await.expect("it starts");
+    let mut core = match MiniCore::start(Wrong(rule), &Val::Null).await {
+        Ok(core) => core,
+        Err(broken) => return broken,
+    };
     let config = Val::from([("name", "it".into())]);
     core.live("wrong_thing", &[config], |_| None).await.expect_err("it breaks a rule")
 }
@@ -143,4 +164,10 @@ async fn every_broken_rule_is_told_with_its_place() {
     assert!(plan.contains("asked twice") && plan.contains("number"), "{plan}");
     let destroy = broken(Rule::Destroy).await.to_string();
     assert!(destroy.contains("what was destroyed"), "{destroy}");
+    let changed = broken(Rule::Identity).await.to_string();
+    assert!(changed.contains("It is another object now") && changed.contains('8'), "{changed}");
+    let unidentified = broken(Rule::Unidentified).await.to_string();
+    assert_eq!(unidentified, "ApplyResourceChange of wrong_thing: there is no identity");
+    let none = broken(Rule::NoIdentity).await.to_string();
+    assert_eq!(none, "start: identity of wrong_thing: words: map of string identifies nothing");
 }

@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
@@ -215,14 +216,16 @@ fn a_panic_is_a_diagnostic_and_the_next_call_works() {
 }
 
 #[test]
-fn what_the_provider_does_not_have_is_unimplemented() {
+fn what_only_a_later_terraform_asks_for_is_unimplemented() {
     runtime().block_on(async {
         let served = Served::start(None);
-        let mut client = ProviderClient::new(served.connect(None).await.expect("a connection"));
-        let status = client
-            .get_resource_identity_schemas(pb::get_resource_identity_schemas::Request::default())
-            .await
-            .expect_err("not there");
+        let mut client = tonic::client::Grpc::new(served.connect(None).await.expect("a connection"));
+        client.ready().await.expect("a connection");
+        let codec =
+            tonic_prost::ProstCodec::<pb::get_metadata::Request, pb::get_metadata::Response>::default();
+        let path = PathAndQuery::from_static("/tfplugin6.Provider/OfALaterVersion");
+        let request = tonic::Request::new(pb::get_metadata::Request::default());
+        let status = client.unary(request, path, codec).await.expect_err("not there");
         assert_eq!(status.code(), tonic::Code::Unimplemented);
     });
 }

@@ -25,13 +25,21 @@ pub struct MiniCore {
     provider: Reattached,
     client: ProviderClient<Channel>,
     resources: BTreeMap<String, (Schema, Type)>,
+    identities: BTreeMap<String, wire::Identity>,
 }
 
-/// What Terraform keeps of an object: its attributes, and what the provider remembers beside them.
+/// What Terraform keeps of an object: its attributes, its identity, and what the provider remembers beside them.
 #[derive(Default)]
 struct State {
     value: Val,
+    identity: Option<pb::ResourceIdentityData>,
     private: Vec<u8>,
+}
+
+/// By what an object is imported.
+enum Key<'a> {
+    Id(&'a str),
+    Identity(&'a pb::ResourceIdentityData),
 }
 
 /// What became of configurations.
@@ -45,11 +53,14 @@ pub struct Lived {
     pub updated: usize,
     /// Objects that were imported.
     pub imported: usize,
+    /// Objects that were imported by their identity.
+    pub identified: usize,
 }
 
 /// A planned change.
 struct Plan {
     planned: Val,
+    identity: Option<pb::ResourceIdentityData>,
     private: Vec<u8>,
     replace: bool,
 }
@@ -95,7 +106,19 @@ impl MiniCore {
             ..Default::default()
         };
         answered("ConfigureProvider", client.configure_provider(request).await, |done| &done.diagnostics)?;
-        Ok(Self { provider, client, resources })
+        let sent =
+            client.get_resource_identity_schemas(pb::get_resource_identity_schemas::Request::default());
+        let sent = answered("GetResourceIdentitySchemas", sent.await, |sent| &sent.diagnostics)?;
+        let mut identities = BTreeMap::new();
+        for (name, sent) in &sent.identity_schemas {
+            let identity =
+                wire::identity(sent).map_err(|why| broken(format!("identity of {name}: {why}")))?;
+            if !resources.contains_key(name) {
+                return Err(broken(format!("identity of {name}: there is no such resource")));
+            }
+            identities.insert(name.clone(), identity);
+        }
+        Ok(Self { provider, client, resources, identities })
     }
 
     /// Ends the provider.
@@ -141,8 +164,12 @@ impl MiniCore {
             }
             self.settled(type_name, &state, config).await?;
             if let Some(id) = id(&state.value) {
-                self.import(type_name, &id, config).await?;
+                self.import(type_name, Key::Id(&id), &state, config).await?;
                 lived.imported += 1;
+            }
+            if let Some(identity) = &state.identity {
+                self.import(type_name, Key::Identity(identity), &state, config).await?;
+                lived.identified += 1;
             }
         }
         if !state.value.is_null() {
@@ -201,32 +228,53 @@ impl MiniCore {
     async fn settled(&mut self, type_name: &str, state: &State, config: &Val) -> Result<(), Broken> {
         let upgraded = self.upgrade(type_name, &state.value).await?;
         self.same(type_name, "UpgradeResourceState", &state.value, &upgraded)?;
+        if let Some(identity) = &state.identity {
+            let upgraded = self.upgrade_identity(type_name, identity).await?;
+            self.same_identity(type_name, "UpgradeResourceIdentity", Some(identity), upgraded.as_ref())?;
+        }
         let read = self.read(type_name, state).await?;
         self.same(type_name, "ReadResource", &state.value, &read.value)?;
         let plan = self.plan(type_name, &read, config).await?;
         self.same(type_name, "the second PlanResourceChange", &read.value, &plan.planned)
     }
 
-    async fn import(&mut self, type_name: &str, id: &str, config: &Val) -> Result<(), Broken> {
+    /// Imports an object that is there, and looks that it is that one.
+    async fn import(
+        &mut self,
+        type_name: &str,
+        key: Key<'_>,
+        known: &State,
+        config: &Val,
+    ) -> Result<(), Broken> {
+        let (id, identity) = match key {
+            Key::Id(id) => (id.to_owned(), None),
+            Key::Identity(identity) => (String::new(), Some(identity.clone())),
+        };
+        let how = if identity.is_some() { "by its identity".to_owned() } else { id.clone() };
         let request = pb::import_resource_state::Request {
             type_name: type_name.to_owned(),
-            id: id.to_owned(),
+            id,
+            identity,
             ..Default::default()
         };
         let answer = self.client.import_resource_state(request).await;
         let answer = answered("ImportResourceState", answer, |answer| &answer.diagnostics)?;
-        let during = |how: String| Broken { during: format!("import of {type_name} {id}"), how: vec![how] };
+        let during = format!("import of {type_name} {how}");
+        let wrong = |how: String| Broken { during: during.clone(), how: vec![how] };
         let [imported] = answer.imported_resources.as_slice() else {
-            return Err(during(format!("{} objects came", answer.imported_resources.len())));
+            return Err(wrong(format!("{} objects came", answer.imported_resources.len())));
         };
         let value = self.decoded(type_name, imported.state.as_ref())?;
-        let read = self.read(type_name, &State { value, private: imported.private.clone() }).await?;
+        let identity = imported.identity.clone();
+        let read =
+            self.read(type_name, &State { value, identity, private: imported.private.clone() }).await?;
         if read.value.is_null() {
-            return Err(during("it is not there".to_owned()));
+            return Err(wrong("it is not there".to_owned()));
         }
+        self.same_identity(type_name, &during, known.identity.as_ref(), read.identity.as_ref())?;
         let plan = self.plan(type_name, &read, config).await?;
         match plan.replace {
-            true => Err(during("it would be replaced".to_owned())),
+            true => Err(wrong("it would be replaced".to_owned())),
             false => Ok(()),
         }
     }
@@ -240,6 +288,7 @@ impl MiniCore {
             proposed_new_state: Some(codec::encode(&proposed)),
             config: Some(codec::encode(config)),
             prior_private: prior.private.clone(),
+            prior_identity: prior.identity.clone(),
             ..Default::default()
         };
         let first = self.client.plan_resource_change(request.clone()).await;
@@ -248,11 +297,20 @@ impl MiniCore {
         let schema = self.schema(type_name)?;
         let wrong = rules::plan(&schema.attributes, &prior.value, config, &planned, &Path::root());
         broken(&format!("PlanResourceChange of {type_name}"), wrong)?;
+        if let Some(identity) = first.planned_identity.as_ref() {
+            let before = prior.identity.as_ref().unwrap_or(identity);
+            self.same_identity(type_name, "PlanResourceChange", Some(before), Some(identity))?;
+        }
         let again = self.client.plan_resource_change(request).await;
         let again = answered("PlanResourceChange", again, |again| &again.diagnostics)?;
         let again = self.decoded(type_name, again.planned_state.as_ref())?;
         self.same(type_name, "PlanResourceChange, asked twice,", &planned, &again)?;
-        Ok(Plan { planned, private: first.planned_private, replace: !first.requires_replace.is_empty() })
+        Ok(Plan {
+            planned,
+            identity: first.planned_identity,
+            private: first.planned_private,
+            replace: !first.requires_replace.is_empty(),
+        })
     }
 
     async fn apply(
@@ -268,6 +326,7 @@ impl MiniCore {
             planned_state: Some(codec::encode(&plan.planned)),
             config: Some(codec::encode(config)),
             planned_private: plan.private,
+            planned_identity: plan.identity,
             ..Default::default()
         };
         let done = self.client.apply_resource_change(request).await;
@@ -277,7 +336,11 @@ impl MiniCore {
         let mut wrong = rules::honoured(&schema.attributes, &plan.planned, &value, &Path::root());
         wrong.extend(rules::unknown(&value, &Path::root()));
         broken(&format!("ApplyResourceChange of {type_name}"), wrong)?;
-        Ok(State { value, private: done.private })
+        if !value.is_null() {
+            let before = prior.identity.as_ref().or(done.new_identity.as_ref());
+            self.same_identity(type_name, "ApplyResourceChange", before, done.new_identity.as_ref())?;
+        }
+        Ok(State { value, identity: done.new_identity, private: done.private })
     }
 
     async fn destroy(&mut self, type_name: &str, state: State) -> Result<(), Broken> {
@@ -287,6 +350,7 @@ impl MiniCore {
             proposed_new_state: Some(codec::encode(&Val::Null)),
             config: Some(codec::encode(&Val::Null)),
             prior_private: state.private.clone(),
+            prior_identity: state.identity.clone(),
             ..Default::default()
         };
         let planned = self.client.plan_resource_change(request).await;
@@ -294,7 +358,8 @@ impl MiniCore {
             answered("PlanResourceChange of a destruction", planned, |planned| &planned.diagnostics)?;
         let nothing = self.decoded(type_name, planned.planned_state.as_ref())?;
         self.same(type_name, "PlanResourceChange of a destruction", &Val::Null, &nothing)?;
-        let plan = Plan { planned: Val::Null, private: planned.planned_private, replace: false };
+        let plan =
+            Plan { planned: Val::Null, identity: None, private: planned.planned_private, replace: false };
         let gone = self.apply(type_name, &state, &Val::Null, plan).await?;
         self.same(type_name, "a destruction", &Val::Null, &gone.value)?;
         let read = self.read(type_name, &state).await?;
@@ -306,13 +371,63 @@ impl MiniCore {
             type_name: type_name.to_owned(),
             current_state: Some(codec::encode(&state.value)),
             private: state.private.clone(),
+            current_identity: state.identity.clone(),
             ..Default::default()
         };
         let read =
             answered("ReadResource", self.client.read_resource(request).await, |read| &read.diagnostics)?;
         let value = self.decoded(type_name, read.new_state.as_ref())?;
         broken(&format!("ReadResource of {type_name}"), rules::unknown(&value, &Path::root()))?;
-        Ok(State { value, private: read.private })
+        if !value.is_null() {
+            let before = state.identity.as_ref().or(read.new_identity.as_ref());
+            self.same_identity(type_name, "ReadResource", before, read.new_identity.as_ref())?;
+        }
+        Ok(State { value, identity: read.new_identity, private: read.private })
+    }
+
+    async fn upgrade_identity(
+        &mut self,
+        type_name: &str,
+        identity: &pb::ResourceIdentityData,
+    ) -> Result<Option<pb::ResourceIdentityData>, Broken> {
+        let Some(known) = self.identities.get(type_name) else { return Ok(None) };
+        let broken = |how: String| Broken { during: format!("identity of {type_name}"), how: vec![how] };
+        let value =
+            codec::decode(identity.identity_data.as_ref(), &known.of).map_err(|e| broken(e.to_string()))?;
+        let request = pb::upgrade_resource_identity::Request {
+            type_name: type_name.to_owned(),
+            version: known.version,
+            raw_identity: Some(pb::RawState {
+                json: crate::to_json(&value).to_string().into_bytes(),
+                ..Default::default()
+            }),
+        };
+        let upgraded = self.client.upgrade_resource_identity(request).await;
+        let upgraded = answered("UpgradeResourceIdentity", upgraded, |upgraded| &upgraded.diagnostics)?;
+        Ok(upgraded.upgraded_identity)
+    }
+
+    /// An identity that there has to be, of a resource that has one, and what it was before.
+    fn same_identity(
+        &self,
+        type_name: &str,
+        what: &str,
+        before: Option<&pb::ResourceIdentityData>,
+        after: Option<&pb::ResourceIdentityData>,
+    ) -> Result<(), Broken> {
+        let wrong = match (self.identities.get(type_name), before, after) {
+            (None, None, None) => Vec::new(),
+            (None, ..) => vec!["there is an identity without a schema of it".to_owned()],
+            (Some(_), _, None) => vec!["there is no identity".to_owned()],
+            (Some(identity), before, Some(after)) => {
+                let mut wrong = identity.wrong(after);
+                wrong.extend(before.filter(|before| *before != after).map(|before| {
+                    format!("the identity {} became {}", identity.shown(before), identity.shown(after))
+                }));
+                wrong
+            }
+        };
+        broken(&format!("{what} of {type_name}"), wrong)
     }
 
     async fn upgrade(&mut self, type_name: &str, state: &Val) -> Result<Val, Broken> {

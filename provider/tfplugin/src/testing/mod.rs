@@ -16,6 +16,7 @@
 //! | upgrade | a state of the current version stays as it is |
 //! | import | what is imported and read is the same object: it plans nothing |
 //! | destroy | a destroyed object is read as gone |
+//! | identity | where there is one it is whole once an object is created, never changes, and imports that object |
 //!
 //! ```
 //! # async fn test(provider: impl tfplugin::Provider) -> Result<(), tfplugin::testing::Broken> {

@@ -1,9 +1,10 @@
-//! Schemas as a provider sends them.
+//! Schemas and identities as a provider sends them.
 
+use crate::codec;
 use crate::pb;
 use crate::pb::schema::object::NestingMode;
 use crate::schema::{Attribute, Mode, Nesting, Schema};
-use crate::value::Type;
+use crate::value::{Type, Val};
 
 /// A schema, as far as Terraform's rules need it. Blocks, which are not attributes, are refused.
 pub(super) fn schema(schema: &pb::Schema) -> Result<Schema, String> {
@@ -49,6 +50,60 @@ fn attribute(sent: &pb::schema::Attribute) -> Result<Attribute, String> {
     attribute.write_only = sent.write_only;
     attribute.sensitive = sent.sensitive;
     Ok(attribute)
+}
+
+/// What identifies the objects of a resource.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) version: i64,
+    pub(super) of: Type,
+    /// What an import has to give.
+    required: Vec<String>,
+}
+
+/// The schema of an identity, if Terraform takes it.
+pub(super) fn identity(sent: &pb::ResourceIdentitySchema) -> Result<Identity, String> {
+    let (mut types, mut required) = (std::collections::BTreeMap::new(), Vec::new());
+    for attribute in &sent.identity_attributes {
+        let name = &attribute.name;
+        if attribute.required_for_import == attribute.optional_for_import {
+            return Err(format!("{name}: it is not exactly one of required and optional"));
+        }
+        let json = serde_json::from_slice(&attribute.r#type).map_err(|error| format!("{name}: {error}"))?;
+        let found = of(&json).ok_or_else(|| format!("{name}: {json} is no type"))?;
+        let simple = if let Type::List(element) = &found { element.as_ref() } else { &found };
+        if !matches!(simple, Type::Bool | Type::Number | Type::String) {
+            return Err(format!("{name}: {found} identifies nothing"));
+        }
+        if types.insert(name.clone(), found).is_some() {
+            return Err(format!("{name}: there are two of this name"));
+        }
+        required.extend(attribute.required_for_import.then(|| name.clone()));
+    }
+    if types.is_empty() {
+        return Err("nothing is in it".to_owned());
+    }
+    Ok(Identity { version: sent.version, of: Type::Object(types), required })
+}
+
+impl Identity {
+    /// What is wrong with an identity of this schema.
+    pub(super) fn wrong(&self, identity: &pb::ResourceIdentityData) -> Vec<String> {
+        match codec::decode(identity.identity_data.as_ref(), &self.of) {
+            Err(error) => vec![format!("the identity: {error}")],
+            Ok(value) if !value.is_wholly_known() => {
+                vec![format!("the identity {value} is not known as a whole")]
+            }
+            Ok(value) => {
+                let missing = self.required.iter().filter(|name| value.get(name).is_null());
+                missing.map(|name| format!("the identity has no {name}")).collect()
+            }
+        }
+    }
+
+    pub(super) fn shown(&self, identity: &pb::ResourceIdentityData) -> String {
+        codec::decode(identity.identity_data.as_ref(), &self.of).unwrap_or(Val::Null).to_string()
+    }
 }
 
 /// A type of the protocol's JSON.
