@@ -117,7 +117,9 @@ mod tests {
         let provider = provider();
         assert_eq!(provider.schema().problems(), Vec::<String>::new());
         for resource in provider.resources() {
-            assert_eq!(resource.schema().problems(), Vec::<String>::new(), "{}", resource.type_name());
+            let (schema, name) = (resource.schema(), resource.type_name());
+            assert_eq!(schema.problems(), Vec::<String>::new(), "{name}");
+            assert_eq!(resource.identity().problems(schema), Vec::<String>::new(), "{name}");
         }
         for source in provider.data_sources() {
             assert_eq!(source.schema().problems(), Vec::<String>::new(), "{}", source.type_name());

@@ -11,7 +11,7 @@ use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
-use tfplugin::{Change, Cx, Diag, Diags, Moved, Path, Resource, Schema, Val, async_trait};
+use tfplugin::{Change, Cx, Diag, Diags, Identity, Moved, Path, Resource, Schema, Val, async_trait};
 
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
@@ -607,6 +607,11 @@ impl Resource for KindResource {
         let (state, warnings) = maas::state(self.kind, &self.schema.attributes, &from)?;
         warnings.into_iter().for_each(|warning| cx.warn(warning));
         Ok(state)
+    }
+
+    /// The uid alone: names change, and no two regions give the same uid.
+    fn identity(&self) -> Identity {
+        Identity::default().required(UID)
     }
 
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {

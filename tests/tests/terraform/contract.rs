@@ -58,13 +58,14 @@ fn every_kind_keeps_the_contract_with_whatever_is_left_out() {
                     sum.created += lived.created;
                     sum.updated += lived.updated;
                     sum.imported += lived.imported;
+                    sum.identified += lived.identified;
                 }
             }
             world.put("cli", example.kind.name, example.name, example.spec).await;
         }
         eprintln!("{all:#?}");
         for (kind, lived) in &all {
-            assert!(lived.created > 0 && lived.imported > 0, "{kind}: {lived:?}");
+            assert!(lived.created > 0 && lived.imported > 0 && lived.identified > 0, "{kind}: {lived:?}");
         }
         assert!(all.len() > 12, "{all:?}");
         core.stop().await;
