@@ -1,5 +1,6 @@
 //! Router Advertisements on a real link: a veth pair in a network namespace that ends with the test.
 
+use std::io::ErrorKind;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::process::Command;
 use std::time::Duration;
@@ -85,6 +86,21 @@ async fn make_link() -> (Link, Link) {
     tokio::time::timeout(DEADLINE, both).await.expect("no link-local addresses")
 }
 
+/// Opens the socket as soon as the kernel lets the address be used: even where it probes nothing it takes a moment.
+async fn open_when_probed(link: &Link) -> UdpSocket {
+    let opened = async {
+        loop {
+            match open(link) {
+                Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                opened => return opened.unwrap(),
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, opened).await.expect("the address stays unusable")
+}
+
 #[tokio::test]
 async fn ipxe_is_told_that_no_router_is_there_unless_one_is() {
     if std::env::var_os(INSIDE).is_none() {
@@ -101,7 +117,7 @@ async fn ipxe_is_told_that_no_router_is_there_unless_one_is() {
         return;
     }
     let (rack, end) = make_link().await;
-    let peer = Peer { socket: open(&end).unwrap(), link: end };
+    let peer = Peer { socket: open_when_probed(&end).await, link: end };
     let stop = CancellationToken::new();
     let running = tokio::spawn(run(rack.clone(), stop.clone()));
 
