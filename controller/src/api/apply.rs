@@ -7,6 +7,7 @@ use super::guards::ApplyGuards;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, parameters};
 use super::rights::Rights;
+use super::shape;
 use super::waiting::WaitsFor;
 use super::{App, objects, render};
 use crate::driver::Choices;
@@ -171,11 +172,7 @@ fn document(
     here: &str,
     first_status: &impl Fn(&str) -> Value,
 ) -> Result<Document, Vec<FieldError>> {
-    let read = object(&mut serde_json::Deserializer::from_str(raw.get()));
-    let Raw { kind, metadata, spec, .. } = read.map_err(|error: serde_json::Error| {
-        let message = format!("the document is not what it should be: {error}");
-        vec![FieldError::new("", FieldCode::Type, message, "kind, metadata {name, labels}, spec")]
-    })?;
+    let Raw { kind, metadata, spec, .. } = shape::read(raw.get().as_bytes()).map_err(|error| vec![*error])?;
     let Some(kind) = Kind::find(&kind) else {
         let kinds: Vec<&str> = basalt_api::KINDS.iter().map(|k| k.name).collect();
         let message = format!("there is no kind {kind:?}");

@@ -1,6 +1,7 @@
 //! What comes in: headers and bodies of writes, checked before anything else looks at them.
 
 use super::problem::{Answer, Refusal};
+use super::shape;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use basalt_api::values::{Generation, Name, Uid};
@@ -106,14 +107,7 @@ pub(super) struct Written {
 
 /// A JSON object of a known shape.
 pub(super) fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
-    let mut text = serde_json::Deserializer::from_slice(body);
-    object(&mut text).and_then(|value| text.end().map(|()| value)).map_err(|error| unreadable(&error))
-}
-
-/// The body is not what it should be.
-pub(super) fn unreadable(error: &serde_json::Error) -> Refusal {
-    let message = format!("the body is not what it should be: {error}");
-    Refusal::field("", FieldCode::Type, message, "see /openapi.json")
+    shape::read(body).map_err(|error| Refusal::invalid(vec![*error]))
 }
 
 /// Reads a PUT's body, and checks everything that can be said of it alone.
@@ -158,8 +152,8 @@ pub(super) fn spec(
         vec![FieldError::new(pointer, code, format!("in the spec, {error}"), "say each thing once")]
     })?;
     let value: Value = serde_json::from_str(text.as_str()).map_err(|error| {
-        let message = format!("the spec is not what it should be: {error}");
-        vec![FieldError::new("/spec", FieldCode::Type, message, "see /openapi.json")]
+        let message = format!("the spec cannot be read: {error}");
+        vec![FieldError::new("/spec", FieldCode::Format, message, "")]
     })?;
     let mut errors: Vec<_> =
         basalt_api::validate(kind, &value).into_iter().map(|error| error.below("/spec")).collect();

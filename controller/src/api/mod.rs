@@ -51,6 +51,7 @@ mod registry;
 mod render;
 mod serve;
 mod session;
+mod shape;
 mod slow;
 mod stall;
 mod system;

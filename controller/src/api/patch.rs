@@ -93,25 +93,7 @@ fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> 
         let hint = "a JSON object with the fields that change; null removes one";
         Refusal::field("", FieldCode::Format, format!("the patch cannot be read: {error}"), hint)
     })?;
-    match serde_json::from_slice(body).map_err(|error| body::unreadable(&error))? {
-        Value::Object(patch) => Ok(patch),
-        other => {
-            let hint = "a JSON object with the fields that change; null removes one";
-            let message = format!("the patch is {}, and a spec is an object", name_of(&other));
-            Err(Refusal::field("", FieldCode::Type, message, hint))
-        }
-    }
-}
-
-const fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
+    body::json(body)
 }
 
 /// The patched spec, valid by itself. A null clears a secret; one that the patch does not name is kept by its read form.

@@ -105,8 +105,8 @@ async fn documents_that_are_none_are_refused_one_by_one() {
             "/documents/1",
             "/documents/2/kind",
             "/documents/3/metadata/name",
-            "/documents/4",
-            "/documents/5",
+            "/documents/4/spec",
+            "/documents/5/specs",
             "/documents/6/metadata/name",
             "/documents/7"
         ]
