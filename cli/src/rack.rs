@@ -16,12 +16,15 @@ enum Command {
     JoinToken {
         /// Name that the rack must have; any without it
         name: Option<String>,
+        /// Where the rack reaches a region, https://ADDRESS:5250; can be given several times. Default: the region's --join-urls
+        #[arg(long = "url")]
+        urls: Vec<String>,
     },
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let Command::JoinToken { name } = args.command;
-    show(&format!("{}\n", connection.client()?.join_token(name.as_deref()).await?));
+    let Command::JoinToken { name, urls } = args.command;
+    show(&format!("{}\n", connection.client()?.join_token(name.as_deref(), &urls).await?));
     Ok(())
 }

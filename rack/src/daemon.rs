@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::attempts::Attempts;
 use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
 use crate::boot::BootTable;
+use crate::clock::unix_ms;
 use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
 use crate::durable;
@@ -26,7 +27,7 @@ use crate::epochs::Epochs;
 use crate::facts::health;
 use crate::health::Health;
 use crate::http::{self, Web};
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{Identity, IdentityError, Membership};
 use crate::interfaces::{self, Link, Served};
 use crate::link::enrol::{EnrolError, enrol};
 use crate::link::join::{BadJoinToken, JoinToken};
@@ -119,13 +120,7 @@ impl Daemon {
         durable::private_dir(&dir).map_err(files)?;
         let lock = lock(&dir)?;
         let identity = Arc::new(Identity::open(&dir)?);
-        let membership = match identity.membership()? {
-            Some(membership) => Some(membership),
-            None => match &settings.join {
-                Some(token) => Some(enrol(&identity, &settings.name, &JoinToken::parse(token)?).await?),
-                None => None,
-            },
-        };
+        let membership = membership(&identity, &settings).await?;
         let ran_before = dir.join("spool").exists();
         let limits = Limits { total: settings.spool_bytes, ..Limits::default() };
         let (facts, spool) = writer::start(&dir, limits).map_err(files)?;
@@ -193,9 +188,10 @@ impl Daemon {
                 facts: facts.clone(),
                 dhcp,
                 origin: region,
+                membership: Arc::new(Mutex::new(membership)),
                 delivery: Arc::new(Mutex::new(0)),
             };
-            tasks.spawn(link::run(Arc::new(context), membership, stop.clone()));
+            tasks.spawn(link::run(Arc::new(context), stop.clone()));
         } else {
             tracing::warn!(
                 "this rack has joined no region: it works from the files in its data directory alone"
@@ -213,6 +209,27 @@ impl Daemon {
             tracing::warn!("not everything ended within {} seconds", DRAIN.as_secs());
         }
         self.spool.stop().await;
+    }
+}
+
+/// As what the rack is enrolled, if it is. It enrols where it has a join token and is not, or was and its certificate has ended.
+async fn membership(identity: &Identity, settings: &Settings) -> Result<Option<Membership>, StartError> {
+    let enrolled = identity.membership()?;
+    let has_ended = enrolled.as_ref().is_some_and(|it| it.has_ended(unix_ms()));
+    if has_ended {
+        tracing::error!("this rack's certificate has ended: it has to enrol again, with a new join token");
+    }
+    let Some(token) = settings.join.as_ref().filter(|_| enrolled.is_none() || has_ended) else {
+        return Ok(enrolled);
+    };
+    match (enrol(identity, &settings.name, &JoinToken::parse(token)?).await, enrolled) {
+        (Ok(membership), _) => Ok(Some(membership)),
+        // What it holds it goes on serving.
+        (Err(error), Some(enrolled)) => {
+            tracing::error!(%error, "this rack could not enrol again");
+            Ok(Some(enrolled))
+        }
+        (Err(error), None) => Err(error.into()),
     }
 }
 

@@ -41,6 +41,14 @@ pub struct Membership {
     pub not_after_unix_ms: i64,
 }
 
+impl Membership {
+    /// Whether the certificate's time is over: no region takes it any more.
+    #[must_use]
+    pub const fn has_ended(&self, now_unix_ms: i64) -> bool {
+        self.not_after_unix_ms <= now_unix_ms
+    }
+}
+
 /// Why there is no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
@@ -122,6 +130,15 @@ impl Identity {
     pub fn join(&self, membership: &Membership, certificate: &[u8], ca: &[u8]) -> Result<(), IdentityError> {
         self.write("certificate.der", certificate)?;
         self.write("ca.der", ca)?;
+        self.keep(membership)
+    }
+
+    /// Keeps a renewed certificate of the same key and authority.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn renew(&self, membership: &Membership, certificate: &[u8]) -> Result<(), IdentityError> {
+        self.write("certificate.der", certificate)?;
         self.keep(membership)
     }
 

@@ -86,7 +86,7 @@ pub struct Written {
 pub struct ListOptions {
     /// With all of these labels.
     pub labels: BTreeMap<String, String>,
-    /// With this in their names.
+    /// With this in their names, or in any text that they say.
     pub text: Option<String>,
     /// Most objects of a page; the region's choice when absent.
     pub limit: Option<u32>,
@@ -408,16 +408,23 @@ impl Client {
 }
 
 impl Client {
-    /// Makes a one-time token for a rack of this name, or of any: for `basalt-rack --join`.
+    /// Makes a one-time token for a rack of this name, or of any: for `basalt-rack --join`. Without `urls` it names the addresses
+    /// that the region was started with.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn join_token(&self, rack: Option<&str>) -> Result<String, ClientError> {
+    pub async fn join_token(&self, rack: Option<&str>, urls: &[String]) -> Result<String, ClientError> {
         #[derive(serde::Deserialize)]
         struct Answer {
             token: String,
         }
-        let body = rack.map_or_else(|| serde_json::json!({}), |rack| serde_json::json!({ "rack": rack }));
+        let mut body = serde_json::Map::new();
+        if let Some(rack) = rack {
+            body.insert("rack".to_owned(), rack.into());
+        }
+        if !urls.is_empty() {
+            body.insert("urls".to_owned(), urls.into());
+        }
         let call = Call::new(Method::POST, "/api/v1/join_tokens").body(&body)?;
         let answer: Answer = self.transport.json(call).await?;
         Ok(answer.token)

@@ -119,6 +119,7 @@ pub(super) fn components() -> [(&'static str, Value); 51] {
                 json!({
                     "rack": {"type": ["string", "null"], "pattern": Naming::Label.pattern()},
                     "lifetime": nullable(form(Semantic::Duration)),
+                    "urls": {"type": ["array", "null"], "minItems": 1, "items": {"type": "string", "maxLength": 1024}},
                 }),
             ),
         ),

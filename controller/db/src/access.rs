@@ -29,6 +29,8 @@ pub enum Joined {
     Used,
     /// It is for a rack of another name.
     OtherName,
+    /// It is for a rack of any name, and a rack with another key has this one.
+    Taken,
 }
 
 /// A living region process.
@@ -106,7 +108,8 @@ impl Store {
         self.commit(tx).await
     }
 
-    /// Uses a join secret for one key. The same key may ask again while the secret's time lasts.
+    /// Uses a join secret for one key. The same key may ask again while the secret's time lasts. Only a secret of its name
+    /// lets a rack take the place of another one.
     ///
     /// # Errors
     /// The database.
@@ -123,13 +126,22 @@ impl Store {
             hash.as_slice()
         );
         let Some(row) = row.fetch_optional(&mut *tx).await? else { return Ok(Joined::Unknown) };
-        if row.rack_name.is_some_and(|n| n != rack_name) {
+        if row.rack_name.as_ref().is_some_and(|n| n != rack_name) {
             return Ok(Joined::OtherName);
         }
         match row.used_by {
             Some(key) if key == spki_sha256 => return Ok(Joined::Yes),
             Some(_) => return Ok(Joined::Used),
             None => {}
+        }
+        let taken = sqlx::query_scalar!(
+            r#"select exists (select from rack_enrolment e join object o on o.uid = e.rack
+               where o.kind = 'Rack' and o.name = $1 and e.spki_sha256 <> $2 and e.revoked_at is null) as "taken!""#,
+            rack_name,
+            spki_sha256.as_slice()
+        );
+        if row.rack_name.is_none() && taken.fetch_one(&mut *tx).await? {
+            return Ok(Joined::Taken);
         }
         let update = sqlx::query!(
             "update join_secret set used_by = $2 where sha256 = $1",
@@ -141,7 +153,7 @@ impl Store {
         Ok(Joined::Yes)
     }
 
-    /// Notes a rack's certificate; a renewed one replaces it.
+    /// Notes a rack's certificate; that of a rack which enrols again replaces the one before.
     ///
     /// # Errors
     /// The database: another rack with the same key, too.
@@ -161,6 +173,25 @@ impl Store {
         );
         upsert.execute(self.pool()).await?;
         Ok(())
+    }
+
+    /// Notes the new certificate of a rack that has one for the same key. `false`: it has none, or it was revoked.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn renew_enrolment(&self, enrolment: &Enrolment) -> Result<bool, StoreError> {
+        let fingerprint = sha256(&enrolment.certificate_der);
+        let update = sqlx::query!(
+            "update rack_enrolment
+             set cert_sha256 = $3, certificate_der = $4, not_after = to_timestamp($5::bigint / 1000000.0)
+             where rack = $1 and spki_sha256 = $2 and revoked_at is null",
+            enrolment.rack.get(),
+            enrolment.spki_sha256.as_slice(),
+            fingerprint.as_slice(),
+            enrolment.certificate_der,
+            micros(enrolment.not_after)
+        );
+        Ok(update.execute(self.pool()).await?.rows_affected() > 0)
     }
 
     /// The rack that a public key belongs to, unless it is revoked.

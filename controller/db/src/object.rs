@@ -88,7 +88,7 @@ pub struct ListQuery<'a> {
     pub limit: i64,
     /// Labels that all have to be there.
     pub labels: BTreeMap<String, String>,
-    /// Part of the name.
+    /// Part of the name, or of any text that the object says, in capitals or not.
     pub text: Option<&'a str>,
     /// Only machines and deployments of these pools; other kinds are of none, and all listed.
     pub pools: Option<&'a [String]>,
@@ -241,7 +241,12 @@ impl Store {
         let limit = query.limit.clamp(1, 1000);
         let labels = serde_json::to_value(&query.labels).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let rows = select_objects!(
-            "where kind = $1 and name > coalesce($2, '') and ($3::text is null or position($3 in name) > 0)
+            // First the cheap question, which names of fields may answer as well.
+            "where kind = $1 and name > coalesce($2, '')
+               and ($3::text is null or position(lower($3) in name) > 0
+                 or position(lower($3) in lower(concat(labels, spec, status))) > 0 and exists (
+                   select from jsonb_path_query(jsonb_build_array(labels, spec, status), '$.**') said
+                   where jsonb_typeof(said) = 'string' and position(lower($3) in lower(said #>> '{}')) > 0))
                and ($4::jsonb = '{}' or (
                  select coalesce(jsonb_object_agg(l.key, l.value
                           order by m.key = coalesce(manager, ''), m.key collate ucs_basic desc), '{}')

@@ -9,8 +9,9 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use basalt_api::ProblemCode;
+use axum::http::uri::Authority;
 use basalt_api::values::Duration;
+use basalt_api::{FieldCode, FieldError, ProblemCode};
 use serde::{Deserialize, Serialize};
 
 /// Body of `POST /api/v1/join_tokens`.
@@ -21,6 +22,8 @@ pub(super) struct JoinRequest {
     rack: Option<String>,
     /// How long the token is good; an hour where it is absent.
     lifetime: Option<Duration>,
+    /// Where the rack reaches regions, `https://HOST:PORT`; as the region was started with where it is absent.
+    urls: Option<Vec<String>>,
 }
 
 /// Its answer.
@@ -44,7 +47,28 @@ pub(super) async fn join_token(
         })?;
         super::body::check_name(kind, rack)?;
     }
+    let urls = request.urls.unwrap_or_else(|| joiner.urls().to_vec());
+    check_urls(&urls)?;
     let lifetime = request.lifetime.map_or(LIFETIME, |l| l.get());
-    let token = joiner.acting(caller.actor).make(request.rack.as_deref(), lifetime).await?;
+    let token = joiner.acting(caller.actor).make(request.rack.as_deref(), lifetime, urls).await?;
     Ok((StatusCode::CREATED, Json(JoinAnswer { token: token.encode() })))
+}
+
+/// Whether a rack can dial them.
+fn check_urls(urls: &[String]) -> Answer<()> {
+    if urls.is_empty() {
+        let message = "this region listens on every address, and does not know at which racks reach it";
+        let hint = "[\"https://ADDRESS:5250\"]; or start the region with --join-urls https://ADDRESS:5250";
+        return Err(Refusal::field("/urls", FieldCode::Required, message, hint));
+    }
+    let wrong = |(place, url): (usize, &String)| {
+        let address = url.strip_prefix("https://").unwrap_or_default().parse::<Authority>();
+        let can_be_dialled = address.is_ok_and(|it| it.port_u16().is_some_and(|port| port > 0));
+        let message = format!("{url:?} is no address of a region");
+        let pointer = format!("/urls/{place}");
+        (!can_be_dialled)
+            .then(|| FieldError::new(pointer, FieldCode::Format, message, "https://ADDRESS:5250"))
+    };
+    let errors: Vec<FieldError> = urls.iter().enumerate().filter_map(wrong).collect();
+    if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(errors)) }
 }

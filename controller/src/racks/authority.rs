@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKey
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * 86_400);
 /// How long a rack's certificate lasts. Racks renew when a third is left.
 const RACK_LIFETIME: Duration = Duration::from_secs(90 * 86_400);
-/// How long a region process's certificate lasts; it makes a new one at every start.
+/// How long a region process's certificate lasts; it makes a new one at every start, and each month.
 const SERVER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 /// Certificates begin a little in the past: clocks differ.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);

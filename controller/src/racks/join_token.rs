@@ -41,11 +41,14 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// For racks that dial `urls`, or `listening` where there are none.
+    /// For racks that dial `urls`, or `listening` where there are none and that is an address of a host.
     #[must_use]
     pub fn new(store: Store, ca: &CertificateDer<'_>, listening: SocketAddr, urls: Vec<String>) -> Self {
         let ca_sha256 = hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ca));
-        let urls = if urls.is_empty() { vec![format!("https://{listening}")] } else { urls };
+        let urls = match urls.is_empty() && !listening.ip().is_unspecified() {
+            true => vec![format!("https://{listening}")],
+            false => urls,
+        };
         Self { store, ca_sha256, urls }
     }
 
@@ -55,17 +58,28 @@ impl Joiner {
         Self { store: self.store.acting(actor), ..self.clone() }
     }
 
-    /// A new token, for a rack of this name or of any.
+    /// Where racks reach regions, where this one knows it: who listens on every address does not.
+    #[must_use]
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// A new token that names `urls`, for a rack of this name or of any.
     ///
     /// # Errors
     /// The database.
-    pub async fn make(&self, rack: Option<&str>, lifetime: Duration) -> Result<JoinToken, StoreError> {
+    pub async fn make(
+        &self,
+        rack: Option<&str>,
+        lifetime: Duration,
+        urls: Vec<String>,
+    ) -> Result<JoinToken, StoreError> {
         let mut secret = [0; 24];
         aws_lc_rs::rand::fill(&mut secret)
             .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
         let secret = URL_SAFE_NO_PAD.encode(secret);
         self.store.put_join_secret(&secret, rack, lifetime).await?;
-        Ok(JoinToken { urls: self.urls.clone(), ca_sha256: self.ca_sha256.clone(), secret })
+        Ok(JoinToken { urls, ca_sha256: self.ca_sha256.clone(), secret })
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
 use basalt_proto::rack_v1::rack_link_server::RackLinkServer;
@@ -27,6 +27,8 @@ use super::service::Racks;
 
 /// How long a client may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// After this, new connections see a new certificate of this region process.
+const SERVER_RENEWAL: Duration = Duration::from_secs(30 * 86_400);
 /// A rack that does not answer this is gone.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Ports that region processes on one host choose from.
@@ -89,9 +91,9 @@ pub async fn serve(
     racks: Racks,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ListenError> {
-    let acceptor = TlsAcceptor::from(Arc::new(server_config(&racks.authority)?));
+    let acceptor = acceptor(&racks.authority)?;
     let (sender, incoming) = mpsc::channel(64);
-    let accepting = tokio::spawn(accept(listener, acceptor, sender));
+    let accepting = tokio::spawn(accept(listener, Arc::clone(&racks.authority), acceptor, sender));
     let served = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
@@ -127,13 +129,29 @@ fn server_config(authority: &Authority) -> Result<ServerConfig, ListenError> {
     Ok(config)
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Sender<io::Result<Stream>>) {
+fn acceptor(authority: &Authority) -> Result<TlsAcceptor, ListenError> {
+    Ok(TlsAcceptor::from(Arc::new(server_config(authority)?)))
+}
+
+async fn accept(
+    listener: TcpListener,
+    authority: Arc<Authority>,
+    mut acceptor: TlsAcceptor,
+    sender: mpsc::Sender<io::Result<Stream>>,
+) {
+    let mut made = Instant::now();
     loop {
         let Ok((tcp, from)) = listener.accept().await else {
             // Out of file descriptors: give others time to close theirs.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        if made.elapsed() > SERVER_RENEWAL {
+            match self::acceptor(&authority) {
+                Ok(renewed) => (acceptor, made) = (renewed, Instant::now()),
+                Err(error) => tracing::error!(%error, "this region's own certificate could not be renewed"),
+            }
+        }
         let (acceptor, sender) = (acceptor.clone(), sender.clone());
         tokio::spawn(async move {
             let _ = tcp.set_nodelay(true);

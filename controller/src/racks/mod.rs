@@ -10,6 +10,7 @@
 //! | [`listener`] | TLS in front of them |
 
 pub mod authority;
+mod enrolment;
 pub mod join_token;
 pub mod listener;
 pub mod meters;

@@ -1,30 +1,25 @@
-//! The gRPC services that racks use: enrolment, the link, and blobs.
+//! The gRPC services that enrolled racks use: the link, and blobs.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use basalt_api::Kind;
 use basalt_api::values::{Generation, RackId, Timestamp, Uid};
-use basalt_db::{
-    Actor, ConcernAck, Enrolment, Joined, Key, NewFact, Precondition, Put, Store, StoreError, splice, trace,
-};
+use basalt_db::{ConcernAck, Key, NewFact, Store, StoreError, trace};
 use basalt_proto::rack_v1::concern_reply::Outcome;
-use basalt_proto::rack_v1::enrolment_server::Enrolment as EnrolmentService;
 use basalt_proto::rack_v1::from_rack::Message as Said;
 use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::rack_link_server::RackLink;
 use basalt_proto::rack_v1::{
-    BlobChunk, ConcernReply, ConcernVersion, EnrolReply, EnrolRequest, FactAck, FactBatch, FetchBlobRequest,
-    FromRack, FromRegion, Hello, Welcome,
+    BlobChunk, ConcernReply, ConcernVersion, FactAck, FactBatch, FetchBlobRequest, FromRack, FromRegion,
+    Hello, RenewReply, RenewRequest, Welcome,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
-use x509_parser::prelude::FromDer;
 
 use super::authority::Authority;
 use super::listener::Peer;
@@ -43,6 +38,10 @@ const CHUNK: usize = 256 * 1024;
 const COALESCE: Duration = Duration::from_millis(10);
 /// And anyway this often.
 const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+
+/// What a rack is told that was removed.
+pub(super) const REVOKED: &str =
+    "the rack's certificate is revoked or unknown: enrol it again with a new join token";
 
 /// What the services need. Cheap to clone.
 #[derive(Clone)]
@@ -63,113 +62,20 @@ impl std::fmt::Debug for Racks {
     }
 }
 
-fn unavailable(error: &StoreError) -> Status {
+pub(super) fn unavailable(error: &StoreError) -> Status {
     tracing::warn!(%error, "a rack could not be served");
     Status::unavailable(format!("the region's store did not answer: {error}"))
 }
 
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut digest = [0; 32];
-    digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref());
-    digest
-}
-
-#[tonic::async_trait]
-impl EnrolmentService for Racks {
-    async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
-        self.sessions.meters().rpc("Enrol", self.enrolled(request)).await
-    }
-}
-
 impl Racks {
-    async fn enrolled(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
-        let address = request.extensions().get::<Peer>().and_then(|peer| peer.address);
-        let EnrolRequest { secret, name, csr_der } = request.into_inner();
-        let (_, csr) = x509_parser::certification_request::X509CertificationRequest::from_der(&csr_der)
-            .map_err(|_| Status::invalid_argument("the certificate request is not PKCS#10 in DER"))?;
-        let spki = sha256(csr.certification_request_info.subject_pki.raw);
-        match self.store.use_join_secret(&secret, &name, &spki).await.map_err(|e| unavailable(&e))? {
-            Joined::Yes => {}
-            Joined::Unknown => {
-                return Err(Status::permission_denied(
-                    "the join token is unknown or its time is over: make a new one with `basalt rack join-token`",
-                ));
-            }
-            Joined::Used => {
-                return Err(Status::permission_denied(
-                    "the join token was used by another rack: make a new one with `basalt rack join-token`",
-                ));
-            }
-            Joined::OtherName => {
-                return Err(Status::permission_denied(format!(
-                    "the join token is for a rack of another name than {name:?}"
-                )));
-            }
-        }
-        let rack = self.rack_object(&name, address).await?;
-        let (certificate, not_after) = self
-            .authority
-            .sign_rack(&csr_der, &rack.to_string(), SystemTime::now())
-            .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let not_after =
-            Timestamp::try_from(not_after).map_err(|error| Status::internal(error.to_string()))?;
-        let enrolment =
-            Enrolment { rack, spki_sha256: spki, certificate_der: certificate.clone(), not_after };
-        self.store.put_enrolment(&enrolment).await.map_err(|e| unavailable(&e))?;
-        tracing::info!(rack = name, uid = %rack, "rack enrolled");
-        Ok(Response::new(EnrolReply {
-            rack_uid: rack.to_string(),
-            certificate_der: certificate,
-            ca_der: self.authority.certificate().to_vec(),
-            not_after_unix_ms: not_after.as_millisecond(),
-        }))
-    }
-
-    /// The rack's object, made where there is none.
-    async fn rack_object(&self, name: &str, from: Option<SocketAddr>) -> Result<RackId, Status> {
-        let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
-        kind.naming.check(name).map_err(|error| {
-            Status::invalid_argument(format!("a rack cannot be called {name:?}: {error}"))
-        })?;
-        let spec = splice::Text::parse("{}").map_err(|error| Status::internal(error.to_string()))?;
-        let put = Put {
-            kind,
-            key: Key::Name(name),
-            spec: &spec,
-            at: "",
-            labels: None,
-            manager: Some("region"),
-            adopt: true,
-            precondition: Precondition::Absent,
-            first_status: &serde_json::json!({}),
-        };
-        let actor = Actor {
-            name: format!("rack {name}"),
-            address: from.map_or_else(|| "unknown".to_owned(), |from| from.ip().to_string()),
-            request: "Enrol".to_owned(),
-        };
-        match self.store.acting(Arc::new(actor)).put(&put).await {
-            Ok(stored) => Ok(RackId::from(stored.object.uid)),
-            Err(StoreError::Exists { .. }) => {
-                let rack = self.store.get("Rack", Key::Name(name)).await.map_err(|e| unavailable(&e))?;
-                Ok(RackId::from(rack.uid))
-            }
-            Err(error) => Err(unavailable(&error)),
-        }
-    }
-
     /// The enrolled rack behind a connection.
-    async fn rack_of<T>(&self, request: &Request<T>) -> Result<RackId, Status> {
+    pub(super) async fn rack_of<T>(&self, request: &Request<T>) -> Result<RackId, Status> {
         let peer = request.extensions().get::<Peer>().and_then(|peer| peer.spki_sha256);
         let Some(spki) = peer else {
             return Err(Status::unauthenticated("this call needs the certificate that enrolment gave"));
         };
         let enrolled = self.store.enrolled(&spki).await.map_err(|e| unavailable(&e))?;
-        enrolled.map(|e| e.rack).ok_or_else(|| {
-            Status::unauthenticated(
-                "the rack's certificate is revoked or unknown: enrol it again with a new join token",
-            )
-        })
+        enrolled.map(|e| e.rack).ok_or_else(|| Status::unauthenticated(REVOKED))
     }
 }
 
@@ -190,6 +96,10 @@ impl RackLink for Racks {
         request: Request<FetchBlobRequest>,
     ) -> Result<Response<Self::FetchBlobStream>, Status> {
         self.sessions.meters().rpc("FetchBlob", self.blob(request)).await
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        self.sessions.meters().rpc("Renew", self.renewed(request)).await
     }
 }
 

@@ -11,6 +11,7 @@ mod blobs;
 mod carried;
 mod consequences;
 mod dhcp;
+mod enrolment;
 mod examples;
 mod faults;
 mod hostile;

@@ -402,6 +402,19 @@ pub struct EnrolReply {
     pub not_after_unix_ms: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewRequest {
+    /// PKCS#10, of the key that the connection is made with
+    #[prost(bytes = "vec", tag = "1")]
+    pub csr_der: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewReply {
+    #[prost(bytes = "vec", tag = "1")]
+    pub certificate_der: ::prost::alloc::vec::Vec<u8>,
+    #[prost(int64, tag = "2")]
+    pub not_after_unix_ms: i64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FetchBlobRequest {
     #[prost(string, tag = "1")]
     pub sha256: ::prost::alloc::string::String,
@@ -1120,6 +1133,28 @@ pub mod rack_link_client {
                 .insert(GrpcMethod::new("basalt.rack.v1.RackLink", "FetchBlob"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// A new certificate for the key that this one is of, before this one ends.
+        pub async fn renew(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RenewRequest>,
+        ) -> std::result::Result<tonic::Response<super::RenewReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/basalt.rack.v1.RackLink/Renew",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("basalt.rack.v1.RackLink", "Renew"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1156,6 +1191,11 @@ pub mod rack_link_server {
             &self,
             request: tonic::Request<super::FetchBlobRequest>,
         ) -> std::result::Result<tonic::Response<Self::FetchBlobStream>, tonic::Status>;
+        /// A new certificate for the key that this one is of, before this one ends.
+        async fn renew(
+            &self,
+            request: tonic::Request<super::RenewRequest>,
+        ) -> std::result::Result<tonic::Response<super::RenewReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct RackLinkServer<T> {
@@ -1319,6 +1359,49 @@ pub mod rack_link_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/basalt.rack.v1.RackLink/Renew" => {
+                    #[allow(non_camel_case_types)]
+                    struct RenewSvc<T: RackLink>(pub Arc<T>);
+                    impl<T: RackLink> tonic::server::UnaryService<super::RenewRequest>
+                    for RenewSvc<T> {
+                        type Response = super::RenewReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RenewRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RackLink>::renew(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RenewSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

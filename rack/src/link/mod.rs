@@ -18,13 +18,14 @@ use crate::concern::store::ConcernStore;
 use crate::dhcp::Dhcp;
 use crate::epochs::Epochs;
 use crate::facts::health;
-use crate::identity::{Identity, Membership};
+use crate::identity::{Identity, IdentityError, Membership};
 use crate::power::Power;
 use crate::spool::writer::Facts;
 
 pub mod enrol;
 pub mod join;
 pub mod origin;
+mod renew;
 pub mod stream;
 pub mod tls;
 
@@ -51,22 +52,21 @@ pub struct Context {
     pub dhcp: Arc<Dhcp>,
     /// Where blobs come from: filled with living links.
     pub origin: Arc<origin::RegionOrigin>,
+    /// What enrolment gave, as it is on disk.
+    pub membership: Arc<Mutex<Membership>>,
     /// Facts leave on one link at a time. Holds the number of the next one.
     pub delivery: Arc<Mutex<u64>>,
 }
 
 /// Keeps links to all regions until cancelled.
-pub async fn run(context: Arc<Context>, membership: Membership, stop: CancellationToken) {
-    let name = membership.name.clone();
-    let rack_uid = membership.rack_uid.clone();
-    let (regions, mut changed) =
-        watch::channel(membership.regions.iter().cloned().collect::<BTreeSet<String>>());
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let Membership { name, rack_uid, regions, .. } = context.membership.lock().await.clone();
+    let (regions, mut changed) = watch::channel(regions.into_iter().collect::<BTreeSet<String>>());
     let regions = Arc::new(regions);
     let mut links: BTreeMap<String, CancellationToken> = BTreeMap::new();
     loop {
         let wanted = changed.borrow_and_update().clone();
-        let kept = Membership { regions: wanted.iter().cloned().collect(), ..membership.clone() };
-        if let Err(error) = context.identity.keep(&kept) {
+        if let Err(error) = keep(&context, &wanted).await {
             tracing::warn!(%error, "the list of regions cannot be kept");
         }
         for address in &wanted {
@@ -93,6 +93,12 @@ pub async fn run(context: Arc<Context>, membership: Membership, stop: Cancellati
             changed = changed.changed() => if changed.is_err() { return },
         }
     }
+}
+
+async fn keep(context: &Context, regions: &BTreeSet<String>) -> Result<(), IdentityError> {
+    let mut membership = context.membership.lock().await;
+    membership.regions = regions.iter().cloned().collect();
+    context.identity.keep(&membership)
 }
 
 async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: CancellationToken) {

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tracing::Instrument;
 
-use super::{Context, enrol, join, tls};
+use super::{Context, enrol, join, renew, tls};
 use crate::clock::unix_ms;
 use crate::facts::health;
 use crate::identity::IdentityError;
@@ -86,7 +86,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
         .await
         .map_err(|_| LinkError::Silent("hello"))??;
     enter(context, address, me, &welcome)?;
-    context.origin.insert(address, channel);
+    context.origin.insert(address, channel.clone());
     tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
     context.facts.tell(health("link", None));
     context.dhcp.repeat_in_force();
@@ -94,6 +94,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     tokio::select! {
         ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,
         ended = deliver(context, &outbox, acknowledged) => ended,
+        never = renew::keep_valid(context, channel) => match never {},
         // What it would still take of the spool, nobody would know.
         () = context.epochs.replaced(&welcome.incarnation) => Err(LinkError::Retired(welcome.incarnation)),
     }

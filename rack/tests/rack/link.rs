@@ -13,12 +13,13 @@ use basalt_proto::rack_v1::fact::Body;
 use basalt_proto::rack_v1::rack_link_server::{RackLink, RackLinkServer};
 use basalt_proto::rack_v1::{
     BlobChunk, EnrolReply, EnrolRequest, FactAck, FetchBlobRequest, FromRack, FromRegion, ImagesConcern,
-    PowerCommand, Welcome, from_rack, from_region,
+    PowerCommand, RenewReply, RenewRequest, Welcome, from_rack, from_region,
 };
+use basalt_rack::clock::unix_ms;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::hash::sha256;
-use basalt_rack::identity::provider;
+use basalt_rack::identity::{Identity, Membership, provider};
 use basalt_rack::link::join::JoinToken;
 use basalt_rack::settings::Settings;
 use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair};
@@ -39,16 +40,19 @@ use super::support::{Client, DEADLINE, settings};
 const SECRET: &str = "one-time";
 const BLOB: &[u8] = b"a blob that only the region has";
 
-/// A connection, and whether its client proved to hold a certificate of our CA.
+const DAY_MS: i64 = 86_400_000;
+
+/// A connection, and the certificate of our CA that its client proved to hold.
 struct Io(TlsStream<TcpStream>);
 
 #[derive(Clone)]
-struct Proven(bool);
+struct Proven(Option<Vec<u8>>);
 
 impl Connected for Io {
     type ConnectInfo = Proven;
     fn connect_info(&self) -> Proven {
-        Proven(self.0.get_ref().1.peer_certificates().is_some())
+        let chain = self.0.get_ref().1.peer_certificates();
+        Proven(chain.and_then(|chain| chain.first()).map(|leaf| leaf.to_vec()))
     }
 }
 
@@ -116,6 +120,7 @@ impl Ca {
 
 /// What the test holds of a link: messages from the rack, and a way to answer.
 struct Linked {
+    certificate: Vec<u8>,
     from_rack: Streaming<FromRack>,
     to_rack: mpsc::Sender<Result<FromRegion, Status>>,
 }
@@ -151,6 +156,23 @@ impl Linked {
         }
     }
 
+    /// What the rack says of its certificate: what is wrong, or nothing. Every fact is acknowledged.
+    async fn certificate_health(&mut self) -> String {
+        loop {
+            let from_rack::Message::Facts(batch) = self.next().await else { continue };
+            let through_seq = batch.facts.last().unwrap().seq;
+            let ack = FactAck { spool_uid: batch.spool_uid, through_seq };
+            self.send(from_region::Message::FactAck(ack)).await;
+            for fact in batch.facts {
+                if let Some(Body::Health(health)) = fact.body
+                    && health.service == "certificate"
+                {
+                    return health.message;
+                }
+            }
+        }
+    }
+
     /// Until the rack closes it.
     async fn closed(mut self) {
         let end = async { while let Ok(Some(_)) = self.from_rack.message().await {} };
@@ -162,7 +184,23 @@ impl Linked {
 struct Region {
     ca: Arc<Ca>,
     enrolments: Arc<Mutex<Vec<String>>>,
+    /// When certificates end that enrolment gives.
+    not_after: i64,
+    /// Those that were renewed; `None`: nothing is.
+    renewed: Option<Arc<Mutex<Vec<Vec<u8>>>>>,
     links: mpsc::Sender<Linked>,
+}
+
+impl Region {
+    fn signed(&self, csr_der: Vec<u8>) -> Vec<u8> {
+        let csr = CertificateSigningRequestParams::from_der(&csr_der.into()).unwrap();
+        csr.signed_by(&Issuer::from_params(&self.ca.params, &self.ca.key)).unwrap().der().to_vec()
+    }
+}
+
+fn proven<T>(request: &Request<T>) -> Result<Vec<u8>, Status> {
+    let proven = request.extensions().get::<Proven>().and_then(|it| it.0.clone());
+    proven.ok_or_else(|| Status::unauthenticated("no client certificate"))
 }
 
 #[tonic::async_trait]
@@ -173,11 +211,9 @@ impl Enrolment for Region {
             return Err(Status::permission_denied("the join token was used or has expired"));
         }
         self.enrolments.lock().unwrap().push(request.name);
-        let csr = CertificateSigningRequestParams::from_der(&request.csr_der.into()).unwrap();
-        let issuer = Issuer::from_params(&self.ca.params, &self.ca.key);
-        let certificate_der = csr.signed_by(&issuer).unwrap().der().to_vec();
+        let certificate_der = self.signed(request.csr_der);
         let (rack_uid, ca_der) = ("rack-uid".to_owned(), self.ca.der.clone());
-        Ok(Response::new(EnrolReply { rack_uid, certificate_der, ca_der, not_after_unix_ms: i64::MAX }))
+        Ok(Response::new(EnrolReply { rack_uid, certificate_der, ca_der, not_after_unix_ms: self.not_after }))
     }
 }
 
@@ -190,12 +226,9 @@ impl RackLink for Region {
         &self,
         request: Request<Streaming<FromRack>>,
     ) -> Result<Response<Self::LinkStream>, Status> {
-        let proven = request.extensions().get::<Proven>().is_some_and(|it| it.0);
-        if !proven {
-            return Err(Status::unauthenticated("no client certificate"));
-        }
+        let certificate = proven(&request)?;
         let (to_rack, messages) = mpsc::channel(64);
-        let linked = Linked { from_rack: request.into_inner(), to_rack };
+        let linked = Linked { certificate, from_rack: request.into_inner(), to_rack };
         self.links.send(linked).await.map_err(|_| Status::unavailable("the test is over"))?;
         Ok(Response::new(ReceiverStream::new(messages)))
     }
@@ -213,6 +246,14 @@ impl RackLink for Region {
             chunks.send(Ok(BlobChunk { data: data.to_vec() })).await.unwrap();
         }
         Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        proven(&request)?;
+        let Some(renewed) = &self.renewed else { return Err(Status::unavailable("its store is away")) };
+        let certificate_der = self.signed(request.into_inner().csr_der);
+        renewed.lock().unwrap().push(certificate_der.clone());
+        Ok(Response::new(RenewReply { certificate_der, not_after_unix_ms: i64::MAX }))
     }
 }
 
@@ -251,7 +292,14 @@ async fn serve(region: Region, name: &str, stop: CancellationToken) -> SocketAdd
 
 fn region() -> (Region, mpsc::Receiver<Linked>) {
     let (links, linked) = mpsc::channel(4);
-    (Region { ca: Arc::new(Ca::new()), enrolments: Arc::default(), links }, linked)
+    let region = Region {
+        ca: Arc::new(Ca::new()),
+        enrolments: Arc::default(),
+        not_after: i64::MAX,
+        renewed: Some(Arc::default()),
+        links,
+    };
+    (region, linked)
 }
 
 fn token(region: &Region, address: SocketAddr, secret: &str) -> String {
@@ -392,7 +440,7 @@ async fn neither_another_ca_nor_a_certificate_that_is_not_a_regions_gets_the_sec
     let foreign = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
     for (address, ca) in [(racks_own, &region), (foreign, &other)] {
         let dir = tempfile::tempdir().unwrap();
-        let identity = basalt_rack::identity::Identity::open(dir.path()).unwrap();
+        let identity = Identity::open(dir.path()).unwrap();
         let token = JoinToken::parse(&token(ca, address, SECRET)).unwrap();
         let patience = std::time::Duration::from_secs(1);
         let enrolled =
@@ -401,5 +449,64 @@ async fn neither_another_ca_nor_a_certificate_that_is_not_a_regions_gets_the_sec
         assert!(!matches!(enrolled, Ok(Ok(_))));
     }
     assert!(region.enrolments.lock().unwrap().is_empty());
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_ends_soon_is_renewed_and_the_next_link_shows_the_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (region, mut linked) = region();
+    let region = Region { not_after: unix_ms() + DAY_MS, ..region };
+    let stop = CancellationToken::new();
+    let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let mut link = next_link(&mut linked).await;
+    link.welcome().await;
+    assert_eq!(link.certificate_health().await, "");
+    let renewed = region.renewed.as_ref().unwrap().lock().unwrap().clone();
+    assert_eq!(renewed.len(), 1);
+    assert_ne!(renewed, [link.certificate]);
+    rack.stop().await;
+
+    let rack = Daemon::start(settings).await.unwrap();
+    let mut link = next_link(&mut linked).await;
+    assert_eq!(renewed, [link.certificate.clone()]);
+    link.welcome().await;
+    assert_eq!(region.enrolments.lock().unwrap().len(), 1, "it did not enrol again");
+    rack.stop().await;
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_cannot_be_renewed_is_told_and_one_that_has_ended_takes_a_new_join_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let (region, mut linked) = region();
+    let region = Region { not_after: unix_ms() + 2 * DAY_MS - 1, renewed: None, ..region };
+    let stop = CancellationToken::new();
+    let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+    let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let mut link = next_link(&mut linked).await;
+    link.welcome().await;
+    let problem = link.certificate_health().await;
+    assert!(
+        problem.starts_with("it ends in 47 hours and could not be renewed: the region says:"),
+        "{problem}"
+    );
+    assert!(problem.contains("its store is away"), "{problem}");
+    drop(link);
+    rack.stop().await;
+
+    let identity = Identity::open(dir.path()).unwrap();
+    let ended = Membership { not_after_unix_ms: unix_ms(), ..identity.membership().unwrap().unwrap() };
+    identity.keep(&ended).unwrap();
+    let wrong = Settings { join: Some(token(&region, address, "used")), ..settings.clone() };
+    Daemon::start(wrong).await.expect("it serves what it holds").stop().await;
+    assert_eq!(region.enrolments.lock().unwrap().len(), 1);
+    let rack = Daemon::start(settings).await.unwrap();
+    assert_eq!(region.enrolments.lock().unwrap().len(), 2);
+    assert_eq!(rack.spki_sha256, identity.spki_sha256, "with the same key");
+    rack.stop().await;
     stop.cancel();
 }

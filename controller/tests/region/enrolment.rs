@@ -1,0 +1,184 @@
+//! How a rack becomes one of a region's, and stays one: join tokens, certificates, and what they do not allow.
+
+use crate::support::{Lab, lab};
+use basalt_db::testing::clock::Hand;
+use basalt_engine::Policy;
+use basalt_proto::REGION_SERVER_NAME;
+use basalt_proto::rack_v1::enrolment_client::EnrolmentClient;
+use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
+use basalt_proto::rack_v1::{EnrolReply, EnrolRequest, RenewReply, RenewRequest};
+use basalt_region::controller::Controller;
+use basalt_region::racks::authority::Authority;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// A rack that has a key, and is of no region yet.
+pub(crate) struct NewRack {
+    ca: CertificateDer<'static>,
+    rpc: SocketAddr,
+    name: String,
+    secret: String,
+    key: rcgen::KeyPair,
+}
+
+async fn dial(address: SocketAddr, config: ClientConfig) -> Channel {
+    let connector = TlsConnector::from(Arc::new(config));
+    let open = tower::service_fn(move |_| {
+        let connector = connector.clone();
+        async move {
+            let name = ServerName::try_from(REGION_SERVER_NAME).expect("a name");
+            let stream = connector.connect(name, TcpStream::connect(address).await?).await?;
+            Ok::<_, std::io::Error>(TokioIo::new(stream))
+        }
+    });
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    endpoint.connect_with_connector(open).await.expect("it answers")
+}
+
+fn tls(ca: &CertificateDer<'static>, identity: Option<(Vec<u8>, &rcgen::KeyPair)>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone()).expect("a CA");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("TLS")
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+            builder.with_client_auth_cert(vec![certificate.into()], key).expect("an identity")
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config
+}
+
+fn request_of(key: &rcgen::KeyPair) -> Vec<u8> {
+    rcgen::CertificateParams::default().serialize_request(key).expect("a request").der().to_vec()
+}
+
+impl NewRack {
+    /// With a join secret for its name.
+    pub(crate) async fn new(lab: &Lab, rpc: SocketAddr, name: &str) -> Self {
+        Self::with_secret(lab, rpc, name, Some(name)).await
+    }
+
+    async fn with_secret(lab: &Lab, rpc: SocketAddr, name: &str, of: Option<&str>) -> Self {
+        let store = lab.region.store();
+        let fresh = Authority::generate(SystemTime::now()).expect("a CA");
+        let (ca, _) = store.authority((&fresh.0, &fresh.1)).await.expect("the region's CA");
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let secret = hex::encode(key.public_key_raw());
+        store.put_join_secret(&secret, of, Duration::from_secs(60)).await.expect("a secret");
+        Self { ca: ca.into(), rpc, name: name.to_owned(), secret, key }
+    }
+
+    async fn try_to_enrol(&self) -> Result<EnrolReply, Status> {
+        let request = EnrolRequest {
+            secret: self.secret.clone(),
+            name: self.name.clone(),
+            csr_der: request_of(&self.key),
+        };
+        let mut enrolment = EnrolmentClient::new(dial(self.rpc, tls(&self.ca, None)).await);
+        Ok(enrolment.enrol(request).await?.into_inner())
+    }
+
+    pub(crate) async fn enrol(self) -> (Self, EnrolReply) {
+        let enrolled = self.try_to_enrol().await.expect("it enrols");
+        (self, enrolled)
+    }
+
+    /// A connection that shows this certificate.
+    pub(crate) async fn link(&self, certificate: &[u8]) -> RackLinkClient<Channel> {
+        let identity = Some((certificate.to_vec(), &self.key));
+        RackLinkClient::new(dial(self.rpc, tls(&self.ca, identity)).await)
+    }
+
+    async fn renew(&self, certificate: &[u8], key: &rcgen::KeyPair) -> Result<RenewReply, Status> {
+        let request = RenewRequest { csr_der: request_of(key) };
+        Ok(self.link(certificate).await.renew(request).await?.into_inner())
+    }
+}
+
+async fn region() -> (Lab, Controller) {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    (lab, controller)
+}
+
+#[tokio::test]
+async fn a_rack_renews_its_certificate_for_its_own_key_until_it_is_removed() {
+    let (lab, controller) = region().await;
+    let (rack, enrolled) = NewRack::new(&lab, controller.rpc_address(), "r1").await.enrol().await;
+    let mut hand = Hand::on(&lab.url).await;
+    hand.run("update rack_enrolment set not_after = now() + interval '1 day'").await;
+    let renewed = rack.renew(&enrolled.certificate_der, &rack.key).await.unwrap();
+    assert_ne!(renewed.certificate_der, enrolled.certificate_der);
+    let days = "select round(extract(epoch from not_after - now()) / 86400) from rack_enrolment";
+    assert_eq!(hand.run(days).await, [["90"]]);
+    let (_, certificate) = x509_parser::parse_x509_certificate(&renewed.certificate_der).unwrap();
+    assert_eq!(certificate.validity().not_after.timestamp(), renewed.not_after_unix_ms / 1000);
+    rack.renew(&renewed.certificate_der, &rack.key).await.expect("the new one is as good");
+
+    let other = rcgen::KeyPair::generate().unwrap();
+    let refused = rack.renew(&renewed.certificate_der, &other).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("another key"), "{refused}");
+
+    assert_eq!(lab.api.send("DELETE", "/api/v1/racks/r1", &[], "").await.status, 202);
+    hand.run("update rack_enrolment set revoked_at = now()").await;
+    let refused = rack.renew(&renewed.certificate_der, &rack.key).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+}
+
+#[tokio::test]
+async fn only_a_token_of_its_name_lets_a_rack_take_the_place_of_another() {
+    let (lab, controller) = region().await;
+    let rpc = controller.rpc_address();
+    let (_, first) = NewRack::with_secret(&lab, rpc, "r1", None).await.enrol().await;
+    let refused = NewRack::with_secret(&lab, rpc, "r1", None).await.try_to_enrol().await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(refused.message().contains("`basalt rack join-token r1`"), "{refused}");
+    let (_, other) = NewRack::with_secret(&lab, rpc, "r2", None).await.enrol().await;
+    assert_ne!(other.rack_uid, first.rack_uid);
+    let (_, instead) = NewRack::new(&lab, rpc, "r1").await.enrol().await;
+    assert_eq!(instead.rack_uid, first.rack_uid);
+}
+
+#[tokio::test]
+async fn a_join_token_names_addresses_that_a_rack_can_dial() {
+    let lab = lab().await;
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let controller = Controller::start(&lab.region, everywhere, Policy::default(), Vec::new()).await.unwrap();
+    let ask = async |body: serde_json::Value| {
+        lab.api.send("POST", "/api/v1/join_tokens", &[], body.to_string()).await
+    };
+    let (status, _, errors) = ask(json!({})).await.problem();
+    assert_eq!(status, 422);
+    assert_eq!(
+        errors,
+        ["/urls: this region listens on every address, and does not know at which racks reach it"]
+    );
+    let (status, _, errors) = ask(json!({"urls": ["https://10.0.0.1", "10.0.0.1:5250"]})).await.problem();
+    assert_eq!(status, 422);
+    assert_eq!(
+        errors,
+        [
+            r#"/urls/0: "https://10.0.0.1" is no address of a region"#,
+            r#"/urls/1: "10.0.0.1:5250" is no address of a region"#
+        ]
+    );
+    assert_eq!(ask(json!({"urls": ["https://[fd00::1]:5250"]})).await.status, 201);
+    drop(controller);
+}

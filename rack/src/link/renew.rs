@@ -1,0 +1,95 @@
+//! The rack's certificate is renewed before it ends, over whichever link is up. The key stays: agents pin it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use basalt_proto::rack_v1::RenewRequest;
+use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
+use tonic::transport::Channel;
+
+use super::Context;
+use crate::clock::unix_ms;
+use crate::facts::health;
+use crate::identity::{IdentityError, Membership};
+
+/// How long before its end a certificate is renewed: a third of how long regions make them last.
+const BEFORE: Duration = Duration::from_secs(30 * 86_400);
+/// How often it is looked at, and a renewal that failed tried again.
+const LOOK: Duration = Duration::from_secs(3600);
+/// How long a region may take to answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Why a certificate is not renewed. It is tried again.
+#[derive(Debug, thiserror::Error)]
+enum RenewError {
+    #[error("the region says: {0}")]
+    Refused(Box<tonic::Status>),
+    #[error("the region did not answer within {} seconds", ANSWER.as_secs())]
+    Silent,
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// Whether a certificate that ends then is to be renewed now; both Unix milliseconds.
+const fn is_due(not_after_ms: i64, now_ms: i64) -> bool {
+    not_after_ms.saturating_sub(now_ms) < BEFORE.as_millis() as i64
+}
+
+/// Keeps the certificate valid as long as the link lasts.
+pub(super) async fn keep_valid(context: &Context, channel: Channel) -> Infallible {
+    loop {
+        // One link at a time: where two are up, the second finds it done.
+        let mut membership = context.membership.lock().await;
+        if is_due(membership.not_after_unix_ms, unix_ms()) {
+            let problem = match renewed(context, channel.clone(), &mut membership).await {
+                Ok(()) => None,
+                Err(error) => {
+                    let rest = membership.not_after_unix_ms - unix_ms();
+                    Some(format!("it {} and could not be renewed: {error}", end(rest)))
+                }
+            };
+            match &problem {
+                None => tracing::info!(until_unix_ms = membership.not_after_unix_ms, "certificate renewed"),
+                Some(problem) => tracing::warn!(problem, "certificate"),
+            }
+            context.facts.tell(health("certificate", problem.as_deref()));
+        }
+        drop(membership);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn end(rest_ms: i64) -> String {
+    match rest_ms / 3_600_000 {
+        _ if rest_ms <= 0 => "has ended".to_owned(),
+        hours @ ..48 => format!("ends in {hours} hours"),
+        hours => format!("ends in {} days", hours / 24),
+    }
+}
+
+async fn renewed(context: &Context, channel: Channel, membership: &mut Membership) -> Result<(), RenewError> {
+    let csr_der = context.identity.certificate_request(&membership.name)?;
+    let mut region = RackLinkClient::new(channel);
+    let answer = tokio::time::timeout(ANSWER, region.renew(RenewRequest { csr_der })).await;
+    let answer =
+        answer.map_err(|_| RenewError::Silent)?.map_err(|status| RenewError::Refused(Box::new(status)))?;
+    let answer = answer.into_inner();
+    let renewed = Membership { not_after_unix_ms: answer.not_after_unix_ms, ..membership.clone() };
+    context.identity.renew(&renewed, &answer.certificate_der)?;
+    *membership = renewed;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_in_its_last_thirty_days_and_after_its_end() {
+        const DAY: i64 = 86_400_000;
+        assert!(!is_due(90 * DAY, 59 * DAY));
+        assert!(is_due(90 * DAY, 61 * DAY));
+        assert!(is_due(90 * DAY, 91 * DAY));
+        assert!(!is_due(i64::MAX, -1), "one that never ends");
+    }
+}
