@@ -1,6 +1,7 @@
 //! `basalt get`: what is declared and how it is.
 
 use basalt_api::Object;
+use basalt_api::client::ListOptions;
 use basalt_api::kinds::{Condition, ConditionStatus};
 use serde_json::Value;
 
@@ -15,6 +16,12 @@ pub(crate) struct Args {
     kind: String,
     /// One object; all of the kind without it
     name: Option<String>,
+    /// Only those in which some text contains this: a name, an address, a MAC, a serial number
+    #[arg(long, short, conflicts_with_all = ["name", "watch"])]
+    search: Option<String>,
+    /// Only those with this label; can be given several times
+    #[arg(long, short, value_name = "KEY=VALUE", value_parser = label, conflicts_with_all = ["name", "watch"])]
+    label: Vec<(String, String)>,
     /// table for people, json for programs
     #[arg(long, short, default_value = "table", value_parser = ["table", "json"])]
     output: String,
@@ -31,7 +38,11 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     let objects = match &args.name {
         Some(name) => vec![client.get(kind, name).await?],
-        None => client.list_all(kind, &Default::default()).await?,
+        None => {
+            let labels = args.label.into_iter().collect();
+            let options = ListOptions { labels, text: args.search, ..ListOptions::default() };
+            client.list_all(kind, &options).await?
+        }
     };
     if args.output == "json" {
         let whole = match (&args.name, objects.as_slice()) {
@@ -45,6 +56,11 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     rows.extend(objects.iter().map(row));
     show(&table(&rows));
     Ok(())
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a label is KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 pub(crate) fn row(object: &Object) -> [String; 4] {

@@ -46,8 +46,8 @@ pub struct DeploymentSpec {
     /// Disks.
     #[field(redeploy, default)]
     pub storage: StorageConfig,
-    /// Run it from memory, and leave the machine's disks alone.
-    #[field(redeploy, default = false, dormant = "it is installed on a disk all the same")]
+    /// Run it from memory, and leave the machine's disks alone. Basalt cannot do that yet, and refuses `true`.
+    #[field(redeploy, default = false)]
     pub ephemeral: bool,
     /// Which data on the machine's disks may be destroyed.
     #[field(none, default = Wipe::IfOurs)]
@@ -286,5 +286,12 @@ fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
     }
     if let Some(network) = &spec.network {
         network_rules(network, rule);
+    }
+    if spec.ephemeral {
+        rule.broken(
+            "/ephemeral",
+            "true asks for disks to be left alone, and Basalt can only install on a disk yet",
+            "leave it out, or keep the machine for now",
+        );
     }
 }

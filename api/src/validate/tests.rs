@@ -36,7 +36,7 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
         ("Deployment", json!({"image": "debian-12"})),
         (
             "Deployment",
-            json!({"image": "debian-12", "machine": "a", "selector": {}, "readiness": {"check": "tcp"}}),
+            json!({"image": "debian-12", "machine": "a", "selector": {}, "readiness": {"check": "tcp"}, "ephemeral": true}),
         ),
         (
             "Image",

@@ -277,6 +277,16 @@ async fn lists_are_paged_filtered_and_sparse() {
     assert!(second["position"].as_str().unwrap().contains(':'));
     assert_eq!(names(&lab.api.get("/api/v1/pools?labels=role=web").await.json()), ["web-1", "web-2"]);
     assert_eq!(names(&lab.api.get("/api/v1/pools?q=eb-2").await.json()), ["web-2"]);
+    lab.api.declare("/api/v1/pools/c", r#"{"description":"Höhle of 52:54:00:AA"}"#).await;
+    for (text, found) in [
+        ("54:00:aa", &["c"][..]),
+        ("h%C3%B6hle", &["c"]),
+        ("web", &["web-1", "web-2"]),
+        ("description", &[]),
+        ("%25", &[]),
+    ] {
+        assert_eq!(names(&lab.api.get(&format!("/api/v1/pools?q={text}")).await.json()), found, "{text}");
+    }
     let sparse = lab.api.get("/api/v1/pools?limit=1&fields=metadata.name,spec").await.json();
     assert_eq!(sparse["items"], json!([{"metadata": {"name": "a"}, "spec": {}}]));
     for wrong in ["limt=1", "fields=nope", "fields=spec.nope", "labels=app!=site", "labels=app"] {

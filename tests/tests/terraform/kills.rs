@@ -229,7 +229,7 @@ fn one_of<T: Copy>(all: &[T], random: &mut Random) -> T {
 #[test]
 fn applies_that_are_interrupted_fifty_times_make_nothing_twice_and_lose_nothing() {
     let seed = std::env::var("BASALT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4);
-    println!("BASALT_SEED={seed}");
+    eprintln!("BASALT_SEED={seed}");
     within(async |mut world| {
         let mut random = Random::new(seed);
         let gate = Gate::before(world.region.address()).await;
@@ -302,7 +302,7 @@ fn applies_that_are_interrupted_fifty_times_make_nothing_twice_and_lose_nothing(
             (seen, number) = (now, number + 1);
             *fired.entry(how).or_default() += 1;
         }
-        println!(
+        eprintln!(
             "{number} interruptions in {stages} stages: {fired:?}; {failed} applies failed since their region died"
         );
         assert!(INTERRUPTIONS.iter().all(|how| fired.contains_key(how)), "{fired:?}");
