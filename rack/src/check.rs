@@ -36,7 +36,7 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
             .then(|| "it is not there or has no IPv4 address; `ip addr` shows both".to_owned());
         findings.push(Finding { subject: format!("interface {name}"), problem });
     }
-    let dhcp = served.iter().map(|it| it.address);
+    let dhcp = served.iter().flat_map(|it| it.addresses.iter().copied());
     for address in dhcp.clone() {
         findings.push(udp("DHCP", address, settings.dhcp_port));
     }

@@ -237,7 +237,7 @@ impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(address) => write!(f, "files {address}"),
-            Self::Dhcp(served) => write!(f, "dhcp {} {}", served.interface, served.address),
+            Self::Dhcp(served) => write!(f, "dhcp {} {:?}", served.interface, served.addresses),
             Self::RouterAdvertisements(link) => {
                 write!(f, "router advertisements {} {}", link.interface, link.address)
             }
@@ -293,7 +293,7 @@ impl Services {
         let Settings { interfaces, addresses, router_advertisements, .. } = &*self.settings;
         let served = interfaces::served(interfaces)?;
         let mut wanted: BTreeSet<Service> = addresses.iter().copied().map(Service::Files).collect();
-        wanted.extend(served.iter().map(|it| Service::Files(it.address)));
+        wanted.extend(served.iter().flat_map(|it| &it.addresses).copied().map(Service::Files));
         if wanted.is_empty() && warned.insert(String::new()) {
             tracing::warn!(?interfaces, "no interface has an IPv4 address yet: nothing is served");
         }
@@ -313,13 +313,14 @@ impl Services {
             }
             wanted.extend(links.into_iter().map(Service::RouterAdvertisements));
         }
+        self.dhcp.set_links(served.iter().map(|it| (it.index, it.addresses.clone())).collect());
         wanted.extend(served.into_iter().map(Service::Dhcp));
         Ok(wanted)
     }
 
     fn start_dhcp(&self, served: Served, stop: CancellationToken) {
         let dhcp = Arc::clone(&self.dhcp);
-        let health = self.health(format!("dhcp {} {}", served.interface, served.address));
+        let health = self.health(format!("dhcp {}", served.interface));
         self.tasks.spawn(async move {
             while !stop.is_cancelled() {
                 let ended = dhcp.serve(&served, &health, &stop).await;

@@ -9,16 +9,19 @@ use basalt_proto::rack_v1::Interface;
 use ipnet::Ipv4Net;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
+use nix::sys::socket::LinkAddr;
 
-/// An address that services are bound to.
+/// An interface whose clients are served.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Served {
-    /// The interface's name.
+    /// Its name.
     pub interface: String,
     /// Its index.
     pub index: u32,
-    /// The address.
-    pub address: Ipv4Addr,
+    /// Its own hardware address; `None` where there are no Ethernet frames.
+    pub mac: Option<Mac>,
+    /// What services are bound to, at least one.
+    pub addresses: Vec<Ipv4Addr>,
 }
 
 /// A served interface's link-local address.
@@ -32,9 +35,13 @@ pub struct Link {
     pub address: Ipv6Addr,
 }
 
+/// linux/if_arp.h: ARPHRD_ETHER.
+const ETHERNET: u16 = 1;
+
 #[derive(Debug, Default)]
 struct Found {
     mac: Option<Mac>,
+    ethernet: bool,
     addresses: BTreeSet<Ipv4Net>,
     link_local: BTreeSet<Ipv6Addr>,
 }
@@ -46,6 +53,7 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
         let Some(address) = entry.address else { continue };
         if let Some(link) = address.as_link_addr() {
             interface.mac = link.addr().map(Mac);
+            interface.ethernet = link.hatype() == ETHERNET;
         } else if let Some(v4) = address.as_sockaddr_in() {
             let mask = entry.netmask.and_then(|mask| mask.as_sockaddr_in().map(|mask| mask.ip()));
             let network = Ipv4Net::with_netmask(v4.ip(), mask.unwrap_or(Ipv4Addr::BROADCAST));
@@ -70,21 +78,30 @@ pub fn describe() -> io::Result<Vec<Interface>> {
     Ok(list()?.into_iter().map(describe).collect())
 }
 
-/// The addresses of the named interfaces as they are now.
+/// Those of the named interfaces that have an IPv4 address now.
 ///
 /// # Errors
 /// The operating system's.
 pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
     let mut served = BTreeSet::new();
     for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
-        let index = if_nametoindex(name.as_str())?;
-        served.extend(found.addresses.iter().map(|net| Served {
-            interface: name.clone(),
-            index,
-            address: net.addr(),
-        }));
+        let addresses: Vec<_> = found.addresses.iter().map(Ipv4Net::addr).collect();
+        if !addresses.is_empty() {
+            let (index, mac) = (if_nametoindex(name.as_str())?, found.mac.filter(|_| found.ethernet));
+            served.insert(Served { interface: name, index, mac, addresses });
+        }
     }
     Ok(served)
+}
+
+/// An interface's hardware address with its index, as packet sockets are bound to it.
+///
+/// # Errors
+/// The operating system's, or it is not there.
+pub fn link_address(interface: &str) -> io::Result<LinkAddr> {
+    let mut all = getifaddrs()?.filter(|entry| entry.interface_name == interface);
+    let found = all.find_map(|entry| entry.address?.as_link_addr().copied());
+    found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
 /// The link-local addresses of the named interfaces as they are now, one for each interface that has any and is served.
@@ -108,7 +125,8 @@ mod tests {
     #[test]
     fn finds_loopback() {
         let served = served(&["lo".to_owned()]).unwrap();
-        assert!(served.iter().any(|it| it.address == Ipv4Addr::LOCALHOST && it.index > 0));
+        assert!(served.iter().any(|it| it.addresses.contains(&Ipv4Addr::LOCALHOST) && it.index > 0));
+        assert_eq!(served.first().unwrap().mac, None, "loopback has no frames");
         let described = describe().unwrap();
         let lo = described.iter().find(|it| it.name == "lo").unwrap();
         assert!(lo.addresses.contains(&"127.0.0.1/8".to_owned()));

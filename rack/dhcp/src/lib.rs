@@ -3,6 +3,7 @@
 //! - [`ingress`] reads datagrams that nobody vouches for; [`egress`] writes them.
 //! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3011, 3046, 3396, 3527, 4578, 5107, 6842; PXE 2.1; UEFI
 //!   HTTP boot). Its input is plain data, [`Config`]; its output is a list of [`Action`]s.
+//! - [`frame`] addresses clients that have no address yet.
 //! - [`Client`] gets an address, for simulated machines and for the agent.
 //!
 //! Time and randomness are arguments. A caller owns the sockets, the lease file and the clock:
@@ -48,6 +49,7 @@
 
 pub mod client;
 pub mod egress;
+pub mod frame;
 pub mod ingress;
 
 mod config;

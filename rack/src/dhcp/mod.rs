@@ -1,24 +1,17 @@
 //! The DHCP server: sockets, the lease file and facts around the pure core of `basalt-dhcp`.
 //!
-//! Each served address of each interface has two sockets, both bound to the interface: one receives what is sent to
-//! everybody, the other what is sent to the address, and all replies leave from it. Messages are answered in batches: every
-//! message that waits is handled, all leases of the batch become durable with one sync, then the replies leave.
-//!
-//! A client that has no address yet answers no ARP, so a frame to it would have to be written by hand; such replies are
-//! broadcast instead, which RFC 2131 §4.1 allows.
+//! Each served interface has its sockets ([`wire`]). Messages are answered in batches: every message that waits is handled, all
+//! leases of the batch become durable with one sync, then the replies leave.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use basalt_dhcp::{
-    Action, Arrival, BootClient, Destination, Event, Lease, LeaseState, Mac, Server, Time, ingress,
-};
+use basalt_dhcp::{Action, Arrival, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leftover, fact::Body};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -32,10 +25,10 @@ use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
 pub mod config;
+mod wire;
 
-/// Messages answered with one sync.
-const BATCH: usize = 256;
-const RECEIVE_BUFFER: usize = 4 << 20;
+use wire::{Reply, Wire};
+
 /// The lease file is rewritten at start, and when it has grown to this size.
 const COMPACT_BYTES: u64 = 64 << 20;
 /// How often leases are looked through for expired ones.
@@ -179,7 +172,12 @@ impl Dhcp {
         core.server.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()
     }
 
-    /// Answers on one address of one interface until cancelled.
+    /// Takes note of which addresses this rack has on which of its interfaces.
+    pub fn set_links(&self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner).server.set_links(links);
+    }
+
+    /// Answers on one interface until cancelled.
     ///
     /// # Errors
     /// What failed.
@@ -189,30 +187,23 @@ impl Dhcp {
         health: &Health,
         stop: &CancellationToken,
     ) -> io::Result<()> {
-        let unicast = Arc::new(self.socket(at, at.address)?);
-        let broadcast = self.socket(at, Ipv4Addr::BROADCAST)?;
-        let via = Arrival { interface: at.index, local: at.address, unicast: false };
-        tracing::info!(interface = %at.interface, address = %at.address, port = self.ports.server, "DHCP is served");
+        let wire = Wire::open(at, self.ports)?;
+        tracing::info!(interface = %at.interface, addresses = ?at.addresses, port = self.ports.server, "DHCP is served");
         health.up();
         loop {
-            let (socket, is_unicast) = tokio::select! {
+            tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                ready = unicast.readable() => { ready?; (&*unicast, true) }
-                ready = broadcast.readable() => { ready?; (&broadcast, false) }
-            };
-            let batch = receive(socket)?;
+                ready = wire.readable() => ready?,
+            }
+            let batch = wire.receive()?;
             if batch.is_empty() {
                 continue;
             }
             let this = Arc::clone(self);
-            let via = Arrival { unicast: is_unicast, ..via };
-            let replies = tokio::task::spawn_blocking(move || this.answer(via, &batch))
-                .await
-                .map_err(io::Error::other)?;
-            for (to, bytes) in replies {
-                if let Err(error) = unicast.send_to(&bytes, SocketAddr::V4(to)).await {
-                    tracing::warn!(%to, %error, "a DHCP reply could not be sent");
-                }
+            let replies =
+                tokio::task::spawn_blocking(move || this.answer(&batch)).await.map_err(io::Error::other)?;
+            for reply in replies {
+                wire.send(reply).await;
             }
         }
     }
@@ -234,36 +225,16 @@ impl Dhcp {
         }
     }
 
-    fn socket(&self, at: &Served, bind: Ipv4Addr) -> io::Result<UdpSocket> {
-        let named = |what: &str, error: io::Error| {
-            let port = self.ports.server;
-            io::Error::new(
-                error.kind(),
-                format!("{what} {bind}:{port} on interface {}: {error}", at.interface),
-            )
-        };
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_broadcast(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind_device(Some(at.interface.as_bytes())).map_err(|error| named("cannot use", error))?;
-        socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        socket
-            .bind(&SocketAddr::from((bind, self.ports.server)).into())
-            .map_err(|error| named("cannot bind", error))?;
-        UdpSocket::from_std(socket.into())
-    }
-
     /// Handles a batch. What it returns may be sent: its leases are durable.
-    fn answer(&self, via: Arrival, batch: &[Vec<u8>]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+    fn answer(&self, batch: &[(Arrival, Vec<u8>)]) -> Vec<Reply> {
         let mut handled = Vec::new();
         let kept = {
             let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
             let mut leases = Vec::new();
-            for datagram in batch {
+            for (via, datagram) in batch {
                 match ingress::parse(datagram) {
                     Ok(packet) => {
-                        let actions = core.server.handle(now(), via, &packet);
+                        let actions = core.server.handle(now(), *via, &packet);
                         leases.extend(actions.iter().filter_map(|action| match action {
                             Action::Persist(lease) => Some(lease.clone()),
                             _ => None,
@@ -287,21 +258,11 @@ impl Dhcp {
         {
             match action {
                 Action::Persist(_) => {}
-                Action::Send { to, bytes, .. } => replies.push((self.target(to), bytes)),
+                Action::Send { via, to, bytes } => replies.push(Reply { via, to, bytes }),
                 Action::Report(event) => self.report(event),
             }
         }
         replies
-    }
-
-    const fn target(&self, to: Destination) -> SocketAddrV4 {
-        match to {
-            Destination::Broadcast | Destination::Hardware { .. } => {
-                SocketAddrV4::new(Ipv4Addr::BROADCAST, self.ports.client)
-            }
-            Destination::Client(address) => SocketAddrV4::new(address, self.ports.client),
-            Destination::Relay(address) => SocketAddrV4::new(address, self.ports.server),
-        }
     }
 
     fn report(&self, event: Event) {
@@ -374,20 +335,6 @@ fn lease_fact(lease: &Lease, released: bool) -> Body {
         released,
         subnet_uid: lease.subnet.clone(),
     })
-}
-
-fn receive(socket: &UdpSocket) -> io::Result<Vec<Vec<u8>>> {
-    let mut batch = Vec::new();
-    let mut buffer = [0; ingress::MAX_DATAGRAM];
-    while batch.len() < BATCH {
-        match socket.try_recv_from(&mut buffer) {
-            Ok((length, _)) => batch.push(buffer.get(..length).unwrap_or_default().to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if batch.is_empty() => return Err(error),
-            Err(_) => break,
-        }
-    }
-    Ok(batch)
 }
 
 fn now() -> Time {

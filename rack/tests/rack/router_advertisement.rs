@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::process::Command;
 use std::time::Duration;
 
 use basalt_rack::interfaces::{Link, links};
@@ -13,9 +12,9 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
+use super::namespace::{ip, is_inside};
 use super::support::DEADLINE;
 
-const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
 const NAME: &str = "router_advertisement::ipxe_is_told_that_no_router_is_there_unless_one_is";
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
@@ -59,11 +58,6 @@ impl Peer {
     }
 }
 
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
-    assert!(status.success(), "ip {arguments}: {status}");
-}
-
 /// Makes the link, and waits until the kernel has given both ends their addresses.
 async fn make_link() -> (Link, Link) {
     ip("link add rack0 type veth peer name peer0");
@@ -103,17 +97,7 @@ async fn open_when_probed(link: &Link) -> UdpSocket {
 
 #[tokio::test]
 async fn ipxe_is_told_that_no_router_is_there_unless_one_is() {
-    if std::env::var_os(INSIDE).is_none() {
-        let again = std::env::current_exe().unwrap();
-        let inside = Command::new("unshare")
-            .args(["-r", "-n"])
-            .arg(again)
-            .args(["--exact", NAME])
-            .env(INSIDE, "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&inside.stdout) + String::from_utf8_lossy(&inside.stderr);
-        assert!(inside.status.success() && said.contains("1 passed"), "in a namespace of its own: {said}");
+    if !is_inside(NAME) {
         return;
     }
     let (rack, end) = make_link().await;

@@ -1,0 +1,121 @@
+//! Network namespaces that end with their test. A user namespace with each of them makes the test root in there.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
+
+/// Runs the test of this name again in a namespace of its own; true where it runs there already.
+pub(crate) fn is_inside(name: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let again = std::env::current_exe().unwrap();
+    let inside = Command::new("unshare")
+        .args(["-r", "-n"])
+        .arg(again)
+        .args(["--exact", name])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&inside.stdout) + String::from_utf8_lossy(&inside.stderr);
+    assert!(inside.status.success() && said.contains("1 passed"), "in a namespace of its own: {said}");
+    false
+}
+
+/// Runs `ip` here.
+pub(crate) fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}: {status}");
+}
+
+/// Makes a switch, and the interface `rack0` with these addresses plugged into it.
+pub(crate) fn make_switch(addresses: &[&str]) {
+    ip("link set lo up");
+    ip("link add switch type bridge stp_state 0 forward_delay 0");
+    // It is no host: it would answer ARP for this namespace's addresses.
+    ip("link set switch arp off up");
+    ip("link add rack0 type veth peer name uplink");
+    ip("link set uplink master switch up");
+    for address in addresses {
+        ip(&format!("address add {address} dev rack0"));
+    }
+    ip("link set rack0 up");
+}
+
+/// Another host, in a namespace of its own.
+pub(crate) struct Host {
+    life: Child,
+    port: String,
+}
+
+impl Host {
+    /// A host whose interface `eth0` has this hardware address and is plugged into the switch.
+    pub(crate) fn plug(name: &str, mac: &str) -> Self {
+        let mut life = Command::new("unshare")
+            .args(["-n", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // What cat repeats, it repeats in its namespace.
+        life.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+        life.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let (pid, port) = (life.id(), format!("{name}0"));
+        ip(&format!("link add {port} type veth peer name eth0 address {mac} netns {pid}"));
+        ip(&format!("link set {port} master switch up"));
+        let host = Self { life, port };
+        host.run(&["ip", "link", "set", "eth0", "up"]);
+        host
+    }
+
+    /// Whether broadcasts reach this host; its own leave in any case.
+    pub(crate) fn hear_broadcasts(&self, hear: bool) {
+        let flood = if hear { "on" } else { "off" };
+        ip(&format!("link set {} type bridge_slave bcast_flood {flood}", self.port));
+    }
+
+    /// A command in there.
+    pub(crate) fn command(&self, command: &[&str]) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--net=/proc/{}/ns/net", self.life.id())).args(command);
+        inside
+    }
+
+    /// Starts a program that runs until this is dropped.
+    pub(crate) fn spawn(&self, command: &[&str]) -> Running {
+        Running(self.command(command).spawn().unwrap())
+    }
+
+    /// Runs a command that must succeed.
+    pub(crate) fn run(&self, command: &[&str]) -> Output {
+        let output = self.command(command).output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.life.stdin.take());
+        self.life.wait().ok();
+    }
+}
+
+/// A program on another host.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
+        assert!(sent.success(), "SIG{name}: {sent}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}

@@ -1,0 +1,264 @@
+//! A rack's DHCP, and clients that nobody here wrote: busybox udhcpc and ISC dhclient, on a switch in namespaces of their own.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use basalt_proto::rack_v1::{
+    AddressRange, DhcpConcern, DhcpSubnet, Fact, LeaseFact, Reservation, fact::Body,
+};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use basalt_rack::daemon::Daemon;
+use basalt_rack::settings::Settings;
+
+use super::namespace::{Host, is_inside, make_switch};
+use super::support::{DEADLINE, fact, settings};
+
+/// A host with a reservation.
+const KNOWN: &str = "52:54:00:00:00:0a";
+/// Hosts without.
+const OTHERS: [&str; 4] =
+    ["52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"];
+
+/// Writes what the client knows, by the reason of its call, and configures the interface as little as it must.
+const UDHCPC_SCRIPT: &str = r#"#!/bin/sh
+env > "$(dirname "$0")/$1"
+[ "$1" != bound ] || ip address replace "$ip/$mask" dev "$interface"
+"#;
+const DHCLIENT_SCRIPT: &str = r#"#!/bin/sh
+env > "$(dirname "$0")/$reason"
+case $reason in
+BOUND|REBOOT) ip address replace "$new_ip_address/24" dev "$interface" ;;
+esac
+"#;
+
+fn subnet(uid: &str, network: &str, dynamic: (&str, &str)) -> DhcpSubnet {
+    DhcpSubnet {
+        subnet_uid: uid.into(),
+        cidr: format!("{network}.0/24"),
+        gateway: format!("{network}.1"),
+        dns_servers: vec![format!("{network}.2"), format!("{network}.3")],
+        ntp_servers: vec![format!("{network}.4")],
+        dynamic: vec![AddressRange {
+            start: format!("{network}.{}", dynamic.0),
+            end: format!("{network}.{}", dynamic.1),
+        }],
+        lease_seconds: 300,
+        mtu: 1400,
+        domain: "lab.example".into(),
+        ..DhcpSubnet::default()
+    }
+}
+
+/// A rack at 10.9.0.1 on the switch.
+async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
+    let settings = Settings {
+        interfaces: vec!["rack0".into()],
+        dhcp_port: 67,
+        dhcp_client_port: 68,
+        router_advertisements: false,
+        ..settings(dir)
+    };
+    let concern = DhcpConcern { subnets, serve_unknown: true, delegation: 0 };
+    write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
+    let rack = Daemon::start(settings).await.unwrap();
+    let up =
+        |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "dhcp rack0");
+    fact(&rack.facts, up).await;
+    rack
+}
+
+/// Waits until a lease was told of that is like this.
+async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> LeaseFact {
+    let told =
+        fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Lease(lease)) if wanted(lease))).await;
+    let Some(Body::Lease(lease)) = told.body else { unreachable!("it was asked for") };
+    lease
+}
+
+/// One client's files.
+struct Client<'a> {
+    host: &'a Host,
+    dir: tempfile::TempDir,
+}
+
+impl<'a> Client<'a> {
+    fn new(host: &'a Host) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, script) in [("udhcpc", UDHCPC_SCRIPT), ("dhclient", DHCLIENT_SCRIPT)] {
+            std::fs::write(dir.path().join(name), script).unwrap();
+            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(dir.path().join(name), executable).unwrap();
+        }
+        // AppArmor confines dhclient by its path to files in other places than this.
+        let dhclient =
+            ["/sbin/dhclient", "/usr/sbin/dhclient"].map(PathBuf::from).into_iter().find(|it| it.exists());
+        std::fs::copy(dhclient.expect("dhclient: see tests/lab/setup"), dir.path().join("client")).unwrap();
+        Self { host, dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_string_lossy().into_owned()
+    }
+
+    /// Runs the client to its end in another thread, since it waits for the rack; whether it succeeded.
+    async fn run(&self, command: Vec<String>) -> bool {
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let mut command = self.host.command(&command);
+        tokio::task::spawn_blocking(move || command.status().unwrap().success()).await.unwrap()
+    }
+
+    async fn udhcpc(&self, further: &[&str]) -> bool {
+        let script = self.path("udhcpc");
+        let command = ["udhcpc", "-i", "eth0", "-f", "-n", "-q", "-t", "10", "-T", "1", "-s", &script];
+        self.run([&command, further].concat().into_iter().map(str::to_owned).collect()).await
+    }
+
+    async fn dhclient(&self, further: &[&str]) -> bool {
+        let [client, script, leases, pid] =
+            ["client", "dhclient", "leases", "pid"].map(|name| self.path(name));
+        let command = [&*client, "-4", "-1", "-v", "-sf", &script, "-lf", &leases, "-pf", &pid];
+        self.run([&command, further, &["eth0"]].concat().into_iter().map(str::to_owned).collect()).await
+    }
+
+    /// Waits until the client has called its script for this reason.
+    async fn wait_for(&self, reason: &str) {
+        let called = async {
+            while !self.dir.path().join(reason).exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, called).await.unwrap_or_else(|_| panic!("never {reason}"));
+    }
+
+    /// What the client knew when it called its script for this reason, once.
+    fn knew(&self, reason: &str) -> HashMap<String, String> {
+        let file = self.dir.path().join(reason);
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("never {reason}"));
+        std::fs::remove_file(file).unwrap();
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn udhcpc_is_told_everything_and_hears_it_by_unicast() {
+    if !is_inside("peers::udhcpc_is_told_everything_and_hears_it_by_unicast") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let mut subnet = subnet("s1", "10.9.0", ("100", "101"));
+    let hostname = "node-10".to_owned();
+    subnet.reservations.push(Reservation { mac: KNOWN.into(), address: "10.9.0.10".into(), hostname });
+    let rack = start(dir.path(), vec![subnet]).await;
+
+    let host = Host::plug("known", KNOWN);
+    host.hear_broadcasts(false);
+    let client = Client::new(&host);
+    let all = ["-O", "mtu", "-O", "ntpsrv", "-O", "hostname", "-O", "domain", "-O", "broadcast"];
+    assert!(client.udhcpc(&all).await, "the reply was a frame to a host that answers no ARP yet");
+    let knew = client.knew("bound");
+    let told = [
+        ("ip", "10.9.0.10"),
+        ("mask", "24"),
+        ("subnet", "255.255.255.0"),
+        ("broadcast", "10.9.0.255"),
+        ("router", "10.9.0.1"),
+        ("dns", "10.9.0.2 10.9.0.3"),
+        ("ntpsrv", "10.9.0.4"),
+        ("mtu", "1400"),
+        ("hostname", "node-10"),
+        ("domain", "lab.example"),
+        ("lease", "300"),
+        ("serverid", "10.9.0.1"),
+    ];
+    for (name, value) in told {
+        assert_eq!(knew.get(name).map(String::as_str), Some(value), "{name} of {knew:?}");
+    }
+    lease(&rack, |it| it.address == "10.9.0.10" && !it.released).await;
+    // A client that wants broadcasts gets them, and so hears nothing here.
+    assert!(!client.udhcpc(&["-B", "-t", "2"]).await);
+    host.hear_broadcasts(true);
+    assert!(client.udhcpc(&["-B"]).await);
+    client.knew("bound");
+
+    // It renews when it is told to, from its address to the rack's alone, and gives the address back.
+    let running = host.spawn(&["udhcpc", "-i", "eth0", "-f", "-s", &client.path("udhcpc")]);
+    client.wait_for("bound").await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    running.signal("USR1");
+    lease(&rack, |it| it.expires_unix_ms >= now + 300_000 && !it.released).await;
+    running.signal("USR2");
+    lease(&rack, |it| it.address == "10.9.0.10" && it.released).await;
+    drop(running);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere() {
+    if !is_inside("peers::dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let rack = start(dir.path(), vec![subnet("s1", "10.9.0", ("100", "101"))]).await;
+
+    let host = Host::plug("a", OTHERS[0]);
+    let client = Client::new(&host);
+    let end = ["-x"];
+    assert!(client.dhclient(&[]).await);
+    assert_eq!(client.knew("BOUND")["new_ip_address"], "10.9.0.100");
+    assert!(client.dhclient(&end).await);
+    assert!(client.dhclient(&[]).await, "INIT-REBOOT");
+    assert_eq!(client.knew("REBOOT")["new_ip_address"], "10.9.0.100");
+    assert!(client.dhclient(&["-r"]).await);
+    lease(&rack, |it| it.address == "10.9.0.100" && it.released).await;
+
+    // It comes from another network: it is refused that address, and asks for one of here.
+    let leases = std::fs::read_to_string(client.path("leases")).unwrap();
+    std::fs::write(client.path("leases"), leases.replace("10.9.0.", "192.168.7.")).unwrap();
+    assert!(client.dhclient(&[]).await);
+    assert_eq!(client.knew("BOUND")["new_ip_address"], "10.9.0.100");
+    assert!(client.dhclient(&end).await);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_with_two_subnets_serves_both_and_takes_neither_for_foreign() {
+    if !is_inside("peers::a_link_with_two_subnets_serves_both_and_takes_neither_for_foreign") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24", "10.10.0.1/24"]);
+    let subnets = vec![subnet("s1", "10.9.0", ("100", "101")), subnet("s2", "10.10.0", ("100", "101"))];
+    let rack = start(dir.path(), subnets).await;
+
+    let hosts: Vec<Host> =
+        OTHERS.iter().enumerate().map(|(at, mac)| Host::plug(&format!("h{at}"), mac)).collect();
+    let clients: Vec<Client> = hosts.iter().map(Client::new).collect();
+    let mut leased = Vec::new();
+    for client in &clients {
+        assert!(client.dhclient(&[]).await);
+        let knew = client.knew("BOUND");
+        let address: Ipv4Addr = knew["new_ip_address"].parse().unwrap();
+        let [a, b, c, _] = address.octets();
+        let server = Ipv4Addr::new(a, b, c, 1).to_string();
+        assert_eq!((&knew["new_dhcp_server_identifier"], &knew["new_routers"]), (&server, &server));
+        leased.push(address);
+    }
+    let expected: [Ipv4Addr; 4] =
+        ["10.9.0.100", "10.9.0.101", "10.10.0.100", "10.10.0.101"].map(|it| it.parse().unwrap());
+    assert_eq!(leased, expected);
+    for (client, address) in clients.iter().zip(leased) {
+        assert!(client.dhclient(&["-x"]).await);
+        assert!(client.dhclient(&[]).await);
+        assert_eq!(client.knew("REBOOT")["new_ip_address"], address.to_string());
+        assert!(client.dhclient(&["-x"]).await);
+    }
+    rack.stop().await;
+}
