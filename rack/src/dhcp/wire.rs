@@ -88,16 +88,18 @@ impl Wire {
 
     pub(super) async fn send(&self, reply: Reply) {
         let Reply { via, to, bytes } = reply;
-        let result = match (to, &self.frames) {
-            (Destination::Hardware { address, mac }, Some((own, socket))) => {
-                let from = (*own, SocketAddrV4::new(via.local, self.ports.server));
-                let to = (mac, SocketAddrV4::new(address, self.ports.client));
-                socket.send(&frame::udp(from, to, &bytes))
+        if let (Destination::Hardware { address, mac }, Some((own, socket))) = (to, &self.frames) {
+            let from = (*own, SocketAddrV4::new(via.local, self.ports.server));
+            let to = (mac, SocketAddrV4::new(address, self.ports.client));
+            match socket.send(&frame::udp(from, to, &bytes)) {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(%mac, %error, "no frame: the reply is broadcast"),
             }
-            _ => match self.sockets.iter().find(|(at, _)| at.unicast && at.local == via.local) {
-                Some((_, socket)) => socket.send_to(&bytes, self.target(to)).await,
-                None => Err(io::ErrorKind::AddrNotAvailable.into()),
-            },
+        }
+        let socket = self.sockets.iter().find(|(at, _)| at.unicast && at.local == via.local);
+        let result = match socket {
+            Some((_, socket)) => socket.send_to(&bytes, self.target(to)).await,
+            None => Err(io::ErrorKind::AddrNotAvailable.into()),
         };
         if let Err(error) = result {
             tracing::warn!(?to, %error, "a DHCP reply could not be sent");
