@@ -491,6 +491,69 @@ impl std::fmt::Debug for LoginAnswer {
     }
 }
 
+/// Body of `POST /api/v1/password`: the caller's own.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PasswordRequest {
+    /// The one that is to be changed.
+    pub present: String,
+    /// The next one.
+    pub password: String,
+}
+
+impl std::fmt::Debug for PasswordRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PasswordRequest").finish_non_exhaustive()
+    }
+}
+
+/// Answer to `GET /api/v1/whoami`: who the region takes the caller for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhoAmI {
+    /// As the audit log has it: `user NAME`, `token NAME`, `peer uid 0`.
+    pub actor: String,
+    /// By what it is known.
+    pub by: KnownBy,
+    /// The name of the session's User, or of the ApiToken; over the socket there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of that object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
+    /// The user for whom it speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What it may do: all that any of them allows.
+    pub roles: Vec<GrantedRole>,
+    /// To what of that it is limited; empty: it is not.
+    pub scopes: Vec<String>,
+    /// When it ends; a session: when it ends unless it is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// By what the region knows a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownBy {
+    /// By the token of a session.
+    Session,
+    /// By the text of an ApiToken.
+    Token,
+    /// By the region's socket.
+    Socket,
+}
+
+/// A role, and where it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantedRole {
+    /// `admin`, `operator` or `viewer`.
+    pub role: String,
+    /// In these pools; absent: everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pools: Option<Vec<String>>,
+}
+
 /// Answer to `POST /api/v1/api_tokens/{name}/issue`: the one time that the token is shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenIssued {

@@ -1,10 +1,10 @@
-//! `basalt login` and `basalt logout`. A password is never an argument: it is typed, or comes from a file or a pipe.
+//! `basalt login`, `basalt logout` and `basalt passwd`. A password is never an argument: it is typed, or comes from a file or a pipe.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use basalt_api::ProblemCode;
-use basalt_api::wire::LoginRequest;
+use basalt_api::wire::{LoginRequest, PasswordRequest};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::output::show;
@@ -12,6 +12,9 @@ use crate::region::{Connection, Failed};
 
 /// As a shell says of a program that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
+
+/// What errors call standard input.
+const STDIN: &str = "/dev/stdin";
 
 /// Arguments of `basalt login`.
 #[derive(Debug, clap::Args)]
@@ -24,11 +27,23 @@ pub(crate) struct Args {
     password_file: Option<PathBuf>,
 }
 
+/// Arguments of `basalt passwd`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PasswdArgs {
+    /// File with the present password on its first line and the next one on its second; - or a pipe: from standard input.
+    /// Otherwise they are asked for
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+}
+
 /// Logs in, and keeps the session for the other commands.
 pub(crate) async fn login(args: Args, connection: &Connection) -> Result<(), Failed> {
     let session = connection.session()?;
     let client = connection.client_with(None)?;
-    let password = password(&args).await?;
+    let password = match given(args.password_file.as_deref())? {
+        Some(text) => line(&text, 0),
+        None => ask(&format!("password of {}", args.user)).await?,
+    };
     if password.is_empty() {
         return Err(Failed::Words("the password is empty; nothing was sent".into()));
     }
@@ -69,46 +84,82 @@ pub(crate) async fn logout(connection: &Connection) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn password(args: &Args) -> Result<String, Failed> {
-    let failed = |path: PathBuf| move |source| Failed::File { path, source };
-    match &args.password_file {
-        Some(path) if path.as_os_str() != "-" => {
-            let text = std::fs::read_to_string(path).map_err(failed(path.clone()))?;
-            Ok(first_line(&text))
+/// Changes the password of the session's user, and keeps the session that begins under it.
+pub(crate) async fn passwd(args: PasswdArgs, connection: &Connection) -> Result<(), Failed> {
+    let session = connection.session()?;
+    let Some(token) = session.token()? else {
+        let words =
+            format!("there is no session with {}: log in with `basalt login USER`", connection.regions());
+        return Err(Failed::Words(words));
+    };
+    let client = connection.client_with(Some(token))?;
+    let request = match given(args.password_file.as_deref())? {
+        Some(text) => PasswordRequest { present: line(&text, 0), password: line(&text, 1) },
+        None => {
+            let present = ask("present password").await?;
+            let password = ask("next password").await?;
+            if ask("next password, again").await? != password {
+                return Err(Failed::Words("these were two passwords; nothing was sent".into()));
+            }
+            PasswordRequest { present, password }
         }
-        None if std::io::stdin().is_terminal() => ask(&args.user).await.map_err(failed("/dev/stdin".into())),
+    };
+    let answer = client.change_password(&request).await?;
+    session.keep(&answer.token)?;
+    show("the password is changed; all other sessions have ended\n");
+    Ok(())
+}
+
+/// What passwords come from that are not typed: a file, or a pipe.
+fn given(file: Option<&Path>) -> Result<Option<String>, Failed> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Failed::File { path, source }
+    };
+    match file {
+        Some(path) if path.as_os_str() != "-" => {
+            std::fs::read_to_string(path).map(Some).map_err(failed(path))
+        }
+        None if std::io::stdin().is_terminal() => Ok(None),
         _ => {
             let mut text = String::new();
-            std::io::stdin().lock().read_to_string(&mut text).map_err(failed("/dev/stdin".into()))?;
-            Ok(first_line(&text))
+            let read = std::io::stdin().lock().read_to_string(&mut text);
+            read.map(|_| Some(text)).map_err(failed(Path::new(STDIN)))
         }
     }
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+/// A line as it stands; empty where there is none.
+fn line(text: &str, place: usize) -> String {
+    text.lines().nth(place).unwrap_or_default().to_owned()
 }
 
-/// Asks on the terminal, which does not show what is typed, and does again whatever happens.
-async fn ask(user: &str) -> std::io::Result<String> {
+/// Asks on the terminal.
+async fn ask(what: &str) -> Result<String, Failed> {
+    let typed = typed(what).await;
+    typed.map_err(|source| Failed::File { path: STDIN.into(), source })
+}
+
+/// Reads a line from the terminal, which does not show what is typed, and does again whatever happens.
+async fn typed(what: &str) -> std::io::Result<String> {
     let stdin = std::io::stdin();
     let shown = tcgetattr(&stdin)?;
     let mut hidden = shown.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
-    write!(std::io::stderr(), "password of {user}: ")?;
+    write!(std::io::stderr(), "{what}: ")?;
     tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
     let typed = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line).map(|_| line)
     });
-    let line = tokio::select! {
+    let typed = tokio::select! {
         line = typed => Some(line),
         _ = tokio::signal::ctrl_c() => None,
     };
     tcsetattr(&stdin, OptionalActions::Flush, &shown)?;
     writeln!(std::io::stderr())?;
-    match line {
-        Some(line) => Ok(first_line(&line.map_err(std::io::Error::other)??)),
+    match typed {
+        Some(text) => Ok(line(&text.map_err(std::io::Error::other)??, 0)),
         // Somebody still waits for the terminal, and would for ever.
         None => std::process::exit(INTERRUPTED),
     }
@@ -119,9 +170,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_the_first_line_as_it_stands() {
-        assert_eq!(first_line(" with spaces \nnext"), " with spaces ");
-        assert_eq!(first_line("dos\r\n"), "dos");
-        assert_eq!(first_line(""), "");
+    fn a_password_is_a_line_as_it_stands() {
+        assert_eq!(
+            (line(" with spaces \nnext", 0), line(" with spaces \nnext", 1)),
+            (" with spaces ".into(), "next".into())
+        );
+        assert_eq!((line("dos\r\n", 0), line("dos\r\n", 1)), ("dos".into(), String::new()));
+        assert_eq!(line("", 0), "");
     }
 }

@@ -22,6 +22,7 @@ mod stand_in;
 mod token;
 mod wait;
 mod watch;
+mod whoami;
 
 use std::process::ExitCode;
 
@@ -67,6 +68,10 @@ enum Command {
     Login(login::Args),
     /// End the session
     Logout,
+    /// Change the password of the session's user
+    Passwd(login::PasswdArgs),
+    /// Say who the region takes this command for, and what that one may do
+    Whoami(whoami::Args),
     /// Make and end the texts of API tokens
     Token(token::Args),
     /// Say who changed what
@@ -102,6 +107,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
         Command::Login(args) => ended(block_on(login::login(args, &connection))),
         Command::Logout => ended(block_on(login::logout(&connection))),
+        Command::Passwd(args) => ended(block_on(login::passwd(args, &connection))),
+        Command::Whoami(args) => ended(block_on(whoami::run(args, &connection))),
         Command::Token(args) => ended(block_on(token::run(args, &connection))),
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Power(args) => ended(block_on(operate::power(args, &connection))),

@@ -3,7 +3,7 @@
 use super::transport::Call;
 use super::{Client, ClientError};
 use crate::values::Timestamp;
-use crate::wire::{AuditPage, LoginAnswer, LoginRequest, TokenIssued};
+use crate::wire::{AuditPage, LoginAnswer, LoginRequest, PasswordRequest, TokenIssued, WhoAmI};
 use reqwest::Method;
 
 /// Which entries of the audit log.
@@ -39,6 +39,22 @@ impl Client {
             .json_with_status::<Option<()>>(Call::new(Method::POST, "/api/v1/logout"))
             .await
             .map(drop)
+    }
+
+    /// Changes the password of the user whose session this is: that ends, and the answer's token is of the next one.
+    ///
+    /// # Errors
+    /// `forbidden` when the present password is another one or this is no session, `rate_limited`, and see [`ClientError`].
+    pub async fn change_password(&self, request: &PasswordRequest) -> Result<LoginAnswer, ClientError> {
+        self.transport.json(Call::new(Method::POST, "/api/v1/password").body(request)?).await
+    }
+
+    /// Who the region takes this client for.
+    ///
+    /// # Errors
+    /// `unauthenticated`, and see [`ClientError`].
+    pub async fn whoami(&self) -> Result<WhoAmI, ClientError> {
+        self.transport.json(Call::get("/api/v1/whoami")).await
     }
 
     /// Makes the text of an ApiToken, which is shown this once; the one before is good no more.

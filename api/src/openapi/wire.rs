@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 51] {
+pub(super) fn components() -> [(&'static str, Value); 54] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -109,6 +109,34 @@ pub(super) fn components() -> [(&'static str, Value); 51] {
             closed(
                 &["user", "password"],
                 json!({"user": bounded(1024), "password": {"type": "string", "maxLength": 1024, "writeOnly": true}}),
+            ),
+        ),
+        (
+            "PasswordRequest",
+            closed(
+                &["present", "password"],
+                json!({
+                    "present": {"type": "string", "maxLength": 1024, "writeOnly": true},
+                    "password": {"type": "string", "minLength": 10, "maxLength": 1024, "writeOnly": true},
+                }),
+            ),
+        ),
+        (
+            "WhoAmI",
+            object(
+                &["actor", "by", "roles", "scopes"],
+                json!({
+                    "actor": text(), "by": {"type": "string", "enum": ["session", "token", "socket"]}, "name": text(),
+                    "uid": form(Semantic::Uid), "user": text(), "roles": list("GrantedRole"), "scopes": texts(),
+                    "expires_at": time(),
+                }),
+            ),
+        ),
+        (
+            "GrantedRole",
+            object(
+                &["role"],
+                json!({"role": {"type": "string", "enum": ["viewer", "operator", "admin"]}, "pools": texts()}),
             ),
         ),
         ("LoginAnswer", object(&["token", "expires_at"], json!({"token": text(), "expires_at": time()}))),

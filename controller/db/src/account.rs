@@ -19,16 +19,36 @@ const SESSION_WHOLE: Duration = Duration::from_secs(12 * 3600);
 /// Use is noted at most this often.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 
+/// A bearer token that is good. Shown as the audit log has it: `token NAME`, `user NAME`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bearer {
+    /// It is of a session, and not of a program.
+    pub is_session: bool,
+    /// The name of the session's User, or of the ApiToken.
+    pub name: String,
+    /// The user for whom it speaks, where that is not a role by itself.
+    pub user: Option<String>,
+    /// When it ends; a session: when it ends unless it is used.
+    pub until: Option<Timestamp>,
+}
+
+impl std::fmt::Display for Bearer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", if self.is_session { "user" } else { "token" }, self.name)
+    }
+}
+
 /// Who a bearer token stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
-    /// `token NAME` or `user NAME`.
-    pub name: String,
+    /// The token.
+    pub bearer: Bearer,
     /// What it may do.
     pub grants: Vec<RoleGrant>,
     /// To what it is limited; nothing: everything that it may.
     pub scopes: Vec<String>,
-    /// The objects that say so: the token or user, and its roles. A change of one of them may change all of this.
+    /// The objects that say so: the token or the session's user, then its user and roles. A change of one of them may change
+    /// all of this.
     pub rests_on: Vec<Uid>,
 }
 
@@ -69,7 +89,16 @@ struct Found {
     object: Option<uuid::Uuid>,
     spec: Option<String>,
     is_stale: bool,
+    until_us: Option<i64>,
     now_us: i64,
+}
+
+/// What an object's references make of its holder.
+struct Granted {
+    grants: Vec<RoleGrant>,
+    /// The user that a token refers to.
+    user: Option<String>,
+    rests_on: Vec<Uid>,
 }
 
 fn spec<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
@@ -117,17 +146,19 @@ impl Store {
             Found,
             r#"select 'token' as "source!", name as "name!", role as "role?", null::uuid as "object?",
                       null::text as "spec?", false as "is_stale!",
+                      (extract(epoch from expires_at) * 1000000)::bigint as "until_us?",
                       (extract(epoch from now()) * 1000000)::bigint as "now_us!"
                from api_token where sha256 = $1 and (expires_at is null or expires_at > now())
                union all
                select 'issued', o.name, null, o.uid, o.spec::text,
-                      t.last_used_at is null or t.last_used_at < now() - make_interval(secs => $2),
+                      t.last_used_at is null or t.last_used_at < now() - make_interval(secs => $2), null,
                       (extract(epoch from now()) * 1000000)::bigint
                from issued_token t join object o on o.uid = t.object
                where t.sha256 = $1 and o.deletion_requested_at is null
                union all
                select 'session', o.name, null, o.uid, o.spec::text,
                       s.expires_at < now() + make_interval(secs => $3 - $2) and s.expires_at < s.ends_at,
+                      (extract(epoch from s.expires_at) * 1000000)::bigint,
                       (extract(epoch from now()) * 1000000)::bigint
                from session s join object o on o.uid = s.account
                join secret p on p.object = o.uid and p.pointer = '/password' and p.revision = s.password_revision
@@ -137,76 +168,78 @@ impl Store {
             SESSION_IDLE.as_secs_f64()
         );
         let Some(found) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        let until = found.until_us.map(timestamp).transpose()?;
         let (Some(object), Some(text)) = (found.object, &found.spec) else {
             let grants = found.role.map(|role| RoleGrant { role, pools: None }).into_iter().collect();
-            let (name, scopes) = (format!("token {}", found.name), Vec::new());
-            return Ok(Some(Holder { name, grants, scopes, rests_on: Vec::new() }));
+            let bearer = Bearer { is_session: false, name: found.name, user: None, until };
+            return Ok(Some(Holder { bearer, grants, scopes: Vec::new(), rests_on: Vec::new() }));
         };
-        let holder = if found.source == "issued" {
+        let is_session = found.source == "session";
+        let (is_good, until, scopes) = if is_session {
+            let user: UserSpec = spec(text)?;
+            (!user.disabled, until, Vec::new())
+        } else {
             let token: ApiTokenSpec = spec(text)?;
             let now = timestamp(found.now_us)?;
-            if token.disabled || token.expires_at.is_some_and(|end| end <= now) {
-                return Ok(None);
-            }
-            let Some((grants, rests_on)) = self.grants(object).await? else { return Ok(None) };
-            let scopes = token.scopes.into_iter().collect();
-            Holder { name: format!("token {}", found.name), grants, scopes, rests_on }
-        } else {
-            let user: UserSpec = spec(text)?;
-            let grants = match user.disabled {
-                true => None,
-                false => self.grants(object).await?,
-            };
-            let Some((grants, rests_on)) = grants else { return Ok(None) };
-            Holder { name: format!("user {}", found.name), grants, scopes: Vec::new(), rests_on }
+            let is_over = token.expires_at.is_some_and(|end| end <= now);
+            (!token.disabled && !is_over, token.expires_at, token.scopes.into_iter().collect())
         };
-        if found.is_stale {
-            self.note_use(hash).await?;
+        if !is_good {
+            return Ok(None);
         }
-        Ok(Some(holder))
+        let Some(Granted { grants, user, rests_on }) = self.grants(object).await? else { return Ok(None) };
+        let used = match found.is_stale {
+            true => self.note_use(hash).await?,
+            false => None,
+        };
+        let user = if is_session { Some(found.name.clone()) } else { user };
+        let bearer = Bearer { is_session, name: found.name, user, until: used.or(until) };
+        Ok(Some(Holder { bearer, grants, scopes, rests_on }))
     }
 
-    /// The roles that an object refers to, or the user that it refers to does, and which objects say so; `None` when that user is
-    /// not let in.
-    async fn grants(&self, of: uuid::Uuid) -> Result<Option<(Vec<RoleGrant>, Vec<Uid>)>, StoreError> {
+    /// What an object has by the roles that it refers to, or that the user that it refers to does; `None` when that user is not let
+    /// in.
+    async fn grants(&self, of: uuid::Uuid) -> Result<Option<Granted>, StoreError> {
         let rows = sqlx::query!(
             r#"with via as (
-                 select o.uid, o.spec::text as spec, o.deletion_requested_at is not null as leaving
+                 select o.uid, o.name, o.spec::text as spec, o.deletion_requested_at is not null as leaving
                  from object_ref r join object o on o.uid = r.to_uid where r.from_uid = $1 and o.kind = 'User')
-               select 'User' as "kind!", uid as "uid!", spec as "spec!", leaving as "leaving!" from via
+               select 'User' as "kind!", uid as "uid!", name as "name!", spec as "spec!", leaving as "leaving!" from via
                union all
-               select 'Role', o.uid, o.spec::text, false from object_ref r join object o on o.uid = r.to_uid
+               select 'Role', o.uid, o.name, o.spec::text, false from object_ref r join object o on o.uid = r.to_uid
                where o.kind = 'Role' and (r.from_uid = $1 or r.from_uid in (select uid from via))"#,
             of
         );
-        let (mut grants, mut rests_on) = (Vec::new(), vec![Uid::from(of)]);
+        let mut granted = Granted { grants: Vec::new(), user: None, rests_on: vec![Uid::from(of)] };
         for row in rows.fetch_all(self.pool()).await? {
-            rests_on.push(Uid::from(row.uid));
+            granted.rests_on.push(Uid::from(row.uid));
             if row.kind == "User" {
                 let user: UserSpec = spec(&row.spec)?;
                 if user.disabled || row.leaving {
                     return Ok(None);
                 }
+                granted.user = Some(row.name);
                 continue;
             }
             let role: RoleSpec = spec(&row.spec)?;
             let pools = role.pools.map(|pools| pools.iter().map(ToString::to_string).collect());
-            grants.push(RoleGrant { role: role.base.as_str().to_owned(), pools });
+            granted.grants.push(RoleGrant { role: role.base.as_str().to_owned(), pools });
         }
-        Ok(Some((grants, rests_on)))
+        Ok(Some(granted))
     }
 
-    async fn note_use(&self, sha256: &[u8; 32]) -> Result<(), StoreError> {
+    /// Notes that a token is used; until when that lets its session go on, where it is one's.
+    async fn note_use(&self, sha256: &[u8; 32]) -> Result<Option<Timestamp>, StoreError> {
         let issued =
             sqlx::query!("update issued_token set last_used_at = now() where sha256 = $1", sha256.as_slice());
         issued.execute(self.pool()).await?;
-        let session = sqlx::query!(
-            "update session set expires_at = least(now() + make_interval(secs => $2), ends_at) where sha256 = $1",
+        let session = sqlx::query_scalar!(
+            r#"update session set expires_at = least(now() + make_interval(secs => $2), ends_at) where sha256 = $1
+               returning (extract(epoch from expires_at) * 1000000)::bigint as "until_us!""#,
             sha256.as_slice(),
             SESSION_IDLE.as_secs_f64()
         );
-        session.execute(self.pool()).await?;
-        Ok(())
+        session.fetch_optional(self.pool()).await?.map(timestamp).transpose()
     }
 
     /// What a login as this user is checked against; `None`: nobody logs in so.
@@ -230,16 +263,21 @@ impl Store {
         Ok(Some(Account { uid: Uid::from(row.uid), hash: Zeroizing::new(hash), revision: row.revision }))
     }
 
-    /// Makes a token good as a session of this user, while its password stays the one that was checked; until when, if it
-    /// is not used. Sessions that are over are forgotten.
+    /// Makes a token good as a session of this user, while its password stays the one of this revision; until when, if it is not
+    /// used. Sessions that are over are forgotten.
     ///
     /// # Errors
     /// `NotFound` when the user is gone, or the database.
-    pub async fn open_session(&self, account: &Account, token: &str) -> Result<Timestamp, StoreError> {
+    pub async fn open_session(
+        &self,
+        user: Uid,
+        password_revision: i64,
+        token: &str,
+    ) -> Result<Timestamp, StoreError> {
         let mut tx = self.begin().await?;
         sqlx::query!("delete from session where expires_at < now()").execute(&mut *tx).await?;
-        let row = lock(&mut tx, "User", Key::Uid(account.uid)).await?;
-        let row = row.ok_or_else(|| not_found("User", Key::Uid(account.uid)))?;
+        let row = lock(&mut tx, "User", Key::Uid(user)).await?;
+        let row = row.ok_or_else(|| not_found("User", Key::Uid(user)))?;
         let hash = sha256(token);
         let insert = sqlx::query!(
             r#"insert into session (sha256, account, password_revision, expires_at, ends_at)
@@ -247,7 +285,7 @@ impl Store {
                returning (extract(epoch from expires_at) * 1000000)::bigint as "expires_us!""#,
             hash.as_slice(),
             row.uid,
-            account.revision,
+            password_revision,
             SESSION_IDLE.as_secs_f64(),
             SESSION_WHOLE.as_secs_f64()
         );

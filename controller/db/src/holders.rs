@@ -49,16 +49,18 @@ impl Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Bearer;
 
     fn holder(name: &str) -> Holder {
-        Holder { name: name.to_owned(), grants: Vec::new(), scopes: Vec::new(), rests_on: Vec::new() }
+        let bearer = Bearer { is_session: false, name: name.to_owned(), user: None, until: None };
+        Holder { bearer, grants: Vec::new(), scopes: Vec::new(), rests_on: Vec::new() }
     }
 
     #[test]
     fn what_was_found_is_good_until_something_is_committed() {
         let (holders, hash, now) = (Holders::default(), [7; 32], Instant::now());
         holders.put(3, hash, now, holder("a"));
-        assert_eq!(holders.get(3, &hash).map(|h| h.name).as_deref(), Some("a"));
+        assert_eq!(holders.get(3, &hash).map(|h| h.bearer.name).as_deref(), Some("a"));
         assert!(holders.get(4, &hash).is_none() && holders.get(3, &[8; 32]).is_none());
         // What was asked for before the commit is not taken for what is so after it.
         holders.put(4, [8; 32], now, holder("b"));

@@ -9,12 +9,14 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use basalt_api::values::Uid;
 use basalt_api::{Kind, ProblemCode};
-use basalt_db::{Actor, Key, Store, StoreError};
+use basalt_db::{Actor, Bearer, Key, Store, StoreError};
 use std::sync::Arc;
 
 /// Who makes a request. Every handler behind the guard can take it as an argument.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    /// The token; none over the socket.
+    pub(super) bearer: Option<Bearer>,
     /// As the audit log has it.
     pub(super) actor: Arc<Actor>,
     /// What it may do.

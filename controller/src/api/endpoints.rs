@@ -27,6 +27,8 @@ pub struct Endpoint {
     pub dry_run: Option<Role>,
     /// A role for some pools is enough to begin with: the handler judges each object.
     pub judged: bool,
+    /// It is about the caller alone: whoever is known may call it, whatever its roles and scopes.
+    pub own: bool,
     handler: fn() -> MethodRouter<App>,
 }
 
@@ -37,7 +39,7 @@ impl Endpoint {
         role: Option<Role>,
         handler: fn() -> MethodRouter<App>,
     ) -> Self {
-        Self { method, path, role, dry_run: None, judged: false, handler }
+        Self { method, path, role, dry_run: None, judged: false, own: false, handler }
     }
 
     const fn dry_run(self, role: Role) -> Self {
@@ -46,6 +48,10 @@ impl Endpoint {
 
     const fn judged(self) -> Self {
         Self { judged: true, ..self }
+    }
+
+    const fn own(self) -> Self {
+        Self { own: true, ..self }
     }
 
     /// The first word behind `/api/v1/`, or the whole path: by these words tokens are scoped.
@@ -110,7 +116,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .dry_run(Role::Viewer)
     .judged(),
     Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)),
-    Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)),
+    Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)).own(),
+    Endpoint::new("POST", "/api/v1/password", VIEWER, || post(session::change_password)).own(),
+    Endpoint::new("GET", "/api/v1/whoami", VIEWER, || get(session::whoami)).own(),
     Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue))
         .dry_run(Role::Admin),
     Endpoint::new("POST", "/api/v1/api_tokens/{name}/revoke", ADMIN, || post(tokens::revoke))

@@ -97,7 +97,11 @@ fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> 
 }
 
 /// The patched spec, valid by itself. A null clears a secret; one that the patch does not name is kept by its read form.
-fn merged(kind: &'static Kind, before: &Object, patch: &Map<String, Value>) -> Answer<(Text, Value)> {
+pub(super) fn merged(
+    kind: &'static Kind,
+    before: &Object,
+    patch: &Map<String, Value>,
+) -> Answer<(Text, Value)> {
     let stored = |error: String| Refusal::new(ProblemCode::Internal, format!("the stored spec: {error}"));
     let text = Text::parse(before.spec.get()).map_err(|error| stored(error.to_string()))?;
     let value: Value = serde_json::from_str(text.as_str()).map_err(|error| stored(error.to_string()))?;

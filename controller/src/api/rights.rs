@@ -84,6 +84,12 @@ impl Rights {
         Self(vec![Grant { role, pools: None }])
     }
 
+    /// Each of them.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        &self.0
+    }
+
     /// The role for what is of no pool.
     #[must_use]
     pub fn unlimited(&self) -> Option<Role> {
@@ -145,6 +151,12 @@ impl Rights {
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
+    /// Each of them.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+
     /// These; an empty list is no limit.
     #[must_use]
     pub fn new(scopes: Vec<String>) -> Self {

@@ -1,4 +1,4 @@
-//! Logging in with a password, for a session's token; and out.
+//! Logging in with a password, for a session's token; and out. Who one is, and another password.
 //!
 //! A wrong password, a user that is not there, one that is disabled and one without a password are answered alike, after the same
 //! work: a hash is always computed. Tries are counted by address and by user, in each region process by itself.
@@ -8,15 +8,22 @@ use super::body;
 use super::bucket::{Buckets, Limit};
 use super::caller::Caller;
 use super::guard::{Peer, bearer};
+use super::patch;
 use super::problem::{Answer, Refusal};
 use super::query::NoParameters;
+use super::rights::Grant;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode};
-use basalt_api::wire::{LoginAnswer, LoginRequest};
-use basalt_api::{Problem, ProblemCode};
-use basalt_db::{Account, Actor, SealKey, StoreError, hash_password, verify_password};
+use basalt_api::kinds::User;
+use basalt_api::wire::{GrantedRole, KnownBy, LoginAnswer, LoginRequest, PasswordRequest, WhoAmI};
+use basalt_api::{FieldCode, KindOf, Problem, ProblemCode};
+use basalt_db::{
+    Account, Actor, Bearer, Key, Object, Precondition, Put, SealKey, StoreError, hash_password,
+    verify_password,
+};
+use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -118,19 +125,16 @@ pub(super) async fn login(
         request: "POST /api/v1/login".to_owned(),
     };
     let token = fresh_token()?;
-    let expires_at = app.store().acting(Arc::new(actor)).open_session(&account, &token).await?;
+    let expires_at =
+        app.store().acting(Arc::new(actor)).open_session(account.uid, account.revision, &token).await?;
     logins.succeeded(&address, &user);
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
 }
 
 /// The body may hold a password: what is wrong with it is not shown.
 fn malformed() -> Refusal {
-    Refusal::field(
-        "",
-        basalt_api::FieldCode::Type,
-        "the body is no login",
-        "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes",
-    )
+    let hint = "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes";
+    Refusal::field("", FieldCode::Type, "the body is no login", hint)
 }
 
 /// The account, if the password is its own. The same work is done where there is none.
@@ -165,4 +169,97 @@ pub(super) async fn logout(
             Err(Refusal::new(ProblemCode::NotFound, detail))
         }
     }
+}
+
+/// Another password of one's own, and a session under it; all others end with the password before.
+pub(super) async fn change_password(
+    State(app): State<App>,
+    caller: Caller,
+    _: NoParameters,
+    sent: Bytes,
+) -> Answer<(StatusCode, Json<LoginAnswer>)> {
+    let changed: PasswordRequest = body::json(&sent).map_err(|_| no_change())?;
+    let (present, fresh) = (Zeroizing::new(changed.present), Zeroizing::new(changed.password));
+    if present.len() > LONGEST {
+        return Err(no_change());
+    }
+    let errors = basalt_api::validate(User::KIND, &json!({"password": fresh.as_str()}));
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(errors));
+    }
+    let (Some(Bearer { is_session: true, name, .. }), Some(uid)) = (&caller.bearer, caller.rests_on.first())
+    else {
+        let detail = "a password is changed in a session of its user: `basalt login NAME` opens one";
+        return Err(Refusal::new(ProblemCode::Forbidden, detail));
+    };
+    let logins = &app.0.logins;
+    logins.admit(&caller.actor.address, name)?;
+    // Read before the password is verified: who changes it meanwhile changes the generation.
+    let before = app.store().get(User::KIND.name, Key::Uid(*uid)).await?;
+    let account = app.store().account(&before.name).await?.filter(|account| account.uid == *uid);
+    if verified(&app, account, present.clone()).await?.is_none() {
+        tracing::warn!(user = name, address = caller.actor.address, "a change of password was refused");
+        return Err(Refusal::new(ProblemCode::Forbidden, "the present password is another one"));
+    }
+    logins.succeeded(&caller.actor.address, name);
+    if present == fresh {
+        let message = "this is the present password";
+        return Err(Refusal::field("/password", FieldCode::Rule, message, "another one"));
+    }
+    let patch = Map::from_iter([("password".to_owned(), Value::String(fresh.to_string()))]);
+    let (text, _) = patch::merged(User::KIND, &before, &patch)?;
+    let store = caller.store(&app);
+    let put = Put {
+        kind: User::KIND,
+        key: Key::Uid(*uid),
+        spec: &text,
+        at: "/spec",
+        labels: None,
+        manager: None,
+        adopt: false,
+        precondition: Precondition::Generation(before.generation),
+        first_status: &json!({}),
+    };
+    let written = store.put(&put).await?.object;
+    let token = fresh_token()?;
+    let expires_at = store.open_session(*uid, password_revision(&written)?, &token).await?;
+    Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
+}
+
+/// As little is shown of this body as of a login's.
+fn no_change() -> Refusal {
+    let hint = "{\"present\": \"PASSWORD\", \"password\": \"THE NEXT ONE\"}, neither longer than 1024 bytes";
+    Refusal::field("", FieldCode::Type, "the body is no change of a password", hint)
+}
+
+/// Which password a user has, by the read form of its spec.
+fn password_revision(user: &Object) -> Answer<i64> {
+    let read: Value = serde_json::from_str(user.spec.get()).unwrap_or_default();
+    read.pointer("/password/revision")
+        .and_then(Value::as_i64)
+        .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the new password has no revision"))
+}
+
+pub(super) async fn whoami(caller: Caller, _: NoParameters) -> Json<WhoAmI> {
+    let uid = caller.rests_on.first().copied();
+    let (by, name, user, expires_at) = match caller.bearer {
+        None => (KnownBy::Socket, None, None, None),
+        Some(Bearer { is_session, name, user, until }) => {
+            (if is_session { KnownBy::Session } else { KnownBy::Token }, Some(name), user, until)
+        }
+    };
+    let grant = |grant: &Grant| {
+        let pools = grant.pools.as_ref().map(|pools| pools.iter().cloned().collect());
+        GrantedRole { role: grant.role.as_str().to_owned(), pools }
+    };
+    Json(WhoAmI {
+        actor: caller.actor.name.clone(),
+        by,
+        name,
+        uid,
+        user,
+        roles: caller.rights.grants().iter().map(grant).collect(),
+        scopes: caller.scopes.words().to_vec(),
+        expires_at,
+    })
 }

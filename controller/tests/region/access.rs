@@ -2,7 +2,7 @@
 
 use crate::accounts::{issue, pools};
 use crate::support::{Client, Lab, lab, over_unix};
-use crate::tried::{WRITES, furnished, headers};
+use crate::tried::{OF_USERS, WRITES, furnished, headers};
 use basalt_region::api::Role;
 use basalt_region::api::endpoints::ENDPOINTS;
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ const CALLERS: [&str; 7] = ["nobody", "expired", "revoked", "viewer", "operator"
 
 /// What each is answered: `-` who are you, `x` not allowed, `.` there is no such thing, `+` go on.
 const ANYBODY: &str = "+++++++";
+const KNOWN: &str = "---++++";
 const LOOK: &str = "---++++";
 const LOOK_EVERYWHERE: &str = "---+++x";
 const LOOK_ELSEWHERE: &str = "---+++.";
@@ -131,7 +132,9 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere", LOOK),
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere&kinds=users", LOOK_EVERYWHERE),
     ("POST", "/api/v1/login", "/api/v1/login", ANYBODY),
-    ("POST", "/api/v1/logout", "/api/v1/logout", LOOK),
+    ("POST", "/api/v1/logout", "/api/v1/logout", KNOWN),
+    ("POST", "/api/v1/password", "/api/v1/password", KNOWN),
+    ("GET", "/api/v1/whoami", "/api/v1/whoami", KNOWN),
     ("POST", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/spare/issue", GOVERN),
     ("POST", "/api/v1/api_tokens/{name}/revoke", "/api/v1/api_tokens/spare/revoke", GOVERN),
     ("POST", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/spare/issue?dry_run=true", GOVERN),
@@ -262,7 +265,7 @@ async fn a_role_does_what_it_may_and_nothing_else() {
         let token = issue(&lab, role, &format!("{{\"role\":\"{role}\"}}")).await;
         let caller = Client::new(lab.region.address(), Some(token));
         // Sessions are their users' own.
-        let of_tokens = WRITES.iter().filter(|row| !["/api/v1/login", "/api/v1/logout"].contains(&row.1));
+        let of_tokens = WRITES.iter().filter(|row| !OF_USERS.contains(&row.1));
         for (method, path, at, body) in of_tokens {
             let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).expect("a row");
             let governs = endpoint.role == Some(Role::Admin) || at.contains("/users/");

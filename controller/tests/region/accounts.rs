@@ -1,6 +1,7 @@
 //! Roles, users, sessions and tokens at work.
 
 use crate::support::{Answer, Client, Lab, lab};
+use basalt_api::values::Timestamp;
 use serde_json::{Value, json};
 
 /// Roles for everywhere, one for the pool `blue`; a machine and a deployment in each of two pools.
@@ -189,6 +190,106 @@ async fn a_session_ends_at_logout_and_both_are_in_the_audit_log() {
     let wanted =
         [("User", json!({"session": "closed"})), ("Zone", json!({})), ("User", json!({"session": "opened"}))];
     assert_eq!(told, wanted.map(|(kind, after)| (json!(kind), after)));
+}
+
+#[tokio::test]
+async fn a_user_changes_its_password_in_a_session_and_every_other_session_ends() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let (present, next) = ("correct horse battery", "another horse altogether");
+    lab.api.declare("/api/v1/users/alice", &json!({"password": present}).to_string()).await;
+    let here = session(&lab, &login(&lab, "alice", present).await);
+    let elsewhere = session(&lab, &login(&lab, "alice", present).await);
+    let change = async |client: &Client, body: Value| {
+        client.send("POST", "/api/v1/password", &[], body.to_string()).await
+    };
+    let refused = [
+        (json!({"present": "incorrect horse", "password": next}), 403, "the present password is another one"),
+        (json!({"present": present, "password": "short"}), 422, "fewer than 10"),
+        (json!({"present": present, "password": present}), 422, "this is the present password"),
+        (json!({"present": present}), 422, "the body is no change of a password"),
+    ];
+    for (body, status, words) in refused {
+        let answer = change(&here, body).await;
+        assert_eq!(answer.status.as_u16(), status, "{answer:?}");
+        assert!(answer.text().contains(words) && !answer.text().contains(present), "{answer:?}");
+    }
+    assert_eq!(status(&elsewhere, "/api/v1/whoami").await, 200, "what is refused ends nothing");
+
+    let answer = change(&here, json!({"present": present, "password": next})).await;
+    let fresh = session(&lab, &answer);
+    for (client, answered) in [(&here, 401), (&elsewhere, 401), (&fresh, 200)] {
+        assert_eq!(status(client, "/api/v1/whoami").await, answered);
+    }
+    assert_eq!(login(&lab, "alice", present).await.status.as_u16(), 401);
+    session(&lab, &login(&lab, "alice", next).await);
+    let read = lab.api.get("/api/v1/users/alice").await.json();
+    assert_eq!(
+        (&read["metadata"]["generation"], &read["spec"]["password"]["revision"]),
+        (&json!(2), &json!(2))
+    );
+
+    // A token is no session, even one that speaks for the user.
+    let laptop = token(&lab, "laptop", r#"{"user":"alice"}"#).await;
+    let answer = change(&laptop, json!({"present": next, "password": present})).await;
+    assert_eq!((answer.problem().0, answer.problem().1.as_str()), (403, "forbidden"));
+}
+
+#[tokio::test]
+async fn passwords_are_not_guessed_by_changing_them() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/users/alice", r#"{"password":"correct horse battery"}"#).await;
+    let alice = session(&lab, &login(&lab, "alice", "correct horse battery").await);
+    let body = r#"{"present":"a guess","password":"another horse altogether"}"#;
+    let mut tries = 0;
+    while alice.send("POST", "/api/v1/password", &[], body).await.status.as_u16() == 403 {
+        tries += 1;
+        assert!(tries < 100, "nobody is stopped");
+    }
+    let answer = alice.send("POST", "/api/v1/password", &[], body).await;
+    assert_eq!((answer.problem().0, answer.problem().1.as_str()), (429, "rate_limited"), "after {tries}");
+    let answer = login(&lab, "alice", "correct horse battery").await;
+    assert_eq!(answer.status.as_u16(), 429, "it counts as a login does");
+}
+
+#[tokio::test]
+async fn everybody_is_told_who_they_are() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    lab.api
+        .declare("/api/v1/users/alice", r#"{"password":"correct horse battery","roles":["blue","viewer"]}"#)
+        .await;
+    lab.api.declare("/api/v1/users/bob", r#"{"password":"correct horse battery"}"#).await;
+    let spec = r#"{"user":"alice","scopes":["zones"],"expires_at":"2100-01-01T00:00:00Z"}"#;
+    let laptop = token(&lab, "laptop", spec).await;
+    let who = async |client: &Client| {
+        let answer = client.get("/api/v1/whoami").await;
+        assert_eq!(answer.status.as_u16(), 200, "{answer:?}");
+        answer.json()
+    };
+    let uid = async |path: &str| lab.api.get(path).await.json()["metadata"]["uid"].clone();
+
+    let mut alice = who(&session(&lab, &login(&lab, "alice", "correct horse battery").await)).await;
+    let ends: Timestamp = alice["expires_at"].as_str().unwrap().parse().unwrap();
+    assert!(ends > Timestamp::now(), "{alice}");
+    alice["roles"].as_array_mut().unwrap().sort_by_key(|role| role["role"].to_string());
+    let roles = json!([{"role": "operator", "pools": ["blue"]}, {"role": "viewer"}]);
+    let wanted = json!({
+        "actor": "user alice", "by": "session", "name": "alice", "uid": uid("/api/v1/users/alice").await, "user": "alice",
+        "roles": roles, "scopes": [], "expires_at": alice["expires_at"],
+    });
+    assert_eq!(alice, wanted);
+
+    let mut told = who(&laptop).await;
+    told["roles"].as_array_mut().unwrap().sort_by_key(|role| role["role"].to_string());
+    let wanted = json!({
+        "actor": "token laptop", "by": "token", "name": "laptop", "uid": uid("/api/v1/api_tokens/laptop").await,
+        "user": "alice", "roles": roles, "scopes": ["zones"], "expires_at": "2100-01-01T00:00:00Z",
+    });
+    assert_eq!(told, wanted, "scopes do not keep a token from asking");
+
+    let bob = who(&session(&lab, &login(&lab, "bob", "correct horse battery").await)).await;
+    assert_eq!((&bob["actor"], &bob["roles"]), (&json!("user bob"), &json!([])), "without a role too");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The audit log: a row for every write, none for anything else.
 
 use crate::support::{Client, Lab, lab, network};
-use crate::tried::{WRITES, furnished, headers, session};
+use crate::tried::{OF_USERS, WRITES, furnished, headers, session, with_token_of};
 use basalt_api::values::Timestamp;
 use basalt_region::api::endpoints::ENDPOINTS;
 use serde_json::{Value, json};
@@ -47,6 +47,19 @@ const LEFT: &[(&str, &str, &[Left])] = &[
     ("POST", "/api/v1/machines/m/operations", &[("Machine", "m", "null", r#"{"operation":"recommission"}"#)]),
     ("POST", "/api/v1/apply", &[("Zone", "c", "null", "{}")]),
     ("POST", "/api/v1/login", &[("User", "alice", "null", r#"{"session":"opened"}"#)]),
+    (
+        "POST",
+        "/api/v1/password",
+        &[
+            (
+                "User",
+                "alice",
+                r#"{"password":{"set":true,"revision":1},"roles":["viewer"]}"#,
+                r#"{"password":{"set":true,"revision":2},"roles":["viewer"]}"#,
+            ),
+            ("User", "alice", "null", r#"{"session":"opened"}"#),
+        ],
+    ),
     ("POST", "/api/v1/logout", &[("User", "alice", r#"{"session":"opened"}"#, r#"{"session":"closed"}"#)]),
     (
         "POST",
@@ -109,20 +122,22 @@ fn timeless(value: &Value) -> Value {
 #[tokio::test]
 async fn every_endpoint_that_writes_says_who_from_where_by_what_and_how_it_was_and_is() {
     let lab = furnished().await;
-    let session = session(&lab).await;
+    let mut session = session(&lab).await;
     let mut told = entries(&lab, "?limit=1000").await.len();
     let (mut audited, mut secrets) = (BTreeSet::new(), Vec::new());
     for (method, path, at, body) in WRITES {
-        let client = if *at == "/api/v1/logout" { &session } else { &lab.api };
+        let client = if OF_USERS.contains(at) { &session } else { &lab.api };
         let done = client.send(method, at, headers(method), *body).await;
         assert!(done.status.is_success(), "{method} {at}: {done:?}");
         let answer: Value = serde_json::from_slice(&done.body).unwrap_or_default();
+        if *at == "/api/v1/password" {
+            session = with_token_of(&lab, &done);
+        }
         secrets.extend(answer["token"].as_str().map(str::to_owned));
         let log = entries(&lab, "?limit=1000").await;
         let fresh = &log[..log.len() - told];
         told = log.len();
-        let actor =
-            if at.ends_with("/login") || at.ends_with("/logout") { "user alice" } else { "token admin" };
+        let actor = if OF_USERS.contains(at) { "user alice" } else { "token admin" };
         for entry in fresh {
             assert_eq!(entry["actor"], actor, "{method} {at}: {entry}");
             assert_eq!(entry["address"], "127.0.0.1", "{method} {at}: {entry}");
@@ -142,7 +157,7 @@ async fn every_endpoint_that_writes_says_who_from_where_by_what_and_how_it_was_a
     let writes = ENDPOINTS.iter().filter(|e| !["GET", "HEAD"].contains(&e.method));
     assert_eq!(audited, writes.map(|e| (e.method, e.path)).collect(), "what writes is in the log");
     let log = lab.api.get("/api/v1/audit?limit=1000").await;
-    assert!(secrets.len() == 3 && secrets.iter().all(|secret| !log.text().contains(secret)), "{secrets:?}");
+    assert!(secrets.len() == 4 && secrets.iter().all(|secret| !log.text().contains(secret)), "{secrets:?}");
 
     for (method, at, body) in AGAIN {
         let done = lab.api.send(method, at, headers(method), *body).await;

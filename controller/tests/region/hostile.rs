@@ -338,6 +338,7 @@ const BODIES: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/apply", r#"{"documents":[BAD]}"#),
     ("POST", "/api/v1/apply", r#"{"documents":BAD}"#),
     ("POST", "/api/v1/login", r#"{"user":"alice","password":BAD}"#),
+    ("POST", "/api/v1/password", r#"{"present":"correct horse battery","password":BAD}"#),
     ("POST", "/api/v1/zones/a/rename", r#"{"name":BAD}"#),
     ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":BAD}}"#),
     ("PUT", "/api/v1/zones/a/layers/cmdb", r#"{"tags":BAD}"#),

@@ -1,6 +1,6 @@
 //! `dry_run`: of every write either what would happen is said, or the word is refused; and nothing is written.
 
-use crate::support::{Client, Lab, driven_lab, lab, network};
+use crate::support::{Answer, Client, Lab, driven_lab, lab, network};
 use basalt_db::testing::clock::Hand;
 use basalt_region::api::endpoints::ENDPOINTS;
 use basalt_region::racks::join_token::Joiner;
@@ -37,6 +37,12 @@ pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
         r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#,
     ),
     ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"alice","password":"correct horse battery"}"#),
+    (
+        "POST",
+        "/api/v1/password",
+        "/api/v1/password",
+        r#"{"present":"correct horse battery","password":"another horse altogether"}"#,
+    ),
     ("POST", "/api/v1/logout", "/api/v1/logout", ""),
     ("POST", ISSUE, "/api/v1/api_tokens/ci/issue", ""),
     ("POST", REVOKE, "/api/v1/api_tokens/ci/revoke", ""),
@@ -44,6 +50,9 @@ pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
     ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", "{}"),
     ("PUT", BLOB, HELLO, "hello"),
 ];
+
+/// Those of [`WRITES`] that are for users: a token has no session and no password.
+pub(crate) const OF_USERS: [&str; 3] = ["/api/v1/login", "/api/v1/logout", "/api/v1/password"];
 
 /// What does not try anything out: misspelt, or not yes and not no.
 const MISSPELT: [&str; 4] = ["dry-run=true", "dry_run=yes", "dry_run", "dry_run=true&dry_run=true"];
@@ -107,8 +116,12 @@ pub(crate) async fn furnished() -> Lab {
 pub(crate) async fn session(lab: &Lab) -> Client {
     let anybody = Client::new(lab.region.address(), None);
     let login = WRITES.iter().find(|row| row.1 == "/api/v1/login").unwrap();
-    let session = anybody.send("POST", login.2, &[], login.3).await.json()["token"].clone();
-    Client::new(lab.region.address(), session.as_str().map(str::to_owned))
+    with_token_of(lab, &anybody.send("POST", login.2, &[], login.3).await)
+}
+
+/// Whom an answer has given a token.
+pub(crate) fn with_token_of(lab: &Lab, answer: &Answer) -> Client {
+    Client::new(lab.region.address(), answer.json()["token"].as_str().map(str::to_owned))
 }
 
 /// What a request of this method says beside its body.
@@ -124,11 +137,11 @@ async fn no_write_writes_anything_when_it_is_only_tried() {
     assert_eq!(of_endpoints, of_table, "the table has every endpoint that writes");
 
     let lab = furnished().await;
-    let session = session(&lab).await;
+    let mut session = session(&lab).await;
     let mut hand = Hand::on(&lab.url).await;
     let mut before = kept(&lab, &mut hand).await;
     for (method, path, at, body) in WRITES {
-        let client = if *at == "/api/v1/logout" { &session } else { &lab.api };
+        let client = if OF_USERS.contains(at) { &session } else { &lab.api };
         let ask =
             async |query: &str| client.send(method, &format!("{at}{query}"), headers(method), *body).await;
 
@@ -157,6 +170,9 @@ async fn no_write_writes_anything_when_it_is_only_tried() {
         // The request is one that would have written.
         let done = ask("").await;
         assert!(done.status.is_success(), "{method} {at}: {done:?}");
+        if *at == "/api/v1/password" {
+            session = with_token_of(&lab, &done);
+        }
         let after = kept(&lab, &mut hand).await;
         assert!(!different(&now, &after).is_empty(), "{method} {at} writes nothing, and shows nothing here");
         before = after;
