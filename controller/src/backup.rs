@@ -135,23 +135,28 @@ impl Database {
     }
 }
 
+/// Whether the database is ours to start, since no region runs on it. What comes with that is held to the end: no region starts
+/// on a database that stops with us.
+pub(crate) fn beside(settings: &Settings) -> Result<(Option<DataDir>, bool), BackupError> {
+    if settings.database_url.is_none() && !cluster::exists_in(&settings.data_dir) {
+        return Err(BackupError::Nothing(settings.data_dir.clone()));
+    }
+    match DataDir::open(&settings.data_dir) {
+        Ok(lock) => Ok((Some(lock), true)),
+        Err(DataDirError::Locked(_)) => Ok((None, false)),
+        Err(other) => Err(other.into()),
+    }
+}
+
 /// Writes a backup to the new directory `to`, while the region runs or not. Answers what was saved, in words.
 ///
 /// # Errors
 /// [`BackupError`]; what was written so far is no backup, since it has no manifest.
 pub async fn backup(settings: &Settings, to: &Path) -> Result<String, BackupError> {
-    if settings.database_url.is_none() && !cluster::exists_in(&settings.data_dir) {
-        return Err(BackupError::Nothing(settings.data_dir.clone()));
-    }
     if to.exists() {
         return Err(BackupError::Exists(to.to_owned()));
     }
-    // Held to the end: no region starts on a database that stops with us.
-    let (_lock, own) = match DataDir::open(&settings.data_dir) {
-        Ok(lock) => (Some(lock), true),
-        Err(DataDirError::Locked(_)) => (None, false),
-        Err(other) => return Err(other.into()),
-    };
+    let (_lock, own) = beside(settings)?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(to).map_err(file_error(to))?;
     let database = Database::of(settings, own).await?;
     let written = write(settings, &database.url, to).await;

@@ -4,12 +4,13 @@
 //! | --- | --- |
 //! | `lock` | held while a region runs here |
 //! | `seal-key` | the key that seals secrets (0600), unless `--seal-key-file` names another one; see [`SealFile`] |
-//! | `admin-token` | a bearer token with the role admin (0600), made at the first start |
+//! | `admin-token` | a bearer token with the role admin (0600), made at the first start: see [`crate::admin_token`] |
 //! | `api.sock` | the API, for root and this account (0600) |
 //! | `process` | which process ran here last |
 //! | `blobs/` | the bytes of images |
 //! | `postgres/`, `run/`, `postgres.log` | PostgreSQL, see [`basalt_db::cluster`] |
 
+use crate::api::fresh_token;
 use crate::seal_file::{KeyText, SealFile};
 use basalt_api::values::Uid;
 use basalt_db::SealKey;
@@ -17,6 +18,9 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// The file with the first admin's token.
+pub(crate) const ADMIN_TOKEN: &str = "admin-token";
 
 /// Why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -101,17 +105,26 @@ impl DataDir {
         SealFile::new(file.map_or_else(|| self.path.join("seal-key"), Path::to_owned))
     }
 
-    /// The admin's bearer token, made when it is not there; and where it is.
+    /// The first admin's bearer token, until a process has run here: made where it is not there.
     ///
     /// # Errors
     /// It cannot be read or written.
-    pub fn admin_token(&self) -> Result<(String, PathBuf), DataDirError> {
-        let path = self.path.join("admin-token");
+    pub fn first_token(&self) -> Result<Option<String>, DataDirError> {
+        if self.process().is_some() {
+            return Ok(None);
+        }
+        let path = self.admin_token();
         if !path.exists() {
-            write_secret(&path, &format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice())))?;
+            write_secret(&path, &fresh_token()?)?;
         }
         let token = std::fs::read_to_string(&path).map_err(file_error(&path))?;
-        Ok((token.trim().to_owned(), path))
+        Ok(Some(token.trim().to_owned()))
+    }
+
+    /// Where that is, if it was not removed.
+    #[must_use]
+    pub fn admin_token(&self) -> PathBuf {
+        self.path.join(ADMIN_TOKEN)
     }
 
     /// Notes that this process runs here; which one did before. That one is gone: the lock says so.
@@ -178,13 +191,25 @@ mod tests {
     }
 
     #[test]
+    fn where_a_process_has_run_no_first_token_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path()).unwrap();
+        data.succeed(Uid::generate()).unwrap();
+        assert_eq!(data.first_token().unwrap(), None);
+        assert!(!data.admin_token().exists());
+    }
+
+    #[test]
     fn keys_and_tokens_are_made_once_and_only_we_can_read_them() {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(dir.path()).unwrap();
-        let (token, path) = data.admin_token().unwrap();
-        assert_eq!(data.admin_token().unwrap().0, token);
+        let token = data.first_token().unwrap();
+        assert!(
+            token.is_some() && token == data.first_token().unwrap(),
+            "whoever is killed before it runs begins anew"
+        );
         data.seal_key(None).unwrap();
-        for file in [path, dir.path().join("seal-key")] {
+        for file in [data.admin_token(), dir.path().join("seal-key")] {
             assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
         }
         std::fs::write(dir.path().join("seal-key"), "short").unwrap();

@@ -20,6 +20,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod admin_token;
 pub mod api;
 pub mod backup;
 pub mod blobs;

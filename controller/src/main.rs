@@ -1,6 +1,7 @@
 //! `basalt-region`: see `basalt-region --help`.
 
 use basalt_engine::Policy;
+use basalt_region::admin_token;
 use basalt_region::backup;
 use basalt_region::controller::Controller;
 use basalt_region::region::Region;
@@ -38,6 +39,7 @@ async fn once(settings: &Settings, command: Command) -> Result<(), Box<dyn Error
     let said = match command {
         Command::Backup { to } => backup::backup(settings, &to).await?,
         Command::Restore { from } => backup::restore(settings, &from).await?,
+        Command::AdminToken => admin_token::another(settings).await?,
         Command::Recover => backup::recover(settings).await?,
         Command::RotateSealKey { new_key_file } => rotate::rotate(settings, new_key_file.as_deref()).await?,
     };

@@ -1,5 +1,6 @@
 //! A running region: what it starts, in which order, and how it stops.
 
+use crate::admin_token;
 use crate::api::{self, App, Certificate, CertificateError, Tls};
 use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
@@ -130,13 +131,7 @@ impl Region {
             (Some(cluster), _) => cluster.url(),
             (None, url) => url.clone().unwrap_or_default(),
         };
-        let options = Options {
-            url: url.clone(),
-            connections: settings.connections,
-            reconciled: RECONCILED.iter().map(|k| (*k).to_owned()).collect(),
-            planned: PLANNED.iter().map(|k| (*k).to_owned()).collect(),
-            patience: PATIENCE,
-        };
+        let options = options(&settings, &url);
         let at = || without_password(&url);
         let file = data_dir.seal_file(settings.seal_key_file.as_deref());
         let opened = match Store::open(options.clone(), seal).await {
@@ -154,12 +149,16 @@ impl Region {
             let kept = file.adopt()?;
             tracing::info!(before = %kept.display(), "the rotation of the seal key that was interrupted is complete");
         }
+        if let Some(text) = data_dir.first_token()? {
+            let noted = admin_token::note(&store, &text).await;
+            noted.map_err(|source| RegionError::Store { at: at(), source })?;
+        }
+        // Before the follower: a watch ends where what its token rests on changes. Without an ApiToken it is good all the same.
+        if let Err(error) = admin_token::adopt(&store).await {
+            tracing::error!(%error, "a region's first token got no ApiToken, and nobody can delete it; the next start tries again");
+        }
         let follower =
             Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
-        let (token, token_path) = data_dir.admin_token()?;
-        let stored = store.put_token("admin", &token, "admin", None).await;
-        stored.map_err(|source| RegionError::Store { at: at(), source })?;
-
         let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone())?;
         let made = data_dir.path().join("provider");
         let registry = Registry::new(settings.provider_dir.clone(), made, store.registry_seed())
@@ -214,8 +213,13 @@ impl Region {
         ];
         let scheme = if certificate.is_some() { "https" } else { "http" };
         servers.extend(certificate.map(|certificate| tokio::spawn(certificate.follow(stop))));
-        tracing::info!(%address, socket = %data_dir.socket().display(), token = %token_path.display(), "the API answers");
-        announce(&format!("API: {scheme}://{address}\nadmin token: {}", token_path.display()));
+        let token = data_dir.admin_token();
+        tracing::info!(%address, socket = %data_dir.socket().display(), token = %token.display(), "the API answers");
+        let token = match token.exists() {
+            true => token.display().to_string(),
+            false => "none; `basalt-region admin-token` makes one".to_owned(),
+        };
+        announce(&format!("API: {scheme}://{address}\nadmin token: {token}"));
         Ok(Self { store, follower, blobs, id, app, address, data_dir, cluster, stopping, servers })
     }
 
@@ -307,6 +311,17 @@ impl Region {
             cluster.stop().await;
         }
         let _ = std::fs::remove_file(self.data_dir.socket());
+    }
+}
+
+/// How the store of a region is opened.
+pub(crate) fn options(settings: &Settings, url: &str) -> Options {
+    Options {
+        url: url.to_owned(),
+        connections: settings.connections,
+        reconciled: RECONCILED.iter().map(|k| (*k).to_owned()).collect(),
+        planned: PLANNED.iter().map(|k| (*k).to_owned()).collect(),
+        patience: PATIENCE,
     }
 }
 

@@ -111,6 +111,8 @@ pub enum Command {
         #[arg(value_name = "BACKUP")]
         from: PathBuf,
     },
+    /// Make another admin token, in DIR/admin-token, while the region runs or not; those before stay good until they are deleted
+    AdminToken,
     /// Begin another incarnation, after the database went back in time: a fail-over that lost commits, a snapshot
     Recover,
     /// Seal every secret with another key; no region of the database may run meanwhile

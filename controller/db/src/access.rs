@@ -57,7 +57,8 @@ fn micros(at: Timestamp) -> i64 {
 }
 
 impl Store {
-    /// Makes a token valid. Only its hash is stored; the same token again is updated.
+    /// Makes a token valid that is no ApiToken's yet ([`Store::adopt_token`]). Only its hash is stored; the same token again is
+    /// updated.
     ///
     /// # Errors
     /// The database: a role that does not exist, too.

@@ -363,6 +363,46 @@ impl Store {
         row.object()
     }
 
+    /// The SHA-256 of each token of an admin that [`Store::put_token`] noted, and that is no ApiToken's.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn noted_tokens(&self) -> Result<Vec<[u8; 32]>, StoreError> {
+        let hashes =
+            sqlx::query_scalar!("select sha256 from api_token where role = 'admin' and expires_at is null");
+        let hashes = hashes.fetch_all(self.pool()).await?;
+        let whole = |hash: Vec<u8>| <[u8; 32]>::try_from(hash);
+        hashes
+            .into_iter()
+            .map(|h| whole(h).map_err(|_| StoreError::Corrupt("a token's hash".into())))
+            .collect()
+    }
+
+    /// Makes a token that was noted the text of an ApiToken that has none. One that is noted no more is another region's doing.
+    ///
+    /// # Errors
+    /// `NotFound`, or the database.
+    pub async fn adopt_token(&self, key: Key<'_>, sha256: &[u8; 32]) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
+        let delete = sqlx::query!("delete from api_token where sha256 = $1", sha256.as_slice());
+        if delete.execute(&mut *tx).await?.rows_affected() == 0 {
+            return Ok(());
+        }
+        let insert = sqlx::query_scalar!(
+            r#"insert into issued_token (object, sha256) values ($1, $2) on conflict do nothing
+               returning (extract(epoch from issued_at) * 1000000)::bigint as "issued_us!""#,
+            row.uid,
+            sha256.as_slice()
+        );
+        if let Some(issued_us) = insert.fetch_optional(&mut *tx).await? {
+            change::record(&mut tx, &row, change::Op::Status).await?;
+            let (before, after) = (issued_at(None)?, issued_at(Some(issued_us))?);
+            self.audit(&mut tx, &[audit::Written::beside(&row, &before, &after)]).await?;
+        }
+        self.commit(tx).await
+    }
+
     /// What was issued for an ApiToken.
     ///
     /// # Errors

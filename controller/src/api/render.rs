@@ -86,7 +86,7 @@ fn effective(object: &Object) -> Option<Value> {
 }
 
 /// What the conditions of a new object say.
-pub(super) fn first_status(kind: &str, now: Timestamp) -> Value {
+pub(crate) fn first_status(kind: &str, now: Timestamp) -> Value {
     let condition = |kind: &str, status, reason: &str, message: &str| Condition {
         kind: kind.to_owned(),
         status,

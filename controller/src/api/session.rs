@@ -96,7 +96,7 @@ impl Logins {
 }
 
 /// A text that nobody guesses.
-pub(super) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
+pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
     Ok(Zeroizing::new(format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice()))))
 }
 

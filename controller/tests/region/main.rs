@@ -14,6 +14,7 @@ mod dhcp;
 mod enrolment;
 mod examples;
 mod faults;
+mod first_token;
 mod hostile;
 mod images;
 mod inventory;

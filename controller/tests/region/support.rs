@@ -27,7 +27,7 @@ pub(crate) struct Lab {
 /// Says who asks, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     pub(crate) token: Option<String>,
 }
 
