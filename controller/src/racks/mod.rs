@@ -6,7 +6,8 @@
 //! | [`join_token`] | what a person carries to a new rack |
 //! | [`sessions`] | the streams that racks hold open to this process |
 //! | [`observed`] | facts, from the wire to the store |
-//! | [`service`] | the gRPC services: enrolment, link, blobs |
+//! | `enrolment` | enrolling, and renewing certificates |
+//! | [`service`] | the gRPC services: link, blobs |
 //! | [`listener`] | TLS in front of them |
 
 pub mod authority;

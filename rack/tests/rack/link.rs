@@ -498,7 +498,7 @@ async fn a_certificate_that_cannot_be_renewed_is_told_and_one_that_has_ended_tak
     drop(link);
     rack.stop().await;
 
-    let identity = Identity::open(dir.path()).unwrap();
+    let identity = Identity::open(&settings.data_dir).unwrap();
     let ended = Membership { not_after_unix_ms: unix_ms(), ..identity.membership().unwrap().unwrap() };
     identity.keep(&ended).unwrap();
     let wrong = Settings { join: Some(token(&region, address, "used")), ..settings.clone() };
