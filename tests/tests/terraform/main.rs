@@ -13,6 +13,7 @@ mod installation;
 mod kills;
 mod kinds;
 mod lookups;
+mod many;
 mod moved;
 mod ownership;
 mod proxies;
