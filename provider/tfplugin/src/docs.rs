@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::function::{Parameter, Signature};
+use crate::identity::Identity;
 use crate::provider::Provider;
 use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
 use crate::value::Type;
@@ -65,7 +66,8 @@ pub fn pages(
             Page::new(&format!("{of} Resource - {name}"), &format!("{of} (Resource)"), &schema.description)
                 .usage(&example)
                 .schema(schema)
-                .import(of, &example);
+                .import(of, &example)
+                .identity(of, &resource.identity(), schema);
         pages.insert(format!("resources/{}.md", short(of)), page.0);
     }
     for source in provider.data_sources() {
@@ -131,6 +133,22 @@ impl Page {
                 self.line(format_args!("terraform import {type_name}.example {id}"));
             }
             self.line(format_args!("```"));
+        }
+        self
+    }
+
+    /// How it is imported by what identifies it.
+    fn identity(mut self, type_name: &str, identity: &Identity, schema: &Schema) -> Self {
+        if !identity.is_empty() {
+            let sent = identity.to_pb(schema).identity_attributes;
+            self.line(format_args!(
+                "\nBy its identity (Terraform 1.12 and later):\n\n```terraform\nimport {{"
+            ));
+            self.line(format_args!("  to = {type_name}.example\n  identity = {{"));
+            for attribute in sent.iter().filter(|attribute| attribute.required_for_import) {
+                self.line(format_args!("    {} = \"{}\"", attribute.name, attribute.name.to_uppercase()));
+            }
+            self.line(format_args!("  }}\n}}\n```"));
         }
         self
     }
@@ -261,7 +279,8 @@ mod tests {
         let page = Page::new("pet Resource - pets", "pet (Resource)", &schema.description)
             .usage(&example)
             .schema(&schema)
-            .import("pet", &example);
+            .import("pet", &example)
+            .identity("pet", &Identity::default().required("uid").optional("name"), &schema);
         let want = r#"---
 page_title: "pet Resource - pets"
 subcategory: ""
@@ -310,6 +329,17 @@ Optional:
 
 ```shell
 terraform import pet.example rex
+```
+
+By its identity (Terraform 1.12 and later):
+
+```terraform
+import {
+  to = pet.example
+  identity = {
+    uid = "UID"
+  }
+}
 ```
 "#;
         assert_eq!(page.0, want);
