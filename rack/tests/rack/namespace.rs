@@ -1,4 +1,5 @@
-//! Network namespaces that end with their test. A user namespace with each of them makes the test root in there.
+//! Network namespaces that end with their test. A user namespace with each of them makes the test root in there, and a process
+//! namespace ends whatever was started in there: a DHCP client likes to become a daemon.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,7 +13,7 @@ pub(crate) fn is_inside(name: &str) -> bool {
     }
     let again = std::env::current_exe().unwrap();
     let inside = Command::new("unshare")
-        .args(["-r", "-n"])
+        .args(["-r", "-n", "-p", "--fork", "--kill-child", "--mount-proc"])
         .arg(again)
         .args(["--exact", name])
         .env(INSIDE, "1")
