@@ -61,11 +61,11 @@ async fn a_layer_that_cannot_be_changes_nothing() {
         ("/api/v1/zones/a/layers/cmdb", r#"{"tags":["x"]}"#, "/tags"),
         ("/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a b":"x"}}"#, "/labels"),
         ("/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":"\u0000"}}"#, "/labels/a"),
-        ("/api/v1/zones/a/layers/cmdb", r#"{"lables":{}}"#, ""),
-        ("/api/v1/machines/m/layers/cmdb", r#"{"tags":["a b"]}"#, ""),
+        ("/api/v1/zones/a/layers/cmdb", r#"{"lables":{}}"#, "/lables"),
+        ("/api/v1/machines/m/layers/cmdb", r#"{"tags":["a b"]}"#, "/tags/0"),
         ("/api/v1/zones/a/layers/c%20b", "{}", ""),
         ("/api/v1/zones/a", r#"{"metadata":{"labels":{"a":"x,y"}},"spec":{}}"#, "/metadata/labels/a"),
-        ("/api/v1/zones/a", r#"{"metadata":{"lables":{}},"spec":{}}"#, ""),
+        ("/api/v1/zones/a", r#"{"metadata":{"lables":{}},"spec":{}}"#, "/metadata/lables"),
     ];
     for (path, body, pointer) in wrong {
         let answer = api.put(path, body).await;
