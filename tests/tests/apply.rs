@@ -87,7 +87,7 @@ async fn a_directory_of_yaml_is_applied_changed_and_pruned() {
 
     let tried = world.ok(&["apply", "-f", "site", "--dry-run"]).await;
     assert!(tried.contains("+ create  Machine web1\n") && tried.contains("7 created"), "{tried}");
-    assert!(world.refused(&["apply", "-f", "site"]).await.contains("--yes applies without asking"));
+    assert!(world.refused(&["apply", "-f", "site"]).await.contains("--yes goes on without asking"));
     assert_eq!(
         world.ok(&["get", "machines"]).await.lines().count(),
         1,
