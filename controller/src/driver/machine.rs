@@ -473,7 +473,8 @@ async fn write(
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     let input = &loaded.input;
     let subject = tag::subject(&input.name, &input.spec, loaded.inventory.as_ref());
-    tag::settle(driver, input.uid, &subject, &loaded.automatic).await
+    let is_news = before.inventory != loaded.inventory;
+    tag::settle(driver, input.uid, &subject, &loaded.automatic, is_news).await
 }
 
 /// Only a person can go on.

@@ -114,7 +114,8 @@ pub(super) fn subject<'a>(
     }
 }
 
-/// Keeps which tags a machine has. What it is was written to its status before, so that who looks at a tag meanwhile sees it too.
+/// Keeps which tags a machine has. What it is was written to its status before, so that who looks at a tag from then on sees it too.
+/// Whoever looked at one before did not: where the hardware is news, what was evaluated with the tags of a while ago is not enough.
 ///
 /// # Errors
 /// The database.
@@ -123,8 +124,9 @@ pub(super) async fn settle(
     uid: MachineId,
     subject: &Subject<'_>,
     evaluated: &[Tagged],
+    is_news: bool,
 ) -> Result<(), StoreError> {
-    if driver.store.tagged(uid).await? == evaluated {
+    if !is_news && driver.store.tagged(uid).await? == evaluated {
         return Ok(());
     }
     let mut tagging = driver.store.tagging().await?;
