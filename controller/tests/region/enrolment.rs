@@ -9,6 +9,7 @@ use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use basalt_proto::rack_v1::{EnrolReply, EnrolRequest, RenewReply, RenewRequest};
 use basalt_region::controller::Controller;
 use basalt_region::racks::authority::Authority;
+use basalt_region::racks::join_token::Joiner;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -159,8 +160,9 @@ async fn only_a_token_of_its_name_lets_a_rack_take_the_place_of_another() {
 #[tokio::test]
 async fn a_join_token_names_addresses_that_a_rack_can_dial() {
     let lab = lab().await;
-    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let controller = Controller::start(&lab.region, everywhere, Policy::default(), Vec::new()).await.unwrap();
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 5250));
+    let nobody = CertificateDer::from(vec![0]);
+    lab.region.set_joiner(Joiner::new(lab.region.store().clone(), &nobody, everywhere, Vec::new()));
     let ask = async |body: serde_json::Value| {
         lab.api.send("POST", "/api/v1/join_tokens", &[], body.to_string()).await
     };
@@ -180,5 +182,4 @@ async fn a_join_token_names_addresses_that_a_rack_can_dial() {
         ]
     );
     assert_eq!(ask(json!({"urls": ["https://[fd00::1]:5250"]})).await.status, 201);
-    drop(controller);
 }
