@@ -47,20 +47,22 @@ pub(super) async fn join_token(
         })?;
         super::body::check_name(kind, rack)?;
     }
-    let urls = request.urls.unwrap_or_else(|| joiner.urls().to_vec());
-    check_urls(&urls)?;
-    let lifetime = request.lifetime.map_or(LIFETIME, |l| l.get());
-    let token = joiner.acting(caller.actor).make(request.rack.as_deref(), lifetime, urls).await?;
-    Ok((StatusCode::CREATED, Json(JoinAnswer { token: token.encode() })))
-}
-
-/// Whether a rack can dial them.
-fn check_urls(urls: &[String]) -> Answer<()> {
+    let urls = match request.urls {
+        Some(asked) => well_formed(asked)?,
+        None => joiner.urls().to_vec(),
+    };
     if urls.is_empty() {
         let message = "this region listens on every address, and does not know at which racks reach it";
         let hint = "[\"https://ADDRESS:5250\"]; or start the region with --join-urls https://ADDRESS:5250";
         return Err(Refusal::field("/urls", FieldCode::Required, message, hint));
     }
+    let lifetime = request.lifetime.map_or(LIFETIME, |l| l.get());
+    let token = joiner.acting(caller.actor).make(request.rack.as_deref(), lifetime, urls).await?;
+    Ok((StatusCode::CREATED, Json(JoinAnswer { token: token.encode() })))
+}
+
+/// These, if a rack can dial each.
+fn well_formed(urls: Vec<String>) -> Answer<Vec<String>> {
     let wrong = |(place, url): (usize, &String)| {
         let address = url.strip_prefix("https://").unwrap_or_default().parse::<Authority>();
         let can_be_dialled = address.is_ok_and(|it| it.port_u16().is_some_and(|port| port > 0));
@@ -70,5 +72,5 @@ fn check_urls(urls: &[String]) -> Answer<()> {
             .then(|| FieldError::new(pointer, FieldCode::Format, message, "https://ADDRESS:5250"))
     };
     let errors: Vec<FieldError> = urls.iter().enumerate().filter_map(wrong).collect();
-    if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(errors)) }
+    if errors.is_empty() { Ok(urls) } else { Err(Refusal::invalid(errors)) }
 }
