@@ -48,32 +48,13 @@ impl Drop for Program {
     }
 }
 
-/// dnsmasq and its libraries, unpacked into a cache: installing the package would start a daemon on this host.
+/// dnsmasq and its libraries.
 fn dnsmasq() -> (PathBuf, PathBuf) {
-    const PACKAGES: [&str; 5] =
-        ["dnsmasq-base", "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1", "libnftnl11"];
-    let cache = std::env::var_os("BASALT_CACHE_DIR").map(PathBuf::from).unwrap_or_else(|| {
-        let home = std::env::var_os("HOME").expect("HOME is set");
-        PathBuf::from(home).join(".cache/basalt")
-    });
-    let unpacked = cache.join("peers/dnsmasq");
-    if !unpacked.exists() {
-        fs::create_dir_all(cache.join("peers")).unwrap();
-        let packages = tempfile::tempdir_in(cache.join("peers")).unwrap();
-        let run = |command: &mut Command| {
-            let output = command.current_dir(packages.path()).output().unwrap();
-            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        };
-        run(Command::new("apt-get").args(["-q", "download"]).args(PACKAGES));
-        for entry in fs::read_dir(packages.path()).unwrap() {
-            run(Command::new("dpkg").arg("-x").arg(entry.unwrap().path()).arg("root"));
-        }
-        // Another test process may have been faster.
-        if fs::rename(packages.path().join("root"), &unpacked).is_err() {
-            assert!(unpacked.exists());
-        }
-    }
-    (unpacked.join("usr/sbin/dnsmasq"), unpacked.join("usr/lib/x86_64-linux-gnu"))
+    let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/peer");
+    let brought = Command::new(bring).arg("dnsmasq").stderr(Stdio::inherit()).output().unwrap();
+    assert!(brought.status.success(), "{}", brought.status);
+    let root = PathBuf::from(String::from_utf8(brought.stdout).unwrap().trim_end());
+    (root.join("usr/sbin/dnsmasq"), root.join("usr/lib/x86_64-linux-gnu"))
 }
 
 #[tokio::test]
