@@ -13,9 +13,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A row of racks that boot together, and a ROM that forgets its transfers.
+    /// A hall of machines that boot together, each of which may have left a transfer behind; and a ROM that forgets its transfers.
     fn default() -> Self {
-        Self { total: 1024, per_client: 16 }
+        Self { total: 4096, per_client: 16 }
     }
 }
 

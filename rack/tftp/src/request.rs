@@ -6,6 +6,9 @@ use crate::packet::{ErrorCode, OptionList, Packet};
 
 /// Longest path that is looked up.
 const MAX_PATH: usize = 255;
+/// Longest file that is translated, in bytes. Each transfer of one needs a copy of its own, up to twice as long; files that are
+/// larger than this are no texts.
+pub const MAX_NETASCII: usize = 64 << 10;
 
 /// How the file's bytes travel (RFC 1350 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +20,14 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The bytes on the wire for a file.
+    /// The bytes on the wire for a file; `None` for one longer than [`MAX_NETASCII`] that would have to be translated.
     #[must_use]
-    pub fn encode(self, content: Bytes) -> Bytes {
-        if self == Self::Octet || !content.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
-            return content;
+    pub fn encode(self, content: Bytes) -> Option<Bytes> {
+        if self == Self::Octet {
+            return Some(content);
+        }
+        if content.len() > MAX_NETASCII {
+            return None;
         }
         let mut out = BytesMut::with_capacity(content.len() + content.len() / 16);
         for &byte in &content {
@@ -31,7 +37,7 @@ impl Mode {
                 other => out.put_u8(other),
             }
         }
-        out.freeze()
+        Some(out.freeze())
     }
 }
 

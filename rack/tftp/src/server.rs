@@ -230,8 +230,9 @@ async fn transfer<F: FileSource>(slot: Slot<F>, local: IpAddr, client: SocketAdd
         tokio::time::timeout(shared.settings.open_timeout, shared.files.open(&request.path, client)).await;
     let opened =
         opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the file cannot be read now".to_owned())));
-    let content = match opened {
-        Ok(content) => request.mode.encode(content),
+    let too_long = || OpenError::Unavailable("too long for netascii; ask for it as octet".to_owned());
+    let content = match opened.and_then(|content| request.mode.encode(content).ok_or_else(too_long)) {
+        Ok(content) => content,
         Err(error) => {
             let code = match error {
                 OpenError::NotFound => ErrorCode::FileNotFound,

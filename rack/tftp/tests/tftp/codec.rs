@@ -1,7 +1,7 @@
 //! Datagrams, paths, modes and options.
 
 use basalt_tftp::packet::{ErrorCode, MAX_REQUEST, Malformed, Packet};
-use basalt_tftp::request::{Decision, Mode, decide};
+use basalt_tftp::request::{Decision, MAX_NETASCII, Mode, decide};
 use basalt_tftp::{Caps, Negotiated};
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -67,9 +67,14 @@ fn netascii_is_translated() {
     assert_eq!(request.mode, Mode::Netascii);
     assert_eq!(
         request.mode.encode(Bytes::from_static(b"a\nb\rc\r\n")),
-        Bytes::from_static(b"a\r\nb\r\0c\r\0\r\n")
+        Some(Bytes::from_static(b"a\r\nb\r\0c\r\0\r\n"))
     );
-    assert_eq!(Mode::Octet.encode(Bytes::from_static(b"a\n")), Bytes::from_static(b"a\n"));
+    assert_eq!(Mode::Octet.encode(Bytes::from_static(b"a\n")), Some(Bytes::from_static(b"a\n")));
+    let longest = Bytes::from(vec![b'\n'; MAX_NETASCII]);
+    assert_eq!(Mode::Netascii.encode(longest).map(|text| text.len()), Some(2 * MAX_NETASCII));
+    let longer = Bytes::from(vec![b'a'; MAX_NETASCII + 1]);
+    assert_eq!(Mode::Netascii.encode(longer.clone()), None, "each transfer would need a copy of its own");
+    assert_eq!(Mode::Octet.encode(longer.clone()), Some(longer));
 }
 
 #[test]

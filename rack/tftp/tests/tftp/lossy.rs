@@ -28,9 +28,25 @@ struct Link {
     /// Delays differ by so many milliseconds.
     jitter: u64,
     random: u64,
+    /// When the last of those that are under way arrives.
+    latest: Duration,
+    fired: Faults,
+}
+
+/// How often each of them happened.
+#[derive(Debug, Clone, Copy, Default)]
+struct Faults {
+    lost: u32,
+    repeated: u32,
+    /// Arrived before one that was sent earlier.
+    overtaking: u32,
 }
 
 impl Link {
+    fn new(loss: u64, repeat: u64, jitter: u64, random: u64) -> Self {
+        Self { loss, repeat, jitter, random, latest: Duration::ZERO, fired: Faults::default() }
+    }
+
     fn roll(&mut self, below: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -40,14 +56,18 @@ impl Link {
 
     /// When the copies of a datagram arrive.
     fn arrivals(&mut self, now: Duration) -> Vec<Duration> {
-        let copies = if self.roll(100) < self.repeat { 2 } else { 1 };
+        let repeated = self.roll(100) < self.repeat;
+        self.fired.repeated += u32::from(repeated);
         let mut arrivals = Vec::new();
-        for _ in 0..copies {
-            if self.roll(100) >= self.loss {
-                arrivals.push(
-                    now + Duration::from_micros(200) + Duration::from_millis(self.roll(self.jitter + 1)),
-                );
+        for _ in 0..=u32::from(repeated) {
+            if self.roll(100) < self.loss {
+                self.fired.lost += 1;
+                continue;
             }
+            let at = now + Duration::from_micros(200) + Duration::from_millis(self.roll(self.jitter + 1));
+            self.fired.overtaking += u32::from(at < self.latest);
+            self.latest = self.latest.max(at);
+            arrivals.push(at);
         }
         arrivals
     }
@@ -63,6 +83,7 @@ struct Run {
     result: Result<Fetched, Failure>,
     outcome: Option<Outcome>,
     datagrams: usize,
+    fired: Faults,
 }
 
 /// Runs until both sides are done; at most ten minutes of their time.
@@ -71,7 +92,8 @@ fn run(mut link: Link, content: &Bytes, request: ClientRequest) -> Run {
     let (mut client, first) = Client::start(request, epoch);
     let mut transfer: Option<Transfer> = None;
     let mut queue = BinaryHeap::new();
-    let mut run = Run { result: Err(Failure::TimedOut), outcome: None, datagrams: 0 };
+    let mut run =
+        Run { result: Err(Failure::TimedOut), outcome: None, datagrams: 0, fired: Faults::default() };
     let mut now = Duration::ZERO;
     let (mut to_client, mut to_server) = (Vec::new(), first);
     loop {
@@ -104,9 +126,9 @@ fn run(mut link: Link, content: &Bytes, request: ClientRequest) -> Run {
         debug_assert!(client_done, "nothing happens before the deadline");
         let timers = [Some(client_timer), server_timer];
         let next = timers.into_iter().flatten().filter(|at| *at > now).chain(arrival).min();
-        let Some(next) = next.filter(|next| *next < Duration::from_secs(600)) else { return run };
+        let Some(next) = next.filter(|next| *next < Duration::from_secs(600)) else { break };
         if run.outcome.is_some() && queue.is_empty() {
-            return run;
+            break;
         }
         now = next;
         while queue.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
@@ -133,10 +155,12 @@ fn run(mut link: Link, content: &Bytes, request: ClientRequest) -> Run {
             to_client.extend(transfer.on_timer(epoch + now));
         }
     }
+    run.fired = link.fired;
+    run
 }
 
 fn file(size: usize, seed: u64) -> Bytes {
-    let mut noise = Link { loss: 0, repeat: 0, jitter: 0, random: seed | 1 };
+    let mut noise = Link::new(0, 0, 0, seed | 1);
     (0..size).map(|_| noise.roll(256) as u8).collect()
 }
 
@@ -157,7 +181,7 @@ proptest! {
         request.blksize = blksize;
         request.windowsize = windowsize;
         request.tsize = true;
-        let link = Link { loss: 20, repeat: 10, jitter, random: seed };
+        let link = Link::new(20, 10, jitter, seed);
         let run = run(link, &content, request);
         let fetched = run.result.expect("the file");
         prop_assert!(fetched.content == content, "{} of {} bytes", fetched.content.len(), content.len());
@@ -185,12 +209,31 @@ proptest! {
     }
 }
 
+/// The same faults in every run: twenty files over links that lose a fifth, repeat a tenth, and let the later overtake the earlier.
+#[test]
+fn files_arrive_whole_through_faults_that_are_counted() {
+    let mut all = Faults::default();
+    for seed in 1..=20 {
+        let content = file(30_000 + 997 * usize::try_from(seed).unwrap(), seed);
+        let mut request = ClientRequest::new(addr(SERVER), "f");
+        request.windowsize = Some(1 + u16::try_from(seed).unwrap() % 16);
+        let run = run(Link::new(20, 10, 30, seed), &content, request);
+        assert!(run.result.expect("the file").content == content, "seed {seed}");
+        assert!(run.outcome.is_some(), "seed {seed}: the server ends too");
+        all.lost += run.fired.lost;
+        all.repeated += run.fired.repeated;
+        all.overtaking += run.fired.overtaking;
+    }
+    println!("{all:?}");
+    assert!(all.lost > 100 && all.repeated > 100 && all.overtaking > 100, "{all:?}");
+}
+
 #[test]
 fn a_perfect_link_carries_nothing_twice() {
     let content = file(51_300, 3);
     let mut request = ClientRequest::new(addr(SERVER), "f");
     request.windowsize = Some(8);
-    let link = Link { loss: 0, repeat: 0, jitter: 0, random: 1 };
+    let link = Link::new(0, 0, 0, 1);
     let run = run(link, &content, request);
     assert_eq!(run.result.unwrap().content, content);
     assert_eq!(run.outcome, Some(Outcome::Completed));
@@ -201,7 +244,7 @@ fn a_perfect_link_carries_nothing_twice() {
 #[test]
 fn duplicated_datagrams_do_not_multiply() {
     let content = file(51_200, 3);
-    let link = Link { loss: 0, repeat: 100, jitter: 0, random: 9 };
+    let link = Link::new(0, 100, 0, 9);
     let run = run(link, &content, ClientRequest::new(addr(SERVER), "f"));
     assert_eq!(run.result.unwrap().content, content);
     // Each of 101 blocks once; the client acknowledges both copies, and the server answers one of the four ACKs.
@@ -213,7 +256,7 @@ fn learns_the_size_and_nothing_else() {
     let content = file(5000, 3);
     let mut request = ClientRequest::new(addr(SERVER), "f");
     request.probe = true;
-    let link = Link { loss: 0, repeat: 0, jitter: 0, random: 1 };
+    let link = Link::new(0, 0, 0, 1);
     let run = run(link, &content, request);
     assert_eq!(run.result, Ok(Fetched { content: vec![], size: Some(5000) }));
     assert_eq!((run.outcome, run.datagrams), (Some(Outcome::Probed), 3));

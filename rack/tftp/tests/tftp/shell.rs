@@ -1,193 +1,17 @@
-//! The shell on loopback, with sockets of our own and with clients of others.
+//! The shell on loopback, with sockets of our own.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use basalt_tftp::client::{ClientAction, ClientRequest, Failure, Fetched};
+use basalt_tftp::client::{ClientRequest, Failure};
 use basalt_tftp::packet::{ErrorCode, Packet};
-use basalt_tftp::server::{self, Counters, Event, FileSource, OpenError, Settings};
-use basalt_tftp::{Client, Limits, Outcome};
+use basalt_tftp::server::{self, Event, Settings};
+use basalt_tftp::{Limits, Outcome};
 use bytes::Bytes;
 use tokio::net::UdpSocket;
-use tokio::process::Command;
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Nothing here takes longer, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-struct Files(HashMap<&'static str, Bytes>);
-
-impl FileSource for Files {
-    async fn open(&self, path: &str, _client: SocketAddr) -> Result<Bytes, OpenError> {
-        if path == "never" {
-            std::future::pending::<()>().await;
-        }
-        if path == "broken" {
-            return Err(OpenError::Unavailable("the disk is gone".to_owned()));
-        }
-        self.0.get(path).cloned().ok_or(OpenError::NotFound)
-    }
-}
-
-fn large() -> Bytes {
-    (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
-
-struct Running {
-    addresses: Vec<SocketAddr>,
-    counters: Arc<Counters>,
-    events: mpsc::UnboundedReceiver<Event>,
-    stop: oneshot::Sender<()>,
-    task: tokio::task::JoinHandle<std::io::Result<()>>,
-}
-
-impl Running {
-    async fn start(hosts: &[&str], limits: Limits) -> Self {
-        let mut sockets = Vec::new();
-        for host in hosts {
-            sockets.push(UdpSocket::bind((*host, 0)).await.expect("a loopback port"));
-        }
-        let addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
-        let counters = Arc::new(Counters::default());
-        let open_timeout = Duration::from_millis(300);
-        let settings = Settings { limits, counters: counters.clone(), open_timeout, ..Settings::default() };
-        let (stop, stopped) = oneshot::channel();
-        let (sender, events) = mpsc::unbounded_channel();
-        let files = Files(HashMap::from([
-            ("small.efi", Bytes::from_static(b"small")),
-            ("boot/large.img", large()),
-            ("text", Bytes::from_static(b"one\ntwo\n")),
-            ("empty", Bytes::new()),
-        ]));
-        let observe = move |event| {
-            let _ = sender.send(event);
-        };
-        let stopped = async {
-            let _ = stopped.await;
-        };
-        let task = tokio::spawn(server::serve(sockets, files, settings, observe, stopped));
-        Self { addresses, counters, events, stop, task }
-    }
-
-    async fn one() -> Self {
-        Self::start(&["127.0.0.1"], Limits::default()).await
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.addresses[0]
-    }
-
-    async fn event(&mut self) -> Event {
-        timeout(PATIENCE, self.events.recv()).await.expect("an event in time").expect("a running server")
-    }
-
-    async fn outcome(&mut self) -> Outcome {
-        match self.event().await {
-            Event::Finished { outcome, .. } => outcome,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).expect("a running server");
-        timeout(PATIENCE, self.task).await.expect("stops in time").unwrap().unwrap();
-    }
-}
-
-/// Fetches with the client core.
-async fn fetch(request: ClientRequest) -> Result<Fetched, Failure> {
-    let local: IpAddr = "127.0.0.1".parse().unwrap();
-    let socket = UdpSocket::bind((local, 0)).await.unwrap();
-    let (mut client, mut actions) = Client::start(request, Instant::now());
-    let mut buffer = [0; 2048];
-    loop {
-        for action in actions {
-            match action {
-                ClientAction::Send { to, bytes } => drop(socket.send_to(&bytes, to).await.unwrap()),
-                ClientAction::Done(result) => return result,
-            }
-        }
-        let deadline = tokio::time::Instant::from_std(client.deadline());
-        actions = tokio::select! {
-            received = socket.recv_from(&mut buffer) => {
-                let (len, from) = received.unwrap();
-                client.on_packet(Instant::now(), from, &buffer[..len])
-            }
-            () = tokio::time::sleep_until(deadline) => client.on_timer(Instant::now()),
-        };
-    }
-}
-
-/// Runs another's client; says what to install when it is not there.
-async fn run(program: &str, package: &str, arguments: &[&str]) -> std::process::Output {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    match timeout(PATIENCE, command.output()).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => panic!("cannot run {program}: {error}; install the Debian package {package}"),
-        Err(_) => panic!("{program} {arguments:?} did not end within {PATIENCE:?}"),
-    }
-}
-
-async fn curl(url: &str, file: &Path, more: &[&str]) -> std::process::Output {
-    let file = file.to_str().unwrap();
-    let arguments = [&["--silent", "--show-error", "--max-time", "15", "--output", file, url], more].concat();
-    run("curl", "curl", &arguments).await
-}
-
-async fn atftp(server: SocketAddr, remote: &str, file: &Path, options: &[&str]) -> std::process::Output {
-    let (file, port, host) = (file.to_str().unwrap(), server.port().to_string(), server.ip().to_string());
-    let mut arguments = vec!["--get", "--remote-file", remote, "--local-file", file];
-    for option in options {
-        arguments.extend(["--option", option]);
-    }
-    arguments.extend([host.as_str(), port.as_str()]);
-    run("atftp", "atftp", &arguments).await
-}
-
-#[tokio::test]
-async fn serves_curl() {
-    let mut server = Running::one().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("f");
-    for (name, more) in [("boot/large.img", &[][..]), ("/boot/large.img", &["--tftp-blksize", "1468"])] {
-        let output = curl(&format!("tftp://{}/{name}", server.address()), &file, more).await;
-        assert!(output.status.success(), "{output:?}");
-        assert_eq!(std::fs::read(&file).unwrap(), large());
-        assert_eq!(server.outcome().await, Outcome::Completed);
-    }
-    let output = curl(&format!("tftp://{}/none", server.address()), &file, &[]).await;
-    assert_eq!(output.status.code(), Some(68), "curl's code for file not found: {output:?}");
-    assert!(matches!(server.event().await, Event::Refused { code: ErrorCode::FileNotFound, .. }));
-    assert_eq!(server.counters.bytes.load(Ordering::Relaxed), 6_000_000);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn serves_atftp_with_every_option() {
-    let mut server = Running::one().await;
-    let folder = tempfile::tempdir().unwrap();
-    let cases = [
-        &[][..],
-        &["blksize 1428"],
-        &["blksize 1428", "windowsize 16"],
-        &["blksize 65464", "windowsize 64", "tsize enable", "timeout 2"],
-    ];
-    for (number, options) in cases.into_iter().enumerate() {
-        let file = folder.path().join(number.to_string());
-        let output = atftp(server.address(), "boot/large.img", &file, options).await;
-        assert!(output.status.success(), "{options:?}: {output:?}");
-        assert!(std::fs::read(&file).unwrap() == large(), "{options:?}");
-        assert_eq!(server.outcome().await, Outcome::Completed, "{options:?}");
-    }
-    server.stop().await;
-}
+use crate::support::{Files, PATIENCE, Running, fetch, large};
 
 #[tokio::test]
 async fn fetches_with_its_own_client() {
@@ -361,4 +185,44 @@ async fn refuses_the_wildcard_address() {
     );
     let error = timeout(PATIENCE, served).await.expect("at once").unwrap_err();
     assert!(error.to_string().contains("bind one socket to each address"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_refuses_the_options_is_served_without_them() {
+    let mut server = Running::one().await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut buffer = [0; 2048];
+    let mut ask = async |options: Vec<(String, String)>| {
+        let request = Packet::Request { write: false, file: "small.efi", mode: "octet", options }.encode();
+        socket.send_to(&request, server.address()).await.unwrap();
+        let (len, from) = timeout(PATIENCE, socket.recv_from(&mut buffer)).await.unwrap().unwrap();
+        (buffer[..len].to_vec(), from)
+    };
+    let (oack, from) = ask(vec![("blksize".to_owned(), "65464".to_owned())]).await;
+    let Ok(Packet::Oack { options }) = Packet::parse(&oack) else { panic!("{oack:?}") };
+    assert_eq!(options, [("blksize".to_owned(), "1468".to_owned())], "less than was asked for");
+    socket.send_to(&Packet::error(ErrorCode::OptionNegotiation, "no"), from).await.unwrap();
+    let (data, from) = ask(vec![]).await;
+    assert_eq!(Packet::parse(&data), Ok(Packet::Data { block: 1, data: b"small" }));
+    socket.send_to(&Packet::Ack { block: 1 }.encode(), from).await.unwrap();
+    assert_eq!(server.outcome().await, Outcome::Probed);
+    assert_eq!(server.outcome().await, Outcome::Completed);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_file_is_sent_as_octets_only() {
+    let mut server = Running::one().await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let request =
+        Packet::Request { write: false, file: "boot/large.img", mode: "netascii", options: vec![] }.encode();
+    socket.send_to(&request, server.address()).await.unwrap();
+    let mut buffer = [0; 2048];
+    let (len, _) = timeout(PATIENCE, socket.recv_from(&mut buffer)).await.unwrap().unwrap();
+    let Ok(Packet::Error { code: ErrorCode::Undefined, message }) = Packet::parse(&buffer[..len]) else {
+        panic!("{:?}", &buffer[..len])
+    };
+    assert!(message.contains("ask for it as octet"), "{message}");
+    assert!(matches!(server.event().await, Event::Refused { .. }));
+    server.stop().await;
 }
