@@ -1,11 +1,17 @@
 //! TFTP: loaders for PXE ROMs, served by `basalt-tftp`.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
 
 use basalt_tftp::Outcome;
 use basalt_tftp::server::{Event, FileSource, OpenError, Settings, serve};
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
@@ -14,16 +20,50 @@ use crate::health::Health;
 use crate::loaders::Loaders;
 use crate::spool::writer::Facts;
 
+/// Requests that wait while transfers keep the rack busy, in bytes: a hall of machines asks within a second.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Loaders, each of which is in memory once while it is being sent, however often.
 #[derive(Debug)]
 struct Source {
     loaders: Loaders,
+    sent: Mutex<HashMap<PathBuf, Arc<Slot>>>,
+}
+
+/// A file as it was read, until nobody sends it any more.
+type Slot = tokio::sync::Mutex<Option<(Version, Weak<[u8]>)>>;
+
+/// Tells a file from the one that replaced it.
+type Version = (u64, u64, SystemTime);
+
+impl Source {
+    fn new(loaders: Loaders) -> Self {
+        Self { loaders, sent: Mutex::default() }
+    }
+
+    /// The content of a file that is there; who asks while it is being read waits for that.
+    async fn content(&self, path: &Path) -> io::Result<Arc<[u8]>> {
+        let slot = Arc::clone(
+            self.sent.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default(),
+        );
+        let mut slot = slot.lock().await;
+        let about = tokio::fs::metadata(path).await?;
+        let version = (about.ino(), about.len(), about.modified()?);
+        let shared = slot.as_ref().filter(|(known, _)| *known == version);
+        if let Some(content) = shared.and_then(|(_, content)| content.upgrade()) {
+            return Ok(content);
+        }
+        let content: Arc<[u8]> = tokio::fs::read(path).await?.into();
+        *slot = Some((version, Arc::downgrade(&content)));
+        Ok(content)
+    }
 }
 
 impl FileSource for Source {
     async fn open(&self, path: &str, _: SocketAddr) -> Result<Bytes, OpenError> {
         let path = self.loaders.path(path).ok_or(OpenError::NotFound)?;
-        let bytes = tokio::fs::read(&path).await;
-        bytes.map(Bytes::from).map_err(|error| OpenError::Unavailable(error.to_string()))
+        let content = self.content(&path).await;
+        content.map(Bytes::from_owner).map_err(|error| OpenError::Unavailable(error.to_string()))
     }
 }
 
@@ -46,10 +86,11 @@ pub async fn run(
             format!("cannot bind TFTP on {bind}: {error}; another server may use the port, see `ss -lnup`"),
         )
     })?;
+    SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
     health.up();
     serve(
         vec![socket],
-        Source { loaders },
+        Source::new(loaders),
         Settings::default(),
         move |event| observe(&facts, event),
         stop.cancelled(),
@@ -73,5 +114,34 @@ fn words(outcome: &Outcome) -> String {
         Outcome::Probed => "size told".to_owned(),
         Outcome::Aborted { message, .. } => format!("ended by the client: {message}"),
         Outcome::TimedOut | Outcome::Unreachable => "the client fell silent".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_loader_is_in_memory_once_while_it_is_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("undionly.kpxe");
+        std::fs::write(&file, b"one").unwrap();
+        let source = Source::new(Loaders::new(dir.path()));
+        let client = SocketAddr::from(([10, 0, 0, 1], 2000));
+        let open = async || source.open("undionly.kpxe", client).await.unwrap();
+
+        let (first, second) = tokio::join!(open(), open());
+        assert_eq!((&first[..], first.as_ptr()), (&b"one"[..], second.as_ptr()));
+        // Replaced as packages do it: what is being sent stays as it was.
+        std::fs::write(dir.path().join("new"), b"two").unwrap();
+        std::fs::rename(dir.path().join("new"), &file).unwrap();
+        assert_eq!((&open().await[..], &first[..]), (&b"two"[..], &b"one"[..]));
+
+        drop((first, second));
+        let slot = Arc::clone(&source.sent.lock().unwrap()[&file]);
+        let held = slot.lock().await.as_ref().map(|(_, content)| content.strong_count());
+        assert_eq!(held, Some(0), "nobody sends it");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(source.open("undionly.kpxe", client).await, Err(OpenError::NotFound));
     }
 }

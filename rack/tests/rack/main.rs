@@ -1,9 +1,12 @@
 //! The whole rack on loopback: booting a machine without a region, and the link to one; and in network namespaces, with other
 //! people's clients.
+#![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
+mod bad_link;
 mod link;
 mod loopback;
 mod namespace;
 mod peers;
 mod router_advertisement;
 mod support;
+mod tftp;

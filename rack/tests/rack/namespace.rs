@@ -2,6 +2,7 @@
 //! namespace ends whatever was started in there: a DHCP client likes to become a daemon.
 
 use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
@@ -15,13 +16,22 @@ pub(crate) fn is_inside(name: &str) -> bool {
     let inside = Command::new("unshare")
         .args(["-r", "-n", "-p", "--fork", "--kill-child", "--mount-proc"])
         .arg(again)
-        .args(["--exact", name])
+        .args(["--exact", name, "--show-output"])
         .env(INSIDE, "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&inside.stdout) + String::from_utf8_lossy(&inside.stderr);
     assert!(inside.status.success() && said.contains("1 passed"), "in a namespace of its own: {said}");
+    println!("{said}");
     false
+}
+
+/// The root of a program that `tests/lab/peer` brings. Ask before [`is_inside`]: in there is no network.
+pub(crate) fn peer(name: &str) -> PathBuf {
+    let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/lab/peer");
+    let brought = Command::new(bring).arg(name).stderr(Stdio::inherit()).output().unwrap();
+    assert!(brought.status.success(), "{name}: {}", brought.status);
+    PathBuf::from(String::from_utf8(brought.stdout).unwrap().trim_end())
 }
 
 /// Runs `ip` here.

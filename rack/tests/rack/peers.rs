@@ -53,11 +53,12 @@ fn subnet(uid: &str, network: &str, dynamic: (&str, &str)) -> DhcpSubnet {
 }
 
 /// A rack at 10.9.0.1 on the switch.
-async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
+pub(super) async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
     let settings = Settings {
         interfaces: vec!["rack0".into()],
         dhcp_port: 67,
         dhcp_client_port: 68,
+        tftp_port: 69,
         router_advertisements: false,
         ..settings(dir)
     };

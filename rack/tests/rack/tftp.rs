@@ -1,0 +1,170 @@
+//! The rack's TFTP: clients that nobody here wrote over a link that nobody should have, and a hall of machines at once.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use basalt_rack::daemon::Daemon;
+use basalt_tftp::packet::Packet;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::net::UdpSocket;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::bad_link::{BadLink, Faults};
+use super::namespace::{Host, ip, is_inside, make_switch, peer};
+use super::peers;
+use super::support::settings;
+
+const LOADER: &str = "undionly.kpxe";
+/// Twenty blocks of the smallest size: about every second is lost on its way or its acknowledgement is, and then costs a second.
+const SIZE: usize = 10_000;
+/// A client of others that heard nothing waits five seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a loader holds: nothing that repeats by blocks.
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// A client on another host, in another thread.
+async fn run(host: &Host, command: &[&str]) -> Output {
+    let (mut command, name) = (host.command(command), command[0].to_owned());
+    let ended = tokio::task::spawn_blocking(move || command.output().unwrap());
+    timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{name} does not end")).unwrap()
+}
+
+/// Fetches the loader to a file of this name; FILE in the command stands for that.
+async fn fetch(host: &Host, dir: &Path, name: &str, command: Vec<&str>) {
+    let file = dir.join(name);
+    let command: Vec<String> =
+        command.iter().map(|word| word.replace("FILE", &file.to_string_lossy())).collect();
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let began = Instant::now();
+    let output = run(host, &command).await;
+    println!("{name} took {:?}", began.elapsed());
+    assert!(output.status.success(), "{name}: {output:?}");
+    assert!(std::fs::read(&file).unwrap() == content(SIZE), "{name}: {output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_others_fetch_whole_files_over_a_link_that_loses_a_fifth() {
+    let hpa = peer("tftp-hpa").join("usr/bin/tftp").to_string_lossy().into_owned();
+    if !is_inside("tftp::clients_of_others_fetch_whole_files_over_a_link_that_loses_a_fifth") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let rack = peers::start(dir.path(), vec![]).await;
+    std::fs::write(dir.path().join("loaders").join(LOADER), content(SIZE)).unwrap();
+    let host = Host::plug("a", "52:54:00:00:00:01");
+    host.run(&["ip", "address", "add", "10.9.0.50/24", "dev", "eth0"]);
+
+    let of_a_hundred = Faults { lost: 20, repeated: 15, reordered: 15 };
+    let link = BadLink::insert(of_a_hundred, 2026);
+    let url = format!("tftp://10.9.0.1/{LOADER}");
+    let atftp = ["atftp", "--get", "--remote-file", LOADER, "--local-file", "FILE", "10.9.0.1"];
+    let windows = ["--option", "blksize 1428", "--option", "windowsize 4"];
+    let fetch = |name, command| fetch(&host, dir.path(), name, command);
+    tokio::join!(
+        fetch("tftp-hpa", vec![&hpa, "-m", "binary", "10.9.0.1", "-c", "get", LOADER, "FILE"]),
+        fetch("atftp", [&atftp[..], &windows].concat()),
+        fetch("curl", vec!["curl", "-s", "--tftp-blksize", "1024", "-o", "FILE", &url]),
+    );
+    let fired = link.fired();
+    println!("the link did {fired:?}");
+    assert!(fired.lost > 0 && fired.repeated > 0 && fired.reordered > 0, "{fired:?}");
+    rack.stop().await;
+}
+
+const CROWD: usize = 2_000;
+const BLKSIZE: usize = 1468;
+
+/// Asks for the loader and compares what comes with what it holds; all of the crowd are in the middle of it at once.
+async fn one_of_the_crowd(at: SocketAddr, server: SocketAddr, content: &[u8], all_began: &Barrier) {
+    let socket = UdpSocket::bind(at).await.unwrap();
+    let options = [("blksize", BLKSIZE.to_string()), ("windowsize", "64".to_owned())];
+    let options = options.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    let ask = Packet::Request { write: false, file: LOADER, mode: "octet", options }.encode();
+    let mut buffer = [0; BLKSIZE + 4];
+    let transfer = loop {
+        socket.send_to(&ask, server).await.unwrap();
+        let Ok(heard) = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await else {
+            continue;
+        };
+        let (length, from) = heard.unwrap();
+        assert!(
+            matches!(Packet::parse(&buffer[..length]), Ok(Packet::Oack { .. })),
+            "{:?}",
+            &buffer[..length]
+        );
+        break from;
+    };
+    all_began.wait().await;
+    let mut received = 0;
+    let acknowledge = async |block: usize| {
+        let ack = Packet::Ack { block: u16::try_from(block).unwrap() }.encode();
+        socket.send_to(&ack, transfer).await.unwrap();
+    };
+    acknowledge(0).await;
+    let blocks = content.len() / BLKSIZE + 1;
+    while received < blocks {
+        let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+        let Ok(Packet::Data { block, data }) = Packet::parse(&buffer[..length]) else { continue };
+        if from != transfer || usize::from(block) != received + 1 {
+            // What was lost in between comes again when the timer of the rack is due.
+            continue;
+        }
+        assert!(data == &content[received * BLKSIZE..content.len().min((received + 1) * BLKSIZE)], "{block}");
+        received += 1;
+        if received.is_multiple_of(64) || received == blocks {
+            acknowledge(received).await;
+        }
+    }
+}
+
+/// What this process needs of memory now and needed at most, in MiB.
+fn memory() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
+    };
+    (of("VmRSS:"), of("VmHWM:"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_machines_fetch_at_once_and_the_rack_holds_their_loader_once() {
+    if !is_inside("tftp::two_thousand_machines_fetch_at_once_and_the_rack_holds_their_loader_once") {
+        return;
+    }
+    ip("link set lo up");
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.tftp_port));
+    let rack = Daemon::start(settings).await.unwrap();
+    let content: &'static [u8] = content(256 << 10).leak();
+    std::fs::write(dir.path().join("loaders").join(LOADER), content).unwrap();
+    let (before, _) = memory();
+
+    let all_began: &'static Barrier = Box::leak(Box::new(Barrier::new(CROWD)));
+    let mut crowd = JoinSet::new();
+    let began = Instant::now();
+    for number in 0..CROWD {
+        let [.., high, low] = number.to_be_bytes();
+        let at = SocketAddr::from((Ipv4Addr::new(127, 1, high, low), 0));
+        crowd.spawn(one_of_the_crowd(at, server, content, all_began));
+    }
+    timeout(PATIENCE, crowd.join_all()).await.expect("all of them");
+    let (_, most) = memory();
+    println!("{CROWD} at once in {:?}, {before} MiB before, {most} MiB at most", began.elapsed());
+    assert!(
+        most - before < 100,
+        "{before} MiB before, {most} MiB at most; with a copy for each it would be 500 more"
+    );
+    rack.stop().await;
+}
