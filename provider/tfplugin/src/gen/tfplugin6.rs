@@ -313,6 +313,11 @@ pub mod function {
         pub r#type: ::prost::alloc::vec::Vec<u8>,
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ActionSchema {
+    #[prost(message, optional, tag = "1")]
+    pub schema: ::core::option::Option<Schema>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ServerCapabilities {
     #[prost(bool, tag = "1")]
@@ -431,6 +436,20 @@ pub mod get_metadata {
         pub functions: ::prost::alloc::vec::Vec<FunctionMetadata>,
         #[prost(message, repeated, tag = "6")]
         pub ephemeral_resources: ::prost::alloc::vec::Vec<EphemeralMetadata>,
+        #[prost(message, repeated, tag = "7")]
+        pub list_resources: ::prost::alloc::vec::Vec<ListResourceMetadata>,
+        #[prost(message, repeated, tag = "9")]
+        pub actions: ::prost::alloc::vec::Vec<ActionMetadata>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct ActionMetadata {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct ListResourceMetadata {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
     }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct EphemeralMetadata {
@@ -488,6 +507,16 @@ pub mod get_provider_schema {
         pub ephemeral_resource_schemas: ::prost::alloc::collections::BTreeMap<
             ::prost::alloc::string::String,
             super::Schema,
+        >,
+        #[prost(btree_map = "string, message", tag = "9")]
+        pub list_resource_schemas: ::prost::alloc::collections::BTreeMap<
+            ::prost::alloc::string::String,
+            super::Schema,
+        >,
+        #[prost(btree_map = "string, message", tag = "11")]
+        pub action_schemas: ::prost::alloc::collections::BTreeMap<
+            ::prost::alloc::string::String,
+            super::ActionSchema,
         >,
     }
 }
@@ -825,6 +854,26 @@ pub mod move_resource_state {
         pub target_identity: ::core::option::Option<super::ResourceIdentityData>,
     }
 }
+/// The configuration of an object that is there: what a user would have written for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GenerateResourceConfig {}
+/// Nested message and enum types in `GenerateResourceConfig`.
+pub mod generate_resource_config {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub state: ::core::option::Option<super::DynamicValue>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, optional, tag = "1")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, repeated, tag = "2")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadDataSource {}
 /// Nested message and enum types in `ReadDataSource`.
@@ -957,6 +1006,134 @@ pub mod close_ephemeral_resource {
     pub struct Response {
         #[prost(message, repeated, tag = "1")]
         pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidateListResourceConfig {}
+/// Nested message and enum types in `ValidateListResourceConfig`.
+pub mod validate_list_resource_config {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        /// A bool and a number, which may be unknown here.
+        #[prost(message, optional, tag = "3")]
+        pub include_resource_object: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, optional, tag = "4")]
+        pub limit: ::core::option::Option<super::DynamicValue>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListResource {}
+/// Nested message and enum types in `ListResource`.
+pub mod list_resource {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        #[prost(bool, tag = "3")]
+        pub include_resource_object: bool,
+        #[prost(int64, tag = "4")]
+        pub limit: i64,
+    }
+    /// An object that was found; or only diagnostics.
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Event {
+        #[prost(message, optional, tag = "1")]
+        pub identity: ::core::option::Option<super::ResourceIdentityData>,
+        #[prost(string, tag = "2")]
+        pub display_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "3")]
+        pub resource_object: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, repeated, tag = "4")]
+        pub diagnostic: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidateActionConfig {}
+/// Nested message and enum types in `ValidateActionConfig`.
+pub mod validate_action_config {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub action_type: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlanAction {}
+/// Nested message and enum types in `PlanAction`.
+pub mod plan_action {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub action_type: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, optional, tag = "3")]
+        pub client_capabilities: ::core::option::Option<super::ClientCapabilities>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+        #[prost(message, optional, tag = "2")]
+        pub deferred: ::core::option::Option<super::Deferred>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InvokeAction {}
+/// Nested message and enum types in `InvokeAction`.
+pub mod invoke_action {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub action_type: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, optional, tag = "3")]
+        pub client_capabilities: ::core::option::Option<super::ClientCapabilities>,
+    }
+    /// Any number of progress, and at the end one completed.
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Event {
+        #[prost(oneof = "event::Type", tags = "1, 2")]
+        pub r#type: ::core::option::Option<event::Type>,
+    }
+    /// Nested message and enum types in `Event`.
+    pub mod event {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Progress {
+            #[prost(string, tag = "1")]
+            pub message: ::prost::alloc::string::String,
+        }
+        #[derive(Clone, PartialEq, ::prost::Message)]
+        pub struct Completed {
+            #[prost(message, repeated, tag = "1")]
+            pub diagnostics: ::prost::alloc::vec::Vec<super::super::Diagnostic>,
+        }
+        #[derive(Clone, PartialEq, ::prost::Oneof)]
+        pub enum Type {
+            #[prost(message, tag = "1")]
+            Progress(Progress),
+            #[prost(message, tag = "2")]
+            Completed(Completed),
+        }
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1460,6 +1637,30 @@ pub mod provider_client {
                 .insert(GrpcMethod::new("tfplugin6.Provider", "MoveResourceState"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn generate_resource_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::generate_resource_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::generate_resource_config::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/GenerateResourceConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "GenerateResourceConfig"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn read_data_source(
             &mut self,
             request: impl tonic::IntoRequest<super::read_data_source::Request>,
@@ -1610,6 +1811,130 @@ pub mod provider_client {
             req.extensions_mut()
                 .insert(GrpcMethod::new("tfplugin6.Provider", "CloseEphemeralResource"));
             self.inner.unary(req, path, codec).await
+        }
+        pub async fn validate_list_resource_config(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::validate_list_resource_config::Request,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_list_resource_config::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ValidateListResourceConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("tfplugin6.Provider", "ValidateListResourceConfig"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_resource(
+            &mut self,
+            request: impl tonic::IntoRequest<super::list_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::list_resource::Event>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ListResource",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "ListResource"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn validate_action_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::validate_action_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_action_config::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ValidateActionConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "ValidateActionConfig"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn plan_action(
+            &mut self,
+            request: impl tonic::IntoRequest<super::plan_action::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::plan_action::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/PlanAction",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "PlanAction"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn invoke_action(
+            &mut self,
+            request: impl tonic::IntoRequest<super::invoke_action::Request>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::invoke_action::Event>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/InvokeAction",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "InvokeAction"));
+            self.inner.server_streaming(req, path, codec).await
         }
     }
 }
@@ -1770,6 +2095,15 @@ pub mod provider_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
+        async fn generate_resource_config(
+            &self,
+            request: tonic::Request<super::generate_resource_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::generate_resource_config::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn read_data_source(
             &self,
             request: tonic::Request<super::read_data_source::Request>,
@@ -1820,6 +2154,51 @@ pub mod provider_server {
             request: tonic::Request<super::close_ephemeral_resource::Request>,
         ) -> std::result::Result<
             tonic::Response<super::close_ephemeral_resource::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn validate_list_resource_config(
+            &self,
+            request: tonic::Request<super::validate_list_resource_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_list_resource_config::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn list_resource(
+            &self,
+            request: tonic::Request<super::list_resource::Request>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::list_resource::Event>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn validate_action_config(
+            &self,
+            request: tonic::Request<super::validate_action_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_action_config::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn plan_action(
+            &self,
+            request: tonic::Request<super::plan_action::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::plan_action::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn invoke_action(
+            &self,
+            request: tonic::Request<super::invoke_action::Request>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::invoke_action::Event>>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -2656,6 +3035,55 @@ pub mod provider_server {
                     };
                     Box::pin(fut)
                 }
+                "/tfplugin6.Provider/GenerateResourceConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct GenerateResourceConfigSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::generate_resource_config::Request,
+                    > for GenerateResourceConfigSvc<T> {
+                        type Response = super::generate_resource_config::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::generate_resource_config::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::generate_resource_config(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GenerateResourceConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/tfplugin6.Provider/ReadDataSource" => {
                     #[allow(non_camel_case_types)]
                     struct ReadDataSourceSvc<T: Provider>(pub Arc<T>);
@@ -2941,6 +3369,245 @@ pub mod provider_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ValidateListResourceConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ValidateListResourceConfigSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::validate_list_resource_config::Request,
+                    > for ValidateListResourceConfigSvc<T> {
+                        type Response = super::validate_list_resource_config::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::validate_list_resource_config::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::validate_list_resource_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ValidateListResourceConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ListResource" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListResourceSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::ServerStreamingService<
+                        super::list_resource::Request,
+                    > for ListResourceSvc<T> {
+                        type Response = super::list_resource::Event;
+                        type ResponseStream = BoxStream<super::list_resource::Event>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::list_resource::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::list_resource(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListResourceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ValidateActionConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ValidateActionConfigSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::validate_action_config::Request>
+                    for ValidateActionConfigSvc<T> {
+                        type Response = super::validate_action_config::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::validate_action_config::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::validate_action_config(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ValidateActionConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/PlanAction" => {
+                    #[allow(non_camel_case_types)]
+                    struct PlanActionSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::plan_action::Request>
+                    for PlanActionSvc<T> {
+                        type Response = super::plan_action::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::plan_action::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::plan_action(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PlanActionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/InvokeAction" => {
+                    #[allow(non_camel_case_types)]
+                    struct InvokeActionSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::ServerStreamingService<
+                        super::invoke_action::Request,
+                    > for InvokeActionSvc<T> {
+                        type Response = super::invoke_action::Event;
+                        type ResponseStream = BoxStream<super::invoke_action::Event>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::invoke_action::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::invoke_action(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InvokeActionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
