@@ -41,13 +41,16 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod action;
 mod codec;
 mod contract;
 mod diag;
 pub mod docs;
 mod ephemeral;
 mod function;
+mod generate;
 mod identity;
+mod list;
 mod log;
 mod path;
 mod plan;
@@ -59,11 +62,13 @@ mod server;
 pub mod testing;
 mod value;
 
+pub use action::{Action, Progress};
 pub use codec::CodecError;
 pub use diag::{Diag, Diags, Severity};
 pub use ephemeral::{Ephemeral, Opened};
 pub use function::{Function, Parameter, Refusal, Signature};
 pub use identity::Identity;
+pub use list::{ListResource, Listed, Listing, Query};
 pub use path::{Path, Step};
 pub use provider::{Change, Cx, DataSource, Moved, Provider, Resource};
 pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};

@@ -5,15 +5,17 @@ use std::sync::{Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tonic::async_trait;
 
+use crate::action::Action;
 use crate::diag::{Diag, Diags, Severity};
 use crate::ephemeral::Ephemeral;
 use crate::function::Function;
 use crate::identity::Identity;
+use crate::list::ListResource;
 use crate::path::Path;
 use crate::schema::Schema;
 use crate::value::{Object, Val};
 
-/// A provider: its own block, its resources, its data sources, its ephemeral resources, its functions.
+/// A provider: its own block, and what it has of each sort.
 ///
 /// Terraform starts several processes per command, and not each of them is asked for schemas or
 /// configured.
@@ -37,6 +39,16 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Everything that configurations can call. Asked once.
     fn functions(&self) -> Vec<Box<dyn Function>> {
+        Vec::new()
+    }
+
+    /// Whatever of the resources can be looked for without knowing it. Asked once.
+    fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
+        Vec::new()
+    }
+
+    /// Everything that can be done once. Asked once.
+    fn actions(&self) -> Vec<Box<dyn Action>> {
         Vec::new()
     }
 
@@ -185,12 +197,12 @@ pub trait DataSource: Send + Sync + 'static {
 pub struct Cx {
     cancel: CancellationToken,
     terraform: String,
-    progress: Mutex<Progress>,
+    achieved: Mutex<Achieved>,
 }
 
 /// What survives an error or a panic.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct Achieved {
     pub(crate) committed: Option<Val>,
     pub(crate) private: Vec<u8>,
     pub(crate) warnings: Vec<Diag>,
@@ -198,13 +210,18 @@ pub(crate) struct Progress {
 
 impl Cx {
     pub(crate) fn new(cancel: CancellationToken, terraform: String, private: Vec<u8>) -> Self {
-        Self { cancel, terraform, progress: Mutex::new(Progress { private, ..Progress::default() }) }
+        Self { cancel, terraform, achieved: Mutex::new(Achieved { private, ..Achieved::default() }) }
     }
 
     /// Ends when the user interrupts Terraform. Work in progress should then stop soon, with an
     /// error and whatever was committed.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
+    }
+
+    /// Ends what was asked for in this request.
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
     }
 
     /// Whether the user interrupted Terraform.
@@ -222,32 +239,32 @@ impl Cx {
     /// Tells the user something that does not end the operation.
     pub fn warn(&self, mut warning: Diag) {
         warning.severity = Severity::Warning;
-        self.with(|progress| progress.warnings.push(warning));
+        self.with(|achieved| achieved.warnings.push(warning));
     }
 
     /// Remembers a state: if the operation fails from here on, this is what Terraform keeps, with
     /// everything unknown in it as null.
     pub fn commit(&self, state: Val) {
-        self.with(|progress| progress.committed = Some(state));
+        self.with(|achieved| achieved.committed = Some(state));
     }
 
     /// What the provider remembers about the object beside its state. Terraform stores it, and
     /// shows it to nobody; it is not encrypted.
     #[must_use]
     pub fn private(&self) -> Vec<u8> {
-        self.with(|progress| progress.private.clone())
+        self.with(|achieved| achieved.private.clone())
     }
 
     /// Replaces what the provider remembers.
     pub fn set_private(&self, private: Vec<u8>) {
-        self.with(|progress| progress.private = private);
+        self.with(|achieved| achieved.private = private);
     }
 
-    pub(crate) fn take(&self) -> Progress {
+    pub(crate) fn take(&self) -> Achieved {
         self.with(std::mem::take)
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
-        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, change: impl FnOnce(&mut Achieved) -> T) -> T {
+        change(&mut self.achieved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -3,39 +3,46 @@
 //! Whatever goes wrong in a provider, a panic included, becomes a diagnostic together with the
 //! best state known. An error of gRPC itself would lose an object that was just created.
 
+mod action;
+mod change;
 mod ephemeral;
 mod identity;
+mod import;
+mod list;
+mod schema;
+mod state;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, async_trait};
 use tracing::{Instrument, debug, error};
 
+use crate::action::Action;
 use crate::codec::{self, CodecError};
 use crate::contract;
 use crate::diag::{Diag, Diags};
 use crate::ephemeral::Ephemeral;
-use crate::function::{self, Function, Refusal, Signature};
-use crate::path::Path;
+use crate::function::{Function, Signature};
+use crate::list::ListResource;
 use crate::pb;
-use crate::plan;
-use crate::provider::{Change, Cx, DataSource, Moved, Provider, Resource};
-use crate::schema::{Attribute, Schema};
-use crate::value::{Object, Type, Val};
+use crate::provider::{Cx, DataSource, Provider, Resource};
+use crate::schema::Schema;
+use crate::value::{Type, Val};
 
 type Reply<T> = Result<Response<T>, Status>;
 
 /// A provider behind the protocol.
 pub(crate) struct Rpc {
     provider: Box<dyn Provider>,
-    types: OnceLock<Types>,
+    types: OnceLock<Arc<Types>>,
     session: Mutex<Session>,
     open: Mutex<BTreeSet<ephemeral::Open>>,
 }
@@ -48,11 +55,14 @@ struct Session {
     terraform: String,
 }
 
+/// What a provider has, each by its name and with the type of its values.
 struct Types {
     provider: (Schema, Type),
     resources: BTreeMap<String, (Box<dyn Resource>, Type)>,
     data_sources: BTreeMap<String, (Box<dyn DataSource>, Type)>,
     ephemerals: BTreeMap<String, (Box<dyn Ephemeral>, Type)>,
+    lists: BTreeMap<String, (Box<dyn ListResource>, Type)>,
+    actions: BTreeMap<String, (Box<dyn Action>, Type)>,
     functions: BTreeMap<String, (Box<dyn Function>, Signature)>,
 }
 
@@ -70,41 +80,12 @@ impl Rpc {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn types(&self) -> &Types {
-        self.types.get_or_init(|| {
-            let schema = self.provider.schema();
-            let of = schema.value_type();
-            let resources = self.provider.resources().into_iter().map(|resource| {
-                let of = resource.schema().value_type();
-                (resource.type_name().to_owned(), (resource, of))
-            });
-            let data_sources = self.provider.data_sources().into_iter().map(|source| {
-                let of = source.schema().value_type();
-                (source.type_name().to_owned(), (source, of))
-            });
-            let ephemerals = self.provider.ephemerals().into_iter().map(|ephemeral| {
-                let of = ephemeral.schema().value_type();
-                (ephemeral.type_name().to_owned(), (ephemeral, of))
-            });
-            let functions = self.provider.functions().into_iter().map(|function| {
-                let signature = function.signature();
-                (function.name().to_owned(), (function, signature))
-            });
-            Types {
-                provider: (schema, of),
-                resources: resources.collect(),
-                data_sources: data_sources.collect(),
-                ephemerals: ephemerals.collect(),
-                functions: functions.collect(),
-            }
-        })
+    fn types(&self) -> &Arc<Types> {
+        self.types.get_or_init(|| Arc::new(Types::of(self.provider.as_ref())))
     }
 
     fn resource(&self, name: &str) -> Result<(&dyn Resource, &Type), Diags> {
-        match self.types().resources.get(name) {
-            Some((resource, of)) => Ok((resource.as_ref(), of)),
-            None => Err(no_such_type("resource", name)),
-        }
+        self.types().resource(name)
     }
 
     fn data_source(&self, name: &str) -> Result<(&dyn DataSource, &Type), Diags> {
@@ -114,14 +95,47 @@ impl Rpc {
         }
     }
 
-    fn functions(&self) -> BTreeMap<String, pb::Function> {
-        let functions = self.types().functions.iter();
-        functions.map(|(name, (_, signature))| (name.clone(), signature.to_pb())).collect()
-    }
-
     fn cx(&self, private: Vec<u8>) -> Cx {
         let session = self.session();
-        Cx::new(session.cancel.clone(), session.terraform.clone(), private)
+        Cx::new(session.cancel.child_token(), session.terraform.clone(), private)
+    }
+}
+
+impl Types {
+    fn of(provider: &dyn Provider) -> Self {
+        fn by_name<T: ?Sized>(
+            all: Vec<Box<T>>,
+            of: impl Fn(&T) -> (&str, &Schema),
+        ) -> BTreeMap<String, (Box<T>, Type)> {
+            let named = all.into_iter().map(|one| {
+                let (name, schema) = of(&one);
+                let (name, of) = (name.to_owned(), schema.value_type());
+                (name, (one, of))
+            });
+            named.collect()
+        }
+        let schema = provider.schema();
+        let of = schema.value_type();
+        let functions = provider.functions().into_iter().map(|function| {
+            let signature = function.signature();
+            (function.name().to_owned(), (function, signature))
+        });
+        Self {
+            provider: (schema, of),
+            resources: by_name(provider.resources(), |it| (it.type_name(), it.schema())),
+            data_sources: by_name(provider.data_sources(), |it| (it.type_name(), it.schema())),
+            ephemerals: by_name(provider.ephemerals(), |it| (it.type_name(), it.schema())),
+            lists: by_name(provider.list_resources(), |it| (it.type_name(), it.schema())),
+            actions: by_name(provider.actions(), |it| (it.type_name(), it.schema())),
+            functions: functions.collect(),
+        }
+    }
+
+    fn resource(&self, name: &str) -> Result<(&dyn Resource, &Type), Diags> {
+        match self.resources.get(name) {
+            Some((resource, of)) => Ok((resource.as_ref(), of)),
+            None => Err(no_such_type("resource", name)),
+        }
     }
 }
 
@@ -185,114 +199,23 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 /// The diagnostics of a finished request, and its private bytes.
 fn outcome(cx: &Cx, failed: Option<Diags>) -> (Diags, Vec<u8>, Option<Val>) {
-    let progress = cx.take();
-    let mut diags = Diags(progress.warnings);
+    let achieved = cx.take();
+    let mut diags = Diags(achieved.warnings);
     diags.extend(failed.into_iter().flatten());
-    (diags, progress.private, progress.committed)
-}
-
-fn capabilities() -> pb::ServerCapabilities {
-    pb::ServerCapabilities {
-        plan_destroy: true,
-        get_provider_schema_optional: true,
-        move_resource_state: true,
-        generate_resource_config: false,
-    }
-}
-
-/// Puts the prior spelling back wherever the new value means the same.
-fn respell(attributes: &[Attribute], prior: &Object, mut now: Object) -> Object {
-    use crate::schema::{Nesting, Shape};
-    for attribute in attributes {
-        let (Some(was), Some(is)) = (prior.get(&attribute.name), now.get_mut(&attribute.name)) else {
-            continue;
-        };
-        if attribute.same(was, is) {
-            is.clone_from(was);
-            continue;
-        }
-        let Shape::Nested(nesting, children) = &attribute.shape else {
-            continue;
-        };
-        let one = |was: &Val, is: &mut Val| {
-            if let (Val::Map(was), Val::Map(object)) = (was, &mut *is) {
-                *is = Val::Map(respell(children, was, std::mem::take(object)));
-            }
-        };
-        match (nesting, was, is) {
-            (Nesting::Single, was, is) => one(was, is),
-            (Nesting::Map, Val::Map(was), Val::Map(is)) => {
-                for (key, is) in is.iter_mut() {
-                    if let Some(was) = was.get(key) {
-                        one(was, is);
-                    }
-                }
-            }
-            (Nesting::List, Val::List(was), Val::List(is)) => {
-                was.iter().zip(is.iter_mut()).for_each(|(was, is)| one(was, is));
-            }
-            _ => {}
-        }
-    }
-    now
+    (diags, achieved.private, achieved.committed)
 }
 
 #[async_trait]
 impl pb::provider_server::Provider for Rpc {
     async fn get_metadata(&self, _: Request<pb::get_metadata::Request>) -> Reply<pb::get_metadata::Response> {
-        let types = self.types();
-        Ok(Response::new(pb::get_metadata::Response {
-            server_capabilities: Some(capabilities()),
-            diagnostics: Vec::new(),
-            data_sources: types
-                .data_sources
-                .keys()
-                .map(|name| pb::get_metadata::DataSourceMetadata { type_name: name.clone() })
-                .collect(),
-            resources: types
-                .resources
-                .keys()
-                .map(|name| pb::get_metadata::ResourceMetadata { type_name: name.clone() })
-                .collect(),
-            functions: types
-                .functions
-                .keys()
-                .map(|name| pb::get_metadata::FunctionMetadata { name: name.clone() })
-                .collect(),
-            ephemeral_resources: types
-                .ephemerals
-                .keys()
-                .map(|name| pb::get_metadata::EphemeralMetadata { type_name: name.clone() })
-                .collect(),
-        }))
+        Ok(Response::new(self.types().metadata()))
     }
 
     async fn get_provider_schema(
         &self,
         _: Request<pb::get_provider_schema::Request>,
     ) -> Reply<pb::get_provider_schema::Response> {
-        let types = self.types();
-        Ok(Response::new(pb::get_provider_schema::Response {
-            provider: Some(types.provider.0.to_pb()),
-            resource_schemas: types
-                .resources
-                .iter()
-                .map(|(name, (resource, _))| (name.clone(), resource.schema().to_pb()))
-                .collect(),
-            data_source_schemas: types
-                .data_sources
-                .iter()
-                .map(|(name, (source, _))| (name.clone(), source.schema().to_pb()))
-                .collect(),
-            ephemeral_resource_schemas: types
-                .ephemerals
-                .iter()
-                .map(|(name, (ephemeral, _))| (name.clone(), ephemeral.schema().to_pb()))
-                .collect(),
-            functions: self.functions(),
-            server_capabilities: Some(capabilities()),
-            ..Default::default()
-        }))
+        Ok(Response::new(self.types().schemas()))
     }
 
     async fn get_functions(
@@ -300,7 +223,7 @@ impl pb::provider_server::Provider for Rpc {
         _: Request<pb::get_functions::Request>,
     ) -> Reply<pb::get_functions::Response> {
         Ok(Response::new(pb::get_functions::Response {
-            functions: self.functions(),
+            functions: self.types().functions_to_pb(),
             diagnostics: Vec::new(),
         }))
     }
@@ -309,21 +232,7 @@ impl pb::provider_server::Provider for Rpc {
         &self,
         request: Request<pb::call_function::Request>,
     ) -> Reply<pb::call_function::Response> {
-        let request = request.into_inner();
-        let answer = match self.types().functions.get(&request.name) {
-            Some((function, signature)) => function::call(function.as_ref(), signature, &request.arguments),
-            None => {
-                let name = &request.name;
-                Err(Refusal::whole(format!(
-                    "This version of the provider has no function {name:?}. Another version may have it."
-                )))
-            }
-        };
-        let (result, error) = match answer {
-            Ok(value) => (Some(codec::encode(&value)), None),
-            Err(refusal) => (None, Some(refusal.to_pb())),
-        };
-        Ok(Response::new(pb::call_function::Response { result, error }))
+        Ok(Response::new(self.call_one(request.into_inner())))
     }
 
     async fn validate_provider_config(
@@ -397,27 +306,7 @@ impl pb::provider_server::Provider for Rpc {
         &self,
         request: Request<pb::upgrade_resource_state::Request>,
     ) -> Reply<pb::upgrade_resource_state::Response> {
-        let request = request.into_inner();
-        let result = guarded("UpgradeResourceState", &request.type_name, async {
-            let (resource, of) = self.resource(&request.type_name)?;
-            let raw = request.raw_state.unwrap_or_default().json;
-            let json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
-            let json = if request.version < resource.schema().version {
-                resource.upgrade(request.version, json)?
-            } else {
-                json
-            };
-            codec::json::from_json(&json, of).map_err(undecodable)
-        })
-        .await;
-        let (state, diags) = match result {
-            Ok(state) => (Some(codec::encode(&state)), Diags::default()),
-            Err(diags) => (None, diags),
-        };
-        Ok(Response::new(pb::upgrade_resource_state::Response {
-            upgraded_state: state,
-            diagnostics: diags.to_pb(),
-        }))
+        Ok(Response::new(self.upgrade_state(request.into_inner()).await))
     }
 
     async fn get_resource_identity_schemas(
@@ -438,193 +327,42 @@ impl pb::provider_server::Provider for Rpc {
         &self,
         request: Request<pb::read_resource::Request>,
     ) -> Reply<pb::read_resource::Response> {
-        let request = request.into_inner();
-        let cx = self.cx(request.private);
-        let result = guarded("ReadResource", &request.type_name, async {
-            let (resource, of) = self.resource(&request.type_name)?;
-            let prior = decoded(request.current_state.as_ref(), of)?;
-            let Some(now) = resource.read(&cx, &prior).await? else {
-                return Ok((Val::Null, None));
-            };
-            let now = contract::conform(resource.schema(), now)?.without_unknowns();
-            let now = match (&prior, now) {
-                (Val::Map(prior), Val::Map(now)) => {
-                    Val::Map(respell(&resource.schema().attributes, prior, now))
-                }
-                (_, now) => now,
-            };
-            match identity::contradiction(resource, request.current_identity.as_ref(), &now)? {
-                Some(contradiction) => Err(contradiction.into()),
-                None => {
-                    let identity = identity::of(resource, &now);
-                    Ok((now, identity))
-                }
-            }
-        })
-        .await;
-        let (new_state, new_identity, failed) = match result {
-            Ok((state, identity)) => (Some(codec::encode(&state)), identity, None),
-            Err(diags) => (request.current_state, request.current_identity, Some(diags)),
-        };
-        let (diags, private, _) = outcome(&cx, failed);
-        Ok(Response::new(pb::read_resource::Response {
-            new_state,
-            diagnostics: diags.to_pb(),
-            private,
-            deferred: None,
-            new_identity,
-        }))
+        Ok(Response::new(self.read_state(request.into_inner()).await))
     }
 
     async fn plan_resource_change(
         &self,
         request: Request<pb::plan_resource_change::Request>,
     ) -> Reply<pb::plan_resource_change::Response> {
-        let request = request.into_inner();
-        let cx = self.cx(request.prior_private);
-        let result = guarded("PlanResourceChange", &request.type_name, async {
-            let (resource, of) = self.resource(&request.type_name)?;
-            let prior = decoded(request.prior_state.as_ref(), of)?;
-            let proposed = decoded(request.proposed_new_state.as_ref(), of)?;
-            let config = decoded(request.config.as_ref(), of)?;
-            if proposed.is_null() {
-                resource.review_destroy(&cx, &prior).await?;
-                return Ok((Val::Null, Vec::new(), None));
-            }
-            let mut planned =
-                plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
-            if planned.state != prior {
-                let change = Change {
-                    prior: &prior,
-                    planned: &planned.state,
-                    config: &config,
-                    replace: &planned.replace,
-                };
-                let more = resource.review(&cx, change).await?;
-                planned.replace.extend(more);
-                planned.replace.sort();
-                planned.replace.dedup();
-            }
-            // What is there keeps its identity, also until it is replaced; and Terraform takes none with something unknown in it.
-            let identity = match prior.is_null() {
-                true => identity::of(resource, &planned.state),
-                false => request.prior_identity.clone().or_else(|| identity::of(resource, &prior)),
-            };
-            Ok((planned.state, planned.replace, identity))
-        })
-        .await;
-        let (planned_state, replace, planned_identity, failed) = match result {
-            Ok((state, replace, identity)) => (Some(codec::encode(&state)), replace, identity, None),
-            Err(diags) => (request.prior_state, Vec::new(), request.prior_identity, Some(diags)),
-        };
-        let (diags, private, _) = outcome(&cx, failed);
-        Ok(Response::new(pb::plan_resource_change::Response {
-            planned_state,
-            requires_replace: replace.iter().map(Path::to_pb).collect(),
-            planned_private: private,
-            diagnostics: diags.to_pb(),
-            deferred: None,
-            planned_identity,
-        }))
+        Ok(Response::new(self.plan_change(request.into_inner()).await))
     }
 
     async fn apply_resource_change(
         &self,
         request: Request<pb::apply_resource_change::Request>,
     ) -> Reply<pb::apply_resource_change::Response> {
-        let request = request.into_inner();
-        let cx = self.cx(request.planned_private.clone());
-        let result = guarded("ApplyResourceChange", &request.type_name, self.apply(&cx, &request)).await;
-        let failed = result.as_ref().err().cloned();
-        let (mut diags, private, committed) = outcome(&cx, failed);
-        let new_state = match result {
-            Ok((state, errors)) => {
-                diags.extend(errors);
-                Some(codec::encode(&state))
-            }
-            // What was reached before the failure; nothing reached is what was there before.
-            Err(_) => match committed.map(|state| self.partial(&request.type_name, state)) {
-                Some(state) => Some(codec::encode(&state)),
-                None => request.prior_state,
-            },
-        };
-        let new_identity = self.identity_of(&request.type_name, new_state.as_ref());
-        Ok(Response::new(pb::apply_resource_change::Response {
-            new_state,
-            private,
-            diagnostics: diags.to_pb(),
-            new_identity,
-        }))
+        Ok(Response::new(self.apply_change(request.into_inner()).await))
     }
 
     async fn import_resource_state(
         &self,
         request: Request<pb::import_resource_state::Request>,
     ) -> Reply<pb::import_resource_state::Response> {
-        let request = request.into_inner();
-        let cx = self.cx(Vec::new());
-        let result = guarded("ImportResourceState", &request.type_name, async {
-            let (resource, _) = self.resource(&request.type_name)?;
-            let state = match identity::given(resource, request.identity.as_ref())? {
-                Some(identity) => resource.import_identity(&cx, &identity).await?,
-                None => resource.import(&cx, &request.id).await?,
-            };
-            let state = contract::conform(resource.schema(), state)?.without_unknowns();
-            let identity = identity::of(resource, &state).or_else(|| request.identity.clone());
-            Ok((state, identity))
-        })
-        .await;
-        let (imported, failed) = match result {
-            Ok(imported) => (Some(imported), None),
-            Err(diags) => (None, Some(diags)),
-        };
-        let (diags, private, _) = outcome(&cx, failed);
-        let imported = imported.map(|(state, identity)| pb::import_resource_state::ImportedResource {
-            type_name: request.type_name,
-            state: Some(codec::encode(&state)),
-            private,
-            identity,
-        });
-        Ok(Response::new(pb::import_resource_state::Response {
-            imported_resources: imported.into_iter().collect(),
-            diagnostics: diags.to_pb(),
-            deferred: None,
-        }))
+        Ok(Response::new(self.import_state(request.into_inner()).await))
     }
 
     async fn move_resource_state(
         &self,
         request: Request<pb::move_resource_state::Request>,
     ) -> Reply<pb::move_resource_state::Response> {
-        let request = request.into_inner();
-        let cx = self.cx(Vec::new());
-        let result = guarded("MoveResourceState", &request.target_type_name, async {
-            let (resource, _) = self.resource(&request.target_type_name)?;
-            let raw = request.source_state.unwrap_or_default().json;
-            let state = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
-            let from = Moved {
-                provider: &request.source_provider_address,
-                type_name: &request.source_type_name,
-                version: request.source_schema_version,
-                state: &state,
-            };
-            let state = resource.take_over(&cx, from).await?;
-            let state = contract::conform(resource.schema(), state)?.without_unknowns();
-            let identity = identity::of(resource, &state);
-            Ok((state, identity))
-        })
-        .await;
-        let (state, identity, failed) = match result {
-            Ok((state, identity)) => (Some(codec::encode(&state)), identity, None),
-            Err(diags) => (None, None, Some(diags)),
-        };
-        let (diags, private, _) = outcome(&cx, failed);
-        Ok(Response::new(pb::move_resource_state::Response {
-            target_state: state,
-            diagnostics: diags.to_pb(),
-            target_private: private,
-            target_identity: identity,
-        }))
+        Ok(Response::new(self.move_state(request.into_inner()).await))
+    }
+
+    async fn generate_resource_config(
+        &self,
+        request: Request<pb::generate_resource_config::Request>,
+    ) -> Reply<pb::generate_resource_config::Response> {
+        Ok(Response::new(self.generate_config(request.into_inner()).await))
     }
 
     async fn read_data_source(
@@ -678,46 +416,39 @@ impl pb::provider_server::Provider for Rpc {
     ) -> Reply<pb::close_ephemeral_resource::Response> {
         Ok(Response::new(self.close_ephemeral(request.into_inner()).await))
     }
-}
 
-impl Rpc {
-    /// The state after the change, and an error for each way in which it contradicts the plan.
-    async fn apply(
+    async fn validate_list_resource_config(
         &self,
-        cx: &Cx,
-        request: &pb::apply_resource_change::Request,
-    ) -> Result<(Val, Vec<Diag>), Diags> {
-        let (resource, of) = self.resource(&request.type_name)?;
-        let prior = decoded(request.prior_state.as_ref(), of)?;
-        let planned = decoded(request.planned_state.as_ref(), of)?;
-        let config = decoded(request.config.as_ref(), of)?;
-        if planned.is_null() {
-            resource.delete(cx, &prior).await?;
-            return Ok((Val::Null, Vec::new()));
-        }
-        let change = Change { prior: &prior, planned: &planned, config: &config, replace: &[] };
-        let result = if prior.is_null() {
-            resource.create(cx, change).await?
-        } else {
-            resource.update(cx, change).await?
-        };
-        // From here on the object is as the provider says, whatever is wrong with its state.
-        cx.commit(result.clone());
-        let result = contract::conform(resource.schema(), result)?;
-        let (result, mut errors) = contract::honour(resource.schema(), &planned, result);
-        errors.extend(identity::contradiction(resource, request.planned_identity.as_ref(), &result)?);
-        Ok((result, errors))
+        request: Request<pb::validate_list_resource_config::Request>,
+    ) -> Reply<pb::validate_list_resource_config::Response> {
+        Ok(Response::new(self.validate_list(request.into_inner()).await))
     }
 
-    /// A committed state in the shape that Terraform can keep.
-    fn partial(&self, type_name: &str, state: Val) -> Val {
-        match self.resource(type_name) {
-            Ok((resource, _)) => contract::conform(resource.schema(), state).unwrap_or_else(|diag| {
-                error!(problem = diag.detail, path = %diag.path, "a committed state is not of the schema");
-                Val::Null
-            }),
-            Err(_) => Val::Null,
-        }
-        .without_unknowns()
+    async fn list_resource(
+        &self,
+        request: Request<pb::list_resource::Request>,
+    ) -> Reply<BoxStream<pb::list_resource::Event>> {
+        Ok(Response::new(self.list_objects(request.into_inner())))
+    }
+
+    async fn validate_action_config(
+        &self,
+        request: Request<pb::validate_action_config::Request>,
+    ) -> Reply<pb::validate_action_config::Response> {
+        Ok(Response::new(self.validate_action(request.into_inner()).await))
+    }
+
+    async fn plan_action(
+        &self,
+        request: Request<pb::plan_action::Request>,
+    ) -> Reply<pb::plan_action::Response> {
+        Ok(Response::new(self.plan_one_action(request.into_inner()).await))
+    }
+
+    async fn invoke_action(
+        &self,
+        request: Request<pb::invoke_action::Request>,
+    ) -> Reply<BoxStream<pb::invoke_action::Event>> {
+        Ok(Response::new(self.invoke_one_action(request.into_inner())))
     }
 }

@@ -369,6 +369,15 @@ impl Schema {
         problems
     }
 
+    /// What Terraform would refuse about it as the schema of a list resource or an action, of which all is configured.
+    #[must_use]
+    pub fn problems_of_config(&self) -> Vec<String> {
+        let mut problems = self.problems();
+        let computed = self.attributes.iter().filter(|attribute| attribute.is_computed());
+        problems.extend(computed.map(|it| format!("{}: nothing here is computed", it.name)));
+        problems
+    }
+
     pub(crate) fn to_pb(&self) -> pb::Schema {
         pb::Schema {
             version: self.version,

@@ -1,0 +1,129 @@
+//! The calls about a change: its plan, and its apply.
+
+use tracing::error;
+
+use super::{Rpc, decoded, guarded, identity, outcome};
+use crate::codec;
+use crate::contract;
+use crate::diag::{Diag, Diags};
+use crate::path::Path;
+use crate::pb;
+use crate::plan;
+use crate::provider::{Change, Cx};
+use crate::value::Val;
+
+impl Rpc {
+    pub(super) async fn plan_change(
+        &self,
+        request: pb::plan_resource_change::Request,
+    ) -> pb::plan_resource_change::Response {
+        let cx = self.cx(request.prior_private);
+        let result = guarded("PlanResourceChange", &request.type_name, async {
+            let (resource, of) = self.resource(&request.type_name)?;
+            let prior = decoded(request.prior_state.as_ref(), of)?;
+            let proposed = decoded(request.proposed_new_state.as_ref(), of)?;
+            let config = decoded(request.config.as_ref(), of)?;
+            if proposed.is_null() {
+                resource.review_destroy(&cx, &prior).await?;
+                return Ok((Val::Null, Vec::new(), None));
+            }
+            let mut planned =
+                plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
+            if planned.state != prior {
+                let change = Change {
+                    prior: &prior,
+                    planned: &planned.state,
+                    config: &config,
+                    replace: &planned.replace,
+                };
+                let more = resource.review(&cx, change).await?;
+                planned.replace.extend(more);
+                planned.replace.sort();
+                planned.replace.dedup();
+            }
+            // What is there keeps its identity, also until it is replaced; and Terraform takes none with something unknown in it.
+            let identity = match prior.is_null() {
+                true => identity::of(resource, &planned.state),
+                false => request.prior_identity.clone().or_else(|| identity::of(resource, &prior)),
+            };
+            Ok((planned.state, planned.replace, identity))
+        })
+        .await;
+        let (planned_state, replace, planned_identity, failed) = match result {
+            Ok((state, replace, identity)) => (Some(codec::encode(&state)), replace, identity, None),
+            Err(diags) => (request.prior_state, Vec::new(), request.prior_identity, Some(diags)),
+        };
+        let (diags, private, _) = outcome(&cx, failed);
+        pb::plan_resource_change::Response {
+            planned_state,
+            requires_replace: replace.iter().map(Path::to_pb).collect(),
+            planned_private: private,
+            diagnostics: diags.to_pb(),
+            deferred: None,
+            planned_identity,
+        }
+    }
+
+    pub(super) async fn apply_change(
+        &self,
+        request: pb::apply_resource_change::Request,
+    ) -> pb::apply_resource_change::Response {
+        let cx = self.cx(request.planned_private.clone());
+        let result = guarded("ApplyResourceChange", &request.type_name, self.apply(&cx, &request)).await;
+        let failed = result.as_ref().err().cloned();
+        let (mut diags, private, committed) = outcome(&cx, failed);
+        let new_state = match result {
+            Ok((state, errors)) => {
+                diags.extend(errors);
+                Some(codec::encode(&state))
+            }
+            // What was reached before the failure; nothing reached is what was there before.
+            Err(_) => match committed.map(|state| self.partial(&request.type_name, state)) {
+                Some(state) => Some(codec::encode(&state)),
+                None => request.prior_state,
+            },
+        };
+        let new_identity = self.identity_of(&request.type_name, new_state.as_ref());
+        pb::apply_resource_change::Response { new_state, private, diagnostics: diags.to_pb(), new_identity }
+    }
+
+    /// The state after the change, and an error for each way in which it contradicts the plan.
+    async fn apply(
+        &self,
+        cx: &Cx,
+        request: &pb::apply_resource_change::Request,
+    ) -> Result<(Val, Vec<Diag>), Diags> {
+        let (resource, of) = self.resource(&request.type_name)?;
+        let prior = decoded(request.prior_state.as_ref(), of)?;
+        let planned = decoded(request.planned_state.as_ref(), of)?;
+        let config = decoded(request.config.as_ref(), of)?;
+        if planned.is_null() {
+            resource.delete(cx, &prior).await?;
+            return Ok((Val::Null, Vec::new()));
+        }
+        let change = Change { prior: &prior, planned: &planned, config: &config, replace: &[] };
+        let result = if prior.is_null() {
+            resource.create(cx, change).await?
+        } else {
+            resource.update(cx, change).await?
+        };
+        // From here on the object is as the provider says, whatever is wrong with its state.
+        cx.commit(result.clone());
+        let result = contract::conform(resource.schema(), result)?;
+        let (result, mut errors) = contract::honour(resource.schema(), &planned, result);
+        errors.extend(identity::contradiction(resource, request.planned_identity.as_ref(), &result)?);
+        Ok((result, errors))
+    }
+
+    /// A committed state in the shape that Terraform can keep.
+    fn partial(&self, type_name: &str, state: Val) -> Val {
+        match self.resource(type_name) {
+            Ok((resource, _)) => contract::conform(resource.schema(), state).unwrap_or_else(|diag| {
+                error!(problem = diag.detail, path = %diag.path, "a committed state is not of the schema");
+                Val::Null
+            }),
+            Err(_) => Val::Null,
+        }
+        .without_unknowns()
+    }
+}
