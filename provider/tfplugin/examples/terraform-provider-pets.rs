@@ -1,6 +1,6 @@
 //! A whole provider in one file: pets, each a JSON file in a directory.
 //!
-//! It shows every part of a resource, and the tests drive it with the real Terraform. Properties
+//! It shows every part of a resource and whatever else a provider can have, and the tests drive it with the real Terraform. Properties
 //! of a pet that only tests need: one called `slow` takes until it is cancelled to be created, one
 //! called `fragile` fails halfway, and one called `buggy` makes the provider panic.
 
@@ -12,21 +12,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tfplugin::{
-    Attribute, Change, Cx, DataSource, Diag, Diags, Ephemeral, Function, Mode, Nesting, Opened, Options,
-    Parameter, Path, Provider, Refusal, Resource, Schema, Semantics, Signature, Type, Val, async_trait,
-    from_json, to_json,
+    Action, Attribute, Change, Cx, DataSource, Diag, Diags, Ephemeral, Function, Identity, ListResource,
+    Listed, Listing, Mode, Nesting, Opened, Options, Parameter, Path, Progress, Provider, Query, Refusal,
+    Resource, Schema, Semantics, Signature, Type, Val, async_trait, from_json, to_json,
 };
 
-fn main() -> ExitCode {
-    let home = Arc::new(OnceLock::new());
+/// Serves Terraform, which starts this program.
+pub fn main() -> ExitCode {
     let options = Options::new("example.com/test/pets").log_targets(&["terraform_provider_pets"]);
-    tfplugin::serve(Pets { home }, options)
+    tfplugin::serve(Pets::default(), options)
 }
 
 /// Where the pets live, once the provider is configured.
 type Home = Arc<OnceLock<PathBuf>>;
 
-struct Pets {
+/// The provider.
+#[derive(Default)]
+pub struct Pets {
     home: Home,
 }
 
@@ -65,6 +67,21 @@ impl Provider for Pets {
 
     fn functions(&self) -> Vec<Box<dyn Function>> {
         vec![Box::new(Call)]
+    }
+
+    fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
+        let attributes = vec![Attribute::optional("species", Type::String).doc("Only those of it.")];
+        let schema = Schema { description: "Finds pets.".into(), attributes, ..Schema::default() };
+        vec![Box::new(ListPets { home: Arc::clone(&self.home), schema })]
+    }
+
+    fn actions(&self) -> Vec<Box<dyn Action>> {
+        let attributes = vec![
+            Attribute::required("name", Type::String).doc("Who is hungry."),
+            Attribute::optional("meals", Type::Number).doc("How many; 1 unless said."),
+        ];
+        let schema = Schema { description: "Feeds a pet.".into(), attributes, ..Schema::default() };
+        vec![Box::new(Feed { home: Arc::clone(&self.home), schema })]
     }
 
     async fn configure(&self, _: &Cx, config: &Val) -> Result<(), Diags> {
@@ -120,6 +137,24 @@ fn load(home: &Home, name: &str) -> Result<Option<Val>, Diags> {
     let pet = from_json(&json, &schema().value_type())
         .map_err(|e| Diag::error("The pet's file is not a pet", e.to_string()))?;
     Ok(Some(pet))
+}
+
+/// All pets, by name.
+fn everybody(home: &Home) -> Result<Vec<Val>, Diags> {
+    let directory = file(home, "x")?.parent().map(PathBuf::from).unwrap_or_default();
+    let files = fs::read_dir(directory).map_err(|e| failed("directory", &e))?;
+    let mut names: Vec<_> = files
+        .flatten()
+        .filter_map(|file| file.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
+        .collect();
+    names.sort();
+    Ok(names
+        .iter()
+        .map(|name| load(home, name))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 struct Pet {
@@ -228,6 +263,86 @@ impl Resource for Pet {
 
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
         Ok(Val::from([("name", id.into())]))
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::default().required("uid")
+    }
+
+    async fn import_identity(&self, _: &Cx, identity: &Val) -> Result<Val, Diags> {
+        let found = everybody(&self.home)?.into_iter().find(|pet| pet.get("uid") == identity.get("uid"));
+        found.ok_or_else(|| Diag::error("No such pet", "Nobody has this uid.").into())
+    }
+}
+
+/// Finds pets that nobody looks after.
+struct ListPets {
+    home: Home,
+    schema: Schema,
+}
+
+#[async_trait]
+impl ListResource for ListPets {
+    fn type_name(&self) -> &str {
+        "pets_pet"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn list(&self, _: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
+        let species = query.config.get("species");
+        for pet in everybody(&self.home)? {
+            if species.is_null() || species == pet.get("species") {
+                let name = pet.get("name").as_str().unwrap_or_default().to_owned();
+                if found.push(Listed { name, state: pet, warnings: vec![] }).await?.is_break() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Feeds a pet. One that is called `slow` eats until it is told to stop.
+struct Feed {
+    home: Home,
+    schema: Schema,
+}
+
+#[async_trait]
+impl Action for Feed {
+    fn type_name(&self) -> &str {
+        "pets_feed"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn plan(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        if config.get("meals").as_i64().is_some_and(|meals| meals > 3) {
+            cx.warn(Diag::warning("Many meals", "It will not move today.").at(Path::root().attr("meals")));
+        }
+        Ok(())
+    }
+
+    async fn invoke(&self, cx: &Cx, config: &Val, progress: &Progress<'_>) -> Result<(), Diags> {
+        let name = config.get("name").as_str().unwrap_or_default();
+        if load(&self.home, name)?.is_none() {
+            let detail = format!("There is no pet called {name:?}.");
+            return Err(Diag::error("No such pet", detail).at(Path::root().attr("name")).into());
+        }
+        for meal in 1..=config.get("meals").as_i64().unwrap_or(1) {
+            progress.say(format!("{name} eats meal {meal}")).await;
+        }
+        if name == "slow" {
+            cx.cancelled().await;
+            return Err(Diag::error("Interrupted", "It is still hungry.").into());
+        }
+        let bowl = file(&self.home, name)?.with_extension("fed");
+        fs::write(bowl, "").map_err(|e| failed(name, &e))
     }
 }
 

@@ -1,16 +1,22 @@
 //! The example of the README, under the mini core; and providers that break its rules, which it notices.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tfplugin::testing::{Broken, Lived, MiniCore, Random};
 use tfplugin::{
-    Attribute, Change, Cx, DataSource, Diags, Identity, Provider, Resource, Schema, Type, Val, async_trait,
+    Action, Attribute, Change, Cx, DataSource, Diag, Diags, Identity, ListResource, Listed, Listing,
+    Progress, Provider, Query, Resource, Schema, Type, Val, async_trait,
 };
 
 #[allow(dead_code, unreachable_pub, reason = "a program of its own, of which only the provider is used here")]
 #[path = "../examples/terraform-provider-notes.rs"]
 mod notes;
+
+#[allow(dead_code, unreachable_pub, reason = "a program of its own, of which only the provider is used here")]
+#[path = "../examples/terraform-provider-pets.rs"]
+mod pets;
 
 #[test]
 fn the_provider_in_the_readme_is_the_example() {
@@ -43,8 +49,54 @@ async fn the_example_keeps_the_contract_with_random_configurations() {
     core.stop().await;
 }
 
+/// Pets in a directory.
+async fn kennel(pets: &[(&str, &str)]) -> (tempfile::TempDir, MiniCore) {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (name, species) in pets {
+        let pet =
+            format!(r#"{{"uid": "uid-of-{name}", "name": "{name}", "species": "{species}", "legs": 4}}"#);
+        std::fs::write(dir.path().join(format!("{name}.json")), pet).expect("a file");
+    }
+    let config = Val::from([("directory", dir.path().display().to_string().into())]);
+    let core = MiniCore::start(pets::Pets::default(), &config).await.expect("it starts");
+    (dir, core)
+}
+
+#[tokio::test]
+async fn what_is_there_is_found_with_its_state_and_by_what_it_is() {
+    let (_dir, mut core) = kennel(&[("rex", "dog"), ("tom", "cat"), ("bella", "dog")]).await;
+    let all = core.find("pets_pet", &Val::Null).await.expect("they are found");
+    assert_eq!(all.iter().map(|pet| pet.name.as_str()).collect::<Vec<_>>(), ["bella", "rex", "tom"]);
+    assert_eq!(all[1].identity.get("uid"), &Val::from("uid-of-rex"));
+    assert_eq!(all[1].state.get("species"), &Val::from("dog"));
+    let dogs = core.find("pets_pet", &Val::from([("species", "dog".into())])).await.expect("they are found");
+    assert_eq!(dogs.len(), 2);
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn an_action_tells_how_it_goes_and_how_it_ended() {
+    let (dir, mut core) = kennel(&[("rex", "dog"), ("slow", "snail")]).await;
+    let bowls = async || std::fs::read_dir(dir.path()).expect("a directory").count();
+    let feed = |name: &str| Val::from([("name", name.into()), ("meals", 2_i64.into())]);
+    let fed = core.act("pets_feed", &feed("rex"), bowls).await.expect("it is done");
+    assert_eq!(
+        (fed.said.as_slice(), fed.errors.len()),
+        (&["rex eats meal 1".into(), "rex eats meal 2".into()][..], 0)
+    );
+    assert!(dir.path().join("rex.fed").exists());
+    let nobody = core.act("pets_feed", &feed("lassie"), bowls).await.expect("it ends");
+    assert!(nobody.errors[0].contains("no pet called \"lassie\""), "{nobody:?}");
+    let slow = core.interrupt("pets_feed", &feed("slow")).await.expect("it ends");
+    assert_eq!(slow.errors, ["Interrupted: It is still hungry."]);
+    let again =
+        core.act("pets_feed", &feed("rex"), bowls).await.expect("the next command is not interrupted");
+    assert_eq!(again.errors, Vec::<String>::new());
+    core.stop().await;
+}
+
 /// A provider of one thing, which does one thing wrong.
-struct Wrong(Rule);
+struct Wrong(Rule, Arc<AtomicUsize>);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
@@ -62,6 +114,18 @@ enum Rule {
     Unidentified,
     /// Its identity is of what cannot identify anything.
     NoIdentity,
+    /// The same thing is found twice.
+    ListTwice,
+    /// What is found has no identity.
+    ListUnidentified,
+    /// What is found is not what is there.
+    ListOther,
+    /// Planning an action does it.
+    ActionPlan,
+    /// An action panics.
+    ActionPanic,
+    /// An action's schema has something computed.
+    ActionSchema,
 }
 
 struct Thing {
@@ -85,6 +149,18 @@ impl Provider for Wrong {
         let schema = Schema { attributes, ..Schema::default() };
         let (there, planned) = Default::default();
         vec![Box::new(Thing { rule: self.0, schema, there, planned })]
+    }
+    fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
+        let listed = matches!(self.0, Rule::ListTwice | Rule::ListUnidentified | Rule::ListOther);
+        if listed { vec![Box::new(Things(self.0, Schema::default()))] } else { Vec::new() }
+    }
+    fn actions(&self) -> Vec<Box<dyn Action>> {
+        let attributes = match self.0 {
+            Rule::ActionSchema => vec![Attribute::computed("result", Type::String)],
+            _ => Vec::new(),
+        };
+        let schema = Schema { attributes, ..Schema::default() };
+        vec![Box::new(Deed { rule: self.0, schema, done: Arc::clone(&self.1) })]
     }
     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
         Vec::new()
@@ -139,19 +215,87 @@ impl Resource for Thing {
     fn identity(&self) -> Identity {
         match self.rule {
             Rule::Identity | Rule::Unidentified => Identity::default().required("number"),
+            Rule::ListTwice | Rule::ListUnidentified | Rule::ListOther => {
+                Identity::default().required("name")
+            }
             Rule::NoIdentity => Identity::default().required("words"),
             _ => Identity::default(),
         }
     }
 }
 
+/// Finds things as it should not.
+struct Things(Rule, Schema);
+
+#[async_trait]
+impl ListResource for Things {
+    fn type_name(&self) -> &str {
+        "wrong_thing"
+    }
+    fn schema(&self) -> &Schema {
+        &self.1
+    }
+    async fn list(&self, _: &Cx, _: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
+        for name in ["it", "other"] {
+            let name = match self.0 {
+                Rule::ListTwice => "it".into(),
+                Rule::ListUnidentified => Val::Null,
+                _ => Val::from(name),
+            };
+            let state = Val::from([("name", name), ("number", 7_i64.into())]);
+            // It does not heed what it is answered.
+            let _ = found.push(Listed { name: "a thing".into(), state, warnings: vec![] }).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Does what it should not.
+struct Deed {
+    rule: Rule,
+    schema: Schema,
+    done: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Action for Deed {
+    fn type_name(&self) -> &str {
+        "wrong_deed"
+    }
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+    async fn plan(&self, _: &Cx, _: &Val) -> Result<(), Diags> {
+        if self.rule == Rule::ActionPlan {
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+    async fn invoke(&self, _: &Cx, _: &Val, _: &Progress<'_>) -> Result<(), Diags> {
+        assert!(self.rule != Rule::ActionPanic, "not this one");
+        Err(Diag::error("No", "Not this one.").into())
+    }
+}
+
 async fn broken(rule: Rule) -> Broken {
-    let mut core = match MiniCore::start(Wrong(rule), &Val::Null).await {
+    let done = Arc::new(AtomicUsize::new(0));
+    let mut core = match MiniCore::start(Wrong(rule, Arc::clone(&done)), &Val::Null).await {
         Ok(core) => core,
         Err(broken) => return broken,
     };
-    let config = Val::from([("name", "it".into())]);
-    core.live("wrong_thing", &[config], |_| None).await.expect_err("it breaks a rule")
+    let broken = match rule {
+        Rule::ListTwice | Rule::ListUnidentified | Rule::ListOther => {
+            core.find("wrong_thing", &Val::Null).await.err()
+        }
+        Rule::ActionPlan => {
+            core.act("wrong_deed", &Val::Null, async || done.load(Ordering::Relaxed)).await.err()
+        }
+        _ => {
+            let config = Val::from([("name", "it".into())]);
+            core.live("wrong_thing", &[config], |_| None).await.err()
+        }
+    };
+    broken.expect("it breaks a rule")
 }
 
 #[tokio::test]
@@ -170,4 +314,23 @@ async fn every_broken_rule_is_told_with_its_place() {
     assert_eq!(unidentified, "ApplyResourceChange of wrong_thing: there is no identity");
     let none = broken(Rule::NoIdentity).await.to_string();
     assert_eq!(none, "start: identity of wrong_thing: words: map of string identifies nothing");
+    let twice = broken(Rule::ListTwice).await.to_string();
+    assert_eq!(twice, "ListResource of wrong_thing: {name = \"it\"} was found twice");
+    let nobody = broken(Rule::ListUnidentified).await.to_string();
+    assert!(nobody.contains("found without all that identifies it"), "{nobody}");
+    let other = broken(Rule::ListOther).await.to_string();
+    assert_eq!(other, "import of wrong_thing by its identity: it is not there");
+    let planned = broken(Rule::ActionPlan).await.to_string();
+    assert_eq!(planned, "PlanAction of wrong_deed: 0 became 3");
+    let computed = broken(Rule::ActionSchema).await.to_string();
+    assert_eq!(computed, "schema of what is configured of wrong_deed: result: nothing here is computed");
+}
+
+#[tokio::test]
+async fn an_action_that_panics_ends_and_says_so() {
+    let mut core =
+        MiniCore::start(Wrong(Rule::ActionPanic, Arc::default()), &Val::Null).await.expect("it starts");
+    let acted = core.act("wrong_deed", &Val::Null, async || ()).await.expect("it ends");
+    assert!(acted.errors[0].contains("InvokeAction wrong_deed panicked: not this one"), "{acted:?}");
+    core.stop().await;
 }

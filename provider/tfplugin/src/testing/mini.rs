@@ -23,23 +23,36 @@ const MESSAGE_BYTES: usize = 256 << 20;
 #[derive(Debug)]
 pub struct MiniCore {
     provider: Reattached,
-    client: ProviderClient<Channel>,
+    pub(super) client: ProviderClient<Channel>,
+    /// The provider's block.
+    block: Val,
     resources: BTreeMap<String, (Schema, Type)>,
+    pub(super) lists: BTreeMap<String, (Schema, Type)>,
+    pub(super) actions: BTreeMap<String, (Schema, Type)>,
     identities: BTreeMap<String, wire::Identity>,
 }
 
 /// What Terraform keeps of an object: its attributes, its identity, and what the provider remembers beside them.
 #[derive(Default)]
-struct State {
-    value: Val,
-    identity: Option<pb::ResourceIdentityData>,
+pub(super) struct State {
+    pub(super) value: Val,
+    pub(super) identity: Option<pb::ResourceIdentityData>,
     private: Vec<u8>,
 }
 
 /// By what an object is imported.
-enum Key<'a> {
+pub(super) enum Key<'a> {
     Id(&'a str),
     Identity(&'a pb::ResourceIdentityData),
+}
+
+impl Key<'_> {
+    fn shown(&self) -> &str {
+        match self {
+            Self::Id(id) => id,
+            Self::Identity(_) => "by its identity",
+        }
+    }
 }
 
 /// What became of configurations.
@@ -92,20 +105,20 @@ impl MiniCore {
             }
         };
         let own = sent.provider.as_ref().map(|sent| read("the provider", sent)).transpose()?;
-        let whole = own.map_or(Val::Null, |(schema, _)| filled(&schema.attributes, config));
-        let mut resources = BTreeMap::new();
-        for (name, sent) in &sent.resource_schemas {
-            resources.insert(name.clone(), read(name, sent)?);
-        }
-        let request = pb::validate_provider_config::Request { config: Some(codec::encode(&whole)) };
-        let checked = client.validate_provider_config(request).await;
-        answered("ValidateProviderConfig", checked, |checked| &checked.diagnostics)?;
-        let request = pb::configure_provider::Request {
-            terraform_version: "1.11.4".to_owned(),
-            config: Some(codec::encode(&whole)),
-            ..Default::default()
+        let block = own.map_or(Val::Null, |(schema, _)| filled(&schema.attributes, config));
+        type Read = BTreeMap<String, (Schema, Type)>;
+        let read_all = |all: &BTreeMap<String, pb::Schema>| -> Result<Read, Broken> {
+            all.iter().map(|(name, sent)| Ok((name.clone(), read(name, sent)?))).collect()
         };
-        answered("ConfigureProvider", client.configure_provider(request).await, |done| &done.diagnostics)?;
+        let resources = read_all(&sent.resource_schemas)?;
+        let lists = read_all(&sent.list_resource_schemas)?;
+        let actions = sent.action_schemas.iter();
+        let actions = actions.map(|(name, action)| (name.clone(), action.schema.clone().unwrap_or_default()));
+        let actions = read_all(&actions.collect())?;
+        for (name, (schema, _)) in lists.iter().chain(&actions) {
+            let during = format!("schema of what is configured of {name}");
+            broken_at(&during, schema.problems_of_config())?;
+        }
         let sent =
             client.get_resource_identity_schemas(pb::get_resource_identity_schemas::Request::default());
         let sent = answered("GetResourceIdentitySchemas", sent.await, |sent| &sent.diagnostics)?;
@@ -118,7 +131,28 @@ impl MiniCore {
             }
             identities.insert(name.clone(), identity);
         }
-        Ok(Self { provider, client, resources, identities })
+        if let Some(name) = lists.keys().find(|name| !identities.contains_key(*name)) {
+            return Err(broken(format!(
+                "list of {name}: there is no resource of that name with an identity"
+            )));
+        }
+        let mut core = Self { provider, client, block, resources, lists, actions, identities };
+        let request = pb::validate_provider_config::Request { config: Some(codec::encode(&core.block)) };
+        let checked = core.client.validate_provider_config(request).await;
+        answered("ValidateProviderConfig", checked, |checked| &checked.diagnostics)?;
+        core.configure().await?;
+        Ok(core)
+    }
+
+    /// A command of Terraform begins.
+    pub(super) async fn configure(&mut self) -> Result<(), Broken> {
+        let request = pb::configure_provider::Request {
+            terraform_version: "1.15.0".to_owned(),
+            config: Some(codec::encode(&self.block)),
+            ..Default::default()
+        };
+        let done = self.client.configure_provider(request).await;
+        answered("ConfigureProvider", done, |done| &done.diagnostics).map(drop)
     }
 
     /// Ends the provider.
@@ -185,7 +219,7 @@ impl MiniCore {
         if early.replace == plan.replace {
             let attributes = &self.schema(type_name)?.attributes;
             let wrong = rules::honoured(attributes, &early.planned, &plan.planned, &Path::root());
-            broken(&format!("PlanResourceChange of {type_name}, once all is known"), wrong)?;
+            broken_at(&format!("PlanResourceChange of {type_name}, once all is known"), wrong)?;
         }
         if prior.value.is_null() {
             return Ok((self.apply(type_name, &prior, config, plan).await?, true));
@@ -214,6 +248,11 @@ impl MiniCore {
 
     /// Whether the provider takes a configuration.
     async fn validate(&mut self, type_name: &str, config: &Val) -> Result<bool, Broken> {
+        Ok(self.refused(type_name, config).await?.is_empty())
+    }
+
+    /// Why the provider does not take a configuration.
+    async fn refused(&mut self, type_name: &str, config: &Val) -> Result<Vec<String>, Broken> {
         let request = pb::validate_resource_config::Request {
             type_name: type_name.to_owned(),
             config: Some(codec::encode(config)),
@@ -221,7 +260,7 @@ impl MiniCore {
         };
         let answer =
             self.client.validate_resource_config(request).await.map_err(|e| failed("Validate", &e))?;
-        Ok(errors(&answer.into_inner().diagnostics).is_empty())
+        Ok(errors(&answer.into_inner().diagnostics))
     }
 
     /// What is there is as it was left, its state is of the current version, and the same configuration plans nothing.
@@ -235,10 +274,11 @@ impl MiniCore {
         let read = self.read(type_name, state).await?;
         self.same(type_name, "ReadResource", &state.value, &read.value)?;
         let plan = self.plan(type_name, &read, config).await?;
-        self.same(type_name, "the second PlanResourceChange", &read.value, &plan.planned)
+        self.same(type_name, "the second PlanResourceChange", &read.value, &plan.planned)?;
+        self.generate(type_name, &read).await
     }
 
-    /// Imports an object that is there, and looks that it is that one.
+    /// Imports an object that is there, and looks that it is that one, and that the configuration made for it says so.
     async fn import(
         &mut self,
         type_name: &str,
@@ -246,11 +286,23 @@ impl MiniCore {
         known: &State,
         config: &Val,
     ) -> Result<(), Broken> {
+        let during = format!("import of {type_name} {}", key.shown());
+        let read = self.imported(type_name, key).await?;
+        self.same_identity(type_name, &during, known.identity.as_ref(), read.identity.as_ref())?;
+        let plan = self.plan(type_name, &read, config).await?;
+        let replaced = plan.replace.then(|| "it would be replaced".to_owned());
+        broken_at(&during, replaced.into_iter().collect())?;
+        self.generate(type_name, &read).await
+    }
+
+    /// An object that is there, imported and read.
+    pub(super) async fn imported(&mut self, type_name: &str, key: Key<'_>) -> Result<State, Broken> {
+        let during = format!("import of {type_name} {}", key.shown());
+        let wrong = |how: String| Broken { during: during.clone(), how: vec![how] };
         let (id, identity) = match key {
             Key::Id(id) => (id.to_owned(), None),
             Key::Identity(identity) => (String::new(), Some(identity.clone())),
         };
-        let how = if identity.is_some() { "by its identity".to_owned() } else { id.clone() };
         let request = pb::import_resource_state::Request {
             type_name: type_name.to_owned(),
             id,
@@ -259,8 +311,6 @@ impl MiniCore {
         };
         let answer = self.client.import_resource_state(request).await;
         let answer = answered("ImportResourceState", answer, |answer| &answer.diagnostics)?;
-        let during = format!("import of {type_name} {how}");
-        let wrong = |how: String| Broken { during: during.clone(), how: vec![how] };
         let [imported] = answer.imported_resources.as_slice() else {
             return Err(wrong(format!("{} objects came", answer.imported_resources.len())));
         };
@@ -268,15 +318,23 @@ impl MiniCore {
         let identity = imported.identity.clone();
         let read =
             self.read(type_name, &State { value, identity, private: imported.private.clone() }).await?;
-        if read.value.is_null() {
-            return Err(wrong("it is not there".to_owned()));
-        }
-        self.same_identity(type_name, &during, known.identity.as_ref(), read.identity.as_ref())?;
-        let plan = self.plan(type_name, &read, config).await?;
-        match plan.replace {
-            true => Err(wrong("it would be replaced".to_owned())),
-            false => Ok(()),
-        }
+        if read.value.is_null() { Err(wrong("it is not there".to_owned())) } else { Ok(read) }
+    }
+
+    /// Has the configuration of an object made, which is valid, and plans nothing.
+    async fn generate(&mut self, type_name: &str, state: &State) -> Result<(), Broken> {
+        let request = pb::generate_resource_config::Request {
+            type_name: type_name.to_owned(),
+            state: Some(codec::encode(&state.value)),
+        };
+        let made = self.client.generate_resource_config(request).await;
+        let made = answered("GenerateResourceConfig", made, |made| &made.diagnostics)?;
+        let config = self.decoded(type_name, made.config.as_ref())?;
+        let during = format!("GenerateResourceConfig of {type_name}");
+        let refused = self.refused(type_name, &config).await?;
+        broken_at(&during, refused.iter().map(|why| format!("it is refused: {why}: {config:?}")).collect())?;
+        let plan = self.plan(type_name, state, &config).await?;
+        self.same(type_name, "what is planned from the generated configuration", &state.value, &plan.planned)
     }
 
     async fn plan(&mut self, type_name: &str, prior: &State, config: &Val) -> Result<Plan, Broken> {
@@ -296,7 +354,7 @@ impl MiniCore {
         let planned = self.decoded(type_name, first.planned_state.as_ref())?;
         let schema = self.schema(type_name)?;
         let wrong = rules::plan(&schema.attributes, &prior.value, config, &planned, &Path::root());
-        broken(&format!("PlanResourceChange of {type_name}"), wrong)?;
+        broken_at(&format!("PlanResourceChange of {type_name}"), wrong)?;
         if let Some(identity) = first.planned_identity.as_ref() {
             let before = prior.identity.as_ref().unwrap_or(identity);
             self.same_identity(type_name, "PlanResourceChange", Some(before), Some(identity))?;
@@ -335,7 +393,7 @@ impl MiniCore {
         let schema = self.schema(type_name)?;
         let mut wrong = rules::honoured(&schema.attributes, &plan.planned, &value, &Path::root());
         wrong.extend(rules::unknown(&value, &Path::root()));
-        broken(&format!("ApplyResourceChange of {type_name}"), wrong)?;
+        broken_at(&format!("ApplyResourceChange of {type_name}"), wrong)?;
         if !value.is_null() {
             let before = prior.identity.as_ref().or(done.new_identity.as_ref());
             self.same_identity(type_name, "ApplyResourceChange", before, done.new_identity.as_ref())?;
@@ -377,7 +435,7 @@ impl MiniCore {
         let read =
             answered("ReadResource", self.client.read_resource(request).await, |read| &read.diagnostics)?;
         let value = self.decoded(type_name, read.new_state.as_ref())?;
-        broken(&format!("ReadResource of {type_name}"), rules::unknown(&value, &Path::root()))?;
+        broken_at(&format!("ReadResource of {type_name}"), rules::unknown(&value, &Path::root()))?;
         if !value.is_null() {
             let before = state.identity.as_ref().or(read.new_identity.as_ref());
             self.same_identity(type_name, "ReadResource", before, read.new_identity.as_ref())?;
@@ -408,7 +466,7 @@ impl MiniCore {
     }
 
     /// An identity that there has to be, of a resource that has one, and what it was before.
-    fn same_identity(
+    pub(super) fn same_identity(
         &self,
         type_name: &str,
         what: &str,
@@ -422,12 +480,25 @@ impl MiniCore {
             (Some(identity), before, Some(after)) => {
                 let mut wrong = identity.wrong(after);
                 wrong.extend(before.filter(|before| *before != after).map(|before| {
-                    format!("the identity {} became {}", identity.shown(before), identity.shown(after))
+                    format!("the identity {} became {}", identity.read(before), identity.read(after))
                 }));
                 wrong
             }
         };
-        broken(&format!("{what} of {type_name}"), wrong)
+        broken_at(&format!("{what} of {type_name}"), wrong)
+    }
+
+    /// What an identity says.
+    pub(super) fn identity(
+        &self,
+        type_name: &str,
+        identity: &pb::ResourceIdentityData,
+    ) -> Result<Val, Broken> {
+        let known = self.identities.get(type_name).ok_or_else(|| Broken {
+            during: type_name.to_owned(),
+            how: vec!["it has no identity".to_owned()],
+        })?;
+        Ok(known.read(identity))
     }
 
     async fn upgrade(&mut self, type_name: &str, state: &Val) -> Result<Val, Broken> {
@@ -442,7 +513,7 @@ impl MiniCore {
         self.decoded(type_name, upgraded.upgraded_state.as_ref())
     }
 
-    fn schema(&self, type_name: &str) -> Result<&Schema, Broken> {
+    pub(super) fn schema(&self, type_name: &str) -> Result<&Schema, Broken> {
         let found = self.resources.get(type_name).map(|(schema, _)| schema);
         found.ok_or_else(|| Broken {
             during: type_name.to_owned(),
@@ -450,7 +521,7 @@ impl MiniCore {
         })
     }
 
-    fn decoded(&self, type_name: &str, value: Option<&pb::DynamicValue>) -> Result<Val, Broken> {
+    pub(super) fn decoded(&self, type_name: &str, value: Option<&pb::DynamicValue>) -> Result<Val, Broken> {
         let of = self.resources.get(type_name).map(|(_, of)| of);
         let Some(of) = of else { return self.schema(type_name).map(|_| Val::Null) };
         let during = || format!("an answer about {type_name}");
@@ -458,7 +529,7 @@ impl MiniCore {
     }
 
     /// Two states that ought to be the same.
-    fn same(&self, type_name: &str, what: &str, before: &Val, after: &Val) -> Result<(), Broken> {
+    pub(super) fn same(&self, type_name: &str, what: &str, before: &Val, after: &Val) -> Result<(), Broken> {
         let attributes = &self.schema(type_name)?.attributes;
         let how = match (before, after) {
             (Val::Map(_), Val::Map(_)) => attributes
@@ -472,35 +543,35 @@ impl MiniCore {
             (before, after) if before == after => Vec::new(),
             (before, after) => vec![format!("{before:?} became {after:?}")],
         };
-        broken(&format!("{what} of {type_name}"), how)
+        broken_at(&format!("{what} of {type_name}"), how)
     }
 }
 
 /// A configuration with every attribute in it.
-fn filled(attributes: &[Attribute], config: &Val) -> Val {
+pub(super) fn filled(attributes: &[Attribute], config: &Val) -> Val {
     Val::Map(attributes.iter().map(|it| (it.name.clone(), config.get(&it.name).clone())).collect())
 }
 
-fn broken(during: &str, how: Vec<String>) -> Result<(), Broken> {
+pub(super) fn broken_at(during: &str, how: Vec<String>) -> Result<(), Broken> {
     if how.is_empty() { Ok(()) } else { Err(Broken { during: during.to_owned(), how }) }
 }
 
-fn failed(during: &str, status: &Status) -> Broken {
+pub(super) fn failed(during: &str, status: &Status) -> Broken {
     Broken { during: during.to_owned(), how: vec![status.to_string()] }
 }
 
-fn errors(diagnostics: &[pb::Diagnostic]) -> Vec<String> {
+pub(super) fn errors(diagnostics: &[pb::Diagnostic]) -> Vec<String> {
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity() == Severity::Error);
     errors.map(|error| format!("{}: {}", error.summary, error.detail)).collect()
 }
 
 /// An answer without errors in it.
-fn answered<T>(
+pub(super) fn answered<T>(
     during: &str,
     answer: Result<Response<T>, Status>,
     diagnostics: impl Fn(&T) -> &Vec<pb::Diagnostic>,
 ) -> Result<T, Broken> {
     let answer = answer.map_err(|status| failed(during, &status))?.into_inner();
-    broken(during, errors(diagnostics(&answer)))?;
+    broken_at(during, errors(diagnostics(&answer)))?;
     Ok(answer)
 }

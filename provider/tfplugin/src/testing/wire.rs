@@ -101,8 +101,9 @@ impl Identity {
         }
     }
 
-    pub(super) fn shown(&self, identity: &pb::ResourceIdentityData) -> String {
-        codec::decode(identity.identity_data.as_ref(), &self.of).unwrap_or(Val::Null).to_string()
+    /// An identity that is of this schema.
+    pub(super) fn read(&self, identity: &pb::ResourceIdentityData) -> Val {
+        codec::decode(identity.identity_data.as_ref(), &self.of).unwrap_or(Val::Null)
     }
 }
 
