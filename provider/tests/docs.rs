@@ -83,6 +83,7 @@ fn example(subject: Subject<'_>) -> Example {
             };
             Example { usage: Some(usage), import: Vec::new() }
         }
+        Subject::ListResource(_) | Subject::Action(_) => Example::default(),
         Subject::Ephemeral(_) => Example { usage: Some(TOKEN.to_owned()), import: Vec::new() },
         Subject::Function(of) => {
             let usage = FUNCTIONS.iter().find(|(name, _)| *name == of);

@@ -5,6 +5,7 @@
 //! | `index.md` | the provider |
 //! | `resources/NAME.md`, `data-sources/NAME.md` | a type, named without the provider's prefix |
 //! | `ephemeral-resources/NAME.md` | an ephemeral resource |
+//! | `list-resources/NAME.md`, `actions/NAME.md` | what can be looked for, and what can be done once |
 //! | `functions/NAME.md` | a function |
 //!
 //! Everything but the examples follows from the schemas. A test of the provider compares the pages with those that are
@@ -30,6 +31,10 @@ pub enum Subject<'a> {
     DataSource(&'a str),
     /// An ephemeral resource, by the type's whole name.
     Ephemeral(&'a str),
+    /// A list resource, by the type's whole name.
+    ListResource(&'a str),
+    /// An action, by the type's whole name.
+    Action(&'a str),
     /// A function.
     Function(&'a str),
 }
@@ -70,27 +75,26 @@ pub fn pages(
                 .identity(of, &resource.identity(), schema);
         pages.insert(format!("resources/{}.md", short(of)), page.0);
     }
-    for source in provider.data_sources() {
-        let (of, schema) = (source.type_name(), source.schema());
-        let page = Page::new(
-            &format!("{of} Data Source - {name}"),
-            &format!("{of} (Data Source)"),
-            &schema.description,
-        )
-        .usage(&example(Subject::DataSource(of)))
-        .schema(schema);
-        pages.insert(format!("data-sources/{}.md", short(of)), page.0);
+    let mut add = |folder: &str, sort: &str, of: &str, schema: &Schema, example: &Example| {
+        let title = format!("{of} {sort} - {name}");
+        let page = Page::new(&title, &format!("{of} ({sort})"), &schema.description);
+        pages.insert(format!("{folder}/{}.md", short(of)), page.usage(example).schema(schema).0);
+    };
+    for it in provider.data_sources() {
+        let of = it.type_name();
+        add("data-sources", "Data Source", of, it.schema(), &example(Subject::DataSource(of)));
     }
-    for ephemeral in provider.ephemerals() {
-        let (of, schema) = (ephemeral.type_name(), ephemeral.schema());
-        let page = Page::new(
-            &format!("{of} Ephemeral Resource - {name}"),
-            &format!("{of} (Ephemeral Resource)"),
-            &schema.description,
-        )
-        .usage(&example(Subject::Ephemeral(of)))
-        .schema(schema);
-        pages.insert(format!("ephemeral-resources/{}.md", short(of)), page.0);
+    for it in provider.ephemerals() {
+        let of = it.type_name();
+        add("ephemeral-resources", "Ephemeral Resource", of, it.schema(), &example(Subject::Ephemeral(of)));
+    }
+    for it in provider.list_resources() {
+        let of = it.type_name();
+        add("list-resources", "List Resource", of, it.schema(), &example(Subject::ListResource(of)));
+    }
+    for it in provider.actions() {
+        let of = it.type_name();
+        add("actions", "Action", of, it.schema(), &example(Subject::Action(of)));
     }
     for function in provider.functions() {
         let (of, signature) = (function.name(), function.signature());
