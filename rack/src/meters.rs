@@ -102,7 +102,7 @@ pub fn router(facts: Facts, dhcp: Arc<Dhcp>) -> Router {
 }
 
 async fn metrics(State((facts, dhcp)): State<(Facts, Arc<Dhcp>)>) -> impl IntoResponse {
-    let text = text(&facts.meters().read(), dhcp.bound());
+    let text = text(&facts.meters().read(), dhcp.bound(), dhcp.unprobed());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 
@@ -115,7 +115,7 @@ fn single(text: &mut String, name: &str, kind: &str, help: &str, value: impl Dis
     let _ = writeln!(text, "{name} {value}");
 }
 
-fn text(counts: &Counts, bound: usize) -> String {
+fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
     let mut text = String::new();
     let name = "basalt_rack_boot_requests_total";
     family(&mut text, name, "counter", "What machines asked for at boot, by service.");
@@ -133,6 +133,8 @@ fn text(counts: &Counts, bound: usize) -> String {
         let _ = writeln!(text, "{name}{{event=\"{event}\"}} {count}");
     }
     single(&mut text, "basalt_rack_leases", "gauge", "Leases that run.", bound);
+    let help = "Addresses offered without asking whether they are in use: too many were being asked for.";
+    single(&mut text, "basalt_rack_offers_unprobed_total", "counter", help, unprobed);
     let name = "basalt_rack_power_commands_total";
     family(&mut text, name, "counter", "Power commands, by outcome: ok, or why not.");
     for (outcome, count) in &counts.power {
@@ -160,12 +162,13 @@ mod tests {
         told(Body::Power(PowerResult { error_code: "unreachable".into(), ..PowerResult::default() }));
         told(Body::Lease(LeaseFact { released: true, ..LeaseFact::default() }));
         meters.spool(2, 100);
-        let text = text(&meters.read(), 1);
+        let text = text(&meters.read(), 1, 3);
         for line in [
             "basalt_rack_power_commands_total{outcome=\"ok\"} 1",
             "basalt_rack_power_commands_total{outcome=\"unreachable\"} 1",
             "basalt_rack_leases_total{event=\"ended\"} 1",
             "basalt_rack_leases 1",
+            "basalt_rack_offers_unprobed_total 3",
             "basalt_rack_facts_total 3",
             "basalt_rack_spool_facts 2",
             "basalt_rack_spool_bytes 100",

@@ -8,6 +8,7 @@ use crate::egress::Message;
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
+use crate::probe::Probes;
 use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
 use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
 
@@ -46,6 +47,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) config: &'a Config,
     pub(crate) table: &'a mut Table,
+    pub(crate) probes: &'a mut Probes,
     /// No dynamic address but to clients whose lease is known.
     pub(crate) withheld: bool,
     /// The client is one of those that get answers.
@@ -76,19 +78,43 @@ impl Exchange<'_> {
     }
 
     fn discover(mut self) -> Answer {
+        let heard = self.via;
         let address = self.choose()?;
         self.settle(address);
         let held = self.table.get(address).filter(|lease| lease.mac == self.mac && lease.is_live(self.now));
+        let is_allocated = held.is_some() || self.scope.owner(address).is_some();
         // A lease that still runs is longer than an offer, and stays.
         if held.is_none_or(|lease| lease.state == LeaseState::Offered) {
             let lease = self.lease(address, LeaseState::Offered, OFFER_SECONDS);
             self.table.insert(lease);
         }
+        if self.probes.repeated(address, self.mac, self.packet) {
+            return Ok(Vec::new());
+        }
+        if !is_allocated
+            && !self.network.is_relayed()
+            && self.probes.open(self.now, address, self.mac, heard, self.packet)
+        {
+            return Ok(vec![Action::Probe { interface: heard.interface, address }]);
+        }
+        Ok(self.offer(address))
+    }
+
+    /// Offers an address that is held for the client.
+    fn offer(self, address: Ipv4Addr) -> Vec<Action> {
         let mut reply = self.reply(MessageType::Offer, address);
         self.lease_options(&mut reply, address);
         self.network_options(&mut reply);
         self.boot_options(&mut reply);
-        Ok(vec![self.send(reply), Action::Report(Event::Offered { mac: self.mac, address })])
+        vec![self.send(reply), Action::Report(Event::Offered { mac: self.mac, address })]
+    }
+
+    /// Another host has the address that was to be offered: it is out of use for a while, and the client's next one is looked for.
+    pub(crate) fn taken(mut self, address: Ipv4Addr, holder: Mac) -> Vec<Action> {
+        self.settle(address);
+        let lease = self.lease(address, LeaseState::Quarantined, self.config.quarantine_seconds);
+        self.table.insert(lease.clone());
+        vec![Action::Persist(lease.clone()), Action::Report(Event::Taken { lease, holder })]
     }
 
     /// SELECTING, INIT-REBOOT, RENEWING and REBINDING, told apart by what is filled in (RFC 2131 §4.3.2).

@@ -1,10 +1,15 @@
-//! Ethernet frames for clients that have no address yet: nothing could resolve it, so the kernel cannot address them.
+//! Ethernet frames: for clients that have no address yet, since nothing could resolve it and the kernel cannot address them; and ARP,
+//! to learn whether an address is in use.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::Mac;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
+/// Ethernet and IPv4, with addresses of six and four bytes (RFC 826).
+const ARP_OF_IPV4: [u8; 6] = [0, 1, 0x08, 0x00, 6, 4];
+const ARP_REQUEST: [u8; 2] = [0, 1];
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const UDP: u8 = 17;
@@ -36,6 +41,27 @@ pub fn udp(from: (Mac, SocketAddrV4), to: (Mac, SocketAddrV4), payload: &[u8]) -
     let sum = checksum(&[&ip]);
     put(&mut ip, 10, sum);
     [&to_mac.0[..], &from_mac.0, &ETHERTYPE_IPV4, &ip, &udp].concat()
+}
+
+/// Asks everybody on the link who has an address, in nobody's name, so that no host takes note of the asker (RFC 5227 §1.1).
+#[must_use]
+pub fn arp_probe(from: Mac, address: Ipv4Addr) -> Vec<u8> {
+    let nobody = [0; 4];
+    let body = [&ARP_OF_IPV4[..], &ARP_REQUEST, &from.0, &nobody, &[0; 6], &address.octets()];
+    [&[0xff; 6][..], &from.0, &ETHERTYPE_ARP, &body.concat()].concat()
+}
+
+/// Who says in an ARP frame that it has which address, or is about to take it (RFC 5227 §2.1.1): the sender, or the target of a probe.
+#[must_use]
+pub fn arp_claim(frame: &[u8]) -> Option<(Mac, Ipv4Addr)> {
+    let (ethernet, arp) = frame.split_at_checked(14)?;
+    let (form, arp) = arp.split_first_chunk::<6>()?;
+    let (_operation, arp) = arp.split_first_chunk::<2>()?;
+    let (holder, arp) = arp.split_first_chunk::<6>()?;
+    let (sender, arp) = arp.split_first_chunk::<4>()?;
+    let (target, _) = arp.split_at_checked(6)?.1.split_first_chunk::<4>()?;
+    let address = if *sender == [0; 4] { target } else { sender };
+    (ethernet.ends_with(&ETHERTYPE_ARP) && *form == ARP_OF_IPV4).then_some((Mac(*holder), (*address).into()))
 }
 
 fn ip_header(from: Ipv4Addr, to: Ipv4Addr, total: [u8; 2]) -> Vec<u8> {
@@ -77,6 +103,30 @@ mod tests {
     #[test]
     fn sums_as_the_rfc_does() {
         assert_eq!(checksum(&[&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]), !0xddf2);
+    }
+
+    #[test]
+    fn reads_who_has_an_address_from_answers_announcements_and_probes_and_from_nothing_else() {
+        let (one, two) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+        let address = Ipv4Addr::new(10, 77, 0, 100);
+        let probe = arp_probe(one, address);
+        assert_eq!(probe.len(), 14 + 28);
+        assert_eq!((&probe[..6], &probe[28..32]), (&[0xff; 6][..], &[0; 4][..]));
+        assert_eq!(arp_claim(&probe), Some((one, address)), "another host's probe");
+        let mut answer = probe;
+        answer[21] = 2;
+        answer[38..42].copy_from_slice(&[10, 77, 0, 2]);
+        answer[22..28].copy_from_slice(&two.0);
+        answer[28..32].copy_from_slice(&address.octets());
+        assert_eq!(arp_claim(&answer), Some((two, address)));
+        for (at, byte) in [(12, 0x86), (14, 1), (17, 1), (18, 8), (19, 16)] {
+            let mut other = answer.clone();
+            other[at] = byte;
+            assert_eq!(arp_claim(&other), None, "byte {at}");
+        }
+        for length in 0..answer.len() {
+            assert_eq!(arp_claim(&answer[..length]), None, "{length} bytes");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! ```
 //! use basalt_dhcp::{Action, Arrival, Config, Server, Subnet, Time, ingress};
 //! # fn append_and_sync(_: &basalt_dhcp::Lease) -> std::io::Result<()> { Ok(()) }
+//! # fn ask_by_arp(_: u32, _: std::net::Ipv4Addr) {}
 //! # fn send(_: Arrival, _: std::net::SocketAddrV4, _: &[u8]) {}
 //!
 //! let mut config = Config::default();
@@ -28,6 +29,7 @@
 //!                 // Durable before the client hears of it; otherwise it hears nothing.
 //!                 Action::Persist(lease) => if append_and_sync(&lease).is_err() { break },
 //!                 Action::Send { via, to, bytes } => send(via, to.socket_addr(), &bytes),
+//!                 Action::Probe { interface, address } => ask_by_arp(interface, address),
 //!                 Action::Report(_event) => { /* log, count, tell the region */ }
 //!             }
 //!         }
@@ -37,7 +39,7 @@
 //!
 //! An offer to a client without an address goes to [`Destination::Hardware`]: the caller sends it to `address` after a
 //! neighbour entry for it was made on the interface, or broadcasts it. Every few seconds the caller calls
-//! [`Server::tick`]; when the region has taken note of a lease, [`Server::acknowledge`]; when a concern arrives,
+//! [`Server::tick`]; with [`Server::set_probing`], [`Server::heard`] and [`Server::conclude`]; when the region has taken note of a lease, [`Server::acknowledge`]; when a concern arrives,
 //! [`Server::set_config`].
 //!
 //! Several racks on one link need different dynamic ranges. That the rack of rank *k* offers *k* × 400 ms later is not
@@ -57,6 +59,7 @@ mod exchange;
 mod lease;
 mod mac;
 mod network;
+mod probe;
 mod pxe;
 mod relay;
 mod server;

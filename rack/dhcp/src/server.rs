@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
 
 use dhcproto::v4::Opcode;
 
@@ -10,6 +11,7 @@ use crate::exchange::Exchange;
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
+use crate::probe::Probes;
 use crate::{BootClient, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
 
 /// The port that servers and relays listen on.
@@ -75,6 +77,14 @@ pub enum Action {
         /// The DHCP message.
         bytes: Vec<u8>,
     },
+    /// Ask the link by ARP who has the address (see [`frame::arp_probe`](crate::frame::arp_probe)), and tell [`Server::heard`] who
+    /// says so before [`Server::conclude`] is due.
+    Probe {
+        /// Index of the interface.
+        interface: u32,
+        /// The address.
+        address: Ipv4Addr,
+    },
     /// Something to log, count, or tell the region.
     Report(Event),
 }
@@ -100,6 +110,13 @@ pub enum Event {
     Released(Lease),
     /// A client found its address in use by another host.
     Conflict(Lease),
+    /// An address that was to be offered to the lease's client is in use by another host.
+    Taken {
+        /// Who was to be offered it, and until when nobody is.
+        lease: Lease,
+        /// Who has it.
+        holder: Mac,
+    },
     /// A lease ran out.
     Expired(Lease),
     /// A boot client was told what to boot.
@@ -208,6 +225,7 @@ pub struct Server {
     scopes: Vec<Scope>,
     links: BTreeMap<u32, Vec<Ipv4Addr>>,
     table: Table,
+    probes: Probes,
     dynamic_from: Time,
     swept: Time,
 }
@@ -225,6 +243,7 @@ impl Server {
             scopes,
             links: BTreeMap::new(),
             table: Table::default(),
+            probes: Probes::default(),
             dynamic_from: Time::default(),
             swept: Time::default(),
         })
@@ -325,14 +344,77 @@ impl Server {
         expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
     }
 
+    /// Whether addresses are probed before they are offered on an interface, and how long an answer may take; what is asked here
+    /// becomes [`Action::Probe`]. Without it they are offered at once. `None` also drops the probes that are open there.
+    pub fn set_probing(&mut self, interface: u32, patience: Option<Duration>) {
+        self.probes.set(interface, patience);
+    }
+
+    /// How long until [`Server::conclude`] has something to do on the interface; `None`: no probe is open there.
+    #[must_use]
+    pub fn next_conclusion(&self, now: Time, interface: u32) -> Option<Duration> {
+        self.probes.next_end(now, interface)
+    }
+
+    /// A host on the interface says by ARP that it has the address, or is about to take it.
+    pub fn heard(&mut self, now: Time, interface: u32, address: Ipv4Addr, holder: Mac) -> Vec<Action> {
+        // The client of an ended lease may still have the address, and is welcome to it.
+        let Some(parked) = self.probes.get(interface, address).filter(|parked| parked.mac != holder) else {
+            return Vec::new();
+        };
+        let mac = parked.mac;
+        let is_held = self.table.get(address).is_some_and(|lease| lease.mac == mac && lease.is_live(now));
+        let Some(parked) = self.probes.close(address).filter(|_| is_held) else { return Vec::new() };
+        // Where its subnet is gone, nobody gets an address of it.
+        let Ok(exchange) = self.exchange(now, parked.via, &parked.packet) else { return Vec::new() };
+        let mut actions = exchange.taken(address, holder);
+        actions.extend(self.handle(now, parked.via, &parked.packet));
+        actions
+    }
+
+    /// Offers the addresses whose probes nobody answered.
+    pub fn conclude(&mut self, now: Time, interface: u32) -> Vec<Action> {
+        let mut actions = Vec::new();
+        while let Some(address) = self.probes.ended(now, interface) {
+            let Some(parked) = self.probes.close(address) else { break };
+            // The client may have chosen another server's offer meanwhile, or the address may have had to make way.
+            let held = self.table.get(address);
+            if held.is_some_and(|lease| lease.mac == parked.mac && lease.is_live(now)) {
+                actions.extend(self.handle(now, parked.via, &parked.packet));
+            }
+        }
+        actions
+    }
+
+    /// How many probes are open. There are never more than 2,048.
+    #[must_use]
+    pub fn probing(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// How many addresses were offered without a probe, since too many were open.
+    #[must_use]
+    pub const fn unprobed(&self) -> u64 {
+        self.probes.left_out()
+    }
+
     fn answer(&mut self, now: Time, via: Arrival, packet: &Packet) -> Result<Vec<Action>, Ignored> {
+        self.exchange(now, via, packet)?.run()
+    }
+
+    fn exchange<'a>(
+        &'a mut self,
+        now: Time,
+        via: Arrival,
+        packet: &'a Packet,
+    ) -> Result<Exchange<'a>, Ignored> {
         if packet.op != Opcode::BootRequest {
             return Err(Ignored::NotARequest { op: packet.op.into(), kind: packet.kind.into() });
         }
         let mac = packet.mac().ok_or(Ignored::NotEthernet)?;
         let network = Network::of(&self.scopes, &self.links, via, packet)?;
         let known = network.reservations(mac).next().is_some();
-        let exchange = Exchange {
+        Ok(Exchange {
             now,
             via: network.arrival(network.home),
             packet,
@@ -341,9 +423,9 @@ impl Server {
             network,
             config: &self.config,
             table: &mut self.table,
+            probes: &mut self.probes,
             withheld: now < self.dynamic_from,
             served: known || self.config.serve_unknown,
-        };
-        exchange.run()
+        })
     }
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use basalt_dhcp::{Action, Arrival, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
+use basalt_dhcp::{Action, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leftover, fact::Body};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -27,12 +27,14 @@ use crate::spool::writer::Facts;
 pub mod config;
 mod wire;
 
-use wire::{Reply, Wire};
+use wire::{Batch, Outgoing, Wire};
 
 /// The lease file is rewritten at start, and when it has grown to this size.
 const COMPACT_BYTES: u64 = 64 << 20;
 /// How often leases are looked through for expired ones.
 const TICK: Duration = Duration::from_secs(5);
+/// How long a host may take to say that it has an address. On one link that is a millisecond or a few; a client waits for its offer for seconds.
+const PROBE: Duration = Duration::from_millis(200);
 /// The longest lease that nobody but a lost lease file knew of.
 const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
 
@@ -102,7 +104,7 @@ impl Dhcp {
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
     pub fn configure(&self, concern: &DhcpConcern) {
-        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut core = self.lock();
         match config::config(concern, self.ports.http).map_err(|error| error.to_string()) {
             Ok(config) => match core.server.set_config(now(), config) {
                 Ok(()) => {
@@ -119,7 +121,11 @@ impl Dhcp {
 
     /// Tells again which blocks are leased from: a region may have lost what it was told.
     pub fn repeat_in_force(&self) {
-        self.tell_in_force(&self.core.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tell_in_force(&self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell_in_force(&self, core: &Core) {
@@ -153,7 +159,7 @@ impl Dhcp {
 
     /// A region has stored this lease: its renewals may take the whole lease time.
     pub fn acknowledge(&self, address: Ipv4Addr, mac: Mac) {
-        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut core = self.lock();
         let known = core.server.lease(address).is_some_and(|lease| lease.mac == mac && lease.acknowledged);
         if known {
             return;
@@ -168,13 +174,19 @@ impl Dhcp {
     /// How many leases run.
     #[must_use]
     pub fn bound(&self) -> usize {
-        let (core, now) = (self.core.lock().unwrap_or_else(PoisonError::into_inner), now());
+        let (core, now) = (self.lock(), now());
         core.server.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()
+    }
+
+    /// How many addresses were offered without asking whether they are in use, since too many were being asked for.
+    #[must_use]
+    pub fn unprobed(&self) -> u64 {
+        self.lock().server.unprobed()
     }
 
     /// Takes note of which addresses this rack has on which of its interfaces.
     pub fn set_links(&self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner).server.set_links(links);
+        self.lock().server.set_links(links);
     }
 
     /// Answers on one interface until cancelled.
@@ -189,21 +201,26 @@ impl Dhcp {
     ) -> io::Result<()> {
         let wire = Wire::open(at, self.ports)?;
         tracing::info!(interface = %at.interface, addresses = ?at.addresses, port = self.ports.server, "DHCP is served");
+        let _probing = wire.can_probe().then(|| Probing::on(self, at.index));
         health.up();
         loop {
+            let conclusion = self.lock().server.next_conclusion(now(), at.index);
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 ready = wire.readable() => ready?,
+                () = tokio::time::sleep(conclusion.unwrap_or_default()), if conclusion.is_some() => {}
             }
             let batch = wire.receive()?;
-            if batch.is_empty() {
+            if batch.messages.is_empty() && conclusion.is_none() {
+                // ARP between others.
                 continue;
             }
-            let this = Arc::clone(self);
-            let replies =
-                tokio::task::spawn_blocking(move || this.answer(&batch)).await.map_err(io::Error::other)?;
-            for reply in replies {
-                wire.send(reply).await;
+            let (this, interface) = (Arc::clone(self), at.index);
+            let outgoing = tokio::task::spawn_blocking(move || this.answer(interface, &batch))
+                .await
+                .map_err(io::Error::other)?;
+            for outgoing in outgoing {
+                wire.send(outgoing).await;
             }
         }
     }
@@ -216,7 +233,7 @@ impl Dhcp {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
-            let actions = self.core.lock().unwrap_or_else(PoisonError::into_inner).server.tick(now());
+            let actions = self.lock().server.tick(now());
             for action in actions {
                 if let Action::Report(event) = action {
                     self.report(event);
@@ -225,44 +242,44 @@ impl Dhcp {
         }
     }
 
-    /// Handles a batch. What it returns may be sent: its leases are durable.
-    fn answer(&self, batch: &[(Arrival, Vec<u8>)]) -> Vec<Reply> {
+    /// Handles what came in on an interface, and what is due there. What it returns may be sent: its leases are durable.
+    fn answer(&self, interface: u32, batch: &Batch) -> Vec<Outgoing> {
         let mut handled = Vec::new();
         let kept = {
-            let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut leases = Vec::new();
-            for (via, datagram) in batch {
+            let mut core = self.lock();
+            for (holder, address) in &batch.claims {
+                handled.push(core.server.heard(now(), interface, *address, *holder));
+            }
+            handled.push(core.server.conclude(now(), interface));
+            for (via, datagram) in &batch.messages {
                 match ingress::parse(datagram) {
-                    Ok(packet) => {
-                        let actions = core.server.handle(now(), *via, &packet);
-                        leases.extend(actions.iter().filter_map(|action| match action {
-                            Action::Persist(lease) => Some(lease.clone()),
-                            _ => None,
-                        }));
-                        handled.push(actions);
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, interface = via.interface, "malformed DHCP message")
-                    }
+                    Ok(packet) => handled.push(core.server.handle(now(), *via, &packet)),
+                    Err(error) => tracing::debug!(%error, interface, "malformed DHCP message"),
                 }
             }
+            let leases = handled.iter().flatten().filter_map(|action| match action {
+                Action::Persist(lease) => Some(lease.clone()),
+                _ => None,
+            });
+            let leases: Vec<Lease> = leases.collect();
             core.keep(&leases)
         };
         if let Err(error) = &kept {
             tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
         }
-        let mut replies = Vec::new();
+        let mut outgoing = Vec::new();
         for action in handled
             .into_iter()
             .flat_map(|actions| actions.into_iter().map_while(|it| durable(it, kept.is_ok())))
         {
             match action {
                 Action::Persist(_) => {}
-                Action::Send { via, to, bytes } => replies.push(Reply { via, to, bytes }),
+                Action::Send { via, to, bytes } => outgoing.push(Outgoing::Reply { via, to, bytes }),
+                Action::Probe { address, .. } => outgoing.push(Outgoing::Probe(address)),
                 Action::Report(event) => self.report(event),
             }
         }
-        replies
+        outgoing
     }
 
     fn report(&self, event: Event) {
@@ -299,12 +316,39 @@ impl Dhcp {
                 tracing::warn!(mac = %lease.mac, address = %lease.address, "address is in use by another host");
                 self.facts.tell(about(lease.mac).alarm("address_conflict", &message));
             }
+            Event::Taken { lease, holder } => {
+                let (mac, address) = (lease.mac, lease.address);
+                let message = format!(
+                    "{address} was to be offered to {mac} and is in use by {holder}, which has no lease"
+                );
+                tracing::warn!(%mac, %address, %holder, "address is in use by another host; nobody is offered it for a while");
+                self.facts.tell(about(mac).alarm("address_conflict", &message));
+            }
             Event::Offered { mac, address } => tracing::debug!(%mac, %address, "address offered"),
             Event::Refused { mac, address, reason } => {
                 tracing::info!(%mac, %address, reason, "address refused")
             }
             Event::Ignored { mac, reason } => tracing::debug!(?mac, %reason, "DHCP message not answered"),
         }
+    }
+}
+
+/// Addresses are probed on an interface for as long as this lives.
+struct Probing<'a> {
+    dhcp: &'a Dhcp,
+    interface: u32,
+}
+
+impl<'a> Probing<'a> {
+    fn on(dhcp: &'a Dhcp, interface: u32) -> Self {
+        dhcp.lock().server.set_probing(interface, Some(PROBE));
+        Self { dhcp, interface }
+    }
+}
+
+impl Drop for Probing<'_> {
+    fn drop(&mut self) {
+        self.dhcp.lock().server.set_probing(self.interface, None);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! UDP sockets are bound to the interface. Replies leave from the socket of the address that they are about. A client that has no
 //! address yet answers no ARP, so that the kernel could not send it anything: its frame is written here, to its hardware address
-//! (RFC 2131 §4.1). Where there are no frames, such a reply is broadcast, which the RFC allows.
+//! (RFC 2131 §4.1). Where there are no frames, such a reply is broadcast, which the RFC allows. Frames also ask by ARP whether an
+//! address is in use.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,8 +12,9 @@ use std::os::fd::AsRawFd;
 use std::task::Poll;
 
 use basalt_dhcp::{Arrival, Destination, Mac, frame, ingress};
-use nix::sys::socket::bind;
+use nix::sys::socket::{LinkAddr, bind, recvfrom};
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::Ports;
@@ -21,20 +23,34 @@ use crate::interfaces::{Served, link_address};
 /// Messages of one socket that are answered with one sync.
 const BATCH: usize = 256;
 const RECEIVE_BUFFER: usize = 4 << 20;
+/// linux/if_ether.h.
+const ETH_P_ARP: u16 = 0x0806;
+/// An ARP frame, with what Ethernet pads it to.
+const ARP_FRAME: usize = 60;
 
-/// A reply that may leave.
+/// What may leave.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) via: Arrival,
-    pub(super) to: Destination,
-    pub(super) bytes: Vec<u8>,
+pub(super) enum Outgoing {
+    /// A DHCP message.
+    Reply { via: Arrival, to: Destination, bytes: Vec<u8> },
+    /// A question by ARP: who has this address?
+    Probe(Ipv4Addr),
+}
+
+/// What came in.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// DHCP messages.
+    pub(super) messages: Vec<(Arrival, Vec<u8>)>,
+    /// Hosts, and the addresses that they say by ARP are theirs.
+    pub(super) claims: Vec<(Mac, Ipv4Addr)>,
 }
 
 /// The open sockets.
 #[derive(Debug)]
 pub(super) struct Wire {
     sockets: Vec<(Arrival, UdpSocket)>,
-    frames: Option<(Mac, Socket)>,
+    frames: Option<Frames>,
     ports: Ports,
 }
 
@@ -47,51 +63,72 @@ impl Wire {
         for &local in &at.addresses {
             sockets.push((Arrival { local, unicast: true, ..heard }, udp(at, local, ports.server)?));
         }
-        let frames = at.mac.and_then(|mac| match packet(&at.interface) {
-            Ok(socket) => Some((mac, socket)),
+        let frames = at.mac.and_then(|mac| match Frames::open(mac, &at.interface) {
+            Ok(frames) => Some(frames),
             Err(error) => {
                 let interface = &at.interface;
-                tracing::warn!(interface, %error, "no frames can be written (that needs CAP_NET_RAW): replies to clients without an address are broadcast");
+                tracing::warn!(interface, %error, "no frames can be written (that needs CAP_NET_RAW): replies to clients without an address are broadcast, and addresses are offered without asking whether they are in use");
                 None
             }
         });
         Ok(Self { sockets, frames, ports })
     }
 
+    /// Whether hosts can be asked by ARP.
+    pub(super) const fn can_probe(&self) -> bool {
+        self.frames.is_some()
+    }
+
     /// Waits until something is there to be received.
     pub(super) async fn readable(&self) -> io::Result<()> {
+        let frames = self.frames.iter().map(|frames| &frames.socket);
+        let sockets: Vec<_> = self.sockets.iter().map(|(_, socket)| socket).chain(frames).collect();
         poll_fn(|context| {
-            let mut ready = self.sockets.iter().map(|(_, socket)| socket.poll_recv_ready(context));
+            let mut ready = sockets.iter().map(|socket| socket.poll_recv_ready(context));
             ready.find(Poll::is_ready).unwrap_or(Poll::Pending)
         })
         .await
     }
 
     /// What is there, from every socket in turn.
-    pub(super) fn receive(&self) -> io::Result<Vec<(Arrival, Vec<u8>)>> {
-        let mut batch = Vec::new();
+    pub(super) fn receive(&self) -> io::Result<Batch> {
+        let mut batch = Batch::default();
         let mut buffer = [0; ingress::MAX_DATAGRAM];
         for (via, socket) in &self.sockets {
             for _ in 0..BATCH {
                 match socket.try_recv_from(&mut buffer) {
                     Ok((length, _)) => {
-                        batch.push((*via, buffer.get(..length).unwrap_or_default().to_vec()));
+                        batch.messages.push((*via, buffer.get(..length).unwrap_or_default().to_vec()));
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if batch.is_empty() => return Err(error),
+                    Err(error) if batch.messages.is_empty() => return Err(error),
                     Err(_) => break,
                 }
             }
         }
+        if let Some(frames) = &self.frames {
+            batch.claims = frames.claims()?;
+        }
         Ok(batch)
     }
 
-    pub(super) async fn send(&self, reply: Reply) {
-        let Reply { via, to, bytes } = reply;
-        if let (Destination::Hardware { address, mac }, Some((own, socket))) = (to, &self.frames) {
-            let from = (*own, SocketAddrV4::new(via.local, self.ports.server));
+    pub(super) async fn send(&self, outgoing: Outgoing) {
+        match outgoing {
+            Outgoing::Reply { via, to, bytes } => self.reply(via, to, bytes).await,
+            Outgoing::Probe(address) => {
+                let Some(frames) = &self.frames else { return };
+                if let Err(error) = frames.socket.send(&frame::arp_probe(frames.own, address)).await {
+                    tracing::debug!(%address, %error, "an address is offered without asking for it");
+                }
+            }
+        }
+    }
+
+    async fn reply(&self, via: Arrival, to: Destination, bytes: Vec<u8>) {
+        if let (Destination::Hardware { address, mac }, Some(frames)) = (to, &self.frames) {
+            let from = (frames.own, SocketAddrV4::new(via.local, self.ports.server));
             let to = (mac, SocketAddrV4::new(address, self.ports.client));
-            match socket.send(&frame::udp(from, to, &bytes)) {
+            match frames.socket.send(&frame::udp(from, to, &bytes)).await {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%mac, %error, "no frame: the reply is broadcast"),
             }
@@ -134,10 +171,41 @@ fn udp(at: &Served, address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// A socket that sends whole Ethernet frames on an interface, and receives nothing.
-fn packet(interface: &str) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
-    socket.set_nonblocking(true)?;
-    bind(socket.as_raw_fd(), &link_address(interface)?)?;
-    Ok(socket)
+/// Whole Ethernet frames of an interface: any that are sent, and those of ARP that come in.
+#[derive(Debug)]
+struct Frames {
+    own: Mac,
+    /// Of packets; tokio knows datagrams of no other kind.
+    socket: UdpSocket,
+    index: usize,
+}
+
+impl Frames {
+    fn open(own: Mac, interface: &str) -> io::Result<Self> {
+        let arp = Protocol::from(i32::from(ETH_P_ARP.to_be()));
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(arp))?;
+        socket.set_nonblocking(true)?;
+        let at = link_address(interface)?;
+        bind(socket.as_raw_fd(), &at)?;
+        Ok(Self { own, socket: UdpSocket::from_std(socket.into())?, index: at.ifindex() })
+    }
+
+    /// Who says what of addresses. Before the socket was bound it heard other interfaces too.
+    fn claims(&self) -> io::Result<Vec<(Mac, Ipv4Addr)>> {
+        let mut claims = Vec::new();
+        let mut buffer = [0; ARP_FRAME];
+        for _ in 0..BATCH {
+            let receive = || Ok(recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut buffer)?);
+            match self.socket.try_io(Interest::READABLE, receive) {
+                Ok((length, Some(from))) if from.ifindex() == self.index => {
+                    claims.extend(buffer.get(..length).and_then(frame::arp_claim));
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if claims.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(claims)
+    }
 }

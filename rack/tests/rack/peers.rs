@@ -201,6 +201,32 @@ async fn udhcpc_is_told_everything_and_hears_it_by_unicast() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn udhcpc_is_not_offered_an_address_that_another_host_took() {
+    if !is_inside("peers::udhcpc_is_not_offered_an_address_that_another_host_took") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let squatter = Host::plug("squatter", OTHERS[3]);
+    squatter.run(&["ip", "address", "add", "10.9.0.100/24", "dev", "eth0"]);
+    let rack = start(dir.path(), vec![subnet("s1", "10.9.0", ("100", "101"))]).await;
+
+    let host = Host::plug("a", OTHERS[0]);
+    let client = Client::new(&host);
+    assert!(client.udhcpc(&[]).await);
+    assert_eq!(client.knew("bound")["ip"], "10.9.0.101");
+    let told = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Alarm(_)))).await;
+    let Some(Body::Alarm(alarm)) = &told.body else { unreachable!("it was asked for") };
+    assert_eq!((alarm.code.as_str(), told.mac.as_str()), ("address_conflict", OTHERS[0]));
+    let message = format!(
+        "10.9.0.100 was to be offered to {} and is in use by {}, which has no lease",
+        OTHERS[0], OTHERS[3]
+    );
+    assert_eq!(alarm.message, message);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere() {
     if !is_inside("peers::dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere") {
         return;

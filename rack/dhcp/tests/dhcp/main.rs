@@ -8,5 +8,6 @@ mod hostile;
 mod layout;
 mod messages;
 mod networks;
+mod probing;
 mod properties;
 mod support;

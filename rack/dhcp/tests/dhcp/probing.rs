@@ -1,0 +1,180 @@
+//! Who has that address? Asked before an address is offered that nobody leases (RFC 2131 §3.1, RFC 5227).
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use basalt_dhcp::egress::Message;
+use basalt_dhcp::{Action, AddressRange, Event, Ignored, LeaseState, Mac, Server, Subnet, Time};
+use dhcproto::v4::{MessageType, OptionCode};
+
+use crate::support::*;
+
+const PATIENCE: Duration = Duration::from_millis(200);
+const STRANGER: Mac = Mac([2, 2, 2, 2, 2, 2]);
+
+fn probing() -> Server {
+    probes(server())
+}
+
+fn probes(mut server: Server) -> Server {
+    server.set_probing(LINK.interface, Some(PATIENCE));
+    server
+}
+
+/// The one address that is asked about, and nothing else that happens.
+fn probed(actions: &[Action]) -> Ipv4Addr {
+    match actions {
+        [Action::Probe { interface, address }] if *interface == LINK.interface => *address,
+        other => panic!("not one probe: {other:?}"),
+    }
+}
+
+fn conclude(server: &mut Server, now: Time) -> Answer {
+    Answer(server.conclude(now, LINK.interface))
+}
+
+#[test]
+fn offers_an_address_when_nobody_answered_for_it_in_time() {
+    let mut server = probing();
+    assert_eq!(server.next_conclusion(START, LINK.interface), None);
+    assert_eq!(probed(&server.ask(START, &discover(1)).0), ip(100));
+    assert_eq!(server.next_conclusion(START, LINK.interface), Some(PATIENCE));
+    assert_eq!(conclude(&mut server, START + Duration::from_millis(199)).0, [], "too early");
+    let offer = conclude(&mut server, START + PATIENCE);
+    assert_eq!((offer.kind(), offer.address()), (MessageType::Offer, ip(100)));
+    assert_eq!(server.next_conclusion(START + PATIENCE, LINK.interface), None);
+    assert_eq!(server.ask(START + PATIENCE, &select(1, ip(100))).kind(), MessageType::Ack);
+}
+
+#[test]
+fn an_address_that_somebody_has_is_quarantined_and_the_next_one_is_probed() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    let now = START + Duration::from_millis(5);
+    let taken = server.heard(now, LINK.interface, ip(100), STRANGER);
+    let [Action::Persist(kept), Action::Report(Event::Taken { lease, holder }), next] = &taken[..] else {
+        panic!("{taken:?}")
+    };
+    assert_eq!((kept, *holder, lease.mac), (lease, STRANGER, mac(1)));
+    assert_eq!((lease.state, lease.expires), (LeaseState::Quarantined, now.plus_seconds(600)));
+    assert_eq!(*next, Action::Probe { interface: LINK.interface, address: ip(101) });
+    assert_eq!(server.heard(now, LINK.interface, ip(100), STRANGER), [], "once is enough");
+    assert_eq!(conclude(&mut server, now + PATIENCE).address(), ip(101));
+    assert_eq!(probed(&server.ask(now, &discover(2)).0), ip(102), "nobody else is offered it");
+}
+
+#[test]
+fn a_range_that_others_have_taken_is_gone_through_and_then_there_is_nothing() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    for last in 100..103 {
+        let taken = server.heard(START, LINK.interface, ip(last), STRANGER);
+        assert_eq!(taken.last(), Some(&Action::Probe { interface: LINK.interface, address: ip(last + 1) }));
+    }
+    let taken = server.heard(START, LINK.interface, ip(103), STRANGER);
+    let reason = Ignored::NoFreeAddress("lab".into());
+    assert_eq!(taken.last(), Some(&Action::Report(Event::Ignored { mac: Some(mac(1)), reason })));
+    assert_eq!(server.probing(), 0);
+}
+
+#[test]
+fn a_client_that_asks_again_waits_for_the_same_probe_and_is_answered_what_it_asked_last() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    let mut again = discover(1);
+    again.xid = 77;
+    assert_eq!(server.ask(START + Duration::from_millis(150), &again).0, []);
+    assert_eq!((server.probing(), server.next_conclusion(START, LINK.interface)), (1, Some(PATIENCE)));
+    assert_eq!(conclude(&mut server, START + PATIENCE).packet().xid, 77);
+    assert_eq!(server.ask(START + PATIENCE, &again).kind(), MessageType::Offer, "it was probed just now");
+}
+
+#[test]
+fn what_is_allocated_is_not_probed() {
+    let mut subnet = subnet();
+    subnet.reservations.push(reservation(9, 50));
+    let mut server = probes(Server::new(config(subnet)).unwrap());
+    assert_eq!(server.ask(START, &discover(9)).address(), ip(50), "reserved");
+
+    server.ask(START, &discover(1));
+    conclude(&mut server, START + PATIENCE);
+    server.ask(START + PATIENCE, &select(1, ip(100)));
+    assert_eq!(server.ask(START + PATIENCE, &discover(1)).address(), ip(100), "leased to it");
+    let later = START.plus_seconds(100_000);
+    assert_eq!(probed(&server.ask(later, &discover(1)).0), ip(100), "its lease has ended long ago");
+
+    let mut relayed = discover(2);
+    relayed.giaddr = ip(4);
+    assert_eq!(server.ask(later, &relayed).kind(), MessageType::Offer, "ARP does not get to its link");
+    server.set_probing(LINK.interface, None);
+    assert_eq!(server.ask(later, &discover(3)).kind(), MessageType::Offer);
+    assert_eq!(server.probing(), 0, "the probe that was open is dropped");
+}
+
+#[test]
+fn the_client_itself_may_answer_and_so_may_hosts_elsewhere() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    assert_eq!(server.heard(START, LINK.interface, ip(100), mac(1)), []);
+    assert_eq!(server.heard(START, LINK.interface + 1, ip(100), STRANGER), [], "another link");
+    assert_eq!(server.heard(START, LINK.interface, ip(101), STRANGER), [], "nobody waits for that one");
+    assert_eq!(conclude(&mut server, START + PATIENCE).address(), ip(100));
+}
+
+#[test]
+fn a_client_that_chose_another_server_is_not_offered_anything() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    let mut elsewhere = request(1);
+    elsewhere.option(OptionCode::ServerIdentifier, ip(250).octets());
+    elsewhere.option(OptionCode::RequestedIpAddress, ip(100).octets());
+    assert_eq!(
+        server.ask(START + Duration::from_millis(50), &elsewhere).ignored(),
+        Ignored::OtherServer(ip(250))
+    );
+    assert_eq!(conclude(&mut server, START + PATIENCE).0, []);
+    server.ask(START, &discover(2));
+}
+
+#[test]
+fn a_clock_that_is_set_back_leaves_nobody_waiting() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    let earlier = Time(START.0 - 3_600_000);
+    assert_eq!(server.next_conclusion(earlier, LINK.interface), Some(PATIENCE));
+    assert_eq!(conclude(&mut server, earlier).address(), ip(100));
+}
+
+#[test]
+fn a_hundred_thousand_strangers_open_two_thousand_probes_and_the_rest_is_offered_without() {
+    let mut subnet = Subnet::new("vast", "10.0.0.0/8".parse().unwrap());
+    let (start, end) = (Ipv4Addr::new(10, 100, 0, 0), Ipv4Addr::new(10, 255, 0, 0));
+    subnet.dynamic = vec![AddressRange { start, end }];
+    let mut server = probes(Server::new(config(subnet)).unwrap());
+    let (mut asked, mut offered) = (0u64, 0u64);
+    for number in 0..100_000u32 {
+        let now = Time(START.0 + u64::from(number / 100));
+        let [a, b, c, d] = number.to_be_bytes();
+        let stranger = Message::request(MessageType::Discover, number, Mac([2, 0xff, a, b, c, d]));
+        match server.ask(now, &stranger).0.as_slice() {
+            [Action::Probe { .. }] => asked += 1,
+            [Action::Send { .. }, Action::Report(Event::Offered { .. })] => offered += 1,
+            other => panic!("{other:?}"),
+        }
+        if number % 1_000 == 0 {
+            conclude_all(&mut server, now);
+        }
+        assert!(server.probing() <= 2_048, "{} after {number}", server.probing());
+    }
+    assert!(asked > 2_048 && offered > 2_048, "{asked} probed, {offered} not");
+    assert_eq!(server.unprobed(), offered);
+    conclude_all(&mut server, Time(START.0 + 10_000));
+    assert_eq!(server.probing(), 0);
+}
+
+fn conclude_all(server: &mut Server, now: Time) {
+    let concluded = server.conclude(now, LINK.interface);
+    assert!(
+        concluded.iter().all(|it| matches!(it, Action::Send { .. } | Action::Report(Event::Offered { .. })))
+    );
+}
