@@ -160,12 +160,12 @@ impl Exchange<'_> {
         }
         let address = options.ipv4(OptionCode::RequestedIpAddress);
         let address = address.ok_or(Ignored::Missing("declined address (option 50)"))?;
-        self.own(address).ok_or(Ignored::NotOurs(address))?;
+        let ended = self.own(address).ok_or(Ignored::NotOurs(address))?.state == LeaseState::Bound;
         self.settle(address);
         let mut lease = self.lease(address, LeaseState::Quarantined, self.config.quarantine_seconds);
         lease.acknowledged = false;
         self.table.insert(lease.clone());
-        Ok(vec![Action::Persist(lease.clone()), Action::Report(Event::Conflict(lease))])
+        Ok(vec![Action::Persist(lease.clone()), Action::Report(Event::Conflict { lease, ended })])
     }
 
     /// A host with an address of its own asks for the rest: no lease (RFC 2131 §4.3.5).

@@ -109,7 +109,12 @@ pub enum Event {
     /// A client gave its address back.
     Released(Lease),
     /// A client found its address in use by another host.
-    Conflict(Lease),
+    Conflict {
+        /// Who it was, and until when nobody is offered the address.
+        lease: Lease,
+        /// The client had leased it, and has it no more; otherwise it was only offered.
+        ended: bool,
+    },
     /// An address that was to be offered to the lease's client is in use by another host.
     Taken {
         /// Who was to be offered it, and until when nobody is.

@@ -310,11 +310,18 @@ impl Dhcp {
                 };
                 self.facts.tell(about.requested("dhcp", what, &file, &address.to_string()));
             }
-            Event::Conflict(lease) => {
+            Event::Conflict { lease, ended } => {
                 let message =
                     format!("{} found its address {} in use by another host", lease.mac, lease.address);
                 tracing::warn!(mac = %lease.mac, address = %lease.address, "address is in use by another host");
-                self.facts.tell(about(lease.mac).alarm("address_conflict", &message));
+                let about = about(lease.mac);
+                self.facts.tell(about.alarm("address_conflict", &message));
+                // The address rests until the record expires; the lease is over now.
+                let lease = Lease { expires: lease.granted, ..lease };
+                if ended {
+                    self.presence.ended(lease.mac, lease.address);
+                    self.facts.tell(about.saw(lease_fact(&lease, true)));
+                }
             }
             Event::Taken { lease, holder } => {
                 let (mac, address) = (lease.mac, lease.address);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, TaskResult};
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::ingress;
-use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet, Reservation, fact::Body};
+use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -84,6 +84,34 @@ fn claim(token: &str, boot_id: &str) -> Vec<u8> {
     let (token, boot_id) = (token.to_owned(), boot_id.to_owned());
     let request = ClaimRequest { token, boot_id, mac: MAC.to_string(), agent_version: "test".into() };
     serde_json::to_vec(&request).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_its_client_declines_is_leased_to_nobody_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    boot_exchange(&settings).await;
+    let lease = |released: bool| move |fact: &Fact| matches!(&fact.body, Some(Body::Lease(it)) if it.released == released);
+    let granted = fact(&rack.facts, lease(false)).await;
+
+    let relay = UdpSocket::bind((RELAY, settings.dhcp_port)).await.unwrap();
+    let mut decline = Message::request(MessageType::Decline, 8, MAC);
+    decline.giaddr = RELAY;
+    decline.option(OptionCode::RequestedIpAddress, MACHINE.octets());
+    decline.option(OptionCode::ServerIdentifier, Ipv4Addr::LOCALHOST.octets());
+    relay.send_to(&decline.encode(), (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.unwrap();
+    let ended = fact(&rack.facts, lease(true)).await;
+    assert!(ended.seq > granted.seq && ended.mac == granted.mac, "{granted:?} {ended:?}");
+    let Some(Body::Lease(body)) = &ended.body else { unreachable!("it was asked for") };
+    assert!(
+        body.address == MACHINE.to_string() && body.expires_unix_ms <= ended.observed_unix_ms,
+        "{body:?}"
+    );
+    let conflict = |fact: &Fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.code == "address_conflict");
+    fact(&rack.facts, conflict).await;
+    rack.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +246,8 @@ async fn a_rom_fetches_its_loader_by_tftp() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    let up = |fact: &basalt_proto::rack_v1::Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1");
+    let up =
+        |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1");
     fact(&rack.facts, up).await;
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     client.send_to(b"\0\x01undionly.kpxe\0octet\0", ("127.0.0.1", settings.tftp_port)).await.unwrap();

@@ -189,7 +189,8 @@ fn a_declined_address_rests() {
     message.option(OptionCode::RequestedIpAddress, ip(100).octets());
     message.option(OptionCode::ServerIdentifier, SERVER.octets());
     let answer = server.ask(START, &message);
-    assert!(matches!(answer.0.as_slice(), [Action::Persist(_), Action::Report(Event::Conflict(_))]));
+    let told = Event::Conflict { lease: answer.persisted().unwrap().clone(), ended: true };
+    assert!(matches!(&answer.0[..], [Action::Persist(_), Action::Report(event)] if *event == told));
     assert_eq!(server.lease_to(START, 1), ip(101), "not even its last client gets it");
     for client in 2..4 {
         assert_ne!(server.lease_to(START, client), ip(100));
