@@ -40,6 +40,21 @@ pub(crate) fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}: {status}");
 }
 
+/// Hides what the host has in these directories behind empty ones, for programs that keep their state in a fixed place, and its accounts:
+/// whom a program would become instead of root is root here, as nobody else exists.
+pub(crate) fn hide(directories: &[&str]) {
+    let accounts = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&accounts, "root:x:0:0::/:/bin/sh\nsystemd-network:x:0:0::/:/bin/sh\n").unwrap();
+    mount(&["--bind", &accounts.path().to_string_lossy(), "/etc/passwd"]);
+    directories.iter().for_each(|directory| mount(&["-t", "tmpfs", "none", directory]));
+}
+
+/// Runs `mount` here.
+pub(crate) fn mount(arguments: &[&str]) {
+    let status = Command::new("mount").args(arguments).status().unwrap();
+    assert!(status.success(), "mount {arguments:?}: {status}");
+}
+
 /// Makes a switch, and the interface `rack0` with these addresses plugged into it.
 pub(crate) fn make_switch(addresses: &[&str]) {
     ip("link set lo up");
@@ -95,7 +110,7 @@ impl Host {
 
     /// Starts a program that runs until this is dropped.
     pub(crate) fn spawn(&self, command: &[&str]) -> Running {
-        Running(self.command(command).spawn().unwrap())
+        Running::start(&mut self.command(command))
     }
 
     /// Runs a command that must succeed.
@@ -117,6 +132,10 @@ impl Drop for Host {
 pub(crate) struct Running(Child);
 
 impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();

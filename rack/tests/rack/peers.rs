@@ -1,8 +1,11 @@
-//! A rack's DHCP, and clients that nobody here wrote: busybox udhcpc and ISC dhclient, on a switch in namespaces of their own.
+//! A rack's DHCP, and clients that nobody here wrote, on a switch in namespaces of their own: busybox udhcpc, ISC dhclient, dhcpcd and
+//! systemd-networkd.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_proto::rack_v1::{
@@ -13,28 +16,36 @@ use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Settings;
 
-use super::namespace::{Host, is_inside, make_switch};
-use super::support::{DEADLINE, fact, settings};
+use super::namespace::{Host, Running, hide, ip, is_inside, make_switch, mount, peer};
+use super::support::{fact, settings};
 
+/// The longest that a client here takes for anything: it renews after half a minute.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A host with a reservation.
 const KNOWN: &str = "52:54:00:00:00:0a";
 /// Hosts without.
 const OTHERS: [&str; 4] =
     ["52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"];
 
-/// Writes what the client knows, by the reason of its call, and configures the interface as little as it must.
+const NETWORKD: &str = "[Match]\nName=eth0\n[Network]\nDHCP=ipv4\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n";
+
+/// Leaves what the client knows in a file named by the reason of its call, whole from the start, and configures the interface as little
+/// as it must.
 const UDHCPC_SCRIPT: &str = r#"#!/bin/sh
-env > "$(dirname "$0")/$1"
+cd "$(dirname "$0")" && env > "new-$1" && mv "new-$1" "$1"
 [ "$1" != bound ] || ip address replace "$ip/$mask" dev "$interface"
 "#;
+const DHCPCD_SCRIPT: &str = r#"#!/bin/sh
+cd "$(dirname "$0")" && env > "new-$reason" && mv "new-$reason" "$reason"
+"#;
 const DHCLIENT_SCRIPT: &str = r#"#!/bin/sh
-env > "$(dirname "$0")/$reason"
+cd "$(dirname "$0")" && env > "new-$reason" && mv "new-$reason" "$reason"
 case $reason in
 BOUND|REBOOT) ip address replace "$new_ip_address/24" dev "$interface" ;;
 esac
 "#;
 
-fn subnet(uid: &str, network: &str, dynamic: (&str, &str)) -> DhcpSubnet {
+pub(super) fn subnet(uid: &str, network: &str, dynamic: (&str, &str)) -> DhcpSubnet {
     DhcpSubnet {
         subnet_uid: uid.into(),
         cidr: format!("{network}.0/24"),
@@ -71,6 +82,27 @@ pub(super) async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
     rack
 }
 
+/// Leases of the shortest time, which clients renew after half a minute.
+fn shortest_leases() -> DhcpSubnet {
+    DhcpSubnet { lease_seconds: 60, ..subnet("s1", "10.9.0", ("100", "101")) }
+}
+
+/// What was told last of a lease.
+async fn last_lease(rack: &Daemon) -> LeaseFact {
+    let mut last = None;
+    let mut next = 1;
+    loop {
+        let facts = rack.facts.read(next).await.unwrap();
+        let Some(newest) = facts.last() else { return last.expect("no lease was told of") };
+        next = newest.seq + 1;
+        let mut leases = facts.into_iter().filter_map(|fact| match fact.body {
+            Some(Body::Lease(lease)) => Some(lease),
+            _ => None,
+        });
+        last = leases.next_back().or(last);
+    }
+}
+
 /// Waits until a lease was told of that is like this.
 async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> LeaseFact {
     let told =
@@ -88,7 +120,9 @@ struct Client<'a> {
 impl<'a> Client<'a> {
     fn new(host: &'a Host) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        for (name, script) in [("udhcpc", UDHCPC_SCRIPT), ("dhclient", DHCLIENT_SCRIPT)] {
+        for (name, script) in
+            [("udhcpc", UDHCPC_SCRIPT), ("dhclient", DHCLIENT_SCRIPT), ("dhcpcd", DHCPCD_SCRIPT)]
+        {
             std::fs::write(dir.path().join(name), script).unwrap();
             let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(dir.path().join(name), executable).unwrap();
@@ -131,7 +165,7 @@ impl<'a> Client<'a> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(DEADLINE, called).await.unwrap_or_else(|_| panic!("never {reason}"));
+        tokio::time::timeout(PATIENCE, called).await.unwrap_or_else(|_| panic!("never {reason}"));
     }
 
     /// What the client knew when it called its script for this reason, once.
@@ -287,5 +321,102 @@ async fn a_link_with_two_subnets_serves_both_and_takes_neither_for_foreign() {
         assert_eq!(client.knew("REBOOT")["new_ip_address"], address.to_string());
         assert!(client.dhclient(&["-x"]).await);
     }
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dhcpcd_renews_comes_back_to_its_address_and_gives_it_back() {
+    let dhcpcd = peer("dhcpcd").join("usr/sbin/dhcpcd").to_string_lossy().into_owned();
+    if !is_inside("peers::dhcpcd_renews_comes_back_to_its_address_and_gives_it_back") {
+        return;
+    }
+    // Its socket, and the leases that it remembers.
+    hide(&["/run", "/var/lib"]);
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let rack = start(dir.path(), vec![shortest_leases()]).await;
+    let host = Host::plug("a", OTHERS[0]);
+    let client = Client::new(&host);
+    let script = client.path("dhcpcd");
+    let mut command =
+        host.command(&[&dhcpcd, "-4", "-B", "--noarp", "-f", "/dev/null", "-c", &script, "eth0"]);
+    command.stderr(Stdio::null());
+
+    let running = Running::start(&mut command);
+    client.wait_for("BOUND").await;
+    let knew = client.knew("BOUND");
+    let told = [
+        ("new_ip_address", "10.9.0.100"),
+        ("new_subnet_cidr", "24"),
+        ("new_routers", "10.9.0.1"),
+        ("new_domain_name_servers", "10.9.0.2 10.9.0.3"),
+        ("new_dhcp_lease_time", "60"),
+        ("new_dhcp_server_identifier", "10.9.0.1"),
+    ];
+    for (name, value) in told {
+        assert_eq!(knew.get(name).map(String::as_str), Some(value), "{name} of {knew:?}");
+    }
+    running.signal("HUP");
+    client.wait_for("RENEW").await;
+    client.knew("RENEW");
+    running.signal("TERM");
+    client.wait_for("STOPPED").await;
+    drop(running);
+
+    let running = Running::start(&mut command);
+    client.wait_for("REBOOT").await;
+    assert_eq!(client.knew("REBOOT")["new_ip_address"], "10.9.0.100");
+    let rebooted = last_lease(&rack).await;
+    // By itself, to the rack alone, when half of its time is over.
+    client.wait_for("RENEW").await;
+    lease(&rack, |it| it.expires_unix_ms >= rebooted.expires_unix_ms + 20_000 && !it.released).await;
+    running.signal("ALRM");
+    lease(&rack, |it| it.address == "10.9.0.100" && it.released).await;
+    drop(running);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn networkd_renews_comes_back_to_its_address_and_gives_it_back() {
+    if !is_inside("peers::networkd_renews_comes_back_to_its_address_and_gives_it_back") {
+        return;
+    }
+    // Its configuration; and where nothing can be written to sysfs, it concludes that no udev will tell it of interfaces.
+    hide(&["/run", "/sys"]);
+    mount(&["-o", "remount,ro", "/sys"]);
+    std::fs::create_dir_all("/run/systemd/network").unwrap();
+    std::fs::write("/run/systemd/network/eth0.network", NETWORKD).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let rack = start(dir.path(), vec![shortest_leases()]).await;
+    let host = Host::plug("a", OTHERS[0]);
+    let log = dir.path().join("networkd.log");
+    let mut command = host.command(&["/lib/systemd/systemd-networkd"]);
+    command.env("SYSTEMD_LOG_LEVEL", "debug").env("SYSTEMD_LOG_TARGET", "console");
+    let running = Running::start(command.stderr(File::create(&log).unwrap()));
+    let says = async |words: &str| {
+        let said = || std::fs::read_to_string(&log).unwrap();
+        let saying = async {
+            while !said().contains(words) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, saying).await.unwrap_or_else(|_| panic!("never {words}: {}", said()));
+    };
+
+    says("DHCPv4 address 10.9.0.100/24, gateway 10.9.0.1 acquired from 10.9.0.1").await;
+    let first = lease(&rack, |it| it.address == "10.9.0.100" && !it.released).await;
+    // By itself, to the rack alone, when half of its time is over.
+    says("REQUEST (renewing)").await;
+    lease(&rack, |it| it.expires_unix_ms >= first.expires_unix_ms + 20_000 && !it.released).await;
+    ip("link set a0 down");
+    says("Lost carrier").await;
+    let unplugged = last_lease(&rack).await;
+    ip("link set a0 up");
+    says("REQUEST (init-reboot)").await;
+    lease(&rack, |it| it.address == "10.9.0.100" && it.expires_unix_ms > unplugged.expires_unix_ms).await;
+    running.signal("TERM");
+    lease(&rack, |it| it.address == "10.9.0.100" && it.released).await;
+    drop(running);
     rack.stop().await;
 }
