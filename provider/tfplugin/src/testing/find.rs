@@ -55,6 +55,7 @@ impl MiniCore {
             let there = self.imported(type_name, Key::Identity(&event.identity)).await?;
             self.same_identity(type_name, &during, Some(&event.identity), there.identity.as_ref())?;
             self.same(type_name, "what was listed and imported", &state, &there.value)?;
+            self.generate(type_name, &there).await?;
             objects.push(FoundObject { name: event.name, identity: event.known, state });
         }
         Ok(objects)

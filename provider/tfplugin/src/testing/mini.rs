@@ -12,7 +12,7 @@ use crate::pb;
 use crate::pb::diagnostic::Severity;
 use crate::pb::provider_client::ProviderClient;
 use crate::provider::Provider;
-use crate::schema::{Attribute, Schema};
+use crate::schema::{Attribute, Mode, Schema};
 use crate::server::Reattached;
 use crate::value::{Type, Val};
 
@@ -321,8 +321,8 @@ impl MiniCore {
         if read.value.is_null() { Err(wrong("it is not there".to_owned())) } else { Ok(read) }
     }
 
-    /// Has the configuration of an object made, which is valid, and plans nothing.
-    async fn generate(&mut self, type_name: &str, state: &State) -> Result<(), Broken> {
+    /// Has the configuration of an object made, which is valid, and plans nothing of what it says.
+    pub(super) async fn generate(&mut self, type_name: &str, state: &State) -> Result<(), Broken> {
         let request = pb::generate_resource_config::Request {
             type_name: type_name.to_owned(),
             state: Some(codec::encode(&state.value)),
@@ -333,7 +333,11 @@ impl MiniCore {
         let during = format!("GenerateResourceConfig of {type_name}");
         let refused = self.refused(type_name, &config).await?;
         broken_at(&during, refused.iter().map(|why| format!("it is refused: {why}: {config:?}")).collect())?;
-        let plan = self.plan(type_name, state, &config).await?;
+        let mut plan = self.plan(type_name, state, &config).await?;
+        // What is still on its way changes by itself.
+        for attribute in self.schema(type_name)?.attributes.iter().filter(|it| it.mode == Mode::Computed) {
+            plan.planned.set(&attribute.name, state.value.get(&attribute.name).clone());
+        }
         self.same(type_name, "what is planned from the generated configuration", &state.value, &plan.planned)
     }
 

@@ -17,7 +17,7 @@
 //! | import | what is imported and read is the same object: it plans nothing |
 //! | destroy | a destroyed object is read as gone |
 //! | identity | where there is one it is whole once an object is created, never changes, and imports that object |
-//! | generate | the configuration made for an object is valid, and plans nothing |
+//! | generate | the configuration made for an object is valid, and plans nothing of what it says |
 //! | list | every object has a name and an identity that is whole and no other's; no more come than were asked for |
 //! | list | a state comes where it was asked for, and is the one that is imported by that identity |
 //! | action | what is valid is planned also while some of it is unknown; a plan changes nothing |
