@@ -1,4 +1,4 @@
-//! Terraform provider for Basalt: a resource and data sources for every kind.
+//! Terraform provider for Basalt: a resource, a list resource and data sources for every kind.
 //!
 //! No resource is written by hand. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform schema,
 //! a state into a spec and an object into a state; [`resource`] is what creating, reading, updating and deleting any of
@@ -11,6 +11,8 @@
 //! | delete | `DELETE`, then until it is gone |
 //! | plan | `PUT ?dry_run=true`, if something differs: advisories become warnings |
 //! | refresh | `GET` of one, a list for many ([`snapshot`]) |
+//! | query | a list, page by page ([`list`]) |
+//! | action | what is asked of a machine once, waited for ([`action`]) |
 //! | `moved` from types of MAAS | what is known of an object there finds it here ([`maas`]) |
 //! | state | the spec as it was declared, `uid`, and the stable part of the status |
 //!
@@ -21,10 +23,13 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod action;
 mod bounded;
 mod config;
 mod data_source;
+mod fresh;
 mod functions;
+mod list;
 mod maas;
 mod map;
 mod memory;

@@ -1,15 +1,19 @@
-//! The provider: its block, and per kind one resource and two data sources.
+//! The provider: its block, per kind a resource, a list resource and two data sources, and per verb an action.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use basalt_api::KINDS;
+use basalt_api::wire::Verb;
+use basalt_api::{KINDS, Kind};
 use tfplugin::{
-    Cx, DataSource, Diag, Diags, Ephemeral, Function, Provider, Resource, Schema, Val, async_trait,
+    Action, Cx, DataSource, Diag, Diags, Ephemeral, Function, ListResource, Provider, Resource, Schema, Val,
+    async_trait,
 };
 
+use crate::action::Operate;
 use crate::config;
 use crate::data_source::{KindData, KindsData};
 use crate::functions;
+use crate::list::KindList;
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
@@ -60,6 +64,11 @@ impl Session {
     }
 }
 
+/// What Terraform can declare.
+fn declarable() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().copied().filter(|kind| kind.declarable)
+}
+
 #[async_trait]
 impl Provider for Basalt {
     fn schema(&self) -> Schema {
@@ -67,10 +76,18 @@ impl Provider for Basalt {
     }
 
     fn resources(&self) -> Vec<Box<dyn Resource>> {
-        let declarable = KINDS.iter().copied().filter(|kind| kind.declarable);
-        declarable
-            .map(|kind| Box::new(KindResource::new(kind, Arc::clone(&self.session))) as Box<_>)
-            .collect()
+        let session = || Arc::clone(&self.session);
+        declarable().map(|kind| Box::new(KindResource::new(kind, session())) as Box<_>).collect()
+    }
+
+    fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
+        let session = || Arc::clone(&self.session);
+        declarable().map(|kind| Box::new(KindList::new(kind, session())) as Box<_>).collect()
+    }
+
+    fn actions(&self) -> Vec<Box<dyn Action>> {
+        let session = || Arc::clone(&self.session);
+        Verb::ALL.into_iter().map(|verb| Box::new(Operate::new(verb, session())) as Box<_>).collect()
     }
 
     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
@@ -127,13 +144,21 @@ mod tests {
         for ephemeral in provider.ephemerals() {
             assert_eq!(ephemeral.schema().problems(), Vec::<String>::new(), "{}", ephemeral.type_name());
         }
+        for list in provider.list_resources() {
+            assert_eq!(list.schema().problems_of_config(), Vec::<String>::new(), "{}", list.type_name());
+        }
+        for action in provider.actions() {
+            assert_eq!(action.schema().problems_of_config(), Vec::<String>::new(), "{}", action.type_name());
+        }
     }
 
     #[test]
-    fn every_declarable_kind_is_a_resource_and_every_kind_two_data_sources() {
+    fn every_declarable_kind_is_a_resource_with_a_list_and_every_kind_two_data_sources() {
         let provider = provider();
         let resources: Vec<_> = provider.resources().iter().map(|r| r.type_name().to_owned()).collect();
         let sources: Vec<_> = provider.data_sources().iter().map(|s| s.type_name().to_owned()).collect();
+        let lists: Vec<_> = provider.list_resources().iter().map(|l| l.type_name().to_owned()).collect();
+        assert_eq!(lists, resources);
         for kind in KINDS {
             let name = kind.terraform_name.to_owned();
             assert_eq!(resources.contains(&name), kind.declarable, "{name}");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::values::Name;
-use basalt_api::wire::{Layer, PutRequest};
+use basalt_api::wire::{Layer, ObjectList, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path};
 
@@ -25,7 +25,7 @@ const IN_THE_WAY: Duration = Duration::from_secs(30);
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Objects that a region gives at once, at most.
-const LARGEST_PAGE: u32 = 1000;
+pub(crate) const LARGEST_PAGE: u32 = 1000;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Since when a change waits for its turn, and how long until it is tried again.
@@ -98,6 +98,12 @@ impl Region {
             .list_all(kind, &options)
             .await
             .map_err(|error| diags(kind, kind.plural, &error))
+    }
+
+    /// Some objects of a kind that fit.
+    pub(crate) async fn page(&self, kind: &'static Kind, options: &ListOptions) -> Result<ObjectList, Diags> {
+        let page = self.client.call().await.list(kind, options).await;
+        page.map_err(|error| diags(kind, kind.plural, &error))
     }
 
     /// What each manager says of the object beside its spec.

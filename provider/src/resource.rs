@@ -1,11 +1,9 @@
 //! What creating, reading, updating and deleting an object of any kind means.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, Outcome, Precondition, WaitFor};
-use basalt_api::kinds::Condition;
 use basalt_api::plan::Consequences;
 use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
@@ -13,6 +11,7 @@ use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
 use tfplugin::{Change, Cx, Diag, Diags, Identity, Moved, Path, Resource, Schema, Val, async_trait};
 
+use crate::fresh;
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
 use crate::natural::NaturalKey;
@@ -134,7 +133,7 @@ impl KindResource {
                      {name}`; more time can be given in timeouts.{operation}.",
                     self.kind.name,
                     timeout.as_secs(),
-                    reason(&object),
+                    fresh::reason(&object),
                     self.kind.singular()
                 );
                 Err(Diag::error("It takes too long", detail).into())
@@ -333,16 +332,6 @@ fn without_secrets(kind: &Kind, spec: &serde_json::Value) -> serde_json::Value {
     spec
 }
 
-/// What an object says about why it is not ready.
-fn reason(object: &Object) -> String {
-    let status = object.common_status();
-    let said = [Condition::STALLED, Condition::PROGRESSING, Condition::READY]
-        .into_iter()
-        .filter_map(|name| status.condition(name))
-        .find(|condition| !condition.message.is_empty());
-    said.map_or("it does not say why".to_owned(), |condition| condition.message.clone())
-}
-
 /// Tells the log how a wait goes.
 struct ProgressLog<'a> {
     kind: &'static Kind,
@@ -358,7 +347,7 @@ impl<'a> ProgressLog<'a> {
     fn see(&mut self, object: &Object) {
         if self.last.is_none_or(|last| last.elapsed() >= PROGRESS) {
             self.last = Some(Instant::now());
-            tracing::info!(kind = self.kind.name, name = self.name, state = reason(object), "waiting");
+            tracing::info!(kind = self.kind.name, name = self.name, state = fresh::reason(object), "waiting");
         }
     }
 }
@@ -430,33 +419,21 @@ impl Resource for KindResource {
             region.refresh(self.kind, &key(state)).await?
         };
         let Some(object) = found else { return Ok(None) };
-        if object.metadata.deletion_requested_at.is_some() {
-            let detail = format!(
-                "{} {:?} is on its way out: {}.",
-                self.kind.name,
-                object.metadata.name,
-                reason(&object)
-            );
-            cx.warn(Diag::warning("It is being deleted", detail));
+        if let Some(going) = fresh::going(self.kind, &object) {
+            cx.warn(going);
         }
-        let mut now = map::object(self.kind, &object);
         // What is imported has no past, and is as the region says.
         let is_imported = state.get(NAME).is_null() || state.get(UID).is_null();
-        if is_imported {
-            let layers = region.layers(self.kind, &format!("uid:{}", object.metadata.uid)).await?;
-            let ours = layers.get(MANAGER).map(|layer| &layer.labels);
-            let defaults = self.session.default_labels();
-            map::labels::import(ours.unwrap_or(&BTreeMap::new()), &defaults, &mut now);
+        let mut now = if is_imported {
+            fresh::state(&region, self.kind, &object, &self.session.default_labels()).await?
         } else {
+            let mut now = map::object(self.kind, &object);
             map::labels::refresh(state, &object.metadata.labels, &mut now);
-        }
-        if Patience::of(self.kind).ready.is_some() {
-            let status = object.common_status();
-            let ready = status.condition(Condition::READY);
-            let is_ready =
-                ready.is_some_and(|ready| ready.status == basalt_api::kinds::ConditionStatus::True);
-            now.set(READY, is_ready && status.observed_generation >= object.metadata.generation);
-        }
+            if Patience::of(self.kind).ready.is_some() {
+                now.set(READY, fresh::is_ready(&object));
+            }
+            now
+        };
         let was_ready = state.get(READY) == &Val::Bool(true);
         let is_ready = now.get(READY).clone();
         if !is_imported {
@@ -596,7 +573,7 @@ impl Resource for KindResource {
                     "{} {name:?} is not gone after {} s: {}. The region goes on by itself.",
                     self.kind.name,
                     timeout.as_secs(),
-                    reason(&object)
+                    fresh::reason(&object)
                 );
                 Err(Diag::error("It takes too long", detail).into())
             }

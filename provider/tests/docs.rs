@@ -83,7 +83,24 @@ fn example(subject: Subject<'_>) -> Example {
             };
             Example { usage: Some(usage), import: Vec::new() }
         }
-        Subject::ListResource(_) | Subject::Action(_) => Example::default(),
+        Subject::ListResource(of) => {
+            let kind = Kind::find(of).expect("a kind");
+            let filter = match kind.naming {
+                Naming::Singleton => "",
+                _ => "\n  config {\n    labels = { site = \"berlin\" }\n  }\n",
+            };
+            let usage = format!(
+                "list \"{of}\" \"example\" {{\n  provider         = basalt\n  include_resource = true\n{filter}}}\n"
+            );
+            Example { usage: Some(usage), import: Vec::new() }
+        }
+        Subject::Action(of) => {
+            let usage = format!(
+                "action \"{of}\" \"example\" {{\n  config {{\n    machine = basalt_machine.example.name\n  }}\n}}\n\n\
+                 # terraform apply -invoke=action.{of}.example\n"
+            );
+            Example { usage: Some(usage), import: Vec::new() }
+        }
         Subject::Ephemeral(_) => Example { usage: Some(TOKEN.to_owned()), import: Vec::new() },
         Subject::Function(of) => {
             let usage = FUNCTIONS.iter().find(|(name, _)| *name == of);
@@ -161,7 +178,8 @@ fn wanted() -> BTreeMap<String, String> {
 }
 
 fn kept(root: &Path) -> BTreeMap<String, String> {
-    let folders = ["", "resources", "data-sources", "ephemeral-resources", "functions"];
+    let folders =
+        ["", "resources", "data-sources", "ephemeral-resources", "list-resources", "actions", "functions"];
     let files = folders.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten().flatten();
     let pages = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "md"));
     pages

@@ -71,15 +71,31 @@ pub(crate) fn data_source(kind: &Kind) -> Schema {
 /// The schema of the data source of many objects of a kind.
 pub(crate) fn many(kind: &Kind) -> Schema {
     let one = found(kind, Attribute::computed(NAME, Type::String).doc("Its name."));
-    let attributes = vec![
-        Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
-        Attribute::optional(NAME_CONTAINS, Type::String).doc("Only those whose name contains this text."),
+    let mut attributes = filters();
+    attributes.push(
         Attribute::nested(kind.plural, Mode::Computed, Nesting::Map, one)
             .doc("Those that there are, by name. It is empty where there is none."),
-    ];
+    );
     let description =
         format!("All objects of a kind, or those that fit: `{}`. {}", kind.terraform_name, kind.doc);
     Schema { version: 0, description, attributes }
+}
+
+/// What a query says of the objects of a kind that it looks for.
+pub(crate) fn query(kind: &Kind) -> Schema {
+    let description = format!(
+        "Finds objects of a kind, with whatever manages them: `{}`. {}",
+        kind.terraform_name, kind.doc
+    );
+    Schema { version: 0, description, attributes: filters() }
+}
+
+/// How many objects are narrowed down.
+fn filters() -> Vec<Attribute> {
+    vec![
+        Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
+        Attribute::optional(NAME_CONTAINS, Type::String).doc("Only those whose name contains this text."),
+    ]
 }
 
 /// What is known of an object that was looked up.

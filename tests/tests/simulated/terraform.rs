@@ -4,10 +4,11 @@ use std::process::{Output, Stdio};
 
 use basalt_sim::{Event, Firmware, SimMachine};
 use tempfile::TempDir;
-use tfplugin::Reattached;
+use tfplugin::testing::MiniCore;
+use tfplugin::{Reattached, Val};
 use tokio::process::Command;
 
-use crate::fleet::{Fleet, LIMIT};
+use crate::fleet::{Fleet, LIMIT, machine_spec};
 
 /// A user's directory, and the provider.
 struct User {
@@ -120,4 +121,38 @@ async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
     assert_eq!(machine.count(|event| matches!(event, Event::Erased { .. })), 1);
     assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
     user.provider.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_cycles_the_power_of_a_machine_and_one_has_its_hardware_read_again() {
+    let fleet = Fleet::start("actions", &[]).await;
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.ready("machines", "sim1").await;
+    fleet.settled("sim1").await;
+    let block = Val::from([("endpoint", fleet.site.endpoint().into())]);
+    let mut core = MiniCore::start(terraform_provider_basalt::provider(), &block).await.expect("it starts");
+    let powered_on = || machine.count(|event| matches!(event, Event::PoweredOn));
+    let looked_at = || machine.count(|event| matches!(event, Event::Claimed { .. }));
+    let config = Val::from([("machine", "sim1".into())]);
+
+    let before = powered_on();
+    let cycled = core.act("basalt_power_cycle", &config, async || powered_on()).await.expect("it ends");
+    assert_eq!(cycled.errors, Vec::<String>::new(), "{cycled:?}");
+    assert!(
+        !cycled.said.is_empty() && cycled.said.iter().all(|said| said.starts_with("sim1: ")),
+        "{cycled:?}"
+    );
+    assert_eq!((powered_on() - before, machine.power_state()), (1, basalt_bmc::PowerState::On));
+
+    let before = looked_at();
+    let read = core.act("basalt_recommission", &config, async || looked_at()).await.expect("it ends");
+    assert_eq!(read.errors, Vec::<String>::new(), "{read:?}");
+    assert_eq!(looked_at() - before, 1);
+
+    fleet.declare("machines", "bare", serde_json::json!({"boot_macs": ["52:54:00:12:34:01"]})).await;
+    let bare = Val::from([("machine", "bare".into())]);
+    let refused = core.act("basalt_power_cycle", &bare, async || ()).await.expect("it ends");
+    assert!(refused.errors[0].contains("bare has no BMC"), "{refused:?}");
+    core.stop().await;
 }

@@ -17,6 +17,7 @@ mod many;
 mod moved;
 mod ownership;
 mod proxies;
+mod queries;
 mod refusals;
 mod repository;
 mod tokens;

@@ -1,0 +1,160 @@
+//! What is asked of a machine once: `basalt_power_cycle`, `basalt_recommission` and whatever else has a verb in the API.
+//!
+//! ```text
+//! plan     POST machines/NAME/operations?dry_run=true   what would be refused now is a warning
+//! invoke   POST machines/NAME/operations                then GET of it, until it is over
+//! ```
+//!
+//! The region does it, and ends it at its deadline; an interruption only ends the waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_api::client::ClientError;
+use basalt_api::kinds::Machine;
+use basalt_api::wire::{OperationRequest, OperationState, Verb};
+use basalt_api::{Kind, KindOf};
+use tfplugin::{Action, Attribute, Cx, Diag, Diags, Path, Progress, Schema, Type, Val, async_trait};
+
+use crate::provider::Session;
+use crate::region;
+
+const KIND: &Kind = Machine::KIND;
+
+const MACHINE: &str = "machine";
+const WAIT: &str = "wait";
+
+/// How often is looked whether it is over.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The action of a verb.
+pub(crate) struct Operate {
+    verb: Verb,
+    type_name: String,
+    schema: Schema,
+    session: Arc<Session>,
+}
+
+/// What an action does, as its page says it.
+fn doc(verb: Verb) -> &'static str {
+    match verb {
+        Verb::PowerOn => {
+            "Switches a machine on. It is refused where the machine declares `power = \"off\"`, and waits where something is \
+             being done to it."
+        }
+        Verb::PowerOff => {
+            "Switches a machine off, at once. It is refused where the machine declares `power = \"on\"`, and waits where \
+             something is being done to it."
+        }
+        Verb::PowerCycle => {
+            "Switches a machine off, then on. It waits where something is being done to the machine, so it never falls into \
+             an installation."
+        }
+        Verb::Recommission => {
+            "Has a machine's hardware read again, as after a change of its parts. What failed on it is tried again at once."
+        }
+        Verb::Abort => {
+            "Ends the commissioning or the installation of a machine that is under way, and cuts its power. Nothing is tried \
+             again before `basalt_recommission`, or another specification."
+        }
+    }
+}
+
+impl Operate {
+    pub(crate) fn new(verb: Verb, session: Arc<Session>) -> Self {
+        let attributes = vec![
+            Attribute::required(MACHINE, Type::String).doc(
+                "Of which machine: its name, or `uid:` and its uid. Refers to `basalt_machine` by name.",
+            ),
+            Attribute::optional(WAIT, Type::Bool)
+                .doc("Whether to go on until it is over, and to fail where it was not done. `true` unless it is said."),
+        ];
+        let schema = Schema { description: doc(verb).to_owned(), attributes, ..Schema::default() };
+        Self { verb, type_name: format!("basalt_{verb}"), schema, session }
+    }
+
+    fn request(&self) -> OperationRequest {
+        OperationRequest { verb: self.verb }
+    }
+}
+
+fn failed(machine: &str, error: &ClientError) -> Diags {
+    region::diags(KIND, machine, error)
+}
+
+#[async_trait]
+impl Action for Operate {
+    fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        let machine = config.get(MACHINE).as_str().filter(|machine| !machine.starts_with("uid:"));
+        let Some(Err(bad)) = machine.map(|machine| KIND.naming.check(machine)) else {
+            return Diags::default();
+        };
+        let detail = format!("{}; {}.", bad.message, bad.hint);
+        Diag::error("Not a machine's name", detail).at(Path::root().attr(MACHINE)).into()
+    }
+
+    async fn plan(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        let (Some(machine), Some(region)) = (config.get(MACHINE).as_str(), self.session.region_if_known())
+        else {
+            return Ok(());
+        };
+        let tried = region.client.call().await.operate_dry_run(machine, &self.request()).await;
+        match tried {
+            Err(error) if error.is_not_found() && self.session.memory.is_coming(KIND.name, machine) => Ok(()),
+            // By then it may be otherwise: what comes before it in the same apply changes things.
+            Err(error) if error.problem().is_some() => {
+                for refusal in failed(machine, &error) {
+                    let detail = format!("{} As things are now, it would fail.", refusal.detail);
+                    cx.warn(Diag::warning(refusal.summary, detail).at(Path::root().attr(MACHINE)));
+                }
+                Ok(())
+            }
+            Err(error) => Err(failed(machine, &error)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    async fn invoke(&self, cx: &Cx, config: &Val, progress: &Progress<'_>) -> Result<(), Diags> {
+        let region = self.session.region()?;
+        let machine = config.get(MACHINE).as_str().unwrap_or_default();
+        let asked = region.client.call().await.operate(machine, &self.request()).await;
+        let mut operation = asked.map_err(|error| failed(machine, &error))?;
+        progress.say(format!("{}: {} was accepted as {}", operation.machine, self.verb, operation.id)).await;
+        let mut last = String::new();
+        loop {
+            if operation.message != last {
+                progress.say(format!("{}: {}", operation.machine, operation.message)).await;
+                last.clone_from(&operation.message);
+            }
+            match operation.state {
+                OperationState::Done => return Ok(()),
+                state if state.is_over() => {
+                    let detail = format!("{} is {}: {}.", self.verb, state.as_str(), operation.message);
+                    return Err(Diag::error("It was not done", detail).into());
+                }
+                _ if config.get(WAIT).as_bool() == Some(false) => return Ok(()),
+                _ => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = cx.cancelled() => {
+                    let detail = format!(
+                        "The region goes on with {} by itself; `basalt operations {machine}` says what became of it.",
+                        self.verb
+                    );
+                    return Err(Diag::error("It was not waited for", detail).into());
+                }
+            }
+            let looked = region.client.call().await.operation(machine, operation.id).await;
+            operation = looked.map_err(|error| failed(machine, &error))?;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Objects that have no past in Terraform: what is imported, and what is found by a query.
+
+use std::collections::BTreeMap;
+
+use basalt_api::kinds::{Condition, ConditionStatus};
+use basalt_api::{Kind, Object};
+use tfplugin::{Diag, Diags, Val};
+
+use crate::MANAGER;
+use crate::map::{self, READY};
+use crate::patience::Patience;
+use crate::region::Region;
+
+/// The state of an object, as the region says; its labels are those that are ours already.
+pub(crate) async fn state(
+    region: &Region,
+    kind: &'static Kind,
+    object: &Object,
+    defaults: &Val,
+) -> Result<Val, Diags> {
+    let mut state = map::object(kind, object);
+    // Whose labels they are has to be asked for; there is nothing to ask where there are none.
+    let ours = match object.metadata.labels.is_empty() {
+        true => BTreeMap::new(),
+        false => {
+            let mut layers = region.layers(kind, &format!("uid:{}", object.metadata.uid)).await?;
+            layers.remove(MANAGER).map(|layer| layer.labels).unwrap_or_default()
+        }
+    };
+    map::labels::import(&ours, defaults, &mut state);
+    if Patience::of(kind).ready.is_some() {
+        state.set(READY, is_ready(object));
+    }
+    Ok(state)
+}
+
+/// Whether its last change is done.
+pub(crate) fn is_ready(object: &Object) -> bool {
+    let status = object.common_status();
+    let ready = status.condition(Condition::READY);
+    ready.is_some_and(|ready| ready.status == ConditionStatus::True)
+        && status.observed_generation >= object.metadata.generation
+}
+
+/// What an object says about why it is not ready.
+pub(crate) fn reason(object: &Object) -> String {
+    let status = object.common_status();
+    let said = [Condition::STALLED, Condition::PROGRESSING, Condition::READY]
+        .into_iter()
+        .filter_map(|name| status.condition(name))
+        .find(|condition| !condition.message.is_empty());
+    said.map_or("it does not say why".to_owned(), |condition| condition.message.clone())
+}
+
+/// That it will soon be gone, if it will.
+pub(crate) fn going(kind: &Kind, object: &Object) -> Option<Diag> {
+    object.metadata.deletion_requested_at?;
+    let detail = format!("{} {:?} is on its way out: {}.", kind.name, object.metadata.name, reason(object));
+    Some(Diag::warning("It is being deleted", detail))
+}

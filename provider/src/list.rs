@@ -1,0 +1,69 @@
+//! Looking for objects of any kind that Terraform does not manage: `terraform query`, from a few pages of a list.
+
+use std::sync::Arc;
+
+use basalt_api::Kind;
+use basalt_api::client::ListOptions;
+use tfplugin::{Cx, Diags, ListResource, Listed, Listing, Query, Schema, Val, async_trait};
+
+use crate::fresh;
+use crate::map::{self, LABELS, NAME_CONTAINS, UID};
+use crate::provider::Session;
+use crate::region::LARGEST_PAGE;
+
+/// The list resource of a kind.
+pub(crate) struct KindList {
+    kind: &'static Kind,
+    schema: Schema,
+    session: Arc<Session>,
+}
+
+impl KindList {
+    pub(crate) fn new(kind: &'static Kind, session: Arc<Session>) -> Self {
+        Self { kind, schema: map::query(kind), session }
+    }
+}
+
+#[async_trait]
+impl ListResource for KindList {
+    fn type_name(&self) -> &str {
+        self.kind.terraform_name
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        map::labels::check(config, LABELS)
+    }
+
+    async fn list(&self, _: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
+        let region = self.session.region()?;
+        let wanted = query.limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(LARGEST_PAGE);
+        let mut options = ListOptions {
+            labels: map::labels::given(query.config.get(LABELS)),
+            text: query.config.get(NAME_CONTAINS).as_str().map(str::to_owned),
+            limit: Some(wanted.min(LARGEST_PAGE)),
+            next: None,
+        };
+        loop {
+            let page = region.page(self.kind, &options).await?;
+            for object in page.items {
+                let state = match query.with_states {
+                    true => fresh::state(&region, self.kind, &object, &self.session.default_labels()).await?,
+                    false => Val::from([(UID, object.metadata.uid.to_string().into())]),
+                };
+                let warnings = fresh::going(self.kind, &object).into_iter().collect();
+                let name = object.metadata.name.to_string();
+                if found.push(Listed { name, state, warnings }).await?.is_break() {
+                    return Ok(());
+                }
+            }
+            if page.next.is_none() {
+                return Ok(());
+            }
+            options.next = page.next;
+        }
+    }
+}
