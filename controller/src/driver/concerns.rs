@@ -77,7 +77,7 @@ fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[
             reservations: reservations(net, addresses),
             lease_seconds: lease_seconds(net),
             mtu: if net.vlan.mtu == 1500 { 0 } else { net.vlan.mtu },
-            domain: String::new(),
+            ..DhcpSubnet::default()
         });
     }
     DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number }

@@ -37,6 +37,32 @@ pub struct DhcpSubnet {
     pub mtu: u32,
     #[prost(string, tag = "10")]
     pub domain: ::prost::alloc::string::String,
+    /// domains of the search list (option 119)
+    #[prost(string, repeated, tag = "11")]
+    pub search: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// beside the one through `gateway` (option 121)
+    #[prost(message, repeated, tag = "12")]
+    pub routes: ::prost::alloc::vec::Vec<Route>,
+    /// what has no field here, told to every client
+    #[prost(message, repeated, tag = "13")]
+    pub options: ::prost::alloc::vec::Vec<RawOption>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Route {
+    /// "10.0.0.0/8"
+    #[prost(string, tag = "1")]
+    pub to: ::prost::alloc::string::String,
+    /// an address
+    #[prost(string, tag = "2")]
+    pub via: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RawOption {
+    /// 1 to 254
+    #[prost(uint32, tag = "1")]
+    pub code: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AddressRange {

@@ -57,9 +57,18 @@ pub struct Subnet {
     /// Option 15.
     #[serde(default)]
     pub domain: Option<String>,
+    /// Option 119: domains in which clients look up short names, in order.
+    #[serde(default)]
+    pub search: Vec<String>,
+    /// Option 121: routes beside the one through [`Subnet::gateway`].
+    #[serde(default)]
+    pub routes: Vec<Route>,
     /// Option 26.
     #[serde(default)]
     pub mtu: Option<u16>,
+    /// Options by their number, told to every client. One that this server tells by itself is as it tells it.
+    #[serde(default)]
+    pub options: Vec<RawOption>,
     /// Option 51 in seconds, at least 60.
     pub lease_seconds: u32,
     /// Where addresses for clients without a reservation come from.
@@ -84,13 +93,34 @@ impl Subnet {
             dns_servers: Vec::new(),
             ntp_servers: Vec::new(),
             domain: None,
+            search: Vec::new(),
+            routes: Vec::new(),
             mtu: None,
+            options: Vec::new(),
             lease_seconds: ten_minutes(),
             dynamic: Vec::new(),
             reservations: Vec::new(),
             boot: Boot::default(),
         }
     }
+}
+
+/// A way to a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The network.
+    pub to: Ipv4Net,
+    /// The router; 0.0.0.0: it is on this link.
+    pub via: Ipv4Addr,
+}
+
+/// An option as bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawOption {
+    /// Its number, 1 to 254.
+    pub code: u8,
+    /// Its value; longer than 255 bytes it is sent in parts (RFC 3396).
+    pub value: Vec<u8>,
 }
 
 /// Addresses from `start` to `end`, both included.
@@ -233,6 +263,14 @@ pub enum ConfigError {
         /// The subnet.
         cidr: Ipv4Net,
     },
+    /// Not a domain name.
+    #[error(
+        "{0:?} is not a domain name; use labels of 1 to 63 letters, digits and hyphens, with dots between them, 253 bytes at most"
+    )]
+    NotADomain(String),
+    /// A number that is no option's.
+    #[error("{0} is no option's number; use 1 to 254")]
+    NotAnOption(u8),
     /// A text that a DHCP option cannot carry.
     #[error("{what} {value:?} does not fit a DHCP option; use 1 to 255 bytes without control characters")]
     BadText {
@@ -277,6 +315,12 @@ impl Subnet {
         if let Some(domain) = &self.domain {
             check_text("domain", domain)?;
         }
+        if let Some(bad) = self.search.iter().find(|name| !is_domain(name)) {
+            return Err(ConfigError::NotADomain(bad.clone()));
+        }
+        if let Some(bad) = self.options.iter().find(|option| !(1..=254).contains(&option.code)) {
+            return Err(ConfigError::NotAnOption(bad.code));
+        }
         check_boot(&self.boot)?;
         for range in &self.dynamic {
             host("start of dynamic range", range.start)?;
@@ -308,6 +352,14 @@ impl Subnet {
         self.cidr.contains(&address)
             && !(edges && (address == self.cidr.network() || address == self.cidr.broadcast()))
     }
+}
+
+fn is_domain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 fn check_boot(boot: &Boot) -> Result<(), ConfigError> {

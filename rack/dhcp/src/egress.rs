@@ -97,6 +97,12 @@ impl Message {
         self
     }
 
+    /// Whether an option of this code was added.
+    #[must_use]
+    pub fn has(&self, code: OptionCode) -> bool {
+        self.options.iter().any(|(it, _)| *it == u8::from(code))
+    }
+
     /// Adds an option of addresses; none when there are no addresses.
     pub fn addresses(&mut self, code: OptionCode, addresses: &[Ipv4Addr]) -> &mut Self {
         if !addresses.is_empty() {

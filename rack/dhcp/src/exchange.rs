@@ -8,6 +8,7 @@ use crate::egress::Message;
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
+use crate::options;
 use crate::probe::Probes;
 use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
 use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
@@ -106,6 +107,7 @@ impl Exchange<'_> {
         self.lease_options(&mut reply, address);
         self.network_options(&mut reply);
         self.boot_options(&mut reply);
+        self.further_options(&mut reply);
         vec![self.send(reply), Action::Report(Event::Offered { mac: self.mac, address })]
     }
 
@@ -177,6 +179,7 @@ impl Exchange<'_> {
         let mut reply = self.reply(MessageType::Ack, Ipv4Addr::UNSPECIFIED);
         self.network_options(&mut reply);
         self.boot_options(&mut reply);
+        self.further_options(&mut reply);
         Ok(vec![self.send(reply)])
     }
 
@@ -188,6 +191,7 @@ impl Exchange<'_> {
         self.lease_options(&mut reply, address);
         self.network_options(&mut reply);
         let boot = self.boot_options(&mut reply);
+        self.further_options(&mut reply);
         let send = self.send(reply);
         self.table.insert(lease.clone());
         let mac = self.mac;
@@ -362,6 +366,11 @@ impl Exchange<'_> {
             (OptionCode::DomainName, subnet.domain.as_ref().map(|name| name.as_bytes().to_vec())),
             (OptionCode::InterfaceMtu, subnet.mtu.map(|mtu| mtu.to_be_bytes().to_vec())),
             (OptionCode::BroadcastAddr, Some(subnet.cidr.broadcast().octets().to_vec())),
+            (OptionCode::DomainSearch, some(&subnet.search).map(options::search_list)),
+            (
+                OptionCode::ClasslessStaticRoute,
+                some(&subnet.routes).map(|routes| options::routes(routes, subnet.gateway)),
+            ),
         ];
         for (code, value) in optional {
             if let Some(value) = value.filter(|_| wanted(code)) {
@@ -370,6 +379,16 @@ impl Exchange<'_> {
         }
         if wanted(OptionCode::NtpServers) {
             reply.addresses(OptionCode::NtpServers, &subnet.ntp_servers);
+        }
+    }
+
+    /// What the operator says of options that nothing here knows.
+    fn further_options(&self, reply: &mut Message) {
+        for option in &self.scope.subnet.options {
+            let code = OptionCode::from(option.code);
+            if !reply.has(code) {
+                reply.option(code, option.value.clone());
+            }
         }
     }
 
@@ -398,6 +417,10 @@ impl Exchange<'_> {
         let asked = packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
         Action::Send { via: self.via, to, bytes: reply.encode_for(asked, longest_message(packet)) }
     }
+}
+
+fn some<T>(list: &[T]) -> Option<&[T]> {
+    Some(list).filter(|list| !list.is_empty())
 }
 
 /// How long a message this client takes (option 57, which counts the headers too, as other servers read it).

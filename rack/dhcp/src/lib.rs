@@ -1,7 +1,7 @@
 //! DHCPv4 without sockets: a server, a client, and the codec between them and the network.
 //!
 //! - [`ingress`] reads datagrams that nobody vouches for; [`egress`] writes them.
-//! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3011, 3046, 3396, 3527, 4578, 5107, 6842; PXE 2.1; UEFI
+//! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3011, 3046, 3396, 3397, 3442, 3527, 4578, 5107, 6842; PXE 2.1; UEFI
 //!   HTTP boot). Its input is plain data, [`Config`]; its output is a list of [`Action`]s.
 //! - [`frame`] addresses clients that have no address yet.
 //! - [`Client`] gets an address, for simulated machines and for the agent.
@@ -59,6 +59,7 @@ mod exchange;
 mod lease;
 mod mac;
 mod network;
+mod options;
 mod probe;
 mod pxe;
 mod relay;
@@ -66,7 +67,9 @@ mod server;
 mod time;
 
 pub use client::Client;
-pub use config::{AddressRange, Boot, BootMode, Config, ConfigError, Loaders, Reservation, Subnet};
+pub use config::{
+    AddressRange, Boot, BootMode, Config, ConfigError, Loaders, RawOption, Reservation, Route, Subnet,
+};
 pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
 pub use pxe::{BootClient, BootIdentity, Firmware, Transport};

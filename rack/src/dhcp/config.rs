@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use basalt_dhcp::{AddressRange, Boot, Config, Reservation, Subnet};
+use basalt_dhcp::{AddressRange, Boot, Config, RawOption, Reservation, Route, Subnet};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet};
 
 /// What a concern says that no server could do.
@@ -27,6 +27,12 @@ pub enum BadConcern {
     /// Does not fit 16 bits.
     #[error("subnet {0:?}: MTU {1} is larger than 65535")]
     Mtu(String, u32),
+    /// A route's destination.
+    #[error("subnet {0:?}: route to {1:?}, which is not an IPv4 network")]
+    Route(String, String),
+    /// An option's number.
+    #[error("subnet {0:?}: {1} is no option's number; use 1 to 254")]
+    Option(String, u32),
     /// It contradicts itself.
     #[error(transparent)]
     Contradiction(#[from] basalt_dhcp::ConfigError),
@@ -64,6 +70,16 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
     subnet.domain = Some(from.domain.clone()).filter(|domain| !domain.is_empty());
     if from.mtu != 0 {
         subnet.mtu = Some(u16::try_from(from.mtu).map_err(|_| BadConcern::Mtu(from.cidr.clone(), from.mtu))?);
+    }
+    subnet.search.clone_from(&from.search);
+    for route in &from.routes {
+        let to = route.to.parse().map_err(|_| BadConcern::Route(from.cidr.clone(), route.to.clone()))?;
+        subnet.routes.push(Route { to, via: address("router", &route.via)? });
+    }
+    for option in &from.options {
+        let code =
+            u8::try_from(option.code).map_err(|_| BadConcern::Option(from.cidr.clone(), option.code))?;
+        subnet.options.push(RawOption { code, value: option.value.clone() });
     }
     if from.lease_seconds != 0 {
         subnet.lease_seconds = from.lease_seconds;
@@ -156,6 +172,16 @@ mod tests {
         assert!(with(|it| it.cidr = "10.77.0.0".into()).contains("\"10.77.0.0\" is not an IPv4 network"));
         assert!(with(|it| it.gateway = "gw".into()).contains("gateway \"gw\""));
         assert!(with(|it| it.mtu = 70_000).contains("70000"));
+        assert!(with(|it| it.routes = vec![proto::Route::default()]).contains("route to \"\""));
+        assert!(with(|it| it.search = vec!["a..b".into()]).contains("\"a..b\" is not a domain name"));
+        for code in [0, 255, 256] {
+            let message = with(match code {
+                0 => |it| it.options = vec![proto::RawOption::default()],
+                255 => |it| it.options = vec![proto::RawOption { code: 255, value: vec![1] }],
+                _ => |it| it.options = vec![proto::RawOption { code: 256, value: vec![1] }],
+            });
+            assert!(message.contains(&format!("{code} is no option's number")), "{message}");
+        }
         assert!(with(|it| it.reservations[0].mac = "x".into()).contains("\"x\" is not a MAC"));
     }
 }

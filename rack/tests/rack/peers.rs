@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_proto::rack_v1::{
-    AddressRange, DhcpConcern, DhcpSubnet, Fact, LeaseFact, Reservation, fact::Body,
+    AddressRange, DhcpConcern, DhcpSubnet, Fact, LeaseFact, RawOption, Reservation, Route, fact::Body,
 };
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
@@ -190,12 +190,16 @@ async fn udhcpc_is_told_everything_and_hears_it_by_unicast() {
     let mut subnet = subnet("s1", "10.9.0", ("100", "101"));
     let hostname = "node-10".to_owned();
     subnet.reservations.push(Reservation { mac: KNOWN.into(), address: "10.9.0.10".into(), hostname });
+    subnet.search = vec!["lab.example".into(), "hall.lab.example".into()];
+    subnet.routes = vec![Route { to: "172.16.0.0/12".into(), via: "10.9.0.7".into() }];
+    subnet.options = vec![RawOption { code: 150, value: vec![10, 9, 0, 8] }];
     let rack = start(dir.path(), vec![subnet]).await;
 
     let host = Host::plug("known", KNOWN);
     host.hear_broadcasts(false);
     let client = Client::new(&host);
-    let all = ["-O", "mtu", "-O", "ntpsrv", "-O", "hostname", "-O", "domain", "-O", "broadcast"];
+    let all = ["mtu", "ntpsrv", "hostname", "domain", "broadcast", "search", "staticroutes", "150"];
+    let all: Vec<&str> = all.into_iter().flat_map(|option| ["-O", option]).collect();
     assert!(client.udhcpc(&all).await, "the reply was a frame to a host that answers no ARP yet");
     let knew = client.knew("bound");
     let told = [
@@ -209,6 +213,9 @@ async fn udhcpc_is_told_everything_and_hears_it_by_unicast() {
         ("mtu", "1400"),
         ("hostname", "node-10"),
         ("domain", "lab.example"),
+        ("search", "lab.example hall.lab.example"),
+        ("staticroutes", "172.16.0.0/12 10.9.0.7 0.0.0.0/0 10.9.0.1"),
+        ("opt150", "0a090008"),
         ("lease", "300"),
         ("serverid", "10.9.0.1"),
     ];

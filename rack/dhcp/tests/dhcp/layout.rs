@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 
 use basalt_dhcp::egress::Message;
-use basalt_dhcp::{Action, Server, Subnet, ingress};
-use dhcproto::v4::{MessageType, OptionCode};
+use basalt_dhcp::{Action, RawOption, Route, Server, Subnet, ingress};
+use dhcproto::Decodable;
+use dhcproto::v4::{self, DhcpOption, MessageType, OptionCode};
 
 use crate::support::*;
 
@@ -122,4 +123,45 @@ fn an_option_of_the_relay_is_repeated_whatever_its_length_and_is_the_last() {
     assert_eq!(packet.options.raw(OptionCode::RelayAgentInformation).map(<[u8]>::len), Some(202));
     assert_eq!((packet.kind, packet.yiaddr), (MessageType::Offer, Ipv4Addr::new(10, 77, 0, 100)));
     assert!(packet.options.contains(OptionCode::ServerIdentifier));
+}
+
+#[test]
+fn search_lists_and_routes_are_told_to_clients_that_take_them_and_raw_options_to_all() {
+    let mut subnet = subnet();
+    subnet.search = (0..40).map(|number| format!("site-{number}.lab.example")).collect();
+    subnet.routes = vec![Route { to: "172.16.0.0/12".parse().unwrap(), via: ip(7) }];
+    subnet.options = vec![
+        RawOption { code: 150, value: ip(5).octets().to_vec() },
+        RawOption { code: 6, value: ip(66).octets().to_vec() },
+    ];
+    let reply = |message: &Message| {
+        let bytes = bytes(subnet.clone(), message);
+        (v4::Message::from_bytes(&bytes).unwrap(), ingress::parse(&bytes).unwrap().options)
+    };
+    let (theirs, ours) = reply(&taking(1500, &asking(&[119, 121])));
+    let Some(DhcpOption::DomainSearch(names)) = theirs.opts().get(OptionCode::DomainSearch) else {
+        panic!("{theirs:?}")
+    };
+    let names: Vec<String> =
+        names.iter().map(|name| name.to_string().trim_end_matches('.').to_owned()).collect();
+    assert_eq!(names, subnet.search, "as another decoder reads them");
+    assert!(ours.raw(OptionCode::DomainSearch).unwrap().len() > 255, "it is sent in parts");
+    let Some(DhcpOption::ClasslessStaticRoute(routes)) = theirs.opts().get(OptionCode::ClasslessStaticRoute)
+    else {
+        panic!("{theirs:?}")
+    };
+    let expected = [("172.16.0.0/12".parse().unwrap(), ip(7)), ("0.0.0.0/0".parse().unwrap(), ip(1))];
+    assert_eq!(routes[..], expected);
+    for (_, options) in [reply(&asking(&[1, 3])), reply(&asking(&[119, 121]))] {
+        assert_eq!(options.ipv4(OptionCode::from(150)), Some(ip(5)));
+        assert_eq!(
+            options.ipv4s(OptionCode::DomainNameServer),
+            subnet.dns_servers,
+            "the subnet's own field says it"
+        );
+    }
+    let (_, neither) = reply(&asking(&[1, 3]));
+    assert!(
+        !neither.contains(OptionCode::DomainSearch) && !neither.contains(OptionCode::ClasslessStaticRoute)
+    );
 }

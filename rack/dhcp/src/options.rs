@@ -1,0 +1,91 @@
+//! Options whose values have a form of their own: search lists (RFC 3397) and routes (RFC 3442).
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use crate::Route;
+
+/// A pointer to an earlier name (RFC 1035 §4.1.4): two set bits, and where it begins.
+const POINTER: u16 = 0xc000;
+
+/// The value of option 119. Names share their ends; pointers count from its first byte, also where it is sent in parts (RFC 3397 §2).
+pub(crate) fn search_list(domains: &[String]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut written: HashMap<String, u16> = HashMap::new();
+    for domain in domains {
+        let domain = domain.to_ascii_lowercase();
+        let mut rest = domain.as_str();
+        loop {
+            if let Some(at) = written.get(rest) {
+                out.extend((POINTER | at).to_be_bytes());
+                break;
+            }
+            if rest.is_empty() {
+                out.push(0);
+                break;
+            }
+            // Beyond what a pointer reaches, names stand by themselves.
+            if let Some(at) = u16::try_from(out.len()).ok().filter(|at| *at < POINTER >> 2) {
+                written.insert(rest.to_owned(), at);
+            }
+            let (label, further) = rest.split_once('.').unwrap_or((rest, ""));
+            out.push(u8::try_from(label.len()).unwrap_or(u8::MAX));
+            out.extend(label.as_bytes());
+            rest = further;
+        }
+    }
+    out
+}
+
+/// The value of option 121. A client that takes it leaves option 3 alone (RFC 3442), so the way out of the network is one of them.
+pub(crate) fn routes(routes: &[Route], gateway: Option<Ipv4Addr>) -> Vec<u8> {
+    let is_named = routes.iter().any(|route| route.to.prefix_len() == 0);
+    let default = gateway.filter(|_| !is_named).map(|via| Route { to: ipnet::Ipv4Net::default(), via });
+    let mut out = Vec::new();
+    for route in routes.iter().copied().chain(default) {
+        let significant = usize::from(route.to.prefix_len().div_ceil(8));
+        out.push(route.to.prefix_len());
+        out.extend(route.to.network().octets().iter().take(significant));
+        out.extend(route.via.octets());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 3397 §2.
+    #[test]
+    fn names_share_their_ends() {
+        let domains = ["eng.apple.com".to_owned(), "marketing.apple.com".to_owned()];
+        let expected = b"\x03eng\x05apple\x03com\x00\x09marketing\xc0\x04";
+        assert_eq!(search_list(&domains), expected);
+        let whole = ["apple.com".to_owned(), "Apple.com".to_owned(), "com".to_owned()];
+        assert_eq!(search_list(&whole), b"\x05apple\x03com\x00\xc0\x00\xc0\x06");
+    }
+
+    /// The table of RFC 3442, "Classless Route Option Format".
+    #[test]
+    fn a_route_has_only_the_octets_that_count() {
+        let via = Ipv4Addr::new(10, 0, 0, 1);
+        let value = |to: &str, gateway| routes(&[Route { to: to.parse().unwrap(), via }], gateway);
+        for (to, octets) in [
+            ("0.0.0.0/0", &[0][..]),
+            ("10.0.0.0/8", &[8, 10]),
+            ("10.17.0.0/16", &[16, 10, 17]),
+            ("10.27.129.0/24", &[24, 10, 27, 129]),
+            ("10.229.0.128/25", &[25, 10, 229, 0, 128]),
+            ("10.198.122.47/32", &[32, 10, 198, 122, 47]),
+        ] {
+            assert_eq!(value(to, None), [octets, &[10, 0, 0, 1]].concat(), "{to}");
+        }
+        let out = Some(Ipv4Addr::new(10, 0, 0, 254));
+        assert_eq!(
+            value("10.0.0.0/8", out),
+            [8, 10, 10, 0, 0, 1, 0, 10, 0, 0, 254],
+            "the way out is a route too"
+        );
+        assert_eq!(value("0.0.0.0/0", out), [0, 10, 0, 0, 1], "unless another one is");
+    }
+}
