@@ -1,19 +1,24 @@
 //! What holds for every input and every history.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use basalt_dhcp::client::ClientConfig;
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::ingress;
 use basalt_dhcp::{Action, BootIdentity, Client, Config, Firmware, Lease, Mac, Server, Time};
 use dhcproto::v4::{MessageType, OptionCode};
-use proptest::collection::vec;
+use proptest::collection::{hash_set, vec};
 use proptest::prelude::*;
 
 use crate::support::*;
 
 const CLIENTS: u8 = 8;
+/// Of a probe.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// None of the clients.
+const STRANGER: Mac = Mac([2, 2, 2, 2, 2, 2]);
 
 /// Every message type, with every option the server reads.
 fn elaborate(kind: u8) -> Vec<u8> {
@@ -157,13 +162,48 @@ struct World {
     file: Vec<Lease>,
     now: Time,
     held: HashMap<Ipv4Addr, (Mac, Time)>,
+    /// Whether addresses are probed, and which of them strangers have.
+    probing: bool,
+    squatted: HashSet<Ipv4Addr>,
+    /// Those that clients were given without being offered them, or by reservation: they are not probed.
+    unasked: HashSet<Ipv4Addr>,
 }
 
 impl World {
+    fn start(&mut self, server: Server) {
+        self.server = server;
+        self.server.set_probing(LINK.interface, self.probing.then_some(PATIENCE));
+    }
+
+    /// What is answered in the end, after every probe that it takes.
+    fn answer(&mut self, message: &Message) -> Answer {
+        let mut answer = self.server.ask(self.now, message);
+        loop {
+            let persisted = answer.0.iter().filter_map(|action| match action {
+                Action::Persist(lease) => Some(lease.clone()),
+                _ => None,
+            });
+            self.file.extend(persisted);
+            let Some(Action::Probe { interface, address }) = answer.0.last() else { return answer };
+            answer = Answer(if self.squatted.contains(address) {
+                self.server.heard(self.now, *interface, *address, STRANGER)
+            } else {
+                self.now = self.now + PATIENCE;
+                self.server.conclude(self.now, *interface)
+            });
+        }
+    }
+
     fn send(&mut self, message: &Message) -> Option<ingress::Packet> {
-        let answer = self.server.ask(self.now, message);
-        self.file.extend(answer.persisted().cloned());
+        let answer = self.answer(message);
         let (_, packet) = answer.sent()?;
+        if packet.kind == MessageType::Offer && self.probing {
+            let address = packet.yiaddr;
+            assert!(
+                !self.squatted.contains(&address) || self.unasked.contains(&address),
+                "{address} is a stranger's and was offered"
+            );
+        }
         if packet.kind == MessageType::Ack {
             let address = packet.yiaddr;
             let seconds = packet.options.u32(OptionCode::AddressLeaseTime).unwrap();
@@ -212,6 +252,7 @@ impl World {
                 }
             }
             Step::Reboot { client, address } => {
+                self.unasked.insert(ip(address));
                 self.send(&reboot(client, ip(address)));
             }
             Step::Release { client } => {
@@ -235,10 +276,11 @@ impl World {
                 self.server.tick(self.now);
             }
             Step::Restart => {
-                self.server = Server::new(self.config.clone()).unwrap();
+                self.start(Server::new(self.config.clone()).unwrap());
                 self.server.restore(self.file.iter().cloned());
             }
             Step::Reserve { client, address } => {
+                self.unasked.insert(ip(address));
                 let reservations = &mut self.config.subnets[0].reservations;
                 reservations.retain(|it| it.mac != mac(client) && it.address != ip(address));
                 reservations.push(reservation(client, address));
@@ -252,10 +294,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_address_has_two_clients_and_no_reservation_goes_to_another(steps in vec(step(), 1..80)) {
+    fn no_address_has_two_clients_and_no_reservation_goes_to_another(
+        steps in vec(step(), 1..80),
+        probing in any::<bool>(),
+        squatted in hash_set(98u8..106, 0..4),
+    ) {
         let config = config(subnet());
-        let server = Server::new(config.clone()).unwrap();
-        let mut world = World { server, config, file: Vec::new(), now: START, held: HashMap::new() };
+        let mut world = World {
+            server: server(),
+            config,
+            file: Vec::new(),
+            now: START,
+            held: HashMap::new(),
+            probing,
+            squatted: squatted.into_iter().map(ip).collect(),
+            unasked: HashSet::new(),
+        };
+        world.start(server());
         for step in steps {
             world.run(step);
         }
