@@ -1,5 +1,12 @@
 //! Requests and answers of the REST API, beside objects and problems.
 
+mod login;
+
+pub use login::{
+    GrantedRole, KnownBy, LoginAnswer, LoginRequest, MAX_ID_TOKEN_BYTES, OpenIdLogin, PasswordLogin,
+    PasswordRequest, WhoAmI,
+};
+
 use crate::object::Object;
 use crate::plan::{Advisory, Consequences, PlanReport, TimelineEntry, Wait};
 use crate::values::{Generation, Incarnation, Name, OperationId, Sha256, Tag, Timestamp, Uid};
@@ -458,100 +465,6 @@ pub struct BlobState {
     pub received: u64,
     /// Whether that is all, and the hash agrees.
     pub complete: bool,
-}
-
-/// Body of `POST /api/v1/login`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoginRequest {
-    /// The user's name.
-    pub user: String,
-    /// The user's password.
-    pub password: String,
-}
-
-impl std::fmt::Debug for LoginRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoginRequest").field("user", &self.user).finish_non_exhaustive()
-    }
-}
-
-/// Answer to `POST /api/v1/login`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoginAnswer {
-    /// The session's token, for `Authorization: Bearer`.
-    pub token: String,
-    /// When it ends if it is not used; use moves this on, up to 12 hours.
-    pub expires_at: Timestamp,
-}
-
-impl std::fmt::Debug for LoginAnswer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoginAnswer").field("expires_at", &self.expires_at).finish_non_exhaustive()
-    }
-}
-
-/// Body of `POST /api/v1/password`: the caller's own.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PasswordRequest {
-    /// The one that is to be changed.
-    pub present: String,
-    /// The next one.
-    pub password: String,
-}
-
-impl std::fmt::Debug for PasswordRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PasswordRequest").finish_non_exhaustive()
-    }
-}
-
-/// Answer to `GET /api/v1/whoami`: who the region takes the caller for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WhoAmI {
-    /// As the audit log has it: `user NAME`, `token NAME`, `peer uid 0`.
-    pub actor: String,
-    /// By what it is known.
-    pub by: KnownBy,
-    /// The name of the session's User, or of the ApiToken; over the socket there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Of that object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<Uid>,
-    /// The user for whom it speaks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// What it may do: all that any of them allows.
-    pub roles: Vec<GrantedRole>,
-    /// To what of that it is limited; empty: it is not.
-    pub scopes: Vec<String>,
-    /// When it ends; a session: when it ends unless it is used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-}
-
-/// By what the region knows a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KnownBy {
-    /// By the token of a session.
-    Session,
-    /// By the text of an ApiToken.
-    Token,
-    /// By the region's socket.
-    Socket,
-}
-
-/// A role, and where it holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GrantedRole {
-    /// `admin`, `operator` or `viewer`.
-    pub role: String,
-    /// In these pools; absent: everywhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pools: Option<Vec<String>>,
 }
 
 /// Answer to `POST /api/v1/api_tokens/{name}/issue`: the one time that the token is shown.

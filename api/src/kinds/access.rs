@@ -3,7 +3,7 @@
 use super::{CommonStatus, Pool, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{Secret, Timestamp};
+use crate::values::{Secret, Timestamp, Url};
 use basalt_api_derive::Model;
 use std::collections::BTreeSet;
 
@@ -12,6 +12,9 @@ const OTHER_SCOPES: [&str; 4] = ["audit", "blobs", "join_tokens", "metrics"];
 
 /// Fewest characters of a password: shorter ones are guessed.
 const PASSWORD_CHARACTERS: usize = 10;
+
+/// Most characters of a subject (OpenID Connect Core 1.0 §2).
+const SUBJECT_CHARACTERS: usize = 255;
 
 /// Most bytes of a password: hashing is work.
 const PASSWORD_BYTES: usize = 1024;
@@ -55,7 +58,7 @@ pub struct RoleStatus {
 }
 
 kind! {
-    /// A person who logs in with a password.
+    /// A person who logs in, with a password or by OpenID Connect.
     User, "users", "basalt_user", Label, declarable: true, UserSpec, UserStatus, user_rules
 }
 
@@ -65,6 +68,8 @@ pub struct UserSpec {
     /// The password: 10 characters or more. Only its argon2id hash is kept. A new one ends the user's sessions. Absent: nobody logs
     /// in as this user.
     pub password: Option<Secret>,
+    /// Who logs in as this user by OpenID Connect. Absent: nobody does.
+    pub openid: Option<OpenIdIdentity>,
     /// What the user may do: everything that any of the roles allows.
     pub roles: BTreeSet<Ref<Role>>,
     /// Refuse the user's password, sessions and tokens.
@@ -73,6 +78,15 @@ pub struct UserSpec {
     /// Who it is, for people.
     #[field(none)]
     pub description: Option<String>,
+}
+
+/// Who somebody is to an issuer (OpenID Connect Core 1.0 §2): only both together name one person.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct OpenIdIdentity {
+    /// The issuer, as Settings name it.
+    pub issuer: Url,
+    /// As whom it knows them: its claim `sub`.
+    pub subject: String,
 }
 
 /// How the user is.
@@ -84,6 +98,13 @@ pub struct UserStatus {
 }
 
 fn user_rules(spec: &UserSpec, rule: &mut Rule<'_>) {
+    if let Some(OpenIdIdentity { subject, .. }) = &spec.openid
+        && !((1..=SUBJECT_CHARACTERS).contains(&subject.len())
+            && subject.bytes().all(|b| (b' '..=b'~').contains(&b)))
+    {
+        let message = format!("{subject:?} is no subject of an issuer");
+        rule.broken("/openid/subject", message, "1 to 255 characters of ASCII, as the issuer writes it");
+    }
     let Some(password) = spec.password.as_ref().and_then(Secret::expose) else { return };
     if password.chars().count() < PASSWORD_CHARACTERS {
         let message = format!("the password has fewer than {PASSWORD_CHARACTERS} characters");

@@ -29,7 +29,7 @@ mod tag;
 mod tests;
 mod webhook;
 
-pub use access::{ApiToken, Role, User};
+pub use access::{ApiToken, OpenIdIdentity, Role, User};
 pub use access::{ApiTokenSpec, ApiTokenStatus, RoleBase, RoleSpec, RoleStatus, UserSpec, UserStatus};
 pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
 pub use deployment::Deployment;
@@ -71,8 +71,8 @@ pub use script::{
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
-    DEADLINE_NAMES, FleetBudget, Loader, ProxySettings, Settings, SettingsSpec, SettingsStatus, Weekday,
-    Window,
+    DEADLINE_NAMES, FleetBudget, Loader, OpenIdGroup, OpenIdSettings, ProxySettings, Settings, SettingsSpec,
+    SettingsStatus, Weekday, Window,
 };
 pub use source::{
     ImageSelection, ImageSource, ImageSourceSpec, ImageSourceStatus, PackageRepository,

@@ -1,6 +1,6 @@
 //! Settings: what holds for the whole region unless something nearer says otherwise.
 
-use super::{CommonStatus, EraseMethod, Image, kind};
+use super::{CommonStatus, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
 use crate::values::{Duration, Host, Url};
@@ -46,6 +46,38 @@ pub struct SettingsSpec {
     /// How much may be done at once.
     #[field(none, default)]
     pub fleet_budget: FleetBudget,
+    /// Who vouches for people that log in by OpenID Connect. Absent: nobody logs in so.
+    #[field(none)]
+    pub openid: Option<OpenIdSettings>,
+}
+
+/// Who vouches for people (OpenID Connect).
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct OpenIdSettings {
+    /// The issuer, as its tokens name it. What it says at `/.well-known/openid-configuration` below this is read.
+    #[field(none)]
+    pub issuer: Url,
+    /// As whom it knows the region: who tokens have to be for.
+    #[field(none)]
+    pub client_id: String,
+    /// The claim of which a new user's name is made.
+    #[field(none, default = "preferred_username")]
+    pub name_claim: String,
+    /// The claim that lists the groups of who logs in.
+    #[field(none, default = "groups")]
+    pub groups_claim: String,
+    /// What the groups may do here. Users that nobody declares have the roles of theirs, anew at each login; who is in none of these
+    /// does not come in.
+    #[field(none)]
+    pub groups: BTreeMap<String, OpenIdGroup>,
+}
+
+/// A group of the issuer.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct OpenIdGroup {
+    /// What its people may do.
+    #[field(none)]
+    pub roles: BTreeSet<Ref<Role>>,
 }
 
 /// The names of the waits that have a deadline.
@@ -169,6 +201,9 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
             );
         }
     }
+    if let Some(openid) = &spec.openid {
+        openid_rules(openid, rule);
+    }
     if let Some(url) = &spec.proxy.upstream
         && !spec.proxy.enabled
     {
@@ -177,5 +212,27 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
             format!("{url} would be asked by a proxy that is not enabled"),
             "leave it out, or say enabled = true",
         );
+    }
+}
+
+fn openid_rules(openid: &OpenIdSettings, rule: &mut Rule<'_>) {
+    let issuer = &openid.issuer;
+    if !issuer.is_protected() {
+        let message = format!("keys from {issuer} could be anybody's: nothing protects them on their way");
+        rule.broken("/openid/issuer", message, "https://…, or http:// on the region's own host");
+    }
+    if issuer.as_str().contains('?') {
+        let message = format!("{issuer} has a query, which issuers have not");
+        rule.broken("/openid/issuer", message, "scheme, host and path alone");
+    }
+    let texts = [
+        ("/openid/client_id", &openid.client_id),
+        ("/openid/name_claim", &openid.name_claim),
+        ("/openid/groups_claim", &openid.groups_claim),
+    ];
+    for (pointer, text) in texts {
+        if text.is_empty() {
+            rule.broken(pointer, "it is empty", "as the issuer writes it");
+        }
     }
 }

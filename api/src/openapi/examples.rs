@@ -180,25 +180,27 @@ pub fn examples() -> Vec<Example> {
                 "description": "tells the operators"}),
         ),
         (
+            "Role",
+            "web-admins",
+            json!({"base": "operator", "pools": ["web"], "description": "works on the web team's machines"}),
+        ),
+        (
             "Settings",
             "default",
             json!({"default_image": "debian", "kernel_options": "quiet", "loader": "ipxe",
                 "upstream_dns": ["192.0.2.53"], "ntp_servers": ["ntp.example.com"], "erase": "quick",
                 "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128"},
                 "deadlines": {"readiness": "20m"},
+                "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "name_claim": "preferred_username",
+                    "groups_claim": "groups", "groups": {"web": {"roles": ["web-admins"]}}},
                 "fleet_budget": {"max_unavailable": 10, "max_unavailable_per_zone": 5, "destructive_per_hour": 100,
                     "power_on_per_minute": 5,
                     "windows": {"night": {"days": ["saturday"], "hour": 22, "length": "6h"}}}}),
         ),
         (
-            "Role",
-            "web-admins",
-            json!({"base": "operator", "pools": ["web"], "description": "works on the web team's machines"}),
-        ),
-        (
             "User",
             "ada",
-            json!({"password": "a long password", "roles": ["web-admins"], "disabled": false, "description": "Ada"}),
+            json!({"password": "a long password", "openid": {"issuer": "https://id.example.com", "subject": "248289761001"}, "roles": ["web-admins"], "disabled": false, "description": "Ada"}),
         ),
         (
             "ApiToken",

@@ -234,7 +234,7 @@ const ENDPOINTS: &[Endpoint] = &[
         path: "/api/v1/login",
         exists_for: For::Itself,
         id: "login",
-        summary: "Log in with a password, for a session's token",
+        summary: "Log in, with a password or by OpenID Connect, for a session's token",
         parameters: &[],
         request: Some("LoginRequest"),
         answers: &[("201", "The session's token", Some("LoginAnswer"))],

@@ -7,7 +7,7 @@ use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
-use crate::wire::{DeliveryState, MAX_DOCUMENTS, OperationState, Verb};
+use crate::wire::{DeliveryState, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState, Verb};
 use serde_json::{Value, json};
 
 /// Labels, as they are written and read.
@@ -106,10 +106,25 @@ pub(super) fn components() -> [(&'static str, Value); 54] {
         ),
         (
             "LoginRequest",
-            closed(
-                &["user", "password"],
-                json!({"user": bounded(1024), "password": {"type": "string", "maxLength": 1024, "writeOnly": true}}),
-            ),
+            json!({
+                "type": "object", "additionalProperties": false,
+                "properties": {
+                    "user": bounded(1024),
+                    "password": {"type": "string", "maxLength": 1024, "writeOnly": true},
+                    "id_token": {"type": "string", "maxLength": MAX_ID_TOKEN_BYTES, "writeOnly": true},
+                    "nonce": {"type": ["string", "null"], "maxLength": 1024},
+                },
+                "oneOf": [
+                    {
+                        "title": "With a password", "required": ["user", "password"],
+                        "properties": {"id_token": false, "nonce": false},
+                    },
+                    {
+                        "title": "With an ID token of the issuer that Settings name", "required": ["id_token"],
+                        "properties": {"user": false, "password": false},
+                    },
+                ],
+            }),
         ),
         (
             "PasswordRequest",

@@ -2,10 +2,31 @@
 
 use super::text::checked_text;
 use super::{BadValue, check_host, quoted};
+use std::net::IpAddr;
 
 checked_text! {
     /// The `http` or `https` URL of something, without an account and without a fragment.
     Url: Url, check,
+}
+
+impl Url {
+    /// Whether what comes from there is what that host sent: over TLS, or from this host itself.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        let Ok((scheme, authority, _)) = parts(self.as_str()) else { return false };
+        scheme.eq_ignore_ascii_case("https") || is_local(authority)
+    }
+}
+
+/// `localhost` or a loopback address, with a port or without.
+fn is_local(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    host.is_some_and(|host| {
+        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    })
 }
 
 /// What a path or query is made of, beside letters and digits (RFC 3986 §3.3, §3.4); `%` begins an escape.
@@ -108,6 +129,28 @@ mod tests {
     fn a_password_is_refused_and_not_repeated() {
         let error = check("https://me:hunter2@example.com/").unwrap_err();
         assert!(!error.to_string().contains("hunter2") && error.message.contains("password"), "{error}");
+    }
+
+    #[test]
+    fn tls_protects_and_so_does_this_host() {
+        let is_protected = |text: &str| text.parse::<Url>().unwrap().is_protected();
+        for good in [
+            "https://id.example.com",
+            "HTTPS://a",
+            "http://localhost:9/x",
+            "http://127.0.0.1",
+            "http://[::1]:80/",
+        ] {
+            assert!(is_protected(good), "{good}");
+        }
+        for bad in [
+            "http://id.example.com",
+            "http://10.0.0.1",
+            "http://localhost.example.com",
+            "http://[2001:db8::1]",
+        ] {
+            assert!(!is_protected(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -72,6 +72,20 @@ pub struct Account {
     pub revision: i64,
 }
 
+/// What a session rests on: it ends when that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestsOn<'a> {
+    /// The user's password, of this revision.
+    Password(i64),
+    /// Who logs in as the user, to an issuer.
+    OpenId {
+        /// The issuer.
+        issuer: &'a str,
+        /// Its claim `sub`.
+        subject: &'a str,
+    },
+}
+
 /// The text that was issued for an ApiToken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
@@ -161,8 +175,9 @@ impl Store {
                       (extract(epoch from s.expires_at) * 1000000)::bigint,
                       (extract(epoch from now()) * 1000000)::bigint
                from session s join object o on o.uid = s.account
-               join secret p on p.object = o.uid and p.pointer = '/password' and p.revision = s.password_revision
-               where s.sha256 = $1 and s.expires_at > now() and o.deletion_requested_at is null"#,
+               where s.sha256 = $1 and s.expires_at > now() and o.deletion_requested_at is null
+                 and (exists (select from secret p where p.object = o.uid and p.pointer = '/password' and p.revision = s.password_revision)
+                   or (o.spec #>> '{openid,issuer}' = s.openid_issuer and o.spec #>> '{openid,subject}' = s.openid_subject))"#,
             hash.as_slice(),
             NOTE_EVERY.as_secs_f64(),
             SESSION_IDLE.as_secs_f64()
@@ -263,29 +278,51 @@ impl Store {
         Ok(Some(Account { uid: Uid::from(row.uid), hash: Zeroizing::new(hash), revision: row.revision }))
     }
 
-    /// Makes a token good as a session of this user, while its password stays the one of this revision; until when, if it is not
-    /// used. Sessions that are over are forgotten.
+    /// The user that a subject of an issuer logs in as, whether it may or not.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn user_of_openid(&self, issuer: &str, subject: &str) -> Result<Option<Uid>, StoreError> {
+        // A region of the version before leaves the row where it writes a user without one.
+        let user = sqlx::query_scalar!(
+            "select u.account from user_openid u join object o on o.uid = u.account
+             where u.issuer = $1 and u.subject = $2 and o.deletion_requested_at is null
+               and o.spec #>> '{openid,issuer}' = $1 and o.spec #>> '{openid,subject}' = $2",
+            issuer,
+            subject
+        );
+        Ok(user.fetch_optional(self.pool()).await?.map(Uid::from))
+    }
+
+    /// Makes a token good as a session of this user, while that rests on what it did; until when, if it is not used. Sessions that
+    /// are over are forgotten.
     ///
     /// # Errors
     /// `NotFound` when the user is gone, or the database.
     pub async fn open_session(
         &self,
         user: Uid,
-        password_revision: i64,
+        rests_on: &RestsOn<'_>,
         token: &str,
     ) -> Result<Timestamp, StoreError> {
+        let (password_revision, issuer, subject) = match *rests_on {
+            RestsOn::Password(revision) => (Some(revision), None, None),
+            RestsOn::OpenId { issuer, subject } => (None, Some(issuer), Some(subject)),
+        };
         let mut tx = self.begin().await?;
         sqlx::query!("delete from session where expires_at < now()").execute(&mut *tx).await?;
         let row = lock(&mut tx, "User", Key::Uid(user)).await?;
         let row = row.ok_or_else(|| not_found("User", Key::Uid(user)))?;
         let hash = sha256(token);
         let insert = sqlx::query!(
-            r#"insert into session (sha256, account, password_revision, expires_at, ends_at)
-               values ($1, $2, $3, now() + make_interval(secs => $4), now() + make_interval(secs => $5))
+            r#"insert into session (sha256, account, password_revision, openid_issuer, openid_subject, expires_at, ends_at)
+               values ($1, $2, $3, $4, $5, now() + make_interval(secs => $6), now() + make_interval(secs => $7))
                returning (extract(epoch from expires_at) * 1000000)::bigint as "expires_us!""#,
             hash.as_slice(),
             row.uid,
             password_revision,
+            issuer,
+            subject,
             SESSION_IDLE.as_secs_f64(),
             SESSION_WHOLE.as_secs_f64()
         );

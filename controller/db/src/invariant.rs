@@ -1,9 +1,10 @@
-//! What only one object can have: MACs, BMCs, VLAN numbers, addresses, records, routes. Constraints of the database hold it; this
-//! module keeps the rows that the constraints see, and says in words who has what already.
+//! What only one object can have: MACs, BMCs, people of an issuer, VLAN numbers, addresses, records, routes. Constraints of the
+//! database hold it; this module keeps the rows that the constraints see, and says in words who has what already.
 
 mod bmc;
 mod dns;
 mod mac;
+mod openid;
 mod route;
 
 use crate::StoreError;
@@ -47,6 +48,7 @@ pub(crate) struct Found {
 pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found, StoreError> {
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
     found.errors.extend(bmc::taken(tx, subjects).await?);
+    found.errors.extend(openid::write(tx, subjects).await?);
     let moved = of_kind("Device", subjects).filter(|subject| device::is_changed(subject));
     let moved: Vec<uuid::Uuid> = moved.map(|subject| subject.uid.get()).collect();
     let networks = uids("Subnet", subjects);

@@ -74,7 +74,7 @@ mod webhook;
 mod write;
 
 pub use access::{Enrolment, Joined, RegionProcess};
-pub use account::{Account, Bearer, Holder, Issued, RoleGrant};
+pub use account::{Account, Bearer, Holder, Issued, RestsOn, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
 pub use claim::{Allocation, Claiming, Given};
