@@ -1,10 +1,11 @@
-//! `basalt login`, `basalt logout` and `basalt passwd`. A password is never an argument: it is typed, or comes from a file or a pipe.
+//! `basalt login`, `basalt logout` and `basalt passwd`. Neither a password nor an ID token is an argument: passwords are typed, and
+//! both come from a file or a pipe.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use basalt_api::ProblemCode;
-use basalt_api::wire::{LoginRequest, PasswordRequest};
+use basalt_api::wire::{LoginRequest, OpenIdLogin, PasswordLogin, PasswordRequest};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::output::show;
@@ -20,11 +21,34 @@ const STDIN: &str = "/dev/stdin";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The user
-    #[arg(env = "BASALT_USER")]
-    user: String,
+    #[arg(env = "BASALT_USER", required_unless_present = "id_token_file")]
+    user: Option<String>,
     /// File with the password; - or a pipe: from standard input. Otherwise it is asked for
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "id_token_file")]
     password_file: Option<PathBuf>,
+    /// File with an ID token, to log in by OpenID Connect; - for standard input
+    #[arg(long, value_name = "FILE")]
+    id_token_file: Option<PathBuf>,
+}
+
+/// What is sent, of which nothing is an argument.
+async fn credentials(args: &Args) -> Result<LoginRequest, Failed> {
+    if let Some(file) = &args.id_token_file {
+        let id_token = given(Some(file))?.unwrap_or_default().trim().to_owned();
+        return match id_token.is_empty() {
+            true => Err(Failed::Words("there is no ID token in the file; nothing was sent".into())),
+            false => Ok(LoginRequest::OpenId(OpenIdLogin { id_token, nonce: None })),
+        };
+    }
+    let user = args.user.clone().unwrap_or_default();
+    let password = match given(args.password_file.as_deref())? {
+        Some(text) => line(&text, 0),
+        None => ask(&format!("password of {user}")).await?,
+    };
+    match password.is_empty() {
+        true => Err(Failed::Words("the password is empty; nothing was sent".into())),
+        false => Ok(LoginRequest::Password(PasswordLogin { user, password })),
+    }
 }
 
 /// Arguments of `basalt passwd`.
@@ -40,14 +64,7 @@ pub(crate) struct PasswdArgs {
 pub(crate) async fn login(args: Args, connection: &Connection) -> Result<(), Failed> {
     let session = connection.session()?;
     let client = connection.client_with(None)?;
-    let password = match given(args.password_file.as_deref())? {
-        Some(text) => line(&text, 0),
-        None => ask(&format!("password of {}", args.user)).await?,
-    };
-    if password.is_empty() {
-        return Err(Failed::Words("the password is empty; nothing was sent".into()));
-    }
-    let request = LoginRequest { user: args.user.clone(), password };
+    let request = credentials(&args).await?;
     let answer = client.login(&request).await.map_err(|error| match error.problem() {
         // Not what other commands are told, which is to log in.
         Some(problem) if problem.code == ProblemCode::Unauthenticated => {
@@ -56,7 +73,9 @@ pub(crate) async fn login(args: Args, connection: &Connection) -> Result<(), Fai
         _ => Failed::Client(error),
     })?;
     session.keep(&answer.token)?;
-    show(&format!("logged in as {}; the session ends when it is not used for 30 minutes\n", args.user));
+    let me = connection.client_with(Some(answer.token.clone()))?.whoami().await?;
+    let name = me.name.unwrap_or(me.actor);
+    show(&format!("logged in as {name}; the session ends when it is not used for 30 minutes\n"));
     if let Some(other) = connection.token_given_by() {
         eprintln!("basalt: {other} is given, and other commands use that, not this session, until it is not");
     }

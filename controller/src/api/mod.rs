@@ -73,6 +73,7 @@ pub(crate) use webhooks::payload;
 
 use crate::blobs::Blobs;
 use crate::driver::Machinery;
+use crate::openid::issuer::Issuers;
 use crate::racks::join_token::Joiner;
 use crate::registry::Registry;
 use crate::telemetry::Telemetry;
@@ -119,6 +120,7 @@ struct Inner {
     metrics: metrics::Metrics,
     watchers: watch::hub::Hub,
     logins: session::Logins,
+    issuers: Issuers,
     webhooks: Arc<Counters>,
 }
 
@@ -140,6 +142,7 @@ impl App {
             metrics: metrics::Metrics::default(),
             watchers,
             logins: session::Logins::default(),
+            issuers: Issuers::default(),
             webhooks: Arc::default(),
         }))
     }

@@ -12,15 +12,20 @@ use super::patch;
 use super::problem::{Answer, Refusal};
 use super::query::NoParameters;
 use super::rights::Grant;
+use crate::openid::account::{self, NoUser};
+use crate::openid::issuer::Unreachable;
+use crate::openid::token::{BadToken, Expected, verify};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode};
-use basalt_api::kinds::User;
-use basalt_api::wire::{GrantedRole, KnownBy, LoginAnswer, LoginRequest, PasswordRequest, WhoAmI};
+use basalt_api::kinds::{Settings, SettingsSpec, User};
+use basalt_api::wire::{
+    GrantedRole, KnownBy, LoginAnswer, LoginRequest, OpenIdLogin, PasswordRequest, WhoAmI,
+};
 use basalt_api::{FieldCode, KindOf, Problem, ProblemCode};
 use basalt_db::{
-    Account, Actor, Bearer, Key, Object, Precondition, Put, SealKey, StoreError, hash_password,
+    Account, Actor, Bearer, Key, Object, Precondition, Put, RestsOn, SealKey, StoreError, hash_password,
     verify_password,
 };
 use serde_json::{Map, Value, json};
@@ -40,6 +45,9 @@ const HASHES: usize = 2;
 
 /// Names and passwords are not longer.
 const LONGEST: usize = 1024;
+
+/// As the audit log has it.
+const LOGIN: &str = "POST /api/v1/login";
 
 /// What guards logins.
 #[derive(Debug)]
@@ -66,18 +74,21 @@ impl Default for Logins {
 
 impl Logins {
     fn admit(&self, address: &str, user: &str) -> Answer<()> {
+        self.take(&self.by_address, address).and_then(|()| self.take(&self.by_user, user)).map_err(too_many)
+    }
+
+    /// For who is known only once it has come in.
+    fn admit_address(&self, address: &str) -> Answer<()> {
+        self.take(&self.by_address, address).map_err(too_many)
+    }
+
+    fn came_in(&self, address: &str) {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner).put_back(address);
+    }
+
+    fn take(&self, buckets: &Mutex<Buckets<String>>, key: &str) -> Result<(), Duration> {
         let now = self.start.elapsed();
-        let take = |buckets: &Mutex<Buckets<String>>, key: &str| {
-            buckets.lock().unwrap_or_else(PoisonError::into_inner).take(now, key.to_owned())
-        };
-        take(&self.by_address, address).and_then(|()| take(&self.by_user, user)).map_err(|wait| {
-            let seconds = wait.as_secs().saturating_add(1);
-            let detail = format!("too many logins were tried; try again in {seconds} s");
-            Refusal::from(Problem {
-                retry_after: Some(seconds),
-                ..Problem::new(ProblemCode::RateLimited, detail)
-            })
-        })
+        buckets.lock().unwrap_or_else(PoisonError::into_inner).take(now, key.to_owned())
     }
 
     fn succeeded(&self, address: &str, user: &str) {
@@ -95,6 +106,12 @@ impl Logins {
     }
 }
 
+fn too_many(wait: Duration) -> Refusal {
+    let seconds = wait.as_secs().saturating_add(1);
+    let detail = format!("too many logins were tried; try again in {seconds} s");
+    Refusal::from(Problem { retry_after: Some(seconds), ..Problem::new(ProblemCode::RateLimited, detail) })
+}
+
 /// A text that nobody guesses.
 pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
     Ok(Zeroizing::new(format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice()))))
@@ -106,8 +123,10 @@ pub(super) async fn login(
     _: NoParameters,
     sent: Bytes,
 ) -> Answer<(StatusCode, Json<LoginAnswer>)> {
-    let LoginRequest { user, password } = body::json(&sent).map_err(|_| malformed())?;
-    let password = Zeroizing::new(password);
+    let (user, password) = match body::json(&sent).map_err(|_| malformed())? {
+        LoginRequest::Password(login) => (login.user, Zeroizing::new(login.password)),
+        LoginRequest::OpenId(login) => return openid(&app, &peer.0.to_string(), &login).await,
+    };
     if user.len() > LONGEST || password.len() > LONGEST || user.contains('\0') {
         return Err(malformed());
     }
@@ -119,21 +138,59 @@ pub(super) async fn login(
         tracing::warn!(user, address, "a login was refused");
         return Err(Refusal::new(ProblemCode::Unauthenticated, "the user or the password is wrong"));
     };
-    let actor = Actor {
-        name: format!("user {user}"),
-        address: address.clone(),
-        request: "POST /api/v1/login".to_owned(),
-    };
+    let actor = Actor { name: format!("user {user}"), address: address.clone(), request: LOGIN.to_owned() };
     let token = fresh_token()?;
-    let expires_at =
-        app.store().acting(Arc::new(actor)).open_session(account.uid, account.revision, &token).await?;
+    let expires_at = app
+        .store()
+        .acting(Arc::new(actor))
+        .open_session(account.uid, &RestsOn::Password(account.revision), &token)
+        .await?;
     logins.succeeded(&address, &user);
+    Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
+}
+
+/// A login with what the issuer that Settings name says of somebody.
+async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(StatusCode, Json<LoginAnswer>)> {
+    app.0.logins.admit_address(address)?;
+    let settings = app.store().all(Settings::KIND.name).await?;
+    let settings = settings.first().and_then(|it| serde_json::from_str::<SettingsSpec>(it.spec.get()).ok());
+    let Some(settings) = settings.and_then(|it| it.openid) else {
+        let detail = "nobody logs in by OpenID Connect here: Settings name no issuer (openid)";
+        return Err(Refusal::new(ProblemCode::Unauthenticated, detail));
+    };
+    let issuer = settings.issuer.as_str();
+    let now = app.store().now().await?.as_second();
+    let expected = Expected { issuer, client_id: &settings.client_id, nonce: login.nonce.as_deref(), now };
+    let issuers = &app.0.issuers;
+    let unreachable = |error: Unreachable| Refusal::unavailable(error.to_string());
+    let mut claims =
+        verify(&login.id_token, &issuers.keys(issuer, false).await.map_err(unreachable)?, &expected);
+    if claims.as_ref().is_err_and(BadToken::is_about_keys) {
+        claims = verify(&login.id_token, &issuers.keys(issuer, true).await.map_err(unreachable)?, &expected);
+    }
+    let refused = |why: String| {
+        tracing::warn!(address, why, "a login by OpenID Connect was refused");
+        Refusal::new(ProblemCode::Unauthenticated, why)
+    };
+    let claims = claims.map_err(|bad| refused(format!("the ID token is not good: {bad}")))?;
+    let user = account::of(app.store(), &settings, &claims, address).await;
+    let (uid, name) = user.map_err(|error| match error {
+        NoUser::Store(error) => error.into(),
+        error => refused(error.to_string()),
+    })?;
+    let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
+    let actor =
+        Actor { name: format!("user {name}"), address: address.to_owned(), request: LOGIN.to_owned() };
+    let token = fresh_token()?;
+    let store = app.store().acting(Arc::new(actor));
+    let expires_at = store.open_session(uid, &RestsOn::OpenId { issuer, subject }, &token).await?;
+    app.0.logins.came_in(address);
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
 }
 
 /// The body may hold a password: what is wrong with it is not shown.
 fn malformed() -> Refusal {
-    let hint = "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes";
+    let hint = "{\"user\": \"NAME\", \"password\": \"PASSWORD\"}, neither longer than 1024 bytes; or {\"id_token\": \"…\", \"nonce\": \"…\"}";
     Refusal::field("", FieldCode::Type, "the body is no login", hint)
 }
 
@@ -222,7 +279,8 @@ pub(super) async fn change_password(
     };
     let written = store.put(&put).await?.object;
     let token = fresh_token()?;
-    let expires_at = store.open_session(*uid, password_revision(&written)?, &token).await?;
+    let expires_at =
+        store.open_session(*uid, &RestsOn::Password(password_revision(&written)?), &token).await?;
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
 }
 

@@ -101,7 +101,7 @@ fn path_of(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_api::wire::{ApplyRequest, LoginRequest, PutRequest};
+    use basalt_api::wire::{ApplyRequest, PasswordRequest, PutRequest};
 
     fn told<T: DeserializeOwned>(text: &str) -> String {
         let error = read::<T>(text.as_bytes()).err().expect("it has not the shape");
@@ -131,7 +131,7 @@ mod tests {
             told::<ApplyRequest>(r#"{"documents":{}}"#),
             "/documents Type: this is an object, and must be a list"
         );
-        assert_eq!(told::<LoginRequest>("[\"a\",\"b\"]"), " Type: this is a list, and must be an object");
+        assert_eq!(told::<PasswordRequest>("[\"a\",\"b\"]"), " Type: this is a list, and must be an object");
     }
 
     #[test]

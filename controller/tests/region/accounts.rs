@@ -42,7 +42,7 @@ async fn login(lab: &Lab, user: &str, password: &str) -> Answer {
     anybody.send("POST", "/api/v1/login", &[], body).await
 }
 
-fn session(lab: &Lab, answer: &Answer) -> Client {
+pub(crate) fn session(lab: &Lab, answer: &Answer) -> Client {
     assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
     let token = answer.json()["token"].as_str().unwrap().to_owned();
     Client::new(lab.region.address(), Some(token))

@@ -1,0 +1,141 @@
+//! The issuer's keys, as it publishes them (OpenID Connect Discovery 1.0 §4): fetched when they are needed, and kept for an hour.
+
+use super::token::Keys;
+use basalt_api::values::{BadValue, Url};
+use reqwest::Client;
+use std::sync::Mutex as Short;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// How long an answer may take, its connection included.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Configurations and key sets have some kilobytes.
+const LARGEST: usize = 512 << 10;
+/// How long keys are taken for the issuer's.
+const KEEP: Duration = Duration::from_secs(3600);
+/// How often at most they are fetched again for a key that is not among them: anybody can name one.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How long an issuer that did not answer is not asked again.
+const REST: Duration = Duration::from_secs(5);
+
+/// Why there are no keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the issuer {issuer} cannot be asked for its keys: {reason}")]
+pub(crate) struct Unreachable {
+    issuer: String,
+    reason: String,
+}
+
+#[derive(Debug)]
+struct Kept {
+    issuer: String,
+    at: Instant,
+    /// When a key was missing last, so that they were fetched again.
+    missed: Option<Instant>,
+    keys: Result<Keys, Unreachable>,
+}
+
+impl Kept {
+    fn is_good(&self, is_one_missing: bool) -> bool {
+        match self.keys {
+            Err(_) => self.at.elapsed() < REST,
+            Ok(_) if is_one_missing => self.missed.is_some_and(|missed| missed.elapsed() < AGAIN),
+            Ok(_) => self.at.elapsed() < KEEP,
+        }
+    }
+}
+
+/// What is known of the issuer.
+#[derive(Debug, Default)]
+pub(crate) struct Issuers {
+    client: Short<Option<Client>>,
+    /// Locked while it is fetched: who comes meanwhile waits for the same answer.
+    kept: Mutex<Option<Kept>>,
+}
+
+impl Issuers {
+    /// The keys of this issuer; those of now if the ones that are kept were not enough.
+    pub(crate) async fn keys(&self, issuer: &str, is_one_missing: bool) -> Result<Keys, Unreachable> {
+        let mut kept = self.kept.lock().await;
+        let known = kept.as_ref().filter(|kept| kept.issuer == issuer);
+        if let Some(known) = known.filter(|kept| kept.is_good(is_one_missing)) {
+            return known.keys.clone();
+        }
+        let missed = if is_one_missing { Some(Instant::now()) } else { known.and_then(|kept| kept.missed) };
+        let fetched = tokio::time::timeout(ANSWER, self.fetch(issuer)).await;
+        let keys = fetched
+            .unwrap_or_else(|_| Err(format!("no answer within {} seconds", ANSWER.as_secs())))
+            .map_err(|reason| Unreachable { issuer: issuer.to_owned(), reason });
+        *kept = Some(Kept { issuer: issuer.to_owned(), at: Instant::now(), missed, keys: keys.clone() });
+        keys
+    }
+
+    async fn fetch(&self, issuer: &str) -> Result<Keys, String> {
+        #[derive(serde::Deserialize)]
+        struct Configuration {
+            issuer: String,
+            jwks_uri: String,
+        }
+        let well_known = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
+        let text = self.get(&well_known).await?;
+        let found: Configuration = serde_json::from_slice(&text)
+            .map_err(|error| format!("{well_known} says something else: {error}"))?;
+        if found.issuer != issuer {
+            return Err(format!(
+                "{well_known} is of the issuer {:?}: write that one in Settings, as openid.issuer",
+                found.issuer
+            ));
+        }
+        let text = self.get(&found.jwks_uri).await?;
+        let keys =
+            Keys::parse(&text).map_err(|error| format!("{} is no key set: {error}", found.jwks_uri))?;
+        match keys.is_empty() {
+            true => Err(format!("{} has no key that signs", found.jwks_uri)),
+            false => Ok(keys),
+        }
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
+        let url: Url = url.parse().map_err(|error: BadValue| error.to_string())?;
+        if !url.is_protected() {
+            return Err(format!("{url} could be anybody's: nothing protects it on its way"));
+        }
+        let failed = |error: &dyn std::error::Error| format!("{url}: {}", root_cause(error));
+        let mut answer = self.client()?.get(url.as_str()).send().await.map_err(|error| failed(&error))?;
+        if !answer.status().is_success() {
+            return Err(format!("{url} answered {}", answer.status()));
+        }
+        let mut text = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| failed(&error))? {
+            text.extend_from_slice(&chunk);
+            if text.len() > LARGEST {
+                return Err(format!("{url} has more than {LARGEST} bytes"));
+            }
+        }
+        Ok(text)
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let mut made = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(client) = &*made {
+            return Ok(client.clone());
+        }
+        let client = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(ANSWER)
+            .user_agent(concat!("basalt-region/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(crate::tls::with_system_roots()?)
+            .build()
+            .map_err(|error| root_cause(&error))?;
+        Ok(made.insert(client).clone())
+    }
+}
+
+/// The innermost reason: what a person can act on.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

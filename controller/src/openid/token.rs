@@ -1,0 +1,386 @@
+//! Whether an ID token is one that the issuer gave for this region, now (OpenID Connect Core 1.0 §3.1.3.7). Pure: keys and time
+//! are arguments.
+
+use basalt_api::wire::MAX_ID_TOKEN_BYTES;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
+use serde_json::{Map, Value};
+
+/// How tokens may be signed: with keys that the issuer alone has. A shared secret (HS256) is none, and `none` even less.
+const ALGORITHMS: [Algorithm; 4] = [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
+
+/// Clocks differ by as many seconds.
+const CLOCK_SLACK: i64 = 60;
+
+/// Why a token is not good.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadToken {
+    /// It is no JSON Web Token, or a claim has not its type.
+    #[error("it is no ID token: {0}")]
+    Malformed(String),
+    /// It is signed in a way that is not taken.
+    #[error("it is signed by {0}; RS256, PS256, ES256 and EdDSA are taken")]
+    Algorithm(String),
+    /// None of the issuer's keys is the one that it names.
+    #[error("it is signed with key {0:?}, which the issuer does not have")]
+    Key(String),
+    /// The signature is not of that key.
+    #[error("its signature is not the issuer's")]
+    Signature,
+    /// It is of somebody else.
+    #[error("it is issued by {0:?}")]
+    Issuer(String),
+    /// It is for somebody else.
+    #[error("it is for {0:?}")]
+    Audience(String),
+    /// Its time is over.
+    #[error("it ended {0} s ago")]
+    Ended(i64),
+    /// Its time has not come.
+    #[error("it begins in {0} s: compare the clocks")]
+    Early(i64),
+    /// It answers another request.
+    #[error("its nonce is not the one of this login")]
+    Nonce,
+}
+
+impl BadToken {
+    /// Whether keys that the issuer has made meanwhile could make it a good one. Not all issuers say which key they signed with.
+    pub(crate) const fn is_about_keys(&self) -> bool {
+        matches!(self, Self::Key(_) | Self::Signature)
+    }
+}
+
+/// What a token has to say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    /// The issuer, as Settings name it.
+    pub(crate) issuer: &'a str,
+    /// As whom the region is known to it.
+    pub(crate) client_id: &'a str,
+    /// What the client had the issuer repeat.
+    pub(crate) nonce: Option<&'a str>,
+    /// Seconds since 1970.
+    pub(crate) now: i64,
+}
+
+/// An issuer's public keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys(Vec<Jwk>);
+
+impl Keys {
+    /// Reads a JWK set (RFC 7517 §5). Keys of unknown sorts, and those that encrypt, are left out.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(serde::Deserialize)]
+        struct Set {
+            keys: Vec<Value>,
+        }
+        let set: Set = serde_json::from_slice(json)?;
+        let known = set.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+        Ok(Self(known.filter(|key| key.common.public_key_use != Some(PublicKeyUse::Encryption)).collect()))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The keys that may have signed with this header.
+    fn of<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a Jwk> {
+        self.0.iter().filter(|key| {
+            let named = header.kid.as_ref().is_none_or(|kid| key.common.key_id.as_ref() == Some(kid));
+            let algorithm = key.common.key_algorithm.map(|it| it.to_string());
+            named && fits(key, header.alg) && algorithm.is_none_or(|it| it == format!("{:?}", header.alg))
+        })
+    }
+}
+
+/// Whether a key is of the sort that signs so: who publishes an RSA key never meant it as the secret of an HS256.
+fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
+    match (&key.algorithm, algorithm) {
+        (AlgorithmParameters::RSA(_), Algorithm::RS256 | Algorithm::PS256) => true,
+        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,
+        (AlgorithmParameters::OctetKeyPair(key), Algorithm::EdDSA) => key.curve == EllipticCurve::Ed25519,
+        _ => false,
+    }
+}
+
+fn header(token: &str) -> Result<Header, BadToken> {
+    if token.len() > MAX_ID_TOKEN_BYTES {
+        return Err(BadToken::Malformed(format!("it has {} bytes", token.len())));
+    }
+    let header = decode_header(token).map_err(|error| match named_algorithm(token) {
+        Some(algorithm) => BadToken::Algorithm(algorithm),
+        None => BadToken::Malformed(error.to_string()),
+    })?;
+    match ALGORITHMS.contains(&header.alg) {
+        true => Ok(header),
+        false => Err(BadToken::Algorithm(format!("{:?}", header.alg))),
+    }
+}
+
+/// The algorithm of a header that is otherwise none.
+fn named_algorithm(token: &str) -> Option<String> {
+    use base64::Engine;
+    let first = token.split('.').next()?;
+    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(first).ok()?;
+    Some(serde_json::from_slice::<Value>(&json).ok()?.get("alg")?.as_str()?.to_owned())
+}
+
+/// Checks a token; its claims.
+///
+/// # Errors
+/// [`BadToken`]. See [`BadToken::is_about_keys`].
+pub(crate) fn verify(
+    token: &str,
+    keys: &Keys,
+    expected: &Expected<'_>,
+) -> Result<Map<String, Value>, BadToken> {
+    let header = header(token)?;
+    // Everything but the signature is looked at below, with the time that is given.
+    let mut signature = Validation::new(header.alg);
+    signature.validate_exp = false;
+    signature.validate_aud = false;
+    signature.required_spec_claims.clear();
+    let mut verdict = BadToken::Key(header.kid.clone().unwrap_or_default());
+    for key in keys.of(&header) {
+        let Ok(key) = DecodingKey::from_jwk(key) else { continue };
+        match decode::<Map<String, Value>>(token, &key, &signature) {
+            Ok(decoded) => return claims(decoded.claims, expected),
+            Err(error) => {
+                verdict = match error.kind() {
+                    jsonwebtoken::errors::ErrorKind::Json(_) => BadToken::Malformed(error.to_string()),
+                    _ => BadToken::Signature,
+                }
+            }
+        }
+    }
+    Err(verdict)
+}
+
+fn claims(claims: Map<String, Value>, expected: &Expected<'_>) -> Result<Map<String, Value>, BadToken> {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
+    let seconds = |name: &str| {
+        let number = claims.get(name).and_then(Value::as_f64).filter(|it| it.abs() < 1e15);
+        number.map(|it| it as i64).ok_or_else(|| BadToken::Malformed(format!("{name:?} is no time")))
+    };
+    if text("iss") != expected.issuer {
+        return Err(BadToken::Issuer(text("iss").to_owned()));
+    }
+    let audiences: Vec<&str> = match claims.get("aud") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    // Of several, the one that it was issued to is named, and must be this one (§3.1.3.7, 3 to 5).
+    let party = claims.get("azp").map(|_| text("azp"));
+    let is_ours = audiences.contains(&expected.client_id)
+        && party.map_or(audiences.len() == 1, |party| party == expected.client_id);
+    if !is_ours {
+        return Err(BadToken::Audience(party.map_or_else(|| audiences.join(", "), str::to_owned)));
+    }
+    let ended = expected.now.saturating_sub(seconds("exp")?);
+    if ended >= CLOCK_SLACK {
+        return Err(BadToken::Ended(ended));
+    }
+    for begins in ["iat", "nbf"] {
+        if begins == "nbf" && !claims.contains_key(begins) {
+            continue;
+        }
+        let early = seconds(begins)?.saturating_sub(expected.now);
+        if early > CLOCK_SLACK {
+            return Err(BadToken::Early(early));
+        }
+    }
+    if expected.nonce.is_some_and(|nonce| text("nonce") != nonce) {
+        return Err(BadToken::Nonce);
+    }
+    match text("sub") {
+        "" => Err(BadToken::Malformed("it names nobody (\"sub\")".to_owned())),
+        _ => Ok(claims),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aws_lc_rs::encoding::AsDer;
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::rsa::KeySize;
+    use aws_lc_rs::signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+    };
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde_json::json;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn b64(bytes: impl AsRef<[u8]>) -> String {
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    struct Issuer {
+        rsa: RsaKeyPair,
+        ec: EcdsaKeyPair,
+    }
+
+    impl Issuer {
+        fn new() -> Self {
+            Self {
+                rsa: RsaKeyPair::generate(KeySize::Rsa2048).unwrap(),
+                ec: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap(),
+            }
+        }
+
+        fn set(&self) -> Value {
+            let rsa = self.rsa.public_key();
+            let (n, e) = (
+                rsa.modulus().big_endian_without_leading_zero(),
+                rsa.exponent().big_endian_without_leading_zero(),
+            );
+            let point = self.ec.public_key().as_ref();
+            json!({"keys": [
+                {"kty": "RSA", "kid": "old", "use": "enc", "n": b64(n), "e": b64(e)},
+                {"kty": "RSA", "kid": "rsa", "use": "sig", "alg": "RS256", "n": b64(n), "e": b64(e)},
+                {"kty": "EC", "kid": "ec", "crv": "P-256", "x": b64(&point[1..33]), "y": b64(&point[33..])},
+                {"kty": "from the future", "kid": "new"},
+            ]})
+        }
+
+        fn keys(&self) -> Keys {
+            Keys::parse(self.set().to_string().as_bytes()).unwrap()
+        }
+
+        fn sign(&self, header: &Value, claims: &Value) -> String {
+            let text = format!("{}.{}", b64(header.to_string()), b64(claims.to_string()));
+            let random = SystemRandom::new();
+            let signature = match header["alg"].as_str().unwrap() {
+                "ES256" => self.ec.sign(&random, text.as_bytes()).unwrap().as_ref().to_vec(),
+                "none" => Vec::new(),
+                "HS256" => {
+                    let der =
+                        AsDer::<aws_lc_rs::encoding::PublicKeyX509Der<'_>>::as_der(self.rsa.public_key())
+                            .unwrap();
+                    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, der.as_ref());
+                    aws_lc_rs::hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
+                }
+                _ => {
+                    let mut signature = vec![0; self.rsa.public_modulus_len()];
+                    self.rsa.sign(&RSA_PKCS1_SHA256, &random, text.as_bytes(), &mut signature).unwrap();
+                    signature
+                }
+            };
+            format!("{text}.{}", b64(signature))
+        }
+    }
+
+    fn claims() -> Value {
+        json!({"iss": "https://id.example.com", "aud": "basalt", "sub": "0815", "iat": NOW - 10, "exp": NOW + 300,
+               "nonce": "n1", "groups": ["ops"]})
+    }
+
+    fn with(name: &str, value: Value) -> Value {
+        let mut claims = claims();
+        claims[name] = value;
+        claims
+    }
+
+    fn expected() -> Expected<'static> {
+        Expected { issuer: "https://id.example.com", client_id: "basalt", nonce: Some("n1"), now: NOW }
+    }
+
+    #[test]
+    fn the_issuers_tokens_are_good() {
+        let issuer = Issuer::new();
+        for header in [
+            json!({"alg": "RS256", "kid": "rsa"}),
+            json!({"alg": "ES256", "kid": "ec"}),
+            json!({"alg": "ES256"}),
+        ] {
+            let found = verify(&issuer.sign(&header, &claims()), &issuer.keys(), &expected()).unwrap();
+            assert_eq!((&found["sub"], &found["groups"]), (&json!("0815"), &json!(["ops"])));
+        }
+        let several = with("aud", json!(["other", "basalt"]));
+        let mut named = several.clone();
+        named["azp"] = json!("basalt");
+        let header = json!({"alg": "RS256", "kid": "rsa"});
+        verify(&issuer.sign(&header, &named), &issuer.keys(), &expected()).unwrap();
+        assert!(verify(&issuer.sign(&header, &several), &issuer.keys(), &expected()).is_err());
+    }
+
+    #[test]
+    fn nobody_elses_tokens_are() {
+        let (issuer, other) = (Issuer::new(), Issuer::new());
+        let rsa = json!({"alg": "RS256", "kid": "rsa"});
+        let attacks: Vec<(&str, String, BadToken)> = vec![
+            (
+                "no signature",
+                issuer.sign(&json!({"alg": "none"}), &claims()),
+                BadToken::Algorithm("none".into()),
+            ),
+            (
+                "public key as secret",
+                issuer.sign(&json!({"alg": "HS256", "kid": "rsa"}), &claims()),
+                BadToken::Algorithm("HS256".into()),
+            ),
+            ("other key", other.sign(&rsa, &claims()), BadToken::Signature),
+            (
+                "unknown key",
+                issuer.sign(&json!({"alg": "RS256", "kid": "x"}), &claims()),
+                BadToken::Key("x".into()),
+            ),
+            (
+                "a key that encrypts",
+                issuer.sign(&json!({"alg": "RS256", "kid": "old"}), &claims()),
+                BadToken::Key("old".into()),
+            ),
+            (
+                "key of another sort",
+                issuer.sign(&json!({"alg": "ES256", "kid": "rsa"}), &claims()),
+                BadToken::Key("rsa".into()),
+            ),
+            (
+                "issuer",
+                issuer.sign(&rsa, &with("iss", json!("https://id.example.com/"))),
+                BadToken::Issuer("https://id.example.com/".into()),
+            ),
+            (
+                "audience",
+                issuer.sign(&rsa, &with("aud", json!("grafana"))),
+                BadToken::Audience("grafana".into()),
+            ),
+            (
+                "party",
+                issuer.sign(&rsa, &with("azp", json!("grafana"))),
+                BadToken::Audience("grafana".into()),
+            ),
+            ("ended", issuer.sign(&rsa, &with("exp", json!(NOW - 60))), BadToken::Ended(60)),
+            ("early", issuer.sign(&rsa, &with("nbf", json!(NOW + 61))), BadToken::Early(61)),
+            ("of tomorrow", issuer.sign(&rsa, &with("iat", json!(NOW + 86_400))), BadToken::Early(86_400)),
+            ("nonce", issuer.sign(&rsa, &with("nonce", json!("n2"))), BadToken::Nonce),
+        ];
+        for (name, token, wanted) in attacks {
+            assert_eq!(verify(&token, &issuer.keys(), &expected()).unwrap_err(), wanted, "{name}");
+        }
+        for (name, value) in
+            [("exp", Value::Null), ("iat", json!("now")), ("sub", json!("")), ("sub", json!(7))]
+        {
+            let token = issuer.sign(&rsa, &with(name, value));
+            let error = verify(&token, &issuer.keys(), &expected()).unwrap_err();
+            assert!(matches!(error, BadToken::Malformed(_)), "{name}: {error}");
+        }
+        let good = issuer.sign(&rsa, &claims());
+        let mut parts: Vec<&str> = good.split('.').collect();
+        let forged = b64(with("sub", json!("root")).to_string());
+        parts[1] = &forged;
+        assert_eq!(verify(&parts.join("."), &issuer.keys(), &expected()).unwrap_err(), BadToken::Signature);
+        for text in ["", "a.b", "a.b.c", "....", &"x".repeat(MAX_ID_TOKEN_BYTES + 1)] {
+            assert!(matches!(verify(text, &issuer.keys(), &expected()), Err(BadToken::Malformed(_))));
+        }
+    }
+}

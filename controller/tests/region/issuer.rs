@@ -1,0 +1,128 @@
+//! An issuer of ID tokens on loopback: it signs with one key at a time, and counts how often its keys are asked for.
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::net::TcpListener;
+
+struct Key {
+    id: String,
+    pair: KeyPair,
+}
+
+impl Key {
+    fn new(number: usize) -> Self {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
+        Self { id: format!("key-{number}"), pair }
+    }
+
+    fn jwk(&self) -> Value {
+        use base64::Engine;
+        let b64 = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+        // Uncompressed: 4, x, y.
+        let point = self.pair.public_key_raw();
+        json!({"kty": "EC", "crv": "P-256", "use": "sig", "kid": self.id, "x": b64(&point[1..33]), "y": b64(&point[33..])})
+    }
+}
+
+struct Shared {
+    address: SocketAddr,
+    key: Mutex<Key>,
+    asked: AtomicUsize,
+    is_away: AtomicBool,
+    is_silent: AtomicBool,
+}
+
+/// Answers until the test ends.
+#[derive(Clone)]
+pub(crate) struct Issuer(Arc<Shared>);
+
+impl Issuer {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let issuer = Self(Arc::new(Shared {
+            address: listener.local_addr().expect("its address"),
+            key: Mutex::new(Key::new(1)),
+            asked: AtomicUsize::new(0),
+            is_away: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
+        }));
+        let serving = issuer.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let issuer = serving.clone();
+                let service = service_fn(move |request| {
+                    let answer = issuer.answer(&request);
+                    async move { Ok::<_, Infallible>(answer) }
+                });
+                // It fails where the client goes away.
+                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        issuer
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.0.address)
+    }
+
+    /// How often its keys were asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.0.asked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_away(&self, away: bool) {
+        self.0.is_away.store(away, Ordering::SeqCst);
+    }
+
+    /// Does not say which key it signs with, from now on.
+    pub(crate) fn be_silent(&self) {
+        self.0.is_silent.store(true, Ordering::SeqCst);
+    }
+
+    /// Signs with another key from now on, and forgets the one before.
+    pub(crate) fn rotate(&self, number: usize) {
+        *self.0.key.lock().expect("nobody panicked") = Key::new(number);
+    }
+
+    /// What it says of a subject, for the client `basalt`, now; `claims` come over that.
+    pub(crate) fn token(&self, subject: &str, claims: &Value) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+        let mut said =
+            json!({"iss": self.url(), "aud": "basalt", "sub": subject, "iat": now, "exp": now + 300});
+        for (name, value) in claims.as_object().expect("claims") {
+            said[name] = value.clone();
+        }
+        let key = self.0.key.lock().expect("nobody panicked");
+        let kid = (!self.0.is_silent.load(Ordering::SeqCst)).then(|| key.id.clone());
+        let header = Header { kid, ..Header::new(Algorithm::ES256) };
+        jsonwebtoken::encode(&header, &said, &EncodingKey::from_ec_der(&key.pair.serialize_der()))
+            .expect("a token")
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let (status, body) = match request.uri().path() {
+            _ if self.0.is_away.load(Ordering::SeqCst) => (502, json!({})),
+            "/.well-known/openid-configuration" => {
+                (200, json!({"issuer": self.url(), "jwks_uri": format!("{}/keys", self.url())}))
+            }
+            "/keys" => {
+                self.0.asked.fetch_add(1, Ordering::SeqCst);
+                (200, json!({"keys": [self.0.key.lock().expect("nobody panicked").jwk()]}))
+            }
+            _ => (404, json!({})),
+        };
+        Response::builder().status(status).body(Full::new(body.to_string().into())).expect("an answer")
+    }
+}
