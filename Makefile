@@ -44,9 +44,10 @@ demo-stop: root ## Remove every trace of the demo
 setup:
 	@tests/lab/setup
 
-.PHONY: contract-tools
-contract-tools: setup
-	@tests/contract/setup >/dev/null
+.PHONY: python-tools
+python-tools: setup
+	@tests/python-tools contract >/dev/null
+	@tests/python-tools openid >/dev/null
 
 .PHONY: test
 test: setup fmt lint deny unit end-to-end ## Formatting, lints, unit, integration and end-to-end tests
@@ -106,7 +107,7 @@ previous:
 	@tests/upgrade/previous >/dev/null
 
 .PHONY: end-to-end
-end-to-end: root images contract-tools previous ## Real Terraform, real firmware in QEMU, real wire
+end-to-end: root images python-tools previous ## Real Terraform, real firmware in QEMU, real wire
 	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.

@@ -107,8 +107,11 @@ impl World {
 
 /// The directory of the tools' programs.
 fn tools() -> PathBuf {
-    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/setup");
-    let output = Command::new(&setup).output().unwrap_or_else(|error| panic!("{}: {error}", setup.display()));
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("python-tools");
+    let output = Command::new(&setup)
+        .arg("contract")
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}", setup.display()));
     assert!(output.status.success(), "{}: {}", setup.display(), said(&output));
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
