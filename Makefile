@@ -112,7 +112,7 @@ end-to-end: root images python-tools previous ## Real Terraform, real firmware i
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
-BENCHES := provider_handshake terraform_plan_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region boot_to_ready
+BENCHES := provider_handshake terraform_plan_1000 terraform_apply_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -122,10 +122,11 @@ bench: $(addprefix bench-,$(BENCHES)) ## All benchmarks; bench-NAME runs one
 bench-provider_handshake:
 	cargo bench -q -p terraform-provider-basalt --bench provider_handshake | $(RECORD)
 
-.PHONY: bench-terraform_plan_1000
-bench-terraform_plan_1000: setup
+TERRAFORM_BENCHES := $(addprefix bench-terraform_,plan_1000 apply_1000)
+.PHONY: $(TERRAFORM_BENCHES)
+$(TERRAFORM_BENCHES): setup
 	cargo build -q --release -p basalt-region --bin basalt-region
-	cargo bench -q -p terraform-provider-basalt --bench terraform_plan_1000 | $(RECORD)
+	cargo bench -q -p terraform-provider-basalt --bench $(@:bench-%=%) | $(RECORD)
 
 .PHONY: $(addprefix bench-,$(API_BENCHES))
 $(addprefix bench-,$(API_BENCHES)): setup
