@@ -12,9 +12,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tfplugin::{
-    Action, Attribute, Change, Cx, DataSource, Diag, Diags, Ephemeral, Function, Identity, ListResource,
-    Listed, Listing, Mode, Nesting, Opened, Options, Parameter, Path, Progress, Provider, Query, Refusal,
-    Resource, Schema, Semantics, Signature, Type, Val, async_trait, from_json, to_json,
+    Action, Attribute, Change, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, Identity,
+    ListResource, Listed, Listing, Mode, Nesting, Opened, Options, Parameter, Path, Progress, Provider,
+    Query, Refusal, Resource, Schema, Semantics, Signature, Type, Val, async_trait, from_json, to_json,
 };
 
 /// Serves Terraform, which starts this program.
@@ -84,7 +84,10 @@ impl Provider for Pets {
         vec![Box::new(Feed { home: Arc::clone(&self.home), schema })]
     }
 
-    async fn configure(&self, _: &Cx, config: &Val) -> Result<(), Diags> {
+    async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        if config.get("directory").is_unknown() {
+            cx.defer(Deferral::ProviderUnknown);
+        }
         if let Some(directory) = config.get("directory").as_str() {
             let _ = self.home.set(PathBuf::from(directory));
         }

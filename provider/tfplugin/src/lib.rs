@@ -70,7 +70,7 @@ pub use function::{Function, Parameter, Refusal, Signature};
 pub use identity::Identity;
 pub use list::{ListResource, Listed, Listing, Query};
 pub use path::{Path, Step};
-pub use provider::{Change, Cx, DataSource, Moved, Provider, Resource};
+pub use provider::{Change, Cx, DataSource, Deferral, Moved, Provider, Resource};
 pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};
 pub use server::{Options, Reattached, serve};
 pub use tonic::async_trait;

@@ -12,6 +12,7 @@ use crate::function::Function;
 use crate::identity::Identity;
 use crate::list::ListResource;
 use crate::path::Path;
+use crate::pb;
 use crate::schema::Schema;
 use crate::value::{Object, Val};
 
@@ -58,7 +59,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Takes the provider block before anything is read, planned or applied. Values may be unknown
-    /// during a plan; what needs them should then fail when it needs them.
+    /// during a plan; what needs them should then fail when it needs them, or all is put off: see [`Cx::defer`].
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags>;
 }
 
@@ -192,11 +193,35 @@ pub trait DataSource: Send + Sync + 'static {
     async fn read(&self, cx: &Cx, config: &Val) -> Result<Val, Diags>;
 }
 
+/// Why something is put off to a later plan, when more is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deferral {
+    /// Something in the configuration of the object is not known yet.
+    ObjectUnknown,
+    /// Something in the provider's block is not known yet.
+    ProviderUnknown,
+    /// Something that it needs is not there yet.
+    Absent,
+}
+
+impl Deferral {
+    pub(crate) fn to_pb(self) -> pb::Deferred {
+        use pb::deferred::Reason;
+        let reason = match self {
+            Self::ObjectUnknown => Reason::ResourceConfigUnknown,
+            Self::ProviderUnknown => Reason::ProviderConfigUnknown,
+            Self::Absent => Reason::AbsentPrereq,
+        };
+        pb::Deferred { reason: reason.into() }
+    }
+}
+
 /// One request of Terraform: cancellation, warnings, and what has been achieved so far.
 #[derive(Debug)]
 pub struct Cx {
     cancel: CancellationToken,
     terraform: String,
+    may_defer: bool,
     achieved: Mutex<Achieved>,
 }
 
@@ -206,11 +231,36 @@ pub(crate) struct Achieved {
     pub(crate) committed: Option<Val>,
     pub(crate) private: Vec<u8>,
     pub(crate) warnings: Vec<Diag>,
+    deferral: Option<Deferral>,
 }
 
 impl Cx {
-    pub(crate) fn new(cancel: CancellationToken, terraform: String, private: Vec<u8>) -> Self {
-        Self { cancel, terraform, achieved: Mutex::new(Achieved { private, ..Achieved::default() }) }
+    pub(crate) fn new(
+        cancel: CancellationToken,
+        terraform: String,
+        private: Vec<u8>,
+        may_defer: bool,
+    ) -> Self {
+        let achieved = Mutex::new(Achieved { private, ..Achieved::default() });
+        Self { cancel, terraform, may_defer, achieved }
+    }
+
+    /// Whether Terraform lets things be put off to a later plan.
+    #[must_use]
+    pub fn may_defer(&self) -> bool {
+        self.may_defer
+    }
+
+    /// Puts this off, if [`Cx::may_defer`]: Terraform takes what is answered for the best guess. From
+    /// [`Provider::configure`] it puts off everything, and nobody else is asked.
+    pub fn defer(&self, why: Deferral) {
+        if self.may_defer {
+            self.with(|achieved| achieved.deferral = Some(why));
+        }
+    }
+
+    pub(crate) fn deferral(&self) -> Option<Deferral> {
+        self.with(|achieved| achieved.deferral)
     }
 
     /// Ends when the user interrupts Terraform. Work in progress should then stop soon, with an

@@ -27,13 +27,12 @@ use tracing::{Instrument, debug, error};
 
 use crate::action::Action;
 use crate::codec::{self, CodecError};
-use crate::contract;
 use crate::diag::{Diag, Diags};
 use crate::ephemeral::Ephemeral;
 use crate::function::{Function, Signature};
 use crate::list::ListResource;
 use crate::pb;
-use crate::provider::{Cx, DataSource, Provider, Resource};
+use crate::provider::{Cx, DataSource, Deferral, Provider, Resource};
 use crate::schema::Schema;
 use crate::value::{Type, Val};
 
@@ -53,6 +52,8 @@ pub(crate) struct Rpc {
 struct Session {
     cancel: CancellationToken,
     terraform: String,
+    /// Why everything is put off.
+    deferral: Option<Deferral>,
 }
 
 /// What a provider has, each by its name and with the type of its values.
@@ -95,9 +96,19 @@ impl Rpc {
         }
     }
 
+    /// A request that cannot be put off.
     fn cx(&self, private: Vec<u8>) -> Cx {
+        self.cx_of(private, None)
+    }
+
+    fn cx_of(&self, private: Vec<u8>, client: Option<&pb::ClientCapabilities>) -> Cx {
         let session = self.session();
-        Cx::new(session.cancel.child_token(), session.terraform.clone(), private)
+        let may_defer = client.is_some_and(|client| client.deferral_allowed);
+        let cx = Cx::new(session.cancel.child_token(), session.terraform.clone(), private, may_defer);
+        if let Some(deferral) = session.deferral {
+            cx.defer(deferral);
+        }
+        cx
     }
 }
 
@@ -283,14 +294,15 @@ impl pb::provider_server::Provider for Rpc {
     ) -> Reply<pb::configure_provider::Response> {
         let request = request.into_inner();
         // A stop belongs to the command that was stopped, not to the next one.
-        *self.session() = Session { cancel: CancellationToken::new(), terraform: request.terraform_version };
-        let cx = self.cx(Vec::new());
+        *self.session() = Session { terraform: request.terraform_version, ..Session::default() };
+        let cx = self.cx_of(Vec::new(), request.client_capabilities.as_ref());
         let failed = guarded("ConfigureProvider", "", async {
             let config = decoded(request.config.as_ref(), &self.types().provider.1)?;
             self.provider.configure(&cx, &config).await
         })
         .await
         .err();
+        self.session().deferral = cx.deferral();
         Ok(Response::new(pb::configure_provider::Response { diagnostics: outcome(&cx, failed).0.to_pb() }))
     }
 
@@ -369,24 +381,7 @@ impl pb::provider_server::Provider for Rpc {
         &self,
         request: Request<pb::read_data_source::Request>,
     ) -> Reply<pb::read_data_source::Response> {
-        let request = request.into_inner();
-        let cx = self.cx(Vec::new());
-        let result = guarded("ReadDataSource", &request.type_name, async {
-            let (source, of) = self.data_source(&request.type_name)?;
-            let config = decoded(request.config.as_ref(), of)?;
-            let value = contract::conform(source.schema(), source.read(&cx, &config).await?)?;
-            Ok(value.without_unknowns())
-        })
-        .await;
-        let (state, failed) = match result {
-            Ok(state) => (Some(codec::encode(&state)), None),
-            Err(diags) => (None, Some(diags)),
-        };
-        Ok(Response::new(pb::read_data_source::Response {
-            state,
-            diagnostics: outcome(&cx, failed).0.to_pb(),
-            deferred: None,
-        }))
+        Ok(Response::new(self.look_up(request.into_inner()).await))
     }
 
     async fn validate_ephemeral_resource_config(

@@ -75,6 +75,19 @@ async fn what_is_there_is_found_with_its_state_and_by_what_it_is() {
 }
 
 #[tokio::test]
+async fn all_is_put_off_while_the_provider_is_not_known() {
+    let config = Val::from([("directory", Val::Unknown)]);
+    let mut core = MiniCore::start(pets::Pets::default(), &config).await.expect("it starts");
+    let rex = Val::from([("name", "rex".into()), ("species", "dog".into())]);
+    core.put_off("pets_pet", &rex).await.expect("it is put off");
+    core.stop().await;
+    let (_dir, mut core) = kennel(&[]).await;
+    let broken = core.put_off("pets_pet", &rex).await.expect_err("all is known");
+    assert_eq!(broken.to_string(), "PlanResourceChange of pets_pet: it is not put off");
+    core.stop().await;
+}
+
+#[tokio::test]
 async fn an_action_tells_how_it_goes_and_how_it_ended() {
     let (dir, mut core) = kennel(&[("rex", "dog"), ("slow", "snail")]).await;
     let bowls = async || std::fs::read_dir(dir.path()).expect("a directory").count();

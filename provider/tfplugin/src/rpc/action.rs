@@ -12,7 +12,7 @@ use crate::action::{Action, Progress};
 use crate::diag::Diags;
 use crate::pb;
 use crate::pb::invoke_action::{Event, Request, event};
-use crate::provider::Cx;
+use crate::provider::{Cx, Deferral};
 use crate::value::Type;
 
 /// Lines of progress that wait for Terraform to take them.
@@ -56,14 +56,18 @@ impl Rpc {
         &self,
         request: pb::plan_action::Request,
     ) -> pb::plan_action::Response {
-        let cx = self.cx(Vec::new());
+        let cx = self.cx_of(Vec::new(), request.client_capabilities.as_ref());
         let failed = guarded("PlanAction", &request.action_type, async {
             let (action, of) = self.types().action(&request.action_type)?;
+            if cx.deferral().is_some() {
+                return Ok(());
+            }
             action.plan(&cx, &decoded(request.config.as_ref(), of)?).await
         })
         .await
         .err();
-        pb::plan_action::Response { diagnostics: outcome(&cx, failed).0.to_pb(), deferred: None }
+        let deferred = cx.deferral().map(Deferral::to_pb);
+        pb::plan_action::Response { diagnostics: outcome(&cx, failed).0.to_pb(), deferred }
     }
 
     /// Its progress, and at the end, however it ends, that it is over.

@@ -9,7 +9,7 @@ use crate::diag::{Diag, Diags};
 use crate::path::Path;
 use crate::pb;
 use crate::plan;
-use crate::provider::{Change, Cx};
+use crate::provider::{Change, Cx, Deferral};
 use crate::value::Val;
 
 impl Rpc {
@@ -17,19 +17,23 @@ impl Rpc {
         &self,
         request: pb::plan_resource_change::Request,
     ) -> pb::plan_resource_change::Response {
-        let cx = self.cx(request.prior_private);
+        let cx = self.cx_of(request.prior_private, request.client_capabilities.as_ref());
+        // What everything is put off for is also why nobody can have a look.
+        let is_put_off = cx.deferral().is_some();
         let result = guarded("PlanResourceChange", &request.type_name, async {
             let (resource, of) = self.resource(&request.type_name)?;
             let prior = decoded(request.prior_state.as_ref(), of)?;
             let proposed = decoded(request.proposed_new_state.as_ref(), of)?;
             let config = decoded(request.config.as_ref(), of)?;
             if proposed.is_null() {
-                resource.review_destroy(&cx, &prior).await?;
+                if !is_put_off {
+                    resource.review_destroy(&cx, &prior).await?;
+                }
                 return Ok((Val::Null, Vec::new(), None));
             }
             let mut planned =
                 plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
-            if planned.state != prior {
+            if planned.state != prior && !is_put_off {
                 let change = Change {
                     prior: &prior,
                     planned: &planned.state,
@@ -53,13 +57,14 @@ impl Rpc {
             Ok((state, replace, identity)) => (Some(codec::encode(&state)), replace, identity, None),
             Err(diags) => (request.prior_state, Vec::new(), request.prior_identity, Some(diags)),
         };
+        let deferred = cx.deferral().map(Deferral::to_pb);
         let (diags, private, _) = outcome(&cx, failed);
         pb::plan_resource_change::Response {
             planned_state,
             requires_replace: replace.iter().map(Path::to_pb).collect(),
             planned_private: private,
             diagnostics: diags.to_pb(),
-            deferred: None,
+            deferred,
             planned_identity,
         }
     }

@@ -15,7 +15,7 @@ use crate::contract;
 use crate::diag::Diags;
 use crate::ephemeral::Ephemeral;
 use crate::pb;
-use crate::value::Type;
+use crate::value::{Type, Val};
 
 /// A type's name, and the private bytes by which one of it is closed.
 pub(super) type Open = (String, Vec<u8>);
@@ -64,7 +64,14 @@ impl Rpc {
         &self,
         request: pb::open_ephemeral_resource::Request,
     ) -> pb::open_ephemeral_resource::Response {
-        let cx = self.cx(Vec::new());
+        let cx = self.cx_of(Vec::new(), request.client_capabilities.as_ref());
+        if let Some(deferral) = cx.deferral() {
+            return pb::open_ephemeral_resource::Response {
+                result: Some(codec::encode(&Val::Unknown)),
+                deferred: Some(deferral.to_pb()),
+                ..Default::default()
+            };
+        }
         let result = guarded("OpenEphemeralResource", &request.type_name, async {
             let (ephemeral, of) = self.ephemeral(&request.type_name)?;
             let opened = ephemeral.open(&cx, &decoded(request.config.as_ref(), of)?).await?;

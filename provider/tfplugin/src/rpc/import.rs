@@ -7,16 +7,20 @@ use crate::contract;
 use crate::diag::Diags;
 use crate::generate;
 use crate::pb;
-use crate::provider::Moved;
+use crate::provider::{Deferral, Moved};
+use crate::value::Val;
 
 impl Rpc {
     pub(super) async fn import_state(
         &self,
         request: pb::import_resource_state::Request,
     ) -> pb::import_resource_state::Response {
-        let cx = self.cx(Vec::new());
+        let cx = self.cx_of(Vec::new(), request.client_capabilities.as_ref());
         let result = guarded("ImportResourceState", &request.type_name, async {
             let (resource, _) = self.resource(&request.type_name)?;
+            if cx.deferral().is_some() {
+                return Ok((Val::Unknown, request.identity.clone()));
+            }
             let state = match identity::given(resource, request.identity.as_ref())? {
                 Some(identity) => resource.import_identity(&cx, &identity).await?,
                 None => resource.import(&cx, &request.id).await?,
@@ -30,6 +34,7 @@ impl Rpc {
             Ok(imported) => (Some(imported), None),
             Err(diags) => (None, Some(diags)),
         };
+        let deferred = cx.deferral().map(Deferral::to_pb);
         let (diags, private, _) = outcome(&cx, failed);
         let imported = imported.map(|(state, identity)| pb::import_resource_state::ImportedResource {
             type_name: request.type_name,
@@ -40,7 +45,7 @@ impl Rpc {
         pb::import_resource_state::Response {
             imported_resources: imported.into_iter().collect(),
             diagnostics: diags.to_pb(),
-            deferred: None,
+            deferred,
         }
     }
 

@@ -1,10 +1,11 @@
-//! The calls about a state that is there: older ones of it, and how it is now.
+//! The calls about what is there: older states of it, how it is now, and what is only looked up.
 
 use super::{Rpc, decoded, guarded, identity, outcome, undecodable};
 use crate::codec;
 use crate::contract;
 use crate::diag::Diags;
 use crate::pb;
+use crate::provider::Deferral;
 use crate::schema::{Attribute, Nesting, Shape};
 use crate::value::{Object, Val};
 
@@ -36,7 +37,16 @@ impl Rpc {
         &self,
         request: pb::read_resource::Request,
     ) -> pb::read_resource::Response {
-        let cx = self.cx(request.private);
+        let cx = self.cx_of(request.private.clone(), request.client_capabilities.as_ref());
+        if let Some(deferral) = cx.deferral() {
+            return pb::read_resource::Response {
+                new_state: request.current_state,
+                diagnostics: Vec::new(),
+                private: request.private,
+                deferred: Some(deferral.to_pb()),
+                new_identity: request.current_identity,
+            };
+        }
         let result = guarded("ReadResource", &request.type_name, async {
             let (resource, of) = self.resource(&request.type_name)?;
             let prior = decoded(request.current_state.as_ref(), of)?;
@@ -63,14 +73,32 @@ impl Rpc {
             Ok((state, identity)) => (Some(codec::encode(&state)), identity, None),
             Err(diags) => (request.current_state, request.current_identity, Some(diags)),
         };
+        let deferred = cx.deferral().map(Deferral::to_pb);
         let (diags, private, _) = outcome(&cx, failed);
-        pb::read_resource::Response {
-            new_state,
-            diagnostics: diags.to_pb(),
-            private,
-            deferred: None,
-            new_identity,
-        }
+        pb::read_resource::Response { new_state, diagnostics: diags.to_pb(), private, deferred, new_identity }
+    }
+
+    pub(super) async fn look_up(
+        &self,
+        request: pb::read_data_source::Request,
+    ) -> pb::read_data_source::Response {
+        let cx = self.cx_of(Vec::new(), request.client_capabilities.as_ref());
+        let result = guarded("ReadDataSource", &request.type_name, async {
+            let (source, of) = self.data_source(&request.type_name)?;
+            let config = decoded(request.config.as_ref(), of)?;
+            if cx.deferral().is_some() {
+                return Ok(Val::Unknown);
+            }
+            let value = contract::conform(source.schema(), source.read(&cx, &config).await?)?;
+            Ok(if cx.deferral().is_some() { value } else { value.without_unknowns() })
+        })
+        .await;
+        let (state, failed) = match result {
+            Ok(state) => (Some(codec::encode(&state)), None),
+            Err(diags) => (None, Some(diags)),
+        };
+        let deferred = cx.deferral().map(Deferral::to_pb);
+        pb::read_data_source::Response { state, diagnostics: outcome(&cx, failed).0.to_pb(), deferred }
     }
 }
 

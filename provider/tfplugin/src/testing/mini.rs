@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
+use super::defer::put_off;
 use super::{Broken, rules, wire};
 use crate::codec;
 use crate::path::Path;
@@ -149,7 +150,11 @@ impl MiniCore {
         let request = pb::configure_provider::Request {
             terraform_version: "1.15.0".to_owned(),
             config: Some(codec::encode(&self.block)),
-            ..Default::default()
+            // What is not known can only be waited for.
+            client_capabilities: Some(pb::ClientCapabilities {
+                deferral_allowed: !self.block.is_wholly_known(),
+                ..Default::default()
+            }),
         };
         let done = self.client.configure_provider(request).await;
         answered("ConfigureProvider", done, |done| &done.diagnostics).map(drop)
@@ -341,10 +346,15 @@ impl MiniCore {
         self.same(type_name, "what is planned from the generated configuration", &state.value, &plan.planned)
     }
 
-    async fn plan(&mut self, type_name: &str, prior: &State, config: &Val) -> Result<Plan, Broken> {
-        let schema = self.schema(type_name)?;
-        let proposed = rules::propose(&schema.attributes, &prior.value, config);
-        let request = pb::plan_resource_change::Request {
+    /// How a plan is asked for.
+    pub(super) fn planning(
+        type_name: &str,
+        attributes: &[Attribute],
+        prior: &State,
+        config: &Val,
+    ) -> pb::plan_resource_change::Request {
+        let proposed = rules::propose(attributes, &prior.value, config);
+        pb::plan_resource_change::Request {
             type_name: type_name.to_owned(),
             prior_state: Some(codec::encode(&prior.value)),
             proposed_new_state: Some(codec::encode(&proposed)),
@@ -352,9 +362,14 @@ impl MiniCore {
             prior_private: prior.private.clone(),
             prior_identity: prior.identity.clone(),
             ..Default::default()
-        };
+        }
+    }
+
+    async fn plan(&mut self, type_name: &str, prior: &State, config: &Val) -> Result<Plan, Broken> {
+        let request = Self::planning(type_name, &self.schema(type_name)?.attributes, prior, config);
         let first = self.client.plan_resource_change(request.clone()).await;
         let first = answered("PlanResourceChange", first, |first| &first.diagnostics)?;
+        put_off(&format!("PlanResourceChange of {type_name}"), false, first.deferred)?;
         let planned = self.decoded(type_name, first.planned_state.as_ref())?;
         let schema = self.schema(type_name)?;
         let wrong = rules::plan(&schema.attributes, &prior.value, config, &planned, &Path::root());

@@ -18,6 +18,7 @@
 //! | destroy | a destroyed object is read as gone |
 //! | identity | where there is one it is whole once an object is created, never changes, and imports that object |
 //! | generate | the configuration made for an object is valid, and plans nothing of what it says |
+//! | deferral | only where Terraform takes it; whatever is asked of a provider whose block is not known |
 //! | list | every object has a name and an identity that is whole and no other's; no more come than were asked for |
 //! | list | a state comes where it was asked for, and is the one that is imported by that identity |
 //! | action | what is valid is planned also while some of it is unknown; a plan changes nothing |
@@ -38,6 +39,7 @@
 //! ```
 
 mod act;
+mod defer;
 mod find;
 mod mini;
 mod random;
