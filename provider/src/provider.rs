@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use basalt_api::wire::Verb;
 use basalt_api::{KINDS, Kind};
 use tfplugin::{
-    Action, Cx, DataSource, Diag, Diags, Ephemeral, Function, ListResource, Provider, Resource, Schema, Val,
-    async_trait,
+    Action, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, ListResource, Provider, Resource,
+    Schema, Val, async_trait,
 };
 
 use crate::action::Operate;
@@ -114,6 +114,7 @@ impl Provider for Basalt {
             let client = config::client(config, cx.terraform_version(), |name| std::env::var(name).ok())?;
             Some(Region::new(client))
         } else {
+            cx.defer(Deferral::ProviderUnknown);
             None
         };
         let labels = config.get(config::DEFAULT_LABELS).clone();
