@@ -5,7 +5,7 @@ use crate::store::Tx;
 use crate::{Store, StoreError, decision};
 use basalt_api::values::{DeploymentId, Epoch, MachineId, Timestamp};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Machines for deployments: one decision.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Allocation {
     pub ground: Value,
     /// Who gets what.
     pub given: Vec<Given>,
+    /// Machines that are stored together with the claims, by what they were called in the ground: their names.
+    pub made: BTreeMap<MachineId, String>,
 }
 
 /// A machine for a deployment.
@@ -31,6 +33,8 @@ pub struct Given {
     pub name: String,
     /// Its machine.
     pub machine: MachineId,
+    /// What that was called in the ground, before it was stored.
+    pub chosen: MachineId,
     /// Why this one, for people.
     pub why: String,
 }

@@ -89,11 +89,11 @@ pub(crate) async fn record_allocation<'a>(
 ) -> Result<(), StoreError> {
     let (mut deployments, mut keys, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     let (mut digests, mut plans) = (Vec::new(), Vec::new());
-    for Given { deployment, wish, name, machine, why } in given {
+    for Given { deployment, wish, name, machine, chosen, why } in given {
         let plan = json!({"deployment": name, "machine": machine, "why": why}).to_string();
         deployments.push(deployment.get());
         keys.push(format!("{deployment}/{ALLOCATE}/{epoch}"));
-        seen.push(json!({"wish": wish}).to_string());
+        seen.push(json!({"wish": wish, "chosen": chosen}).to_string());
         digests.push(sha256(&plan).to_vec());
         plans.push(plan);
     }

@@ -14,12 +14,13 @@ use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use basalt_api::kinds::Machine;
 use basalt_api::plan::{Advisory, Consequences, PlanReport};
-use basalt_api::values::Sha256;
+use basalt_api::values::{MachineId, Sha256};
 use basalt_api::wire::{
     ApplyAction, ApplyResponse, ApplyResult, BlastRadius, MANAGER_HEADER, MAX_DOCUMENTS, PutMetadata, object,
 };
-use basalt_api::{FieldCode, FieldError, Kind, ProblemCode, validate_labels};
+use basalt_api::{FieldCode, FieldError, Kind, KindOf, ProblemCode, validate_labels};
 use basalt_db::splice::Text;
 use basalt_db::{Batch, Given, Key, Object, Overlay, Precondition, Prune, Pruned, Put, Stored, Written};
 use serde::Deserialize;
@@ -116,7 +117,9 @@ pub(super) async fn apply(
         );
         return Err(Refusal::new(ProblemCode::StalePlan, detail));
     }
-    let allocation = choices.allocation(app.store().now().await?)?;
+    let mut allocation = choices.allocation(app.store().now().await?)?;
+    let made = written.stored.iter().filter(|it| it.created && it.object.kind == Machine::KIND.name);
+    allocation.made = made.map(|it| (MachineId::from(it.object.uid), it.object.name.clone())).collect();
     let expected = Some(announce::digest(&written, &Chosen::new()));
     let batch =
         Batch { puts: &puts, prune, dry_run: false, judge: &tried(expected), allocation: Some(&allocation) };

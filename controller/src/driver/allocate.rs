@@ -170,6 +170,7 @@ pub fn allocation(
             wish: wish.uid,
             name: wish.name.clone(),
             machine: *machine,
+            chosen: *machine,
             why: why.clone(),
         }),
         Choice::None(_) => None,
@@ -177,7 +178,7 @@ pub fn allocation(
     let given: Vec<Given> = given.collect();
     // Most rounds give nothing away.
     let ground = if given.is_empty() { Value::Null } else { to_json(ground)? };
-    Ok(Allocation { planner: PLANNER.to_owned(), now, ground, given })
+    Ok(Allocation { planner: PLANNER.to_owned(), now, ground, given, made: BTreeMap::new() })
 }
 
 /// What would be chosen for deployments that have no machine, were they declared so: in one decision with all others that wait.

@@ -211,12 +211,14 @@ impl Given {
 #[derive(Debug, Deserialize)]
 struct Waited {
     wish: DeploymentId,
+    /// What the machine was called there; absent where it was stored already.
+    chosen: Option<MachineId>,
 }
 
 fn choose_again(given: Given, decision: &basalt_db::Decision) -> Result<Replay, StoreError> {
     let why = &decision.why;
-    let (ground, wish) = match (Ground::deserialize(&why.ground), Waited::deserialize(&why.seen)) {
-        (Ok(ground), Ok(Waited { wish })) => (ground, wish),
+    let (ground, waited) = match (Ground::deserialize(&why.ground), Waited::deserialize(&why.seen)) {
+        (Ok(ground), Ok(waited)) => (ground, waited),
         (Err(error), _) | (_, Err(error)) => {
             return Ok(Replay {
                 verdict: ReplayVerdict::Impossible,
@@ -226,7 +228,8 @@ fn choose_again(given: Given, decision: &basalt_db::Decision) -> Result<Replay, 
             });
         }
     };
-    let (machine, words) = match ground.decide().0.remove(&wish) {
+    let (machine, words) = match ground.decide().0.remove(&waited.wish) {
+        Some(Choice::Chosen { machine, why }) if waited.chosen == Some(machine) => (given.machine, Some(why)),
         Some(Choice::Chosen { machine, why }) => (Some(machine), Some(why)),
         Some(Choice::None(_)) | None => (None, None),
     };

@@ -72,6 +72,23 @@ async fn placed(api: &Client, count: usize) -> BTreeMap<String, String> {
     .await
 }
 
+#[tokio::test]
+async fn a_machine_and_its_deployment_are_approved_and_applied_together() {
+    let lab = driven_lab().await;
+    apply(&lab.api, vec![image(), json!({"kind": "Zone", "metadata": {"name": "a"}, "spec": {}})]).await;
+    let wanted =
+        json!({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"image": "debian", "machine": "m"}});
+    let documents = vec![machine("m", "a"), wanted];
+    let body = json!({"documents": documents}).to_string();
+    let tried = lab.api.send("POST", "/api/v1/apply?dry_run=true", &[], body).await.json();
+    let body = json!({"documents": documents, "digest": tried["digest"]}).to_string();
+    let answer = lab.api.send("POST", "/api/v1/apply", &[], body).await;
+    assert_eq!(answer.status.as_u16(), 200, "{answer:?}");
+    assert_eq!(placed(&lab.api, 1).await, BTreeMap::from([("d".to_owned(), "m".to_owned())]));
+    let (_, replay) = decided(&lab, "d").await;
+    assert_eq!(replay["verdict"], "same", "{replay}");
+}
+
 /// Another region on the same database, whose driver works.
 async fn beside(lab: &Lab) -> (Region, Controller, tempfile::TempDir) {
     let (region, dir) = region_beside(lab).await;

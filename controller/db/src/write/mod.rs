@@ -25,8 +25,8 @@ use crate::ipam::device;
 use crate::object::{Object, Row};
 use crate::store::Tx;
 use crate::{Allocation, Given, Store, StoreError, audit, change, claim, reach};
-use basalt_api::kinds::Deployment;
-use basalt_api::values::{DeploymentId, Uid};
+use basalt_api::kinds::{Deployment, Machine};
+use basalt_api::values::{DeploymentId, MachineId, Uid};
 use basalt_api::{FieldError, KindOf};
 use draft::Draft;
 use passwords::Passwords;
@@ -237,12 +237,17 @@ impl Store {
 /// Gives deployments of the batch the machines that were approved for them: all of them, or the plan is stale.
 async fn give(tx: &mut Tx, approved: Option<&Allocation>, written: &Written) -> Result<(), StoreError> {
     let Some(approved) = approved.filter(|approved| !approved.given.is_empty()) else { return Ok(()) };
-    let deployments = written.stored.iter().filter(|stored| stored.object.kind == Deployment::KIND.name);
-    let uids: HashMap<&str, Uid> =
-        deployments.map(|stored| (stored.object.name.as_str(), stored.object.uid)).collect();
+    let objects = written.stored.iter().map(|stored| &stored.object);
+    let uids: HashMap<(&str, &str), Uid> =
+        objects.map(|object| ((object.kind.as_str(), object.name.as_str()), object.uid)).collect();
+    // What the approved batch makes has other uids than when it was tried.
     let stored = |given: &Given| {
-        let deployment = DeploymentId::from(*uids.get(given.name.as_str())?);
-        Some(Given { deployment, ..given.clone() })
+        let deployment = DeploymentId::from(*uids.get(&(Deployment::KIND.name, given.name.as_str()))?);
+        let machine = match approved.made.get(&given.machine) {
+            Some(name) => MachineId::from(*uids.get(&(Machine::KIND.name, name.as_str()))?),
+            None => given.machine,
+        };
+        Some(Given { deployment, machine, ..given.clone() })
     };
     let given: Vec<Given> = approved.given.iter().filter_map(stored).collect();
     let epoch = claim::next_epoch(tx).await?;

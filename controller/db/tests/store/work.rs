@@ -10,6 +10,7 @@ use basalt_db::{
     Precondition, StatusWrite, StoreError, Then,
 };
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -271,7 +272,8 @@ async fn a_machine_has_one_deployment_at_a_time() {
             planner: "1".to_owned(),
             now: Timestamp::UNIX_EPOCH,
             ground: json!({"wishes": []}),
-            given: vec![Given { deployment, wish, name, machine, why }],
+            given: vec![Given { deployment, wish, name, machine, chosen: machine, why }],
+            made: BTreeMap::new(),
         };
         !claiming.claim(&allocation, epoch).await.unwrap().is_empty()
     };
