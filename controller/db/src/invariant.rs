@@ -67,8 +67,13 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     let had = declared::release(tx, &uids("IpAddress", subjects)).await?;
     dns::clear(tx, subjects).await?;
     route::clear(tx, subjects).await?;
+    let mut outside = BTreeSet::new();
     for kind in ORDER {
-        for subject in of_kind(kind, subjects) {
+        if *kind == "IpRange" {
+            outside = without_subnet(tx, subjects).await?;
+            found.errors.extend(outside.iter().map(|uid| (*uid, unknown_subnet())));
+        }
+        for subject in of_kind(kind, subjects).filter(|subject| !outside.contains(&subject.uid)) {
             let errors = match *kind {
                 "Vlan" => vlan_vid(tx, subject).await?,
                 "Subnet" => match subnet_cidr(tx, subject).await? {
@@ -82,7 +87,8 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
             found.errors.extend(errors.into_iter().map(|error| (subject.uid, error)));
         }
     }
-    let addresses: Vec<&Subject<'_>> = of_kind("IpAddress", subjects).collect();
+    let addresses = of_kind("IpAddress", subjects).filter(|subject| !outside.contains(&subject.uid));
+    let addresses: Vec<&Subject<'_>> = addresses.collect();
     if !addresses.is_empty() {
         let given = declared::write(tx, &addresses, &had).await?;
         found.errors.extend(given.errors);
@@ -90,6 +96,25 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     }
     found.errors.extend(device::write(tx, &moved, &networks).await?);
     Ok(found)
+}
+
+/// Ranges and addresses of subnets that were refused, or that a dry run cannot make: nothing can be said of them.
+async fn without_subnet(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<BTreeSet<Uid>, StoreError> {
+    let inside = subjects.iter().filter(|subject| ["IpRange", "IpAddress"].contains(&subject.kind));
+    let inside: Vec<_> =
+        inside.filter_map(|subject| Some((subject.uid, addressed_subnet(subject)?))).collect();
+    if inside.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let subnets: Vec<uuid::Uuid> = inside.iter().map(|(_, subnet)| *subnet).collect();
+    let there = sqlx::query_scalar!("select subnet from subnet_cidr where subnet = any($1)", &subnets);
+    let there: BTreeSet<uuid::Uuid> = there.fetch_all(&mut **tx).await?.into_iter().collect();
+    Ok(inside.into_iter().filter(|(_, subnet)| !there.contains(subnet)).map(|(uid, _)| uid).collect())
+}
+
+fn unknown_subnet() -> FieldError {
+    let message = "this Subnet cannot be as it is declared, so that nothing can be said of what is in it";
+    FieldError::new("/subnet", FieldCode::Rule, message, "see what is said of the Subnet")
 }
 
 /// The subnet whose addresses a subject changes.

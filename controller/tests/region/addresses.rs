@@ -43,6 +43,35 @@ async fn an_address_that_the_region_chose_is_in_the_status_and_not_in_the_spec()
 }
 
 #[tokio::test]
+async fn what_is_in_a_subnet_that_cannot_be_is_refused_with_it() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    for (vlan, cidr, is_told) in [
+        ("default.0", "10.77.0.0/25", "/documents/0/spec/cidr: 10.77.0.0/25 overlaps"),
+        ("nope.1", "10.78.0.0/25", "/documents/0/spec/vlan: there is no Vlan"),
+    ] {
+        let ip = cidr.trim_end_matches("0/25");
+        let documents = json!([
+            {"kind": "Subnet", "metadata": {"name": "new"}, "spec": {"vlan": vlan, "cidr": cidr}},
+            {"kind": "IpRange", "metadata": {"name": "in"}, "spec": {"subnet": "new", "purpose": "reserved",
+                "start": format!("{ip}10"), "end": format!("{ip}20")}},
+            {"kind": "IpAddress", "metadata": {"name": "named"}, "spec": {"subnet": "new", "address": format!("{ip}30")}},
+            {"kind": "IpAddress", "metadata": {"name": "any"}, "spec": {"subnet": "new"}},
+        ]);
+        let body = json!({"documents": documents}).to_string();
+        let dry = lab.api.send("POST", "/api/v1/apply?dry_run=true", &[], body.clone()).await;
+        assert_eq!(dry.status.as_u16(), 200, "{dry:?}");
+        let real = lab.api.send("POST", "/api/v1/apply", &[], body).await;
+        assert!(real.status.is_client_error(), "{real:?}");
+        let (_, _, errors) = real.problem();
+        assert!(errors.iter().any(|error| error.starts_with(is_told)), "{errors:?}");
+        for path in ["/api/v1/subnets/new", "/api/v1/ip_ranges/in", "/api/v1/ip_addresses/any"] {
+            assert_eq!(lab.api.get(path).await.status, 404, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn subnets_and_ranges_say_how_full_they_are() {
     let lab = lab().await;
     network(&lab.api).await;
