@@ -161,6 +161,10 @@ pub async fn backup(settings: &Settings, to: &Path) -> Result<String, BackupErro
     let database = Database::of(settings, own).await?;
     let written = write(settings, &database.url, to).await;
     database.end().await;
+    if written.is_err() {
+        // Only where nothing is in it: then the same command can be tried again.
+        let _ = std::fs::remove_dir(to);
+    }
     written
 }
 

@@ -299,6 +299,8 @@ impl Settings {
         };
         let data_dir = flags.data_dir.or(file.data_dir);
         let data_dir = data_dir.ok_or(SettingsError::Missing("data-dir", "BASALT_DATA_DIR"))?;
+        // PostgreSQL's socket is in it, and is named by its whole path.
+        let data_dir = std::path::absolute(&data_dir).unwrap_or(data_dir);
         let usual = Self::new(data_dir);
         Ok(Self {
             database_url: flags.database_url.or(file.database_url),
@@ -382,6 +384,13 @@ mod tests {
         let wanted =
             Settings { listen: "127.0.0.1:2".parse().unwrap(), connections: 7, ..Settings::new("/a") };
         assert_eq!(settings, wanted);
+    }
+
+    #[test]
+    fn a_directory_is_named_by_its_whole_path() {
+        let flags = Flags { data_dir: Some("here".into()), ..Flags::default() };
+        let wanted = std::env::current_dir().unwrap().join("here");
+        assert_eq!(Settings::merge(flags).unwrap().data_dir, wanted);
     }
 
     #[test]
