@@ -5,6 +5,8 @@
 alter table session alter column password_revision drop not null;
 alter table session add column openid_issuer text;
 alter table session add column openid_subject text;
+-- Another password ends these sessions as well.
+alter table session add column password_was bigint;
 alter table session add constraint session_rests_on_something
   check (password_revision is not null or (openid_issuer is not null and openid_subject is not null)) not valid;
 

@@ -64,7 +64,7 @@ enum Command {
     Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened
     Explain(explain::Args),
-    /// Log in with a password; other commands use the session until it ends
+    /// Log in, with a password or an ID token; other commands use the session until it ends
     Login(login::Args),
     /// End the session
     Logout,

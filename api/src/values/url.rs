@@ -10,6 +10,12 @@ checked_text! {
 }
 
 impl Url {
+    /// The form in which two spellings of one URL are the same: scheme and host in small letters.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        canonical(self.as_str()).unwrap_or_else(|_| self.to_string())
+    }
+
     /// Whether what comes from there is what that host sent: over TLS, or from this host itself.
     #[must_use]
     pub fn is_protected(&self) -> bool {

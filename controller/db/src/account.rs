@@ -177,7 +177,10 @@ impl Store {
                from session s join object o on o.uid = s.account
                where s.sha256 = $1 and s.expires_at > now() and o.deletion_requested_at is null
                  and (exists (select from secret p where p.object = o.uid and p.pointer = '/password' and p.revision = s.password_revision)
-                   or (o.spec #>> '{openid,issuer}' = s.openid_issuer and o.spec #>> '{openid,subject}' = s.openid_subject))"#,
+                   or (o.spec #>> '{openid,subject}' = s.openid_subject
+                     and exists (select from user_openid u where u.account = o.uid and u.issuer = s.openid_issuer and u.subject = s.openid_subject)
+                     and s.password_was is not distinct from
+                       (select p.revision from secret p where p.object = o.uid and p.pointer = '/password')))"#,
             hash.as_slice(),
             NOTE_EVERY.as_secs_f64(),
             SESSION_IDLE.as_secs_f64()
@@ -286,8 +289,7 @@ impl Store {
         // A region of the version before leaves the row where it writes a user without one.
         let user = sqlx::query_scalar!(
             "select u.account from user_openid u join object o on o.uid = u.account
-             where u.issuer = $1 and u.subject = $2 and o.deletion_requested_at is null
-               and o.spec #>> '{openid,issuer}' = $1 and o.spec #>> '{openid,subject}' = $2",
+             where u.issuer = $1 and u.subject = $2 and o.spec #>> '{openid,subject}' = $2",
             issuer,
             subject
         );
@@ -315,8 +317,10 @@ impl Store {
         let row = row.ok_or_else(|| not_found("User", Key::Uid(user)))?;
         let hash = sha256(token);
         let insert = sqlx::query!(
-            r#"insert into session (sha256, account, password_revision, openid_issuer, openid_subject, expires_at, ends_at)
-               values ($1, $2, $3, $4, $5, now() + make_interval(secs => $6), now() + make_interval(secs => $7))
+            r#"insert into session (sha256, account, password_revision, openid_issuer, openid_subject, password_was, expires_at, ends_at)
+               values ($1, $2, $3, $4, $5,
+                 (select revision from secret where $3::bigint is null and object = $2 and pointer = '/password'),
+                 now() + make_interval(secs => $6), now() + make_interval(secs => $7))
                returning (extract(epoch from expires_at) * 1000000)::bigint as "expires_us!""#,
             hash.as_slice(),
             row.uid,

@@ -169,7 +169,11 @@ async fn admit(
     let word = plural.unwrap_or_else(|| endpoint.word());
     let reads = matches!(endpoint.method, "GET" | "HEAD");
     if !caller.scopes.allow(word, !reads && needed > Role::Viewer) {
-        let detail = format!("{} {} is not among this token's scopes", endpoint.method, endpoint.path);
+        let scope = if !reads && needed > Role::Viewer { word.to_owned() } else { format!("{word}:read") };
+        let detail = format!(
+            "{} {} is not among this token's scopes: it needs {scope:?} there",
+            endpoint.method, endpoint.path
+        );
         return Err(Refusal::new(ProblemCode::Forbidden, detail));
     }
     let rights = &caller.rights;

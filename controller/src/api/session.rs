@@ -183,7 +183,8 @@ async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(Status
         Actor { name: format!("user {name}"), address: address.to_owned(), request: LOGIN.to_owned() };
     let token = fresh_token()?;
     let store = app.store().acting(Arc::new(actor));
-    let expires_at = store.open_session(uid, &RestsOn::OpenId { issuer, subject }, &token).await?;
+    let rests_on = RestsOn::OpenId { issuer: &settings.issuer.canonical(), subject };
+    let expires_at = store.open_session(uid, &rests_on, &token).await?;
     app.0.logins.came_in(address);
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
 }
@@ -254,6 +255,10 @@ pub(super) async fn change_password(
     // Read before the password is verified: who changes it meanwhile changes the generation.
     let before = app.store().get(User::KIND.name, Key::Uid(*uid)).await?;
     let account = app.store().account(&before.name).await?.filter(|account| account.uid == *uid);
+    if account.is_none() {
+        let detail = "this user has no password to change: whoever declares it can give it one";
+        return Err(Refusal::new(ProblemCode::Forbidden, detail));
+    }
     if verified(&app, account, present.clone()).await?.is_none() {
         tracing::warn!(user = name, address = caller.actor.address, "a change of password was refused");
         return Err(Refusal::new(ProblemCode::Forbidden, "the present password is another one"));

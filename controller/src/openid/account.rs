@@ -31,6 +31,9 @@ pub(crate) enum NoUser {
         "there is a User {0:?} already, who is not said to be this one: its openid would be issuer {1}, subject {2:?}"
     )]
     Taken(String, String, String),
+    /// It is going.
+    #[error("User {0:?} is being deleted: `basalt get user {0}` says for whom it waits")]
+    Leaving(String),
     /// It is kept out.
     #[error("User {0:?} is disabled")]
     Disabled(String),
@@ -70,7 +73,7 @@ async fn once(
     claims: &Map<String, Value>,
     address: &str,
 ) -> Result<(Uid, String), NoUser> {
-    let issuer = settings.issuer.as_str();
+    let issuer = &settings.issuer.canonical();
     let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
     let groups = groups(claims.get(&settings.groups_claim));
     let roles: BTreeSet<&str> = groups
@@ -90,7 +93,7 @@ async fn once(
         return match made {
             Ok(user) => Ok((user.uid, user.name)),
             Err(StoreError::Exists { .. }) => {
-                Err(NoUser::Taken(name.to_string(), issuer.to_owned(), subject.to_owned()))
+                Err(NoUser::Taken(name.to_string(), issuer.clone(), subject.to_owned()))
             }
             Err(error) => Err(error.into()),
         };
@@ -101,14 +104,18 @@ async fn once(
     if typed.disabled {
         return Err(NoUser::Disabled(user.name));
     }
+    if user.deletion_requested_at.is_some() {
+        return Err(NoUser::Leaving(user.name));
+    }
     if user.manager.as_deref() == Some(MANAGER) {
-        if roles.is_empty() {
-            return Err(NoUser::NoRole(groups));
-        }
+        // Who has left all groups has nothing any more, in the sessions and tokens of before as well.
         if !typed.roles.iter().map(|role| role.as_str()).eq(roles.iter().copied()) {
             spec.insert("roles".to_owned(), json!(roles));
             let as_read = Precondition::Generation(user.generation);
             put(store, &user.name, &Value::Object(spec), as_read, address).await?;
+        }
+        if roles.is_empty() {
+            return Err(NoUser::NoRole(groups));
         }
     }
     Ok((uid, user.name))

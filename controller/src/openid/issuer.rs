@@ -62,11 +62,18 @@ impl Issuers {
             return known.keys.clone();
         }
         let missed = if is_one_missing { Some(Instant::now()) } else { known.and_then(|kept| kept.missed) };
+        let known =
+            known.filter(|kept| is_one_missing && kept.keys.is_ok()).map(|kept| (kept.at, kept.keys.clone()));
         let fetched = tokio::time::timeout(ANSWER, self.fetch(issuer)).await;
         let keys = fetched
             .unwrap_or_else(|_| Err(format!("no answer within {} seconds", ANSWER.as_secs())))
             .map_err(|reason| Unreachable { issuer: issuer.to_owned(), reason });
-        *kept = Some(Kept { issuer: issuer.to_owned(), at: Instant::now(), missed, keys: keys.clone() });
+        // Keys that are known are good for others, though the one that is missing cannot be asked for.
+        let (at, keep) = match (known, &keys) {
+            (Some(known), Err(_)) => known,
+            _ => (Instant::now(), keys.clone()),
+        };
+        *kept = Some(Kept { issuer: issuer.to_owned(), at, missed, keys: keep });
         keys
     }
 

@@ -9,6 +9,15 @@ use serde_json::{Map, Value};
 /// How tokens may be signed: with keys that the issuer alone has. A shared secret (HS256) is none, and `none` even less.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
 
+/// The longest subject (OpenID Connect Core 1.0 §2): as many characters of ASCII.
+const SUBJECT: usize = 255;
+
+/// A login is now: a token that was issued before that many seconds is somebody's find. Issuers let theirs live for minutes or hours.
+const OLDEST: i64 = 12 * 3600;
+
+/// How much of what a token says of itself is repeated.
+const REPEATED: usize = 40;
+
 /// Clocks differ by as many seconds.
 const CLOCK_SLACK: i64 = 60;
 
@@ -39,6 +48,12 @@ pub(crate) enum BadToken {
     /// Its time has not come.
     #[error("it begins in {0} s: compare the clocks")]
     Early(i64),
+    /// It is a token, but not one that says who somebody is.
+    #[error("it is of the type {0:?}, not an ID token")]
+    Type(String),
+    /// It was issued long ago.
+    #[error("it was issued {0} s ago: log in to the issuer anew")]
+    Old(i64),
     /// It answers another request.
     #[error("its nonce is not the one of this login")]
     Nonce,
@@ -117,10 +132,18 @@ fn header(token: &str) -> Result<Header, BadToken> {
         Some(algorithm) => BadToken::Algorithm(algorithm),
         None => BadToken::Malformed(error.to_string()),
     })?;
-    match ALGORITHMS.contains(&header.alg) {
-        true => Ok(header),
-        false => Err(BadToken::Algorithm(format!("{:?}", header.alg))),
+    if !ALGORITHMS.contains(&header.alg) {
+        return Err(BadToken::Algorithm(format!("{:?}", header.alg)));
     }
+    // Access tokens (RFC 9068 §2.1) and logout tokens say so here; ID tokens say nothing, or JWT.
+    match header.typ.as_deref().filter(|typ| !typ.eq_ignore_ascii_case("JWT")) {
+        Some(other) => Err(BadToken::Type(clipped(other))),
+        None => Ok(header),
+    }
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(REPEATED).collect()
 }
 
 /// The algorithm of a header that is otherwise none.
@@ -128,7 +151,7 @@ fn named_algorithm(token: &str) -> Option<String> {
     use base64::Engine;
     let first = token.split('.').next()?;
     let json = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(first).ok()?;
-    Some(serde_json::from_slice::<Value>(&json).ok()?.get("alg")?.as_str()?.to_owned())
+    serde_json::from_slice::<Value>(&json).ok()?.get("alg")?.as_str().map(clipped)
 }
 
 /// Checks a token; its claims.
@@ -146,7 +169,7 @@ pub(crate) fn verify(
     signature.validate_exp = false;
     signature.validate_aud = false;
     signature.required_spec_claims.clear();
-    let mut verdict = BadToken::Key(header.kid.clone().unwrap_or_default());
+    let mut verdict = BadToken::Key(clipped(header.kid.as_deref().unwrap_or_default()));
     for key in keys.of(&header) {
         let Ok(key) = DecodingKey::from_jwk(key) else { continue };
         match decode::<Map<String, Value>>(token, &key, &signature) {
@@ -187,6 +210,14 @@ fn claims(claims: Map<String, Value>, expected: &Expected<'_>) -> Result<Map<Str
     if ended >= CLOCK_SLACK {
         return Err(BadToken::Ended(ended));
     }
+    let age = expected.now.saturating_sub(seconds("iat")?);
+    if age > OLDEST {
+        return Err(BadToken::Old(age));
+    }
+    // OpenID Connect Back-Channel Logout 1.0 §2.4.
+    if claims.contains_key("events") {
+        return Err(BadToken::Type("logout".to_owned()));
+    }
     for begins in ["iat", "nbf"] {
         if begins == "nbf" && !claims.contains_key(begins) {
             continue;
@@ -199,10 +230,11 @@ fn claims(claims: Map<String, Value>, expected: &Expected<'_>) -> Result<Map<Str
     if expected.nonce.is_some_and(|nonce| text("nonce") != nonce) {
         return Err(BadToken::Nonce);
     }
-    match text("sub") {
-        "" => Err(BadToken::Malformed("it names nobody (\"sub\")".to_owned())),
-        _ => Ok(claims),
+    let subject = text("sub");
+    if !(1..=SUBJECT).contains(&subject.len()) || !subject.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return Err(BadToken::Malformed("\"sub\" is not 1 to 255 characters of ASCII".to_owned()));
     }
+    Ok(claims)
 }
 
 #[cfg(test)]
@@ -362,14 +394,27 @@ mod tests {
             ("ended", issuer.sign(&rsa, &with("exp", json!(NOW - 60))), BadToken::Ended(60)),
             ("early", issuer.sign(&rsa, &with("nbf", json!(NOW + 61))), BadToken::Early(61)),
             ("of tomorrow", issuer.sign(&rsa, &with("iat", json!(NOW + 86_400))), BadToken::Early(86_400)),
+            (
+                "access token",
+                issuer.sign(&json!({"alg": "RS256", "kid": "rsa", "typ": "at+jwt"}), &claims()),
+                BadToken::Type("at+jwt".into()),
+            ),
+            ("logout token", issuer.sign(&rsa, &with("events", json!({}))), BadToken::Type("logout".into())),
+            ("found", issuer.sign(&rsa, &with("iat", json!(NOW - 43_201))), BadToken::Old(43_201)),
             ("nonce", issuer.sign(&rsa, &with("nonce", json!("n2"))), BadToken::Nonce),
         ];
         for (name, token, wanted) in attacks {
             assert_eq!(verify(&token, &issuer.keys(), &expected()).unwrap_err(), wanted, "{name}");
         }
-        for (name, value) in
-            [("exp", Value::Null), ("iat", json!("now")), ("sub", json!("")), ("sub", json!(7))]
-        {
+        for (name, value) in [
+            ("exp", Value::Null),
+            ("iat", json!("now")),
+            ("sub", json!("")),
+            ("sub", json!(7)),
+            ("sub", json!("a\0b")),
+            ("sub", json!("hé")),
+            ("sub", json!("x".repeat(256))),
+        ] {
             let token = issuer.sign(&rsa, &with(name, value));
             let error = verify(&token, &issuer.keys(), &expected()).unwrap_err();
             assert!(matches!(error, BadToken::Malformed(_)), "{name}: {error}");

@@ -84,12 +84,14 @@ async fn who_logs_in_first_becomes_a_user_with_the_roles_of_its_groups_anew_at_e
     assert_eq!((may(&again).await, may(&ada).await), ((200, 403), (200, 403)));
     assert_eq!(world.users().await.len(), 1);
     assert!(world.refused("42", groups(&["golf"])).await.contains("has a role here: golf"));
+    assert_eq!(may(&again).await, (403, 403), "who has left all groups has nothing left");
 
     let log = world.lab.api.get("/api/v1/audit?actor=user%20ada-l&object=User/ada-l").await.json();
     let done = |entry: &Value| (entry["request"].clone(), entry["after"]["session"].clone());
     let told: Vec<_> = log["items"].as_array().expect("entries").iter().map(done).collect();
     let (login, opened, written) = (json!("POST /api/v1/login"), json!("opened"), Value::Null);
-    let wanted = [opened.clone(), written.clone(), opened, written].map(|what| (login.clone(), what));
+    let wanted =
+        [written.clone(), opened.clone(), written.clone(), opened, written].map(|what| (login.clone(), what));
     assert_eq!(told, wanted, "{log:#}");
 }
 
@@ -164,7 +166,7 @@ async fn a_subject_of_one_issuer_is_nobody_of_another() {
 }
 
 #[tokio::test]
-async fn a_login_is_with_a_password_or_with_a_token_and_a_token_is_for_one_login() {
+async fn a_login_is_with_a_password_or_with_a_token_never_with_both() {
     let world = World::new().await;
     let ops = |nonce: Value| json!({"preferred_username": "ada", "groups": ["ops"], "nonce": nonce});
     let token = world.issuer.token("42", &ops(json!("n1")));
@@ -224,13 +226,56 @@ async fn an_issuer_that_is_away_fails_its_own_logins_alone() {
     let world = World::new().await;
     let ops = || json!({"preferred_username": "ada", "groups": ["ops"]});
     world.lab.api.declare("/api/v1/users/bob", r#"{"password":"correct horse","roles":["viewer"]}"#).await;
+    world.comes_in("42", ops()).await;
     world.issuer.is_away(true);
+    world.comes_in("42", ops()).await;
+    let known = world.issuer.token("42", &ops());
+    world.issuer.rotate(2);
     let answer = world.login("42", ops()).await;
     assert_eq!(answer.status.as_u16(), 503);
+    let again = world.send(&json!({"id_token": known})).await;
+    assert_eq!(again.status.as_u16(), 201, "keys that are known stay good");
     let words = answer.json()["detail"].as_str().expect("words").to_owned();
     assert!(words.contains(&world.issuer.url()) && words.contains("answered 502"), "{words}");
     let bob = world.send(&json!({"user": "bob", "password": "correct horse"})).await;
     assert_eq!(may(&session(&world.lab, &bob)).await.0, 200);
+}
+
+#[tokio::test]
+async fn another_password_ends_the_sessions_without_one_as_well() {
+    let world = World::new().await;
+    let api = &world.lab.api;
+    // The issuer's host is written in other letters than Settings have it in.
+    let issuer = world.issuer.url().replace("http:", "HTTP:");
+    let user = |password: Value| {
+        json!({"roles": ["viewer"], "openid": {"issuer": issuer, "subject": "42"}, "password": password})
+            .to_string()
+    };
+    api.declare("/api/v1/users/ada", &user(Value::Null)).await;
+    let before = world.comes_in("42", json!({})).await;
+    let change = json!({"present": "x", "password": "correct horse"}).to_string();
+    let refused = before.send("POST", "/api/v1/password", &[], change).await;
+    assert!(refused.status.as_u16() == 403 && refused.text().contains("has no password"), "{refused:?}");
+    api.declare("/api/v1/users/ada", &user(json!("correct horse"))).await;
+    assert_eq!(may(&before).await.0, 401);
+    let meanwhile = world.comes_in("42", json!({})).await;
+    assert_eq!(may(&meanwhile).await.0, 200);
+    let ada = session(&world.lab, &world.send(&json!({"user": "ada", "password": "correct horse"})).await);
+    let change = json!({"present": "correct horse", "password": "another horse"}).to_string();
+    assert_eq!(ada.send("POST", "/api/v1/password", &[], change).await.status.as_u16(), 201);
+    assert_eq!(may(&meanwhile).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_user_that_is_being_deleted_is_nobody_and_no_other_takes_its_place() {
+    let world = World::new().await;
+    let ops = || json!({"preferred_username": "ada", "groups": ["ops"]});
+    world.comes_in("42", ops()).await;
+    world.lab.api.declare("/api/v1/api_tokens/of-ada", r#"{"user":"ada"}"#).await;
+    world.lab.api.delete("/api/v1/users/ada").await;
+    assert!(world.refused("42", ops()).await.starts_with("User \"ada\" is being deleted"));
+    world.lab.api.delete("/api/v1/api_tokens/of-ada").await;
+    world.comes_in("42", ops()).await;
 }
 
 #[tokio::test]

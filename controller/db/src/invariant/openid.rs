@@ -3,7 +3,7 @@
 use super::{Subject, of_kind};
 use crate::StoreError;
 use crate::store::Tx;
-use basalt_api::values::Uid;
+use basalt_api::values::{Uid, Url};
 use basalt_api::{FieldCode, FieldError};
 use uuid::Uuid;
 
@@ -21,7 +21,9 @@ pub(super) async fn write(
     sqlx::query!("delete from user_openid where account = any($1)", &uids).execute(&mut **tx).await?;
     let person = |user: &&Subject<'_>| {
         let (issuer, subject) = (user.text("/openid/issuer")?, user.text("/openid/subject")?);
-        Some((issuer.to_owned(), subject.to_owned(), user.uid))
+        // However it is spelled there and in Settings.
+        let issuer = issuer.parse().map_or_else(|_| issuer.to_owned(), |url: Url| url.canonical());
+        Some((issuer, subject.to_owned(), user.uid))
     };
     let mut people: Vec<(String, String, Uid)> = users.iter().filter_map(person).collect();
     // In the same order in all transactions, which wait for each other here.
