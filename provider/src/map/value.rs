@@ -125,8 +125,8 @@ fn secret(
     match hidden.as_str() {
         Some(_) if is_written => None,
         Some(text) => Some(text.into()),
-        // Nothing declares a secret any more.
-        None => (!prior.is_null()).then_some(Value::Null),
+        // Nothing declares a secret any more. One that nothing of ours ever declared stays: whoever imports an object has it so.
+        None => [field.name, &number].iter().any(|name| !prior.get(name).is_null()).then_some(Value::Null),
     }
 }
 
@@ -353,11 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_nothing_declares_is_cleared() {
+    fn a_secret_that_nothing_declares_any_more_is_cleared_and_one_that_nothing_declared_stays() {
         let planned = val(json!({"serial": "s"}));
         let sent = |prior: &V| declared(sample(), &planned, &planned, prior).spec.get("password").cloned();
         assert_eq!(sent(&V::Null), None, "there is none yet");
         assert_eq!(sent(&val(json!({"serial": "s", "password": "old"}))), Some(Value::Null));
+        assert_eq!(sent(&val(json!({"serial": "s", "password_wo_version": 1}))), Some(Value::Null));
+        assert_eq!(sent(&val(json!({"serial": "s"}))), None, "somebody else's");
     }
 
     #[test]
