@@ -66,7 +66,7 @@ mod webhooks;
 pub(crate) use render::first_status;
 pub use rights::Role;
 pub use serve::{Tls, serve_tcp, serve_unix};
-pub(crate) use session::fresh_token;
+pub(crate) use session::{fresh_token, logging_in};
 pub use tls::{Certificate, CertificateError, CertificateFiles};
 pub use watch::hub::run as tell_watchers;
 pub(crate) use webhooks::payload;

@@ -46,9 +46,6 @@ const HASHES: usize = 2;
 /// Names and passwords are not longer.
 const LONGEST: usize = 1024;
 
-/// As the audit log has it.
-const LOGIN: &str = "POST /api/v1/login";
-
 /// What guards logins.
 #[derive(Debug)]
 pub(super) struct Logins {
@@ -112,6 +109,15 @@ fn too_many(wait: Duration) -> Refusal {
     Refusal::from(Problem { retry_after: Some(seconds), ..Problem::new(ProblemCode::RateLimited, detail) })
 }
 
+/// A user who logs in, as the audit log has it.
+pub(crate) fn logging_in(user: &str, address: &str) -> Actor {
+    Actor {
+        name: format!("user {user}"),
+        address: address.to_owned(),
+        request: "POST /api/v1/login".to_owned(),
+    }
+}
+
 /// A text that nobody guesses.
 pub(crate) fn fresh_token() -> Result<Zeroizing<String>, StoreError> {
     Ok(Zeroizing::new(format!("basalt_{}", hex::encode(SealKey::generate()?.as_slice()))))
@@ -138,7 +144,7 @@ pub(super) async fn login(
         tracing::warn!(user, address, "a login was refused");
         return Err(Refusal::new(ProblemCode::Unauthenticated, "the user or the password is wrong"));
     };
-    let actor = Actor { name: format!("user {user}"), address: address.clone(), request: LOGIN.to_owned() };
+    let actor = logging_in(&user, &address);
     let token = fresh_token()?;
     let expires_at = app
         .store()
@@ -179,10 +185,8 @@ async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(Status
         error => refused(error.to_string()),
     })?;
     let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
-    let actor =
-        Actor { name: format!("user {name}"), address: address.to_owned(), request: LOGIN.to_owned() };
     let token = fresh_token()?;
-    let store = app.store().acting(Arc::new(actor));
+    let store = app.store().acting(Arc::new(logging_in(&name, address)));
     let rests_on = RestsOn::OpenId { issuer: &settings.issuer.canonical(), subject };
     let expires_at = store.open_session(uid, &rests_on, &token).await?;
     app.0.logins.came_in(address);

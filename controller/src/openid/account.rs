@@ -1,11 +1,12 @@
 //! Which user a subject of the issuer logs in as. One that nobody declared is made at the first login, and has the roles of its
 //! groups, anew at each.
 
+use crate::api::{first_status, logging_in};
 use basalt_api::KindOf;
 use basalt_api::kinds::{OpenIdSettings, User, UserSpec};
 use basalt_api::values::{Name, Uid};
 use basalt_db::splice::Text;
-use basalt_db::{Actor, Key, Object, Precondition, Put, Store, StoreError};
+use basalt_db::{Key, Object, Precondition, Put, Store, StoreError};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -133,11 +134,6 @@ async fn put(
     address: &str,
 ) -> Result<Object, StoreError> {
     let text = Text::parse(spec.to_string()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    let actor = Actor {
-        name: format!("user {name}"),
-        address: address.to_owned(),
-        request: "POST /api/v1/login".to_owned(),
-    };
     let put = Put {
         kind: User::KIND,
         key: Key::Name(name),
@@ -147,9 +143,9 @@ async fn put(
         manager: Some(MANAGER),
         adopt: false,
         precondition,
-        first_status: &crate::api::first_status(User::KIND.name, store.now().await?),
+        first_status: &first_status(User::KIND.name, store.now().await?),
     };
-    Ok(store.acting(Arc::new(actor)).put(&put).await?.object)
+    Ok(store.acting(Arc::new(logging_in(name, address))).put(&put).await?.object)
 }
 
 /// Groups are a list of texts, or one text.
