@@ -133,8 +133,13 @@ impl Daemon {
         let concerns = Arc::new(concerns);
         let boot = concerns.views.boot.subscribe();
         let presence = Arc::new(Presence::default());
-        let ports =
-            Ports { server: settings.dhcp_port, client: settings.dhcp_client_port, http: settings.http_port };
+        let ports = Ports {
+            server: settings.dhcp_port,
+            client: settings.dhcp_client_port,
+            // Firmware asks no other.
+            boot: (settings.dhcp_port == basalt_dhcp::SERVER_PORT).then_some(basalt_dhcp::BOOT_SERVER_PORT),
+            http: settings.http_port,
+        };
         let dhcp = Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone())
             .map_err(files)?;
         let dhcp = Arc::new(dhcp);

@@ -76,15 +76,16 @@ pub struct VlanDhcp {
     /// DHCP servers elsewhere that racks pass requests on to, instead of answering them.
     #[field(dormant = "racks relay nothing")]
     pub relay_to: BTreeSet<IpAddr>,
-    /// Options beyond those that racks send by themselves, by their number (RFC 2132); texts, addresses, or bytes as `hex:…`.
-    #[field(dormant = "racks send none but their own")]
+    /// Options beyond those that racks send by themselves, by their number (RFC 2132): IPv4 addresses with commas between them, bytes
+    /// as `hex:…`, or a text.
     pub options: BTreeMap<String, String>,
 }
 
 /// DHCP options that racks send or read themselves: mask, router, DNS servers, host name, domain name, MTU, broadcast address,
-/// NTP servers, address and lease, message type and server, boot file, client and its architecture, RFC 3442's routes.
-const OWN_OPTIONS: [u8; 27] = [
-    1, 3, 6, 12, 15, 26, 28, 42, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 66, 67, 82, 93, 94, 97, 121,
+/// NTP servers, address and lease, message type and server, boot file, client and its architecture, search list, RFC 3442's routes.
+const OWN_OPTIONS: [u8; 28] = [
+    1, 3, 6, 12, 15, 26, 28, 42, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 66, 67, 82, 93, 94, 97, 119,
+    121,
 ];
 
 fn vlan_rules(spec: &VlanSpec, rule: &mut Rule<'_>) {
@@ -186,10 +187,9 @@ pub enum Rdns {
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct SubnetBoot {
     /// Who tells machines what to boot.
-    #[field(default = BootMode::Dhcp, dormant(proxy = "machines on such a subnet are not booted"))]
+    #[field(default = BootMode::Dhcp)]
     pub mode: BootMode,
     /// Architectures that are booted here. Empty: all.
-    #[field(dormant = "machines of every architecture are")]
     pub architectures: BTreeSet<Architecture>,
 }
 
@@ -200,7 +200,7 @@ pub enum BootMode {
     Dhcp,
     /// Another DHCP server gives addresses; the rack adds boot answers only (proxyDHCP, PXE 2.1 §2.2).
     Proxy,
-    /// Nobody.
+    /// Nobody: racks give addresses only.
     None,
 }
 

@@ -337,6 +337,7 @@ fn in_words(fact: &Fact) -> String {
         Some(Observed::Alarm(it)) => format!("ALARM {}: {}", it.code, it.message),
         Some(Observed::Readiness(it)) => format!("the installed system reports {}", it.level),
         Some(Observed::Hello(it)) => format!("rack of version {} connected", it.version),
+        Some(Observed::DhcpServer(it)) => format!("the DHCP server {} is there: {}", it.address, it.seen),
         Some(Observed::DhcpInForce(it)) => format!("leases from its DHCP blocks number {}", it.delegation),
         Some(Observed::Log(_)) | None => fact.body.to_string(),
     }

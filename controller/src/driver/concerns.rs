@@ -5,17 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use basalt_api::kinds::{ImagePurpose, MachineSpec};
+use basalt_api::kinds::{BootMode, ImagePurpose, MachineSpec};
 use basalt_api::values::{Attempt, MachineId};
 use basalt_db::{Address, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::{
-    AddressRange, Blob, Bmc, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot, ImagesConcern,
-    LocalBoot, PowerConcern, PowerOffBoot, Reservation, boot_machine,
+    AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot,
+    ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation, Route, boot_machine,
 };
 use prost::Message;
 
-use super::estate::{self, Net, RackSeen};
+use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::{Estate, readable};
 use super::meters::Meters;
 
@@ -77,18 +77,46 @@ fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[
             reservations: reservations(net, addresses),
             lease_seconds: lease_seconds(net),
             mtu: if net.vlan.mtu == 1500 { 0 } else { net.vlan.mtu },
+            routes: estate.routes.iter().filter(|route| route.source == net.uid).filter_map(route).collect(),
+            boot: match net.subnet.boot.mode {
+                BootMode::Dhcp => BootAnswers::Unspecified,
+                BootMode::Proxy => BootAnswers::Proxy,
+                BootMode::None => BootAnswers::None,
+            }
+            .into(),
+            architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
+            options: net.vlan.dhcp.options.iter().filter_map(|(code, value)| option(code, value)).collect(),
             ..DhcpSubnet::default()
         });
     }
     DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number }
 }
 
+/// A route as DHCPv4 tells it; `None` of one of IPv6.
+fn route(route: &RouteSeen) -> Option<Route> {
+    let is_ipv4 = route.gateway.is_ipv4() && route.destination.network().is_ipv4();
+    is_ipv4.then(|| Route { to: route.destination.to_string(), via: route.gateway.to_string() })
+}
+
+/// An option by its number; `None` of one that validation would have refused.
+fn option(code: &str, value: &str) -> Option<RawOption> {
+    let addresses = value.split(',').map(|part| part.trim().parse::<Ipv4Addr>());
+    let value = match value.strip_prefix("hex:") {
+        Some(digits) => hex::decode(digits).ok()?,
+        None => match addresses.collect::<Result<Vec<_>, _>>() {
+            Ok(addresses) => addresses.iter().flat_map(Ipv4Addr::octets).collect(),
+            Err(_) => value.as_bytes().to_vec(),
+        },
+    };
+    Some(RawOption { code: code.parse().ok()?, value })
+}
+
 /// Who answers DHCP where, for the division of ranges.
 fn served(estate: &Estate) -> Vec<ServedSubnet> {
-    let one = |net: &Net| ServedSubnet {
-        subnet: net.uid,
-        racks: estate::racks_of(net, &estate.racks).into_iter().map(|rack| rack.uid).collect(),
-        lease_seconds: lease_seconds(net),
+    let one = |net: &Net| {
+        let racks = estate::racks_of(net, &estate.racks).into_iter().filter(|_| net.gives_addresses());
+        let racks = racks.map(|rack| rack.uid).collect();
+        ServedSubnet { subnet: net.uid, racks, lease_seconds: lease_seconds(net) }
     };
     estate.nets.iter().map(one).collect()
 }
@@ -235,6 +263,16 @@ async fn ephemeral(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_is_addresses_bytes_or_a_text() {
+        let value = |text: &str| option("150", text).map(|option| option.value);
+        assert_eq!(value("10.77.0.5"), Some(vec![10, 77, 0, 5]));
+        assert_eq!(value("10.77.0.5, 10.77.0.6"), Some(vec![10, 77, 0, 5, 10, 77, 0, 6]));
+        assert_eq!(value("hex:0a4D"), Some(vec![10, 77]));
+        assert_eq!(value("tftp.example.com"), Some(b"tftp.example.com".to_vec()));
+        assert_eq!((value("hex:0"), option("x", "y")), (None, None));
+    }
 
     #[test]
     fn a_block_goes_around_the_addresses_of_racks() {

@@ -19,7 +19,7 @@ use super::allocate::Allocator;
 use super::kill::KillPoints;
 use super::meters::Meters;
 use super::poison::{Failure, guarded};
-use super::{deployment, image, machine, rack, tag, wakes};
+use super::{deployment, discovery, image, machine, rack, tag, wakes};
 use crate::racks::sessions::Sessions;
 use crate::telemetry::Telemetry;
 
@@ -153,6 +153,7 @@ impl Driver {
             "Rack" => rack::reconcile(self, lease).await,
             "Image" => image::reconcile(self, lease).await,
             "Tag" => tag::reconcile(self, lease).await,
+            "Discovery" => discovery::reconcile(self, lease).await,
             _ => Ok(Then::Rest),
         }
     }

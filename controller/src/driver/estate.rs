@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use basalt_api::kinds::{BootMode, PowerDriver, SubnetSpec, VlanSpec};
-use basalt_api::values::{RackId, Timestamp};
+use basalt_api::values::{Cidr, RackId, SubnetId, Timestamp};
 use basalt_engine::facts::Link;
 
 /// A rack, as far as it matters here.
@@ -28,7 +28,7 @@ pub struct RackSeen {
 #[derive(Clone, Debug)]
 pub struct Net {
     /// The subnet's uid.
-    pub uid: basalt_api::values::SubnetId,
+    pub uid: SubnetId,
     /// The subnet's name.
     pub name: String,
     /// The subnet.
@@ -40,17 +40,36 @@ pub struct Net {
 }
 
 impl Net {
-    /// Whether Basalt answers DHCP here at all.
+    /// Whether racks give addresses here.
     #[must_use]
-    pub fn serves_dhcp(&self) -> bool {
-        self.vlan.dhcp.enabled && self.subnet.boot.mode == BootMode::Dhcp
+    pub fn gives_addresses(&self) -> bool {
+        self.vlan.dhcp.enabled && self.subnet.boot.mode != BootMode::Proxy
     }
+
+    /// Whether machines boot from racks here.
+    #[must_use]
+    pub fn boots(&self) -> bool {
+        self.vlan.dhcp.enabled && self.subnet.boot.mode != BootMode::None
+    }
+}
+
+/// A route that machines of a subnet get.
+#[derive(Clone, Debug)]
+pub struct RouteSeen {
+    /// Whose.
+    pub source: SubnetId,
+    /// The network that it leads to.
+    pub destination: Cidr,
+    /// The router.
+    pub gateway: IpAddr,
+    /// Of two to one network, the lower is taken.
+    pub metric: u32,
 }
 
 /// The racks that answer DHCP on a subnet, in order: those attached to it, or those of them that the VLAN names.
 #[must_use]
 pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
-    if !net.serves_dhcp() {
+    if !net.vlan.dhcp.enabled {
         return Vec::new();
     }
     let named: BTreeSet<&str> = net.vlan.dhcp.racks.iter().map(basalt_api::Ref::as_str).collect();
@@ -65,8 +84,8 @@ pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
 /// Every rack that boots machines.
 #[must_use]
 pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
-    let serving: BTreeSet<_> =
-        nets.iter().flat_map(|net| racks_of(net, racks)).map(|rack| rack.uid).collect();
+    let booting = nets.iter().filter(|net| net.boots());
+    let serving: BTreeSet<_> = booting.flat_map(|net| racks_of(net, racks)).map(|rack| rack.uid).collect();
     racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use basalt_api::agent::{BlobRef, DiskMarker};
 use basalt_api::kinds::{
     DeploymentSpec, FabricSpec, FileRole, ImagePurpose, ImageSpec, Inventory, MachineSpec, RackSpec,
-    SettingsSpec, SubnetSpec, VlanSpec,
+    SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
 use basalt_db::{Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
@@ -19,7 +19,7 @@ use basalt_proto::rack_v1::{BootConcern, boot_machine};
 use prost::Message;
 use serde::de::DeserializeOwned;
 
-use super::estate::{self, Net, RackSeen};
+use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
 use super::tag::{self, TagSeen};
@@ -36,6 +36,8 @@ const DEFAULT_ZONE: &str = "default";
 pub struct Estate {
     /// Subnets with their VLANs.
     pub nets: Vec<Net>,
+    /// Routes of subnets, in a fixed order.
+    pub routes: Vec<RouteSeen>,
     /// Racks.
     pub racks: Vec<RackSeen>,
     /// Images.
@@ -132,6 +134,7 @@ impl Estate {
                 nets.push(Net { uid, name, vlan: vlan.clone(), subnet, fabric_class });
             }
         }
+        let routes = routes(store, &nets).await?;
         let mut racks = Vec::new();
         for (object, declared) in readable(store.all("Rack").await?) {
             racks.push(rack(store, sessions, &object, &declared).await?);
@@ -158,7 +161,7 @@ impl Estate {
             Ok(settings) => (settings.unwrap_or_default(), None),
             Err(error) => (SettingsSpec::default(), Some(error.to_string())),
         };
-        Ok(Self { nets, racks, images, tags, settings, unread })
+        Ok(Self { nets, routes, racks, images, tags, settings, unread })
     }
 
     /// A policy with the deadlines that are declared for the region.
@@ -386,6 +389,30 @@ pub fn digest(image: &ImageSpec) -> Sha256 {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref());
     Sha256::new(bytes)
+}
+
+/// The routes of the networks that are there: of two from one subnet to one network, the one with the lower metric.
+async fn routes(store: &Store, nets: &[Net]) -> Result<Vec<RouteSeen>, StoreError> {
+    let net = |name: &str| nets.iter().find(|net| net.name == name);
+    let mut routes: BTreeMap<(SubnetId, String), RouteSeen> = BTreeMap::new();
+    for (object, spec) in readable::<StaticRouteSpec>(store.all("StaticRoute").await?) {
+        let leads_to = spec.destination.as_ref().and_then(|it| Some(net(it.as_str())?.subnet.cidr));
+        let (Some(source), Some(destination)) =
+            (net(spec.source.as_str()), spec.destination_cidr.or(leads_to))
+        else {
+            continue;
+        };
+        if object.deletion_requested_at.is_some() {
+            continue;
+        }
+        let (source, gateway, metric) = (source.uid, spec.gateway, spec.metric);
+        let route = RouteSeen { source, destination, gateway, metric };
+        let first = routes.entry((source, destination.to_string())).or_insert_with(|| route.clone());
+        if (metric, gateway) < (first.metric, first.gateway) {
+            *first = route;
+        }
+    }
+    Ok(routes.into_values().collect())
 }
 
 async fn rack(

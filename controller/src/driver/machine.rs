@@ -414,7 +414,7 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
         let serves = |net: &&super::estate::Net| match (named, interface.address) {
             (Some(uid), _) => net.uid == uid,
             (None, Some(address)) => net.subnet.cidr.contains(address),
-            (None, None) => net.serves_dhcp(),
+            (None, None) => net.gives_addresses(),
         };
         let Some(net) = estate.nets.iter().find(serves) else { continue };
         let mac = interface.mac.map(|mac| mac.to_string());

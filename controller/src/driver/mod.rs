@@ -25,6 +25,7 @@ pub mod consequences;
 pub mod converge;
 pub mod decision;
 pub mod deployment;
+pub mod discovery;
 pub mod estate;
 pub mod fold;
 pub mod image;
@@ -58,23 +59,15 @@ use std::sync::Arc;
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The kinds whose objects are reconciled. The others are ready as soon as they are stored.
-pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag"];
+pub const RECONCILED: &[&str] = &["Machine", "Deployment", "Rack", "Image", "Tag", "Discovery"];
 
 /// Those of them that something is done for, their leaving included, so that there is a plan to ask for.
 pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
 
 /// The kinds that are stored and served, and on which nothing acts yet: their conditions say so. Whatever comes to act on one
 /// takes its line away. (The rest of the kinds either are read by what acts on machines, or only group others.)
-pub const STORED_ONLY: &[&str] = &[
-    "StaticRoute",
-    "Domain",
-    "DnsRecord",
-    "ImageSource",
-    "Script",
-    "PackageRepository",
-    "SshKey",
-    "Discovery",
-];
+pub const STORED_ONLY: &[&str] =
+    &["Domain", "DnsRecord", "ImageSource", "Script", "PackageRepository", "SshKey"];
 
 /// What is not as it is stored, for a plan of what would be.
 #[derive(Clone, Copy, Debug, Default)]

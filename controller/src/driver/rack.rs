@@ -8,10 +8,10 @@ use basalt_api::kinds::{
 use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
 
-use super::concerns;
 use super::converge::Driver;
 use super::load::{Estate, readable, spec};
 use super::machine::to_json;
+use super::{concerns, discovery};
 use crate::racks::observed::Observed;
 
 /// While a rack is away, it is looked at again for its own sake only; a Hello wakes it at once.
@@ -46,6 +46,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         concerns::write(&driver.store, rack, &driver.sessions, &driver.meters).await?;
     }
     let now = driver.store.now().await?;
+    if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
+        discovery::note(driver, &estate, rack, now).await?;
+    }
     let status = status(driver, &object, now).await?;
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Again(LOOK_AGAIN))

@@ -16,13 +16,15 @@ use super::allocate::Allocator;
 /// Which kinds decide from which: a change of the first wakes every object of the others.
 const WAKES: &[(&str, &[&str])] = &[
     ("Fabric", &["Rack"]),
-    ("Vlan", &["Rack", "Machine"]),
-    ("Subnet", &["Rack", "Machine"]),
+    ("Vlan", &["Rack", "Machine", "Discovery"]),
+    ("Subnet", &["Rack", "Machine", "Discovery"]),
     ("IpRange", &["Rack"]),
     ("IpAddress", &["Rack"]),
+    ("StaticRoute", &["Rack"]),
+    ("Device", &["Discovery"]),
     ("Image", &["Rack", "Machine"]),
     ("Machine", &["Rack"]),
-    ("Rack", &["Machine"]),
+    ("Rack", &["Machine", "Discovery"]),
     ("Settings", &["Machine"]),
 ];
 

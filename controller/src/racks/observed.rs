@@ -34,6 +34,8 @@ pub enum Observed {
     Log(Log),
     /// Which blocks a rack leases from.
     DhcpInForce(DhcpInForce),
+    /// A DHCP server that a rack was not told of.
+    DhcpServer(DhcpServer),
     /// A rack introduced itself.
     Hello(Hello),
 }
@@ -57,6 +59,15 @@ pub struct BootRequest {
     pub what: String,
     pub answer: String,
     pub address: String,
+}
+
+/// See [`wire::DhcpServerFact`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct DhcpServer {
+    pub address: String,
+    pub subnet_uid: String,
+    pub seen: String,
 }
 
 /// See [`wire::PowerResult`].
@@ -154,7 +165,7 @@ impl Observed {
     /// Reads what [`Observed::stored`] wrote; `None` for what another version wrote.
     #[must_use]
     pub fn of(fact: &basalt_db::Fact) -> Option<Self> {
-        // Services share a kind of fact; each has its own.
+        // Services share a kind of fact, as servers do; each has its own.
         let kind = fact.kind.split_once(':').map_or(fact.kind.as_str(), |(kind, _)| kind);
         serde_json::from_value(serde_json::json!({"kind": kind, "body": fact.body})).ok()
     }
@@ -164,8 +175,10 @@ impl Observed {
     pub fn stored(&self) -> (String, Value) {
         let mut whole = serde_json::to_value(self).unwrap_or_default();
         let mut kind = whole.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Self::Health(health) = self {
-            kind = format!("{kind}:{}", health.service);
+        match self {
+            Self::Health(health) => kind = format!("{kind}:{}", health.service),
+            Self::DhcpServer(server) => kind = format!("{kind}:{}", server.address),
+            _ => {}
         }
         (kind, whole.get_mut("body").map(Value::take).unwrap_or_default())
     }
@@ -223,6 +236,9 @@ impl Observed {
                     leftover: leftover.collect(),
                     unsure_ms: it.unsure_ms,
                 })
+            }
+            Body::DhcpServer(it) => {
+                Self::DhcpServer(DhcpServer { address: it.address, subnet_uid: it.subnet_uid, seen: it.seen })
             }
             Body::Log(it) => {
                 // PostgreSQL's JSON cannot hold NUL.

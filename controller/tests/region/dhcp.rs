@@ -5,8 +5,8 @@ use crate::kinds::observe;
 use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
-use basalt_proto::rack_v1::{DhcpConcern, Reservation};
-use basalt_region::racks::observed::{DhcpInForce, Hello, Leftover, Observed};
+use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet, RawOption, Reservation, Route};
+use basalt_region::racks::observed::{DhcpInForce, DhcpServer, Hello, Leftover, Observed};
 use prost::Message;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -67,9 +67,14 @@ impl Played {
 
     /// Says that it works by a concern.
     async fn obeys(&mut self, lab: &Lab, concern: &DhcpConcern, leftover: Vec<Leftover>) {
-        self.seq += 1;
         let said = DhcpInForce { delegation: concern.delegation, leftover, unsure_ms: 0 };
-        let said = fact(self.seq, self.uid.into(), &Observed::DhcpInForce(said));
+        self.says(lab, &Observed::DhcpInForce(said)).await;
+    }
+
+    /// Says something of itself.
+    async fn says(&mut self, lab: &Lab, observed: &Observed) {
+        self.seq += 1;
+        let said = fact(self.seq, self.uid.into(), observed);
         let spool = uuid::Uuid::from_u128(1);
         lab.region.store().store_facts(self.uid, "played", spool, &[said]).await.expect("it is stored");
     }
@@ -169,4 +174,119 @@ async fn an_address_with_a_mac_is_that_clients_reservation() {
     rack.told(&lab, |concern| reserved(concern).iter().any(|it| it.address == "10.77.0.7")).await;
     lab.api.delete("/api/v1/ip_addresses/printer").await;
     rack.told(&lab, |concern| reserved(concern).is_empty()).await;
+}
+
+#[tokio::test]
+async fn clients_are_told_the_options_and_routes_that_are_declared() {
+    let lab = served().await;
+    let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    rack.told(&lab, has(&["10.77.0.100-10.77.0.199"])).await;
+    let vlan = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true,
+        "options":{"150":"10.77.0.5, 10.77.0.6","160":"hex:0a4d","161":"boot.example.com"}}}"#;
+    lab.api.declare("/api/v1/vlans/default.0", vlan).await;
+    lab.api.declare("/api/v1/subnets/far", r#"{"vlan":"default.0","cidr":"10.88.0.0/16"}"#).await;
+    let routes = [
+        ("office", r#"{"source":"lab","destination_cidr":"10.0.0.0/8","gateway":"10.77.0.7","metric":5}"#),
+        ("spare", r#"{"source":"lab","destination_cidr":"10.0.0.0/8","gateway":"10.77.0.8","metric":9}"#),
+        ("far", r#"{"source":"lab","destination":"far","gateway":"10.77.0.9"}"#),
+    ];
+    for (name, route) in routes {
+        lab.api.declare(&format!("/api/v1/static_routes/{name}"), route).await;
+    }
+    let first = |concern: &DhcpConcern| concern.subnets.first().cloned().unwrap_or_default();
+    let told = first(&rack.told(&lab, |concern| first(concern).routes.len() == 2).await);
+    let route = |to: &str, via: &str| Route { to: to.to_owned(), via: via.to_owned() };
+    let expected = [route("10.0.0.0/8", "10.77.0.7"), route("10.88.0.0/16", "10.77.0.9")];
+    assert_eq!(told.routes, expected, "DHCP knows no metric: of two to one network the better is told");
+    let option = |code, value: &[u8]| RawOption { code, value: value.to_vec() };
+    let addresses = option(150, &[10, 77, 0, 5, 10, 77, 0, 6]);
+    assert_eq!(told.options, [addresses, option(160, &[0x0a, 0x4d]), option(161, b"boot.example.com")]);
+    lab.api.delete("/api/v1/static_routes/office").await;
+    rack.told(&lab, |concern| first(concern).routes.contains(&route("10.0.0.0/8", "10.77.0.8"))).await;
+}
+
+#[tokio::test]
+async fn where_another_server_gives_the_addresses_racks_give_none_and_boot_machines_all_the_same() {
+    let lab = served().await;
+    let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    rack.told(&lab, has(&["10.77.0.100-10.77.0.199"])).await;
+    let with = |boot: &str| {
+        format!(r#"{{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","boot":{boot}}}"#)
+    };
+    let says = |boot: BootAnswers| {
+        move |concern: &DhcpConcern| concern.subnets.first().is_some_and(|it: &DhcpSubnet| it.boot() == boot)
+    };
+    lab.api.declare("/api/v1/subnets/lab", &with(r#"{"mode":"proxy","architectures":["arm64"]}"#)).await;
+    let told = rack.told(&lab, says(BootAnswers::Proxy)).await;
+    assert_eq!(told.subnets[0].architectures, ["arm64"]);
+    rack.told(&lab, has(&[])).await;
+    lab.api.declare("/api/v1/subnets/lab", &with(r#"{"mode":"none"}"#)).await;
+    rack.told(&lab, says(BootAnswers::None)).await;
+    rack.told(&lab, has(&["10.77.0.100-10.77.0.199"])).await;
+}
+
+/// The discoveries' names, and what their conditions say of Stalled.
+async fn discoveries(lab: &Lab) -> Vec<(String, String)> {
+    let listed = lab.api.get("/api/v1/discoveries").await.json();
+    let items = listed["items"].as_array().expect("a list").iter();
+    let stalled = |item: &Value| {
+        let conditions = item["status"]["conditions"].as_array().expect("conditions").iter();
+        conditions.filter(|it| it["type"] == "Stalled").map(|it| it["reason"].to_string()).collect()
+    };
+    items.map(|item| (item["metadata"]["name"].as_str().expect("a name").to_owned(), stalled(item))).collect()
+}
+
+async fn until_discovered(lab: &Lab, expected: &[(&str, &str)]) {
+    let mut woken = lab.region.store().woken();
+    let look = async {
+        loop {
+            let found = discoveries(lab).await;
+            if found
+                .iter()
+                .map(|(name, reason)| (name.as_str(), reason.as_str()))
+                .eq(expected.iter().copied())
+            {
+                return;
+            }
+            woken.changed().await.expect("the store lives");
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, look).await;
+    if found.is_err() {
+        panic!("{expected:?} expected, found {:?}", discoveries(lab).await);
+    }
+}
+
+#[tokio::test]
+async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
+    let lab = served().await;
+    let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let _other = Played::come(&lab, "r2", "10.77.0.3/24").await;
+    let subnet = lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
+    for address in ["10.77.0.3", "10.77.0.9", "10.77.0.10"] {
+        let (address, subnet_uid) = (address.to_owned(), subnet.clone());
+        let server = DhcpServer { address, subnet_uid, seen: "it offered an address".to_owned() };
+        rack.says(&lab, &Observed::DhcpServer(server)).await;
+    }
+    let rogue = "\"RogueDhcp\"";
+    let [nine, ten] = ["dhcp-10-77-0-9-lab", "dhcp-10-77-0-10-lab"];
+    // The other rack is none.
+    until_discovered(&lab, &[(ten, rogue), (nine, rogue)]).await;
+    let found = lab.api.get(&format!("/api/v1/discoveries/{nine}")).await.json();
+    let status = &found["status"];
+    assert_eq!(
+        (&status["sort"], &status["addresses"], &status["vlan"], &status["racks"]),
+        (&json!("rogue_dhcp"), &json!(["10.77.0.9"]), &json!("default.0"), &json!(["r1"]))
+    );
+    assert!(
+        status["first_seen_at"] == status["last_seen_at"] && status["last_seen_at"].is_string(),
+        "{status}"
+    );
+
+    lab.api.declare("/api/v1/devices/router", r#"{"addresses":["10.77.0.10"]}"#).await;
+    until_discovered(&lab, &[(nine, rogue)]).await;
+    let beside =
+        r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","boot":{"mode":"proxy"}}"#;
+    lab.api.declare("/api/v1/subnets/lab", beside).await;
+    until_discovered(&lab, &[]).await;
 }

@@ -46,6 +46,11 @@ pub struct DhcpSubnet {
     /// what has no field here, told to every client
     #[prost(message, repeated, tag = "13")]
     pub options: ::prost::alloc::vec::Vec<RawOption>,
+    #[prost(enumeration = "BootAnswers", tag = "14")]
+    pub boot: i32,
+    /// "amd64", "arm64": whose boot clients are told anything; empty: all
+    #[prost(string, repeated, tag = "15")]
+    pub architectures: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Route {
@@ -207,6 +212,39 @@ pub struct ConcernVersion {
     #[prost(string, tag = "6")]
     pub traceparent: ::prost::alloc::string::String,
 }
+/// What boot clients of a subnet are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum BootAnswers {
+    /// what to boot, with their addresses
+    Unspecified = 0,
+    /// what to boot, beside another server that gives the addresses
+    Proxy = 1,
+    /// addresses only
+    None = 2,
+}
+impl BootAnswers {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "BOOT_ANSWERS_UNSPECIFIED",
+            Self::Proxy => "BOOT_ANSWERS_PROXY",
+            Self::None => "BOOT_ANSWERS_NONE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "BOOT_ANSWERS_UNSPECIFIED" => Some(Self::Unspecified),
+            "BOOT_ANSWERS_PROXY" => Some(Self::Proxy),
+            "BOOT_ANSWERS_NONE" => Some(Self::None),
+            _ => None,
+        }
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FactBatch {
     /// a new one whenever a rack starts without its spool
@@ -240,7 +278,10 @@ pub struct Fact {
     /// 0: none
     #[prost(uint64, tag = "6")]
     pub attempt: u64,
-    #[prost(oneof = "fact::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
+    #[prost(
+        oneof = "fact::Body",
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+    )]
     pub body: ::core::option::Option<fact::Body>,
 }
 /// Nested message and enum types in `Fact`.
@@ -269,6 +310,8 @@ pub mod fact {
         Log(super::AgentLog),
         #[prost(message, tag = "20")]
         DhcpInForce(super::DhcpInForceFact),
+        #[prost(message, tag = "21")]
+        DhcpServer(super::DhcpServerFact),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -309,6 +352,19 @@ pub struct Leftover {
     pub end: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
     pub ends_in_ms: u64,
+}
+/// A DHCP server that the rack was not told of, where it gives addresses itself. Repeated every few minutes while it is there.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DhcpServerFact {
+    /// its identifier (option 54)
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// a subnet of the link
+    #[prost(string, tag = "2")]
+    pub subnet_uid: ::prost::alloc::string::String,
+    /// how, in words
+    #[prost(string, tag = "3")]
+    pub seen: ::prost::alloc::string::String,
 }
 /// A machine asked for something at boot.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,6 +1,6 @@
 //! What a server is told: plain data, checked as a whole before any of it is used.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -162,6 +162,9 @@ pub enum BootMode {
     /// Loader and script by what the client is.
     #[default]
     Network,
+    /// The same, beside another server that gives the addresses (proxyDHCP: PXE 2.1 §2.2.3). Nobody gets an address from here,
+    /// unless the link has a subnet that does.
+    Proxy,
     /// Addresses only.
     Off,
 }
@@ -172,6 +175,8 @@ pub enum BootMode {
 pub struct Boot {
     /// Whether they are told anything.
     pub mode: BootMode,
+    /// The firmware that is told anything. Empty: any.
+    pub firmware: BTreeSet<Firmware>,
     /// The loader of each firmware.
     pub loaders: Loaders,
     /// The script for iPXE. `{server}` is the address that the request arrived at, `{mac}` the client.
@@ -184,6 +189,7 @@ impl Default for Boot {
     fn default() -> Self {
         Self {
             mode: BootMode::default(),
+            firmware: BTreeSet::new(),
             loaders: Loaders::default(),
             script_url: "http://{server}:5248/ipxe?mac={mac}".to_owned(),
             loader_url: "http://{server}:5248/loaders/{loader}".to_owned(),

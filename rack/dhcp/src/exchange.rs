@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use dhcproto::v4::{MessageType, OptionCode};
 
+use crate::detect;
 use crate::egress::Message;
 use crate::ingress::Packet;
 use crate::lease::Table;
@@ -27,7 +28,7 @@ const SHORTEST_MAXIMUM: usize = 576;
 /// What an Ethernet frame carries.
 const LONGEST_MAXIMUM: usize = 1500;
 
-type Answer = Result<Vec<Action>, Ignored>;
+pub(crate) type Answer = Result<Vec<Action>, Ignored>;
 
 /// Whether a client may have an address.
 enum Verdict {
@@ -57,6 +58,12 @@ pub(crate) struct Exchange<'a> {
 
 impl Exchange<'_> {
     pub(crate) fn run(self) -> Answer {
+        if self.packet.options.raw(OptionCode::ClassIdentifier) == Some(detect::CLASS) {
+            return Err(Ignored::Detector);
+        }
+        if self.served && self.is_beside_another() {
+            return self.beside();
+        }
         match self.packet.kind {
             MessageType::Release => self.release(),
             MessageType::Decline => self.decline(),
@@ -322,7 +329,7 @@ impl Exchange<'_> {
         if known { whole } else { whole.min(self.config.unacknowledged_seconds) }
     }
 
-    fn reply(&self, kind: MessageType, address: Ipv4Addr) -> Message {
+    pub(crate) fn reply(&self, kind: MessageType, address: Ipv4Addr) -> Message {
         let mut reply = Message::reply(kind, self.packet.xid, self.mac);
         reply.broadcast = self.packet.broadcast;
         if kind == MessageType::Ack {
@@ -392,7 +399,7 @@ impl Exchange<'_> {
         }
     }
 
-    fn boot_options(&self, reply: &mut Message) -> Option<(BootClient, String)> {
+    pub(crate) fn boot_options(&self, reply: &mut Message) -> Option<(BootClient, String)> {
         let client = BootClient::of(self.packet)?;
         let own = self.scope.reservation(self.mac).and_then(|it| it.boot.as_ref());
         let boot = own.unwrap_or(&self.scope.subnet.boot);
@@ -400,7 +407,7 @@ impl Exchange<'_> {
     }
 
     /// Where a reply goes (RFC 2131 §4.1).
-    fn send(&self, reply: Message) -> Action {
+    pub(crate) fn send(&self, reply: Message) -> Action {
         let packet = self.packet;
         let refusal = reply.yiaddr.is_unspecified() && reply.ciaddr.is_unspecified();
         let to = if !packet.giaddr.is_unspecified() {
@@ -414,8 +421,13 @@ impl Exchange<'_> {
         } else {
             Destination::Hardware { address: reply.yiaddr, mac: self.mac }
         };
-        let asked = packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
-        Action::Send { via: self.via, to, bytes: reply.encode_for(asked, longest_message(packet)) }
+        Action::Send { via: self.via, to, bytes: self.encode(reply) }
+    }
+
+    /// In the order that the client asks for, and no longer than it takes.
+    pub(crate) fn encode(&self, reply: Message) -> Vec<u8> {
+        let asked = self.packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
+        reply.encode_for(asked, longest_message(self.packet))
     }
 }
 

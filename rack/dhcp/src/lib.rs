@@ -50,6 +50,7 @@
 )]
 
 pub mod client;
+pub mod detect;
 pub mod egress;
 pub mod frame;
 pub mod ingress;
@@ -61,6 +62,7 @@ mod mac;
 mod network;
 mod options;
 mod probe;
+mod proxy;
 mod pxe;
 mod relay;
 mod server;
@@ -72,6 +74,7 @@ pub use config::{
 };
 pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
+pub use proxy::BOOT_SERVER_PORT;
 pub use pxe::{BootClient, BootIdentity, Firmware, Transport};
 pub use server::{Action, Arrival, CLIENT_PORT, Destination, Event, Ignored, SERVER_PORT, Server};
 pub use time::Time;

@@ -103,14 +103,20 @@ impl BootClient {
         server: Ipv4Addr,
         reply: &mut Message,
     ) -> Option<String> {
-        if boot.mode == BootMode::Off {
+        let is_served =
+            boot.firmware.is_empty() || firmware(request).is_none_or(|it| boot.firmware.contains(&it));
+        if boot.mode == BootMode::Off || !is_served {
             return None;
         }
         let mac = request.mac()?;
         let file = match self {
             Self::Unsupported { .. } => return None,
             Self::Ipxe => {
-                reply.option(IPXE_ENCAPSULATED, IPXE_NO_PXEDHCP);
+                // Without it, iPXE takes nothing from a server that offers no address.
+                match boot.mode {
+                    BootMode::Proxy => reply.option(OptionCode::ClassIdentifier, PXE_CLIENT),
+                    _ => reply.option(IPXE_ENCAPSULATED, IPXE_NO_PXEDHCP),
+                };
                 render(&boot.script_url, server, mac, "")
             }
             Self::Rom { firmware, transport: Transport::Tftp } => {
@@ -154,6 +160,13 @@ fn is_ipxe(user_class: &[u8]) -> bool {
         rest = tail;
     }
     false
+}
+
+/// The firmware of a boot client, by the first of its architectures that there is a loader for.
+fn firmware(request: &Packet) -> Option<Firmware> {
+    let class = request.options.raw(OptionCode::ClassIdentifier).unwrap_or_default();
+    let numbers = architectures(&request.options, class);
+    numbers.iter().find_map(|number| ARCHITECTURES.iter().find(|row| row.0 == *number)).map(|row| row.1)
 }
 
 /// Option 93's list; without it, the number inside `PXEClient:Arch:00007:UNDI:003016`.

@@ -12,7 +12,7 @@ use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
 use crate::probe::Probes;
-use crate::{BootClient, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
+use crate::{BootClient, BootMode, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
 
 /// The port that servers and relays listen on.
 pub const SERVER_PORT: u16 = 67;
@@ -48,6 +48,8 @@ pub enum Destination {
     Client(Ipv4Addr),
     /// A relay, on the server port.
     Relay(Ipv4Addr),
+    /// Whoever asked on the boot server port, which the answer is sent from.
+    Asker(SocketAddrV4),
 }
 
 impl Destination {
@@ -58,6 +60,7 @@ impl Destination {
             Self::Broadcast => SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT),
             Self::Hardware { address, .. } | Self::Client(address) => SocketAddrV4::new(address, CLIENT_PORT),
             Self::Relay(address) => SocketAddrV4::new(address, SERVER_PORT),
+            Self::Asker(from) => from,
         }
     }
 }
@@ -185,6 +188,20 @@ pub enum Ignored {
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
+    /// Another server gives the addresses here, and the client does not ask for something to boot.
+    #[error("another server gives the addresses here")]
+    OthersClient,
+    /// A client of the boot server port has another address than it says.
+    #[error("the client says that it has {says}, and asks from {has}")]
+    OtherAddress {
+        /// What it says.
+        says: Ipv4Addr,
+        /// Where it asked from.
+        has: Ipv4Addr,
+    },
+    /// A rack looks for servers that nobody told it of.
+    #[error("a rack looks for DHCP servers")]
+    Detector,
     /// A field or option that this message type needs is absent or malformed.
     #[error("{0} is missing")]
     Missing(&'static str),
@@ -200,9 +217,15 @@ pub(crate) struct Scope {
 
 impl Scope {
     fn new(subnet: &Subnet) -> Self {
+        let mut subnet = subnet.clone();
+        if subnet.boot.mode == BootMode::Proxy {
+            // Its addresses are another server's.
+            subnet.dynamic.clear();
+            subnet.reservations.clear();
+        }
         let by_mac = subnet.reservations.iter().map(|it| (it.mac, it.clone())).collect();
         let owners = subnet.reservations.iter().map(|it| (it.address, it.mac)).collect();
-        Self { subnet: subnet.clone(), by_mac, owners }
+        Self { subnet, by_mac, owners }
     }
 
     pub(crate) fn reservation(&self, mac: Mac) -> Option<&Reservation> {
@@ -275,6 +298,13 @@ impl Server {
         self.links = links;
     }
 
+    /// The subnets that this server has an address of on an interface.
+    pub fn subnets_of(&self, interface: u32) -> impl Iterator<Item = &Subnet> {
+        let here = self.links.get(&interface).map_or(&[][..], Vec::as_slice);
+        let has = |subnet: &&Subnet| here.iter().any(|own| subnet.cidr.contains(own));
+        self.config.subnets.iter().filter(has)
+    }
+
     /// The configuration in use.
     #[must_use]
     pub const fn config(&self) -> &Config {
@@ -339,6 +369,19 @@ impl Server {
     /// Answers a message. The actions are carried out in order; see [`Action::Persist`].
     pub fn handle(&mut self, now: Time, via: Arrival, packet: &Packet) -> Vec<Action> {
         self.answer(now, via, packet)
+            .unwrap_or_else(|reason| vec![Action::Report(Event::Ignored { mac: packet.mac(), reason })])
+    }
+
+    /// Answers a message that came from `from` to [`BOOT_SERVER_PORT`](crate::BOOT_SERVER_PORT).
+    pub fn handle_boot(
+        &mut self,
+        now: Time,
+        via: Arrival,
+        from: SocketAddrV4,
+        packet: &Packet,
+    ) -> Vec<Action> {
+        self.exchange(now, via, packet)
+            .and_then(|exchange| exchange.boot_server(from))
             .unwrap_or_else(|reason| vec![Action::Report(Event::Ignored { mac: packet.mac(), reason })])
     }
 

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use basalt_dhcp::{AddressRange, Boot, Config, RawOption, Reservation, Route, Subnet};
-use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet};
+use basalt_dhcp::{AddressRange, Boot, BootMode, Config, Firmware, RawOption, Reservation, Route, Subnet};
+use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet};
 
 /// What a concern says that no server could do.
 #[derive(Debug, thiserror::Error)]
@@ -96,12 +96,28 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
             boot: None,
         });
     }
+    let mode = match from.boot() {
+        BootAnswers::Unspecified => BootMode::Network,
+        BootAnswers::Proxy => BootMode::Proxy,
+        BootAnswers::None => BootMode::Off,
+    };
     subnet.boot = Boot {
+        mode,
+        firmware: from.architectures.iter().flat_map(|it| firmware(it)).copied().collect(),
         script_url: format!("http://{{server}}:{http_port}/ipxe?mac={{mac}}"),
         loader_url: format!("http://{{server}}:{http_port}/loaders/{{loader}}"),
         ..Boot::default()
     };
     Ok(subnet)
+}
+
+/// What machines of an architecture start with. Of one that is not known, nothing here is served.
+fn firmware(architecture: &str) -> &'static [Firmware] {
+    match architecture {
+        "amd64" => &[Firmware::Bios, Firmware::EfiX64],
+        "arm64" => &[Firmware::EfiArm64],
+        _ => &[],
+    }
 }
 
 #[cfg(test)]

@@ -25,8 +25,10 @@ use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
 pub mod config;
+mod others;
 mod wire;
 
+use others::Others;
 use wire::{Batch, Outgoing, Wire};
 
 /// The lease file is rewritten at start, and when it has grown to this size.
@@ -45,6 +47,8 @@ pub struct Ports {
     pub server: u16,
     /// Of clients: 68.
     pub client: u16,
+    /// Of boot servers: 4011. `None`: nobody is answered there.
+    pub boot: Option<u16>,
     /// Of this rack's HTTP server, announced to boot clients.
     pub http: u16,
 }
@@ -57,6 +61,7 @@ pub struct Dhcp {
     presence: Arc<Presence>,
     facts: Facts,
     boot: watch::Receiver<Option<Arc<BootTable>>>,
+    others: Others,
 }
 
 #[derive(Debug)]
@@ -99,7 +104,8 @@ impl Dhcp {
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
             presence.leased(lease.mac, lease.address, millis(lease.expires));
         }
-        Ok(Self { core: Mutex::new(Core { server, journal, delegation: 0 }), ports, presence, facts, boot })
+        let core = Mutex::new(Core { server, journal, delegation: 0 });
+        Ok(Self { core, ports, presence, facts, boot, others: Others::default() })
     }
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
@@ -203,15 +209,18 @@ impl Dhcp {
         tracing::info!(interface = %at.interface, addresses = ?at.addresses, port = self.ports.server, "DHCP is served");
         let _probing = wire.can_probe().then(|| Probing::on(self, at.index));
         health.up();
+        let others = self.look_for_others(at);
+        tokio::pin!(others);
         loop {
             let conclusion = self.lock().server.next_conclusion(now(), at.index);
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 ready = wire.readable() => ready?,
                 () = tokio::time::sleep(conclusion.unwrap_or_default()), if conclusion.is_some() => {}
+                never = &mut others => match never {},
             }
             let batch = wire.receive()?;
-            if batch.messages.is_empty() && conclusion.is_none() {
+            if batch.messages.is_empty() && batch.boot.is_empty() && conclusion.is_none() {
                 // ARP between others.
                 continue;
             }
@@ -244,7 +253,7 @@ impl Dhcp {
 
     /// Handles what came in on an interface, and what is due there. What it returns may be sent: its leases are durable.
     fn answer(&self, interface: u32, batch: &Batch) -> Vec<Outgoing> {
-        let mut handled = Vec::new();
+        let (mut handled, mut chosen) = (Vec::new(), Vec::new());
         let kept = {
             let mut core = self.lock();
             for (holder, address) in &batch.claims {
@@ -253,8 +262,20 @@ impl Dhcp {
             handled.push(core.server.conclude(now(), interface));
             for (via, datagram) in &batch.messages {
                 match ingress::parse(datagram) {
-                    Ok(packet) => handled.push(core.server.handle(now(), *via, &packet)),
+                    Ok(packet) => {
+                        let actions = core.server.handle(now(), *via, &packet);
+                        chosen.extend(others::chosen(&packet, &actions));
+                        handled.push(actions);
+                    }
                     Err(error) => tracing::debug!(%error, interface, "malformed DHCP message"),
+                }
+            }
+            for (via, from, datagram) in &batch.boot {
+                match ingress::parse(datagram) {
+                    Ok(packet) => handled.push(core.server.handle_boot(now(), *via, *from, &packet)),
+                    Err(error) => {
+                        tracing::debug!(%error, interface, %from, "malformed message to the boot server port")
+                    }
                 }
             }
             let leases = handled.iter().flatten().filter_map(|action| match action {
@@ -266,6 +287,9 @@ impl Dhcp {
         };
         if let Err(error) = &kept {
             tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
+        }
+        for (mac, server) in chosen {
+            self.found(interface, server, &format!("{mac} took an address of it"));
         }
         let mut outgoing = Vec::new();
         for action in handled

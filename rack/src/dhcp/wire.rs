@@ -42,6 +42,8 @@ pub(super) enum Outgoing {
 pub(super) struct Batch {
     /// DHCP messages.
     pub(super) messages: Vec<(Arrival, Vec<u8>)>,
+    /// Those to the boot server port, and who sent them.
+    pub(super) boot: Vec<(Arrival, SocketAddrV4, Vec<u8>)>,
     /// Hosts, and the addresses that they say by ARP are theirs.
     pub(super) claims: Vec<(Mac, Ipv4Addr)>,
 }
@@ -50,6 +52,8 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Wire {
     sockets: Vec<(Arrival, UdpSocket)>,
+    /// Of the boot server port.
+    boot: Vec<(Arrival, UdpSocket)>,
     frames: Option<Frames>,
     ports: Ports,
 }
@@ -63,6 +67,13 @@ impl Wire {
         for &local in &at.addresses {
             sockets.push((Arrival { local, unicast: true, ..heard }, udp(at, local, ports.server)?));
         }
+        let mut boot = Vec::new();
+        for (&local, port) in at.addresses.iter().flat_map(|local| ports.boot.map(|port| (local, port))) {
+            match udp(at, local, port) {
+                Ok(socket) => boot.push((Arrival { local, unicast: true, ..heard }, socket)),
+                Err(error) => tracing::warn!(%error, "firmware that asks a boot server is not answered"),
+            }
+        }
         let frames = at.mac.and_then(|mac| match Frames::open(mac, &at.interface) {
             Ok(frames) => Some(frames),
             Err(error) => {
@@ -71,7 +82,7 @@ impl Wire {
                 None
             }
         });
-        Ok(Self { sockets, frames, ports })
+        Ok(Self { sockets, boot, frames, ports })
     }
 
     /// Whether hosts can be asked by ARP.
@@ -82,7 +93,8 @@ impl Wire {
     /// Waits until something is there to be received.
     pub(super) async fn readable(&self) -> io::Result<()> {
         let frames = self.frames.iter().map(|frames| &frames.socket);
-        let sockets: Vec<_> = self.sockets.iter().map(|(_, socket)| socket).chain(frames).collect();
+        let udp = self.sockets.iter().chain(&self.boot).map(|(_, socket)| socket);
+        let sockets: Vec<_> = udp.chain(frames).collect();
         poll_fn(|context| {
             let mut ready = sockets.iter().map(|socket| socket.poll_recv_ready(context));
             ready.find(Poll::is_ready).unwrap_or(Poll::Pending)
@@ -103,6 +115,15 @@ impl Wire {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if batch.messages.is_empty() => return Err(error),
                     Err(_) => break,
+                }
+            }
+        }
+        for (via, socket) in &self.boot {
+            for _ in 0..BATCH {
+                // What goes wrong here harms no lease.
+                let Ok((length, from)) = socket.try_recv_from(&mut buffer) else { break };
+                if let SocketAddr::V4(from) = from {
+                    batch.boot.push((*via, from, buffer.get(..length).unwrap_or_default().to_vec()));
                 }
             }
         }
@@ -133,7 +154,8 @@ impl Wire {
                 Err(error) => tracing::debug!(%mac, %error, "no frame: the reply is broadcast"),
             }
         }
-        let socket = self.sockets.iter().find(|(at, _)| at.unicast && at.local == via.local);
+        let sockets = if matches!(to, Destination::Asker(_)) { &self.boot } else { &self.sockets };
+        let socket = sockets.iter().find(|(at, _)| at.unicast && at.local == via.local);
         let result = match socket {
             Some((_, socket)) => socket.send_to(&bytes, self.target(to)).await,
             None => Err(io::ErrorKind::AddrNotAvailable.into()),
@@ -150,6 +172,7 @@ impl Wire {
             }
             Destination::Client(address) => SocketAddrV4::new(address, self.ports.client),
             Destination::Relay(address) => SocketAddrV4::new(address, self.ports.server),
+            Destination::Asker(from) => from,
         })
     }
 }

@@ -4,6 +4,7 @@
 
 mod avalanche;
 mod bad_link;
+mod beside;
 mod link;
 mod loopback;
 mod namespace;

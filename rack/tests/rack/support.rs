@@ -71,21 +71,23 @@ pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
 
 /// Waits until a fact like this was told.
 pub(crate) async fn fact(facts: &Facts, wanted: impl Fn(&Fact) -> bool) -> Fact {
+    tokio::time::timeout(DEADLINE, fact_in_time(facts, wanted)).await.expect("no such fact was told")
+}
+
+/// Waits for one without a deadline of its own.
+pub(crate) async fn fact_in_time(facts: &Facts, wanted: impl Fn(&Fact) -> bool) -> Fact {
     let mut durable = facts.durable();
-    let found = async {
-        let mut next = 1;
-        loop {
-            durable.borrow_and_update();
-            for fact in facts.read(next).await.unwrap() {
-                next = fact.seq + 1;
-                if wanted(&fact) {
-                    return fact;
-                }
+    let mut next = 1;
+    loop {
+        durable.borrow_and_update();
+        for fact in facts.read(next).await.unwrap() {
+            next = fact.seq + 1;
+            if wanted(&fact) {
+                return fact;
             }
-            durable.changed().await.unwrap();
         }
-    };
-    tokio::time::timeout(DEADLINE, found).await.expect("no such fact was told")
+        durable.changed().await.unwrap();
+    }
 }
 
 pub(crate) struct Answer {

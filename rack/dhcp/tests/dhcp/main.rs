@@ -10,4 +10,5 @@ mod messages;
 mod networks;
 mod probing;
 mod properties;
+mod proxy;
 mod support;

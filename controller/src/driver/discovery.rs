@@ -1,0 +1,202 @@
+//! What racks come upon that nobody has declared: DHCP servers on links whose addresses are the racks' to give.
+//!
+//! The reconciliation of the rack that saw one makes a Discovery of it; the Discovery's own says where and when it was seen last, and
+//! lets go of what has not been seen for a week or has come to be known.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use basalt_api::Kind;
+use basalt_api::kinds::{BootMode, Condition, ConditionStatus, DeviceSpec, DiscoverySort, DiscoveryStatus};
+use basalt_api::values::Timestamp;
+use basalt_db::{Key, Lease, Object, Precondition, Put, StoreError, Then, splice};
+
+use super::converge::Driver;
+use super::estate::{Net, RackSeen};
+use super::load::{Estate, readable};
+use super::machine::to_json;
+use crate::racks::observed::{DhcpServer, Observed};
+
+/// What was seen this long ago is there now: racks tell of it every five minutes.
+const THERE: Duration = Duration::from_secs(600);
+/// What was not seen for so long is forgotten.
+const FORGET: Duration = Duration::from_secs(7 * 86_400);
+/// How often a discovery is looked at, whether or not it was seen.
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
+/// The most discoveries there are: anybody on a link can make some up.
+const MOST: usize = 256;
+/// The longest name (RFC 1123 §2.1).
+const LABEL: usize = 63;
+
+/// A rack's word for a server.
+struct Sighting<'a> {
+    address: IpAddr,
+    net: &'a Net,
+    rack: &'a RackSeen,
+    at: Timestamp,
+    seen: String,
+}
+
+impl Sighting<'_> {
+    /// What the server is called: one address may be used on several links.
+    fn name(&self) -> String {
+        let address = self.address.to_string().replace(['.', ':'], "-");
+        let name: String = format!("dhcp-{address}-{}", self.net.name).chars().take(LABEL).collect();
+        name.trim_end_matches('-').to_owned()
+    }
+
+    fn is_older(&self, than: Duration, now: Timestamp) -> bool {
+        now.duration_since(self.at) > than.try_into().unwrap_or_default()
+    }
+}
+
+/// Makes a discovery of each server that the rack sees now and nobody knows.
+pub(super) async fn note(
+    driver: &Driver,
+    estate: &Estate,
+    rack: &RackSeen,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let seen = sightings(driver, estate, rack).await?;
+    let there: Vec<_> = seen.into_iter().filter(|it| !it.is_older(THERE, now)).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    let declared = declared(driver).await?;
+    let known = driver.store.all("Discovery").await?;
+    for sighting in there.iter().filter(|it| !is_known(it, estate, &declared)) {
+        let name = sighting.name();
+        match known.iter().find(|object| object.name == name) {
+            Some(object) => driver.store.enqueue(object.uid, Duration::ZERO).await?,
+            None if known.len() >= MOST => {
+                tracing::warn!(
+                    name,
+                    "there are too many discoveries for another one; delete those that are dealt with"
+                );
+            }
+            None => make(driver, &name, now).await?,
+        }
+    }
+    Ok(())
+}
+
+async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<(), StoreError> {
+    let corrupt = |what: String| StoreError::Corrupt(format!("Discovery {name:?}: {what}"));
+    let kind = Kind::find("Discovery").ok_or_else(|| corrupt("its kind is not described".to_owned()))?;
+    let spec = splice::Text::parse("{}").map_err(|error| corrupt(error.to_string()))?;
+    let put = Put {
+        kind,
+        key: Key::Name(name),
+        spec: &spec,
+        at: "",
+        labels: None,
+        manager: Some("region"),
+        adopt: true,
+        precondition: Precondition::Absent,
+        first_status: &crate::api::first_status(kind.name, now),
+    };
+    match driver.store.put(&put).await {
+        // Another rack's reconciliation may have come first.
+        Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Works on one discovery.
+///
+/// # Errors
+/// The database, or the lease is over.
+pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+    let estate = Estate::load(&driver.store, &driver.sessions).await?;
+    let (declared, now) = (declared(driver).await?, driver.store.now().await?);
+    let mut seen = Vec::new();
+    for rack in &estate.racks {
+        seen.extend(sightings(driver, &estate, rack).await?);
+    }
+    seen.retain(|it| {
+        it.name() == object.name && !it.is_older(FORGET, now) && !is_known(it, &estate, &declared)
+    });
+    let Some(latest) = seen.iter().max_by_key(|it| it.at) else {
+        let key = Key::Uid(object.uid);
+        driver.store.request_deletion("Discovery", key, Precondition::None, false).await?;
+        return Ok(Then::Rest);
+    };
+    let status = status(&object, latest, &seen, now);
+    driver.write_status(lease, object.generation, &to_json(&status)?).await?;
+    Ok(Then::Again(LOOK_AGAIN))
+}
+
+fn status(object: &Object, latest: &Sighting<'_>, seen: &[Sighting<'_>], now: Timestamp) -> DiscoveryStatus {
+    let before: DiscoveryStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let mut status = DiscoveryStatus::default();
+    status.common.observed_generation = object.generation;
+    status.sort = Some(DiscoverySort::RogueDhcp);
+    status.addresses = [latest.address].into();
+    status.vlan = Some(latest.net.subnet.vlan.clone());
+    status.racks = seen.iter().filter_map(|it| it.rack.name.parse().ok()).collect();
+    status.first_seen_at = before.first_seen_at.or_else(|| seen.iter().map(|it| it.at).min());
+    status.last_seen_at = Some(latest.at);
+    status.common.conditions = conditions(latest, now);
+    basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
+    status
+}
+
+fn conditions(latest: &Sighting<'_>, now: Timestamp) -> Vec<Condition> {
+    let is_there = !latest.is_older(THERE, now);
+    let (address, vlan) = (latest.address, &latest.net.subnet.vlan);
+    let (reason, message) = if is_there {
+        let message = format!(
+            "{address} answers DHCP on {vlan}, where addresses are the racks' to give ({}): machines that it answers first do not boot what they \
+             should. Switch it off; or declare a Device with its address; or say boot.mode = \"proxy\" on Subnet {:?}, if its addresses are to be used",
+            latest.seen, latest.net.name
+        );
+        ("RogueDhcp", message)
+    } else {
+        ("Gone", format!("{address} answered DHCP on {vlan}, and has not been seen since {}", latest.at))
+    };
+    let truth = |holds| if holds { ConditionStatus::True } else { ConditionStatus::False };
+    [(Condition::READY, !is_there), (Condition::PROGRESSING, false), (Condition::STALLED, is_there)]
+        .map(|(kind, holds)| Condition {
+            kind: kind.to_owned(),
+            status: truth(holds),
+            reason: reason.to_owned(),
+            message: message.clone(),
+            since: now,
+            deadline: None,
+        })
+        .into()
+}
+
+/// What a rack has said of servers, on networks that are declared.
+async fn sightings<'a>(
+    driver: &Driver,
+    estate: &'a Estate,
+    rack: &'a RackSeen,
+) -> Result<Vec<Sighting<'a>>, StoreError> {
+    let facts = driver.store.latest_facts(rack.uid.into()).await?;
+    let sighting = |fact: &basalt_db::Fact| {
+        let Some(Observed::DhcpServer(DhcpServer { address, subnet_uid, seen })) = Observed::of(fact) else {
+            return None;
+        };
+        let net = estate.nets.iter().find(|net| net.uid.to_string() == subnet_uid)?;
+        Some(Sighting { address: address.parse().ok()?, net, rack, at: fact.stored_at, seen })
+    };
+    Ok(facts.iter().filter_map(sighting).collect())
+}
+
+/// The addresses of Devices.
+async fn declared(driver: &Driver) -> Result<BTreeSet<IpAddr>, StoreError> {
+    let devices = readable::<DeviceSpec>(driver.store.all("Device").await?);
+    Ok(devices.flat_map(|(_, device)| device.addresses).collect())
+}
+
+/// Whether a server is a rack, or was declared, or gives the addresses there by right.
+fn is_known(sighting: &Sighting<'_>, estate: &Estate, declared: &BTreeSet<IpAddr>) -> bool {
+    let net = sighting.net;
+    estate.racks.iter().any(|rack| rack.addresses.contains(&sighting.address))
+        || declared.contains(&sighting.address)
+        || net.subnet.boot.mode == BootMode::Proxy
+        || !net.vlan.dhcp.enabled
+}

@@ -1,0 +1,171 @@
+//! A rack beside somebody else's DHCP server, dnsmasq: real firmware boots from the rack with that server's addresses, where it should; and
+//! where it should not be there, the rack finds it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use basalt_proto::rack_v1::{BootAnswers, BootRequestFact, DhcpSubnet, Fact, fact::Body};
+use basalt_rack::daemon::Daemon;
+use tokio::time::timeout;
+
+use super::namespace::{Host, Running, ip, is_inside, make_switch, peer};
+use super::peers::{start, subnet};
+use super::support::fact;
+
+/// UEFI on an emulated processor takes half a minute to ask for the network, on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+const OTHER: &str = "52:54:00:00:00:09";
+const MACHINE: &str = "52:54:00:00:00:01";
+/// What runs out is an address of dnsmasq alone.
+const ITS_OWN: [&str; 2] = ["10.9.0.50", "10.9.0.59"];
+
+/// dnsmasq at 10.9.0.9, which gives addresses and nothing to boot.
+fn dnsmasq(dir: &Path, host: &Host) -> Running {
+    let program = peer("dnsmasq");
+    let libraries = program.join("usr/lib/x86_64-linux-gnu");
+    host.run(&["ip", "address", "add", "10.9.0.9/24", "dev", "eth0"]);
+    let [libraries, program] = [
+        format!("LD_LIBRARY_PATH={}", libraries.display()),
+        program.join("usr/sbin/dnsmasq").display().to_string(),
+    ];
+    let leases = format!("--dhcp-leasefile={}", dir.join("dnsmasq.leases").display());
+    let range = format!("--dhcp-range={},{},1h", ITS_OWN[0], ITS_OWN[1]);
+    host.spawn(&[
+        "env",
+        &libraries,
+        &program,
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--user=root",
+        // Here it may not change its groups.
+        "--group=",
+        "--port=0",
+        "--interface=eth0",
+        "--bind-interfaces",
+        "--dhcp-authoritative",
+        &leases,
+        &range,
+    ])
+}
+
+fn beside() -> DhcpSubnet {
+    let mut subnet = subnet("s1", "10.9.0", ("100", "101"));
+    subnet.dynamic.clear();
+    subnet.boot = BootAnswers::Proxy.into();
+    subnet
+}
+
+/// A machine that boots from the network alone, plugged into the switch.
+fn machine(dir: &Path, firmware: &[&str], nic: &str) -> Running {
+    ip("tuntap add dev machine0 mode tap");
+    ip("link set machine0 master switch up");
+    let log = std::fs::File::create(dir.join("serial.log")).unwrap();
+    let nic = format!("virtio-net-pci,netdev=net,mac={MACHINE}{nic}");
+    let common = [
+        "-nodefaults -machine q35,accel=tcg,graphics=off -cpu Nehalem -m 256 -display none -vga none -monitor none -serial stdio",
+        "-netdev tap,id=net,ifname=machine0,script=no,downscript=no -device virtio-rng-pci -device",
+    ]
+    .join(" ");
+    let mut qemu = Command::new("qemu-system-x86_64");
+    qemu.args(common.split(' ')).arg(nic).args(firmware);
+    Running::start(qemu.stdin(Stdio::null()).stdout(log))
+}
+
+/// Waits until this was asked for, and answers what was said.
+async fn asked(rack: &Daemon, dir: &Path, service: &str, what: &str) -> BootRequestFact {
+    let wanted = |fact: &Fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == service && it.what.contains(what));
+    let told = timeout(PATIENCE, super::support::fact_in_time(&rack.facts, wanted)).await;
+    let told = told.unwrap_or_else(|_| {
+        let serial = std::fs::read(dir.join("serial.log")).unwrap_or_default();
+        panic!("nobody asked {service} for {what}: {}", String::from_utf8_lossy(&serial))
+    });
+    let Some(Body::BootRequest(request)) = told.body else { unreachable!("it was asked for") };
+    request
+}
+
+/// The address is dnsmasq's.
+fn is_its_own(address: &str) -> bool {
+    address
+        .strip_prefix("10.9.0.")
+        .and_then(|last| last.parse().ok())
+        .is_some_and(|last| (50..60).contains(&last))
+}
+
+async fn told_of_no_server(rack: &Daemon) -> bool {
+    let facts = rack.facts.read(1).await.unwrap();
+    !facts.iter().any(|fact| matches!(fact.body, Some(Body::DhcpServer(_) | Body::Lease(_))))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server() {
+    peer("dnsmasq");
+    if !is_inside("beside::a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let other = Host::plug("other", OTHER);
+    let _dnsmasq = dnsmasq(dir.path(), &other);
+    let rack = start(dir.path(), vec![beside()]).await;
+
+    // Its ROM is iPXE.
+    let _machine = machine(dir.path(), &["-boot", "order=n"], "");
+    let dhcp = asked(&rack, dir.path(), "dhcp", "iPXE").await;
+    assert!(is_its_own(&dhcp.address), "{dhcp:?}");
+    assert!(dhcp.answer.contains("/ipxe?mac=52:54:00:00:00:01"), "{dhcp:?}");
+    let http = asked(&rack, dir.path(), "http", "").await;
+    assert_eq!(
+        http.address, dhcp.address,
+        "the script is asked for from the address that the other server gave"
+    );
+    assert!(told_of_no_server(&rack).await, "it is there by right, and nothing was leased here");
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_uefi_machine_boots_from_the_rack_with_an_address_of_the_other_server() {
+    peer("dnsmasq");
+    if !is_inside("beside::a_uefi_machine_boots_from_the_rack_with_an_address_of_the_other_server") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    std::fs::create_dir_all(dir.path().join("loaders")).unwrap();
+    std::fs::copy("/usr/lib/ipxe/snponly.efi", dir.path().join("loaders/snponly.efi")).unwrap();
+    let variables = dir.path().join("vars.fd");
+    std::fs::copy("/usr/share/OVMF/OVMF_VARS.fd", &variables).unwrap();
+    let other = Host::plug("other", OTHER);
+    let _dnsmasq = dnsmasq(dir.path(), &other);
+    let rack = start(dir.path(), vec![beside()]).await;
+
+    // Without iPXE's ROM, it uses its own PXE driver.
+    let variables = format!("if=pflash,format=raw,file={}", variables.display());
+    let code = "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE.fd";
+    let _machine = machine(dir.path(), &["-drive", code, "-drive", &variables], ",romfile=");
+    let rom = asked(&rack, dir.path(), "dhcp", "ROM").await;
+    assert_eq!((rom.answer.as_str(), is_its_own(&rom.address)), ("snponly.efi", true), "{rom:?}");
+    asked(&rack, dir.path(), "tftp", "snponly.efi").await;
+    asked(&rack, dir.path(), "dhcp", "iPXE").await;
+    let http = asked(&rack, dir.path(), "http", "").await;
+    assert!(is_its_own(&http.address), "{http:?}");
+    assert!(told_of_no_server(&rack).await);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_nobody_declared_is_found() {
+    peer("dnsmasq");
+    if !is_inside("beside::a_server_that_nobody_declared_is_found") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let other = Host::plug("other", OTHER);
+    let _dnsmasq = dnsmasq(dir.path(), &other);
+    let rack = start(dir.path(), vec![subnet("s1", "10.9.0", ("100", "101"))]).await;
+    let told = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::DhcpServer(_)))).await;
+    let Some(Body::DhcpServer(found)) = told.body else { unreachable!("it was asked for") };
+    assert_eq!((found.address.as_str(), found.subnet_uid.as_str()), ("10.9.0.9", "s1"));
+    rack.stop().await;
+}
