@@ -1,4 +1,4 @@
-//! DHCPv4 without sockets: a server, a client, and the codec between them and the network.
+//! DHCP without sockets: of DHCPv4 a server, a client, and the codec between them and the network; of DHCPv6 a server, [`v6`].
 //!
 //! - [`ingress`] reads datagrams that nobody vouches for; [`egress`] writes them.
 //! - [`Server`] decides who gets which address and what to boot (RFC 2131, 2132, 3011, 3046, 3396, 3397, 3442, 3527, 4578, 5107, 6842; PXE 2.1; UEFI
@@ -54,6 +54,7 @@ pub mod detect;
 pub mod egress;
 pub mod frame;
 pub mod ingress;
+pub mod v6;
 
 mod config;
 mod exchange;

@@ -15,9 +15,9 @@ const IPXE_ENCAPSULATED: OptionCode = OptionCode::Unknown(175);
 const IPXE_NO_PXEDHCP: [u8; 3] = [176, 1, 1];
 /// Option 43 for a PXE ROM: sub-option 6, PXE_DISCOVERY_CONTROL, bit 3: boot the file named in this reply, ask nobody.
 const PXE_USE_BOOT_FILE: [u8; 4] = [6, 1, 8, 255];
-const PXE_CLIENT: &[u8] = b"PXEClient";
-const HTTP_CLIENT: &[u8] = b"HTTPClient";
-const IPXE: &[u8] = b"iPXE";
+pub(crate) const PXE_CLIENT: &[u8] = b"PXEClient";
+pub(crate) const HTTP_CLIENT: &[u8] = b"HTTPClient";
+pub(crate) const IPXE: &[u8] = b"iPXE";
 
 /// What kind of loader a machine's firmware can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub enum Transport {
 }
 
 /// The processor architecture types that a loader exists for (IANA, "Processor Architecture Types").
-const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
+pub(crate) const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
     (0x0000, Firmware::Bios, Transport::Tftp),
     (0x0007, Firmware::EfiX64, Transport::Tftp),
     (0x0009, Firmware::EfiX64, Transport::Tftp), // "EBC": what x86-64 firmware sent before RFC 4578's erratum

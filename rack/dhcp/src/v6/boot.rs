@@ -1,0 +1,90 @@
+//! Who asks to boot, and what it must be told: RFC 5970, UEFI HTTP boot, iPXE.
+
+use std::net::Ipv6Addr;
+
+use dhcproto::v6::OptionCode;
+
+use super::ingress::Packet;
+use crate::pxe::{ARCHITECTURES, HTTP_CLIENT, IPXE, PXE_CLIENT};
+use crate::{Boot, BootClient, BootMode, Mac, Transport};
+
+/// Under this enterprise number (Intel's) firmware sends its vendor class, and looks for `HTTPClient` in an answer (UEFI 2.10 §24.7.2).
+const ENTERPRISE: u32 = 343;
+/// Where a loader is for firmware that fetches by TFTP.
+const TFTP_URL: &str = "tftp://{server}/{loader}";
+/// iPXE's own name of its hardware address, where it cannot be seen: iPXE puts it in.
+const OWN_MAC: &str = "${netX/mac}";
+
+/// Recognises a boot client by options 15, 61 and 16; `None` for an operating system's.
+pub(super) fn client(packet: &Packet) -> Option<BootClient> {
+    let user = packet.options.raw(OptionCode::UserClass).unwrap_or_default();
+    if user == IPXE || classes(user).any(|class| class == IPXE) {
+        return Some(BootClient::Ipxe);
+    }
+    let offered = architectures(packet);
+    let known = offered.iter().find_map(|number| ARCHITECTURES.iter().find(|(known, ..)| known == number));
+    match (known, offered.first()) {
+        (Some(&(_, firmware, transport)), _) => Some(BootClient::Rom { firmware, transport }),
+        (None, Some(&architecture)) => Some(BootClient::Unsupported { architecture }),
+        (None, None) => None,
+    }
+}
+
+/// Option 61's list; without it, the number inside the vendor class `PXEClient:Arch:00007:UNDI:003016`.
+fn architectures(packet: &Packet) -> Vec<u16> {
+    let listed = packet.options.raw(OptionCode::ClientArchType).unwrap_or_default();
+    let (pairs, _) = listed.as_chunks::<2>();
+    if !pairs.is_empty() {
+        return pairs.iter().map(|&pair| u16::from_be_bytes(pair)).collect();
+    }
+    let vendors = packet.options.all(OptionCode::VendorClass);
+    let vendors =
+        vendors.filter_map(|value| value.split_first_chunk::<4>()).flat_map(|(_, rest)| classes(rest));
+    let boots = |class: &&[u8]| class.starts_with(PXE_CLIENT) || class.starts_with(HTTP_CLIENT);
+    let number = |class: &[u8]| {
+        let (_, rest) = std::str::from_utf8(class).ok()?.split_once(":Arch:")?;
+        rest.split(':').next()?.parse().ok()
+    };
+    vendors.filter(boots).filter_map(number).collect()
+}
+
+/// A list of classes, each with its length before it. What follows one that is cut short is not read.
+fn classes(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, tail) = rest.split_first_chunk::<2>()?;
+        let (class, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        rest = tail;
+        Some(class)
+    })
+}
+
+/// What a boot client is to fetch (option 59), and the vendor class that has to stand beside it (option 16).
+pub(super) fn answer(
+    client: BootClient,
+    boot: &Boot,
+    server: Ipv6Addr,
+    mac: Option<Mac>,
+) -> Option<(String, Option<Vec<u8>>)> {
+    if boot.mode == BootMode::Off {
+        return None;
+    }
+    let mac = mac.map_or_else(|| OWN_MAC.to_owned(), |mac| mac.to_string());
+    let render = |template: &str, loader: &str| {
+        template
+            .replace("{server}", &format!("[{server}]"))
+            .replace("{mac}", &mac)
+            .replace("{loader}", loader)
+    };
+    match client {
+        BootClient::Unsupported { .. } => None,
+        BootClient::Ipxe => Some((render(&boot.script_url, ""), None)),
+        BootClient::Rom { firmware, transport: Transport::Tftp } => {
+            Some((render(TFTP_URL, boot.loaders.get(firmware)), None))
+        }
+        BootClient::Rom { firmware, transport: Transport::Http } => {
+            let length = u16::try_from(HTTP_CLIENT.len()).unwrap_or_default();
+            let class = [&ENTERPRISE.to_be_bytes(), length.to_be_bytes().as_slice(), HTTP_CLIENT].concat();
+            Some((render(&boot.loader_url, boot.loaders.get(firmware)), Some(class)))
+        }
+    }
+}

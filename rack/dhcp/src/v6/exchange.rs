@@ -1,0 +1,488 @@
+//! One message and its answer: which addresses a client gets, and what it is told (RFC 8415 §18.3).
+
+use std::net::Ipv6Addr;
+
+use dhcproto::v6::{MessageType, OptionCode, Status};
+
+use super::ingress::{Association, Kind, Packet};
+use super::lease::Table;
+use super::network::Network;
+use super::reply::{self, Reply};
+use super::server::{Action, Arrival, Destination, Event, Ignored, Scope};
+use super::{AddressRange, Config, Duid, Lease, boot};
+use crate::{BootClient, LeaseState, Mac, Time};
+
+/// The longest host name that is kept (RFC 1035 §2.3.4).
+const MAX_HOSTNAME: usize = 253;
+/// Option 39's flags (RFC 4704 §4.1): the client wants the server to update DNS; it overrides that; it does nothing.
+const FQDN_S: u8 = 1;
+const FQDN_O: u8 = 2;
+const FQDN_N: u8 = 4;
+
+const NO_ADDRESS: (Status, &str) = (Status::NoAddrsAvail, "no address is free");
+const NO_PREFIX: (Status, &str) = (Status::NoPrefixAvail, "prefixes are not delegated here");
+const NO_TEMPORARY: (Status, &str) = (Status::NoAddrsAvail, "temporary addresses are not given here");
+const NO_BINDING: (Status, &str) = (Status::NoBinding, "nothing is known of this");
+const NOT_ON_LINK: (Status, &str) = (Status::NotOnLink, "an address is not of this link");
+
+/// Whether a message names this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    Must,
+    MustNot,
+    May,
+}
+
+/// What a message has to carry, or it is dropped (RFC 8415 §16), and whether it has to come by multicast (§18.4).
+const RULES: [(MessageType, Naming, bool); 8] = [
+    (MessageType::Solicit, Naming::MustNot, true),
+    (MessageType::Request, Naming::Must, false),
+    (MessageType::Confirm, Naming::MustNot, true),
+    (MessageType::Renew, Naming::Must, false),
+    (MessageType::Rebind, Naming::MustNot, true),
+    (MessageType::Release, Naming::Must, false),
+    (MessageType::Decline, Naming::Must, false),
+    (MessageType::InformationRequest, Naming::May, true),
+];
+
+type Answer = Result<Vec<Action>, Ignored>;
+
+/// Whether a client may go on using an address.
+enum Verdict {
+    Grant,
+    /// It must stop.
+    Withdraw,
+    /// Another server may know better.
+    Unknown,
+}
+
+/// What becomes of an association.
+struct Outcome<'a> {
+    asked: &'a Association,
+    granted: Option<Ipv6Addr>,
+    withdrawn: Vec<Ipv6Addr>,
+    status: Option<(Status, &'static str)>,
+}
+
+impl<'a> Outcome<'a> {
+    const fn nothing(asked: &'a Association, status: (Status, &'static str)) -> Self {
+        Self { asked, granted: None, withdrawn: Vec::new(), status: Some(status) }
+    }
+}
+
+/// One message in the light of everything the server knows.
+pub(super) struct Exchange<'a> {
+    pub(super) now: Time,
+    pub(super) via: Arrival,
+    pub(super) packet: &'a Packet,
+    pub(super) duid: Option<Duid>,
+    pub(super) mac: Option<Mac>,
+    pub(super) network: Network<'a>,
+    pub(super) server: &'a Duid,
+    pub(super) config: &'a Config,
+    pub(super) table: &'a mut Table,
+    /// No dynamic address but to clients whose lease is known.
+    pub(super) withheld: bool,
+    /// The client is one of those that get answers.
+    pub(super) served: bool,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn run(self) -> Answer {
+        let kind = self.packet.kind;
+        let rule = RULES.iter().find(|(it, ..)| *it == kind).ok_or(Ignored::NotARequest(kind.into()))?;
+        let named = self.packet.options.raw(OptionCode::ServerId);
+        match (rule.1, named) {
+            (Naming::Must, None) => return Err(Ignored::Identifiers("names a server")),
+            (Naming::MustNot, Some(_)) => return Err(Ignored::Identifiers("names no server")),
+            (_, Some(named)) if named != self.server.as_bytes() => return Err(Ignored::OtherServer),
+            _ => {}
+        }
+        if self.via.to.is_some() && self.packet.relays.is_empty() {
+            return if rule.2 { Err(Ignored::Unicast) } else { Ok(vec![self.by_multicast()]) };
+        }
+        if kind == MessageType::InformationRequest {
+            return self.inform();
+        }
+        let Some(duid) = self.duid.clone() else { return Err(Ignored::Identifiers("names its client")) };
+        match kind {
+            MessageType::Release => Ok(self.give_back(&duid, LeaseState::Ended)),
+            MessageType::Decline => Ok(self.give_back(&duid, LeaseState::Quarantined)),
+            _ if !self.served => Err(Ignored::UnknownClient),
+            MessageType::Confirm => self.confirm(),
+            MessageType::Solicit => self.solicit(&duid),
+            MessageType::Request => self.request(&duid),
+            _ => self.extend(&duid),
+        }
+    }
+
+    fn solicit(self, duid: &Duid) -> Answer {
+        let outcomes = self.assigned(duid);
+        let wanted = outcomes.iter().any(|it| it.asked.kind == Kind::Address);
+        let given = outcomes.iter().any(|it| it.granted.is_some());
+        if self.withheld && wanted && !given {
+            return Err(Ignored::Withheld);
+        }
+        let asked = self.packet.options.raw(OptionCode::RapidCommit).is_some();
+        if given && asked && self.network.home.subnet.rapid_commit {
+            let mut reply = self.reply(MessageType::Reply);
+            reply.option(OptionCode::RapidCommit, &[]);
+            return Ok(self.granted(duid, reply, outcomes));
+        }
+        let mut reply = self.reply(MessageType::Advertise);
+        // One that has no address for it is nobody's first choice.
+        if given || !wanted {
+            reply.option(OptionCode::Preference, &[self.config.preference]);
+        }
+        let scope = self.write(duid, &mut reply, &outcomes);
+        self.configuration(&mut reply, scope);
+        let refused = self.refused(duid, &outcomes);
+        Ok([vec![self.send(reply)], refused].concat())
+    }
+
+    fn request(self, duid: &Duid) -> Answer {
+        let reply = self.reply(MessageType::Reply);
+        let mut outcomes = self.assigned(duid);
+        for outcome in outcomes.iter_mut().filter(|it| it.asked.kind == Kind::Address) {
+            if outcome.asked.addresses.iter().any(|&named| self.network.scope(named).is_none()) {
+                *outcome = Outcome::nothing(outcome.asked, NOT_ON_LINK);
+            }
+        }
+        Ok(self.granted(duid, reply, outcomes))
+    }
+
+    /// RENEW, and REBIND, which asks all servers.
+    fn extend(self, duid: &Duid) -> Answer {
+        let mut outcomes: Vec<Outcome<'a>> = Vec::new();
+        for asked in &self.packet.associations {
+            let mut outcome = Outcome::nothing(asked, NO_BINDING);
+            for &address in &asked.addresses {
+                match self.verdict(duid, asked, address) {
+                    Verdict::Grant if outcome.granted.is_none() => outcome.granted = Some(address),
+                    Verdict::Grant | Verdict::Withdraw => outcome.withdrawn.push(address),
+                    Verdict::Unknown => {}
+                }
+            }
+            if asked.kind == Kind::Address && outcome.granted.is_none() && !outcome.withdrawn.is_empty() {
+                // It may have another one instead, at once (§18.3.4).
+                let taken: Vec<Ipv6Addr> = outcomes.iter().filter_map(|it| it.granted).collect();
+                let taken = [taken, outcome.withdrawn.clone()].concat();
+                outcome.granted = self.choose(duid, asked, &taken);
+            }
+            if outcome.granted.is_some() || !outcome.withdrawn.is_empty() {
+                outcome.status = None;
+            }
+            outcomes.push(outcome);
+        }
+        let is_known = outcomes.iter().any(|it| it.status.is_none());
+        if self.packet.kind == MessageType::Rebind && !is_known {
+            return Err(Ignored::NotOurs);
+        }
+        let reply = self.reply(MessageType::Reply);
+        Ok(self.granted(duid, reply, outcomes))
+    }
+
+    /// Is the client where its addresses are (§18.3.3)?
+    fn confirm(self) -> Answer {
+        let addresses = self.packet.associations.iter().filter(|it| it.kind != Kind::Prefix);
+        let mut addresses = addresses.flat_map(|it| &it.addresses).peekable();
+        if addresses.peek().is_none() {
+            return Err(Ignored::NotOurs);
+        }
+        let (status, message) = match addresses.all(|&address| self.network.scope(address).is_some()) {
+            true => (Status::Success, "all addresses are of this link"),
+            false => NOT_ON_LINK,
+        };
+        let mut reply = self.reply(MessageType::Reply);
+        reply.status(status, message);
+        Ok(vec![self.send(reply)])
+    }
+
+    /// RELEASE and DECLINE.
+    fn give_back(self, duid: &Duid, state: LeaseState) -> Vec<Action> {
+        let mut reply = self.reply(MessageType::Reply);
+        reply.status(Status::Success, "");
+        let (mut kept, mut told) = (Vec::new(), Vec::new());
+        for asked in &self.packet.associations {
+            let mut known = false;
+            for &address in asked.addresses.iter().filter(|_| asked.kind == Kind::Address) {
+                let Some(mut lease) = self.own(duid, asked, address).cloned() else { continue };
+                let seconds =
+                    if state == LeaseState::Quarantined { self.config.quarantine_seconds } else { 0 };
+                lease.state = state;
+                lease.granted = self.now;
+                lease.expires = self.now.plus_seconds(seconds);
+                lease.acknowledged = false;
+                known = true;
+                self.table.insert(lease.clone());
+                kept.push(Action::Persist(lease.clone()));
+                told.push(Action::Report(match state {
+                    LeaseState::Quarantined => Event::Conflict(lease),
+                    _ => Event::Released(lease),
+                }));
+            }
+            if !known {
+                reply.association(asked, &[], Some(NO_BINDING));
+            }
+        }
+        kept.push(self.send(reply));
+        kept.extend(told);
+        kept
+    }
+
+    /// A host with addresses from elsewhere asks for the rest (§18.3.6).
+    fn inform(self) -> Answer {
+        if !self.packet.associations.is_empty() {
+            return Err(Ignored::Identifiers("wants no addresses"));
+        }
+        if !self.served {
+            return Err(Ignored::UnknownClient);
+        }
+        let mut reply = self.reply(MessageType::Reply);
+        self.configuration(&mut reply, self.network.home);
+        Ok(vec![self.send(reply)])
+    }
+
+    /// An address for each association that wants one.
+    fn assigned(&self, duid: &Duid) -> Vec<Outcome<'a>> {
+        let mut taken = Vec::new();
+        let outcome = |asked: &'a Association| match asked.kind {
+            Kind::Temporary => Outcome::nothing(asked, NO_TEMPORARY),
+            Kind::Prefix => Outcome::nothing(asked, NO_PREFIX),
+            Kind::Address => match self.choose(duid, asked, &taken) {
+                None => Outcome::nothing(asked, NO_ADDRESS),
+                Some(address) => {
+                    taken.push(address);
+                    Outcome { asked, granted: Some(address), withdrawn: Vec::new(), status: None }
+                }
+            },
+        };
+        self.packet.associations.iter().map(outcome).collect()
+    }
+
+    /// Leases what was granted, and says so.
+    fn granted(self, duid: &Duid, mut reply: Reply, outcomes: Vec<Outcome<'a>>) -> Vec<Action> {
+        let scope = self.write(duid, &mut reply, &outcomes);
+        let boot = self.configuration(&mut reply, scope);
+        let send = self.send(reply);
+        let mut told = self.refused(duid, &outcomes);
+        let mut actions = Vec::new();
+        for outcome in &outcomes {
+            let Some(address) = outcome.granted else { continue };
+            let renewed = self.own(duid, outcome.asked, address).is_some();
+            let lease = self.lease(duid, outcome.asked.iaid, address);
+            self.table.insert(lease.clone());
+            actions.push(Action::Persist(lease.clone()));
+            told.push(Action::Report(Event::Leased { lease, renewed }));
+            if let Some((client, url)) = &boot {
+                let (duid, mac, client, url) = (duid.clone(), self.mac, *client, url.clone());
+                told.push(Action::Report(Event::Boot { duid, mac, address, client, url }));
+            }
+        }
+        let network = &self.network;
+        for scope in &network.scopes {
+            self.table.walk(&scope.subnet.dynamic, |address| network.is_dynamic(address));
+        }
+        actions.push(send);
+        actions.extend(told);
+        actions
+    }
+
+    /// Writes what became of each association; returns the subnet that the rest of the answer is about.
+    fn write(&self, duid: &Duid, reply: &mut Reply, outcomes: &[Outcome<'_>]) -> &'a Scope {
+        for outcome in outcomes {
+            let granted = outcome.granted.map(|address| (address, self.lease_seconds(duid, address)));
+            let withdrawn = outcome.withdrawn.iter().map(|&address| (address, 0));
+            let addresses: Vec<_> = granted.into_iter().chain(withdrawn).collect();
+            reply.association(outcome.asked, &addresses, outcome.status);
+        }
+        let first = outcomes.iter().find_map(|it| it.granted);
+        first.and_then(|address| self.network.scope(address)).unwrap_or(self.network.home)
+    }
+
+    fn refused(&self, duid: &Duid, outcomes: &[Outcome<'_>]) -> Vec<Action> {
+        let statuses = outcomes.iter().filter(|it| it.asked.kind == Kind::Address).filter_map(|it| it.status);
+        let event = |(_, reason)| Event::Refused { duid: duid.clone(), mac: self.mac, reason };
+        statuses.map(|status| Action::Report(event(status))).collect()
+    }
+
+    /// The address for an association: reserved, current, previous, asked for, never used, longest unused.
+    fn choose(&self, duid: &Duid, asked: &Association, taken: &[Ipv6Addr]) -> Option<Ipv6Addr> {
+        let reserved = self.network.reservations(duid, self.mac).map(|it| it.address);
+        let mut reserved = reserved.filter(|address| !taken.contains(address));
+        if let Some(reserved) = reserved.find(|&address| self.is_free_for_owner(duid, asked.iaid, address)) {
+            return Some(reserved);
+        }
+        let dynamic = |address: Ipv6Addr| {
+            self.network.is_dynamic(address)
+                && !taken.contains(&address)
+                && self.table.available(self.now, address, duid, asked.iaid)
+        };
+        let own = self.table.of(duid).filter(|lease| lease.iaid == asked.iaid && dynamic(lease.address));
+        let own = own.max_by_key(|lease| (lease.is_live(self.now), lease.expires));
+        if let Some(lease) = own.filter(|lease| !self.withheld || lease.is_live(self.now)) {
+            return Some(lease.address);
+        }
+        if self.withheld || self.table.is_sated(self.now, duid) {
+            return None;
+        }
+        let room = |address: Ipv6Addr| dynamic(address) && self.table.has_room(address);
+        let hint = asked.addresses.iter().copied().find(|&address| room(address));
+        let ranges = || -> Vec<AddressRange> {
+            self.network.scopes.iter().flat_map(|scope| scope.subnet.dynamic.iter().copied()).collect()
+        };
+        hint.or_else(|| self.table.never_used(&ranges(), (duid, asked.iaid), dynamic))
+            .or_else(|| self.table.longest_ended(self.now, dynamic))
+    }
+
+    fn verdict(&self, duid: &Duid, asked: &Association, address: Ipv6Addr) -> Verdict {
+        if asked.kind != Kind::Address {
+            return Verdict::Unknown;
+        }
+        let Some(scope) = self.network.scope(address) else { return Verdict::Withdraw };
+        match scope.owner(address) {
+            Some(owner) if !owner.is_of(duid, self.mac) => return Verdict::Withdraw,
+            Some(_) if self.is_free_for_owner(duid, asked.iaid, address) => return Verdict::Grant,
+            Some(_) => return Verdict::Withdraw,
+            None => {}
+        }
+        if !self.table.available(self.now, address, duid, asked.iaid) {
+            return Verdict::Withdraw;
+        }
+        let mut reserved = self.network.reservations(duid, self.mac);
+        if reserved.any(|it| self.is_free_for_owner(duid, asked.iaid, it.address)) {
+            return Verdict::Withdraw;
+        }
+        let own = self.own(duid, asked, address).is_some();
+        match self.network.is_dynamic(address) {
+            true if own => Verdict::Grant,
+            true if !self.withheld
+                && self.table.has_room(address)
+                && !self.table.is_sated(self.now, duid) =>
+            {
+                Verdict::Grant
+            }
+            false if own => Verdict::Withdraw,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    /// A reserved address may be leased by its client: boot ROM and installed system, which have DUIDs of their own, hand it on. Another
+    /// interface of the same host, which has the same DUID, does not get it as well.
+    fn is_free_for_owner(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> bool {
+        self.table.available(self.now, address, duid, iaid)
+            || self.table.get(address).is_some_and(|lease| {
+                let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
+                lease.state == LeaseState::Bound
+                    && lease.duid != *duid
+                    && owner.is_some_and(|owner| owner.is_of(&lease.duid, lease.mac))
+            })
+    }
+
+    /// The association's live record of this address.
+    fn own(&self, duid: &Duid, asked: &Association, address: Ipv6Addr) -> Option<&Lease> {
+        self.table.get(address).filter(|lease| {
+            lease.duid == *duid
+                && lease.iaid == asked.iaid
+                && lease.state == LeaseState::Bound
+                && lease.is_live(self.now)
+        })
+    }
+
+    /// What was known of this client at this address before.
+    fn known(&self, duid: &Duid, address: Ipv6Addr) -> Option<&Lease> {
+        self.table.get(address).filter(|lease| lease.duid == *duid && lease.mac == self.mac)
+    }
+
+    fn lease(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> Lease {
+        let known = self.known(duid, address);
+        let subnet = self.network.scope(address).unwrap_or(self.network.home);
+        Lease {
+            address,
+            duid: duid.clone(),
+            iaid,
+            mac: self.mac,
+            subnet: subnet.subnet.id.clone(),
+            hostname: self.hostname().or_else(|| known.and_then(|lease| lease.hostname.clone())),
+            state: LeaseState::Bound,
+            granted: self.now,
+            expires: self.now.plus_seconds(self.lease_seconds(duid, address)),
+            acknowledged: known.is_some_and(|lease| lease.acknowledged),
+        }
+    }
+
+    fn lease_seconds(&self, duid: &Duid, address: Ipv6Addr) -> u32 {
+        let scope = self.network.scope(address).unwrap_or(self.network.home);
+        let known = self.known(duid, address).is_some_and(|lease| lease.acknowledged);
+        let whole = scope.subnet.lease_seconds;
+        if known { whole } else { whole.min(self.config.unacknowledged_seconds) }
+    }
+
+    /// What the client calls itself: the labels of option 39.
+    fn hostname(&self) -> Option<String> {
+        let (_, mut rest) = self.packet.options.raw(OptionCode::ClientFqdn)?.split_first()?;
+        let mut labels = Vec::new();
+        while let Some((&length, tail)) = rest.split_first().filter(|(length, _)| **length > 0) {
+            let (label, tail) = tail.split_at_checked(usize::from(length))?;
+            labels.push(std::str::from_utf8(label).ok().filter(|it| !it.chars().any(char::is_control))?);
+            rest = tail;
+        }
+        Some(labels.join(".")).filter(|name| (1..=MAX_HOSTNAME).contains(&name.len()))
+    }
+
+    fn reply(&self, kind: MessageType) -> Reply {
+        Reply::to(self.packet, kind, self.server)
+    }
+
+    /// Everything but addresses. Says what a boot client was told to fetch.
+    fn configuration(&self, reply: &mut Reply, scope: &Scope) -> Option<(BootClient, String)> {
+        let (packet, subnet) = (self.packet, &scope.subnet);
+        if packet.wants(OptionCode::DomainNameServers) {
+            reply.addresses(OptionCode::DomainNameServers, &subnet.dns_servers);
+        }
+        if packet.wants(OptionCode::DomainSearchList) && !subnet.search.is_empty() {
+            reply.option(OptionCode::DomainSearchList, &reply::names(&subnet.search));
+        }
+        if packet.wants(OptionCode::NtpServer) {
+            reply.ntp(&subnet.ntp_servers);
+        }
+        if packet.wants(OptionCode::SntpServers) {
+            reply.addresses(OptionCode::SntpServers, &subnet.ntp_servers);
+        }
+        let reservation = self.duid.as_ref().and_then(|duid| scope.reservation(duid, self.mac));
+        let hostname = reservation.and_then(|it| it.hostname.as_ref());
+        if let (Some(name), Some(asked)) = (hostname, packet.options.raw(OptionCode::ClientFqdn)) {
+            let flags = asked.first().copied().unwrap_or_default();
+            let overridden = if flags & FQDN_S == 0 { 0 } else { FQDN_O };
+            let mut value = vec![FQDN_N | overridden];
+            reply::labels(&mut value, name);
+            if name.contains('.') {
+                value.push(0);
+            }
+            reply.option(OptionCode::ClientFqdn, &value);
+        }
+        let client = boot::client(packet)?;
+        let (url, class) = boot::answer(client, &subnet.boot, self.network.address(scope)?, self.mac)?;
+        reply.option(OptionCode::OptBootfileUrl, url.as_bytes());
+        if let Some(class) = class {
+            reply.option(OptionCode::VendorClass, &class);
+        }
+        Some((client, url))
+    }
+
+    /// The client may not ask this server alone (§18.4): it has not been told that it may.
+    fn by_multicast(self) -> Action {
+        let mut reply = self.reply(MessageType::Reply);
+        reply.status(Status::UseMulticast, "ask all servers");
+        self.send(reply)
+    }
+
+    /// Back where it came from (§18.3.10, §19.3).
+    fn send(&self, reply: Reply) -> Action {
+        let to = match self.packet.relays.is_empty() {
+            true => Destination::Client(self.via.from),
+            false => Destination::Relay(self.via.from),
+        };
+        Action::Send { via: self.via, to, bytes: reply.wrapped(self.packet) }
+    }
+}

@@ -1,0 +1,323 @@
+//! The server: configuration, leases, and one entry for every event. What it decides per message is in `exchange`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv6Addr, SocketAddrV6};
+
+use super::exchange::Exchange;
+use super::ingress::Packet;
+use super::lease::Table;
+use super::network::Network;
+use super::{
+    CLIENT_PORT, Client, Config, ConfigError, Duid, Lease, Reservation, SERVER_PORT, Subnet, identity,
+};
+use crate::{BootClient, LeaseState, Mac, Time};
+
+/// Where a datagram came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Index of the interface; replies leave through it.
+    pub interface: u32,
+    /// Who sent it.
+    pub from: Ipv6Addr,
+    /// This server's address that it was sent to; `None`: it was sent to all servers and relays.
+    pub to: Option<Ipv6Addr>,
+}
+
+/// Whom a reply goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// A client, on the client port.
+    Client(Ipv6Addr),
+    /// A relay, on the server port.
+    Relay(Ipv6Addr),
+}
+
+impl Destination {
+    /// Where the datagram is sent, through this interface.
+    #[must_use]
+    pub const fn socket_addr(self, interface: u32) -> SocketAddrV6 {
+        match self {
+            Self::Client(address) => SocketAddrV6::new(address, CLIENT_PORT, 0, interface),
+            Self::Relay(address) => SocketAddrV6::new(address, SERVER_PORT, 0, interface),
+        }
+    }
+}
+
+/// What the caller does next, **in this order**.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Make the lease durable, then go on. If that fails, drop the rest of the actions: the client is not answered and
+    /// asks again; the address stays held for it here.
+    Persist(Lease),
+    /// Send a datagram.
+    Send {
+        /// Where the request came in.
+        via: Arrival,
+        /// Whom to.
+        to: Destination,
+        /// The DHCPv6 message.
+        bytes: Vec<u8>,
+    },
+    /// Something to log, count, or tell the region.
+    Report(Event),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A lease was granted or extended.
+    Leased {
+        /// The lease as it is now.
+        lease: Lease,
+        /// The client already had it.
+        renewed: bool,
+    },
+    /// A client gave its address back.
+    Released(Lease),
+    /// A client found its address in use by another host: who it was, and until when nobody is given the address.
+    Conflict(Lease),
+    /// A lease ran out.
+    Expired(Lease),
+    /// A boot client was told what to boot.
+    Boot {
+        /// The client.
+        duid: Duid,
+        /// Its hardware address, where it can be known.
+        mac: Option<Mac>,
+        /// Its address.
+        address: Ipv6Addr,
+        /// What it is.
+        client: BootClient,
+        /// The URL.
+        url: String,
+    },
+    /// A client was told that it gets no address.
+    Refused {
+        /// The client.
+        duid: Duid,
+        /// Its hardware address, where it can be known.
+        mac: Option<Mac>,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A message was not answered.
+    Ignored {
+        /// The client.
+        duid: Option<Duid>,
+        /// Why.
+        reason: Ignored,
+    },
+}
+
+/// Why a message was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// A reply, or a message type that clients do not send.
+    #[error("not a client's message (type {0})")]
+    NotARequest(u8),
+    /// RFC 8415 §16.
+    #[error("a message of this type {0}")]
+    Identifiers(&'static str),
+    /// RFC 8415 §18.4.
+    #[error("sent to this server alone, and not to all")]
+    Unicast,
+    /// No configured subnet is where the relay or the interface is.
+    #[error("no subnet is configured for {0}")]
+    NoSubnet(String),
+    /// No reservation, and `serve_unknown` is off.
+    #[error("the client is unknown, and unknown clients are not served")]
+    UnknownClient,
+    /// The client chose another server.
+    #[error("the client chose another server")]
+    OtherServer,
+    /// Another server may know about these addresses.
+    #[error("nothing is known about its addresses")]
+    NotOurs,
+    /// [`Server::withhold_dynamic_until`].
+    #[error("dynamic addresses are withheld until earlier leases are known")]
+    Withheld,
+}
+
+/// A subnet, indexed.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) subnet: Subnet,
+    by_client: HashMap<Client, Reservation>,
+    owners: HashMap<Ipv6Addr, Client>,
+}
+
+impl Scope {
+    fn new(subnet: &Subnet) -> Self {
+        let by_client = subnet.reservations.iter().map(|it| (it.client.clone(), it.clone())).collect();
+        let owners = subnet.reservations.iter().map(|it| (it.address, it.client.clone())).collect();
+        Self { subnet: subnet.clone(), by_client, owners }
+    }
+
+    /// By the client's DUID first.
+    pub(super) fn reservation(&self, duid: &Duid, mac: Option<Mac>) -> Option<&Reservation> {
+        let by_duid = self.by_client.get(&Client::Duid(duid.clone()));
+        by_duid.or_else(|| self.by_client.get(&Client::Mac(mac?)))
+    }
+
+    /// Whom the address is reserved for.
+    pub(super) fn owner(&self, address: Ipv6Addr) -> Option<&Reservation> {
+        self.by_client.get(self.owners.get(&address)?)
+    }
+
+    /// A client without a reservation may get the address.
+    pub(super) fn is_dynamic(&self, address: Ipv6Addr) -> bool {
+        self.subnet.dynamic.iter().any(|range| range.contains(address))
+            && self.subnet.is_host(address)
+            && !self.owners.contains_key(&address)
+    }
+}
+
+/// A DHCPv6 server without sockets, clock or disk.
+#[derive(Debug)]
+pub struct Server {
+    duid: Duid,
+    config: Config,
+    scopes: Vec<Scope>,
+    links: BTreeMap<u32, Vec<Ipv6Addr>>,
+    table: Table,
+    dynamic_from: Time,
+    swept: Time,
+}
+
+impl Server {
+    /// A server without leases. `duid` is what clients know it by: it stays the same for as long as its leases are kept.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(duid: Duid, config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let scopes = config.subnets.iter().map(Scope::new).collect();
+        Ok(Self {
+            duid,
+            config,
+            scopes,
+            links: BTreeMap::new(),
+            table: Table::default(),
+            dynamic_from: Time::default(),
+            swept: Time::default(),
+        })
+    }
+
+    /// Takes another configuration and keeps the leases. A lease that it no longer allows is withdrawn when the client
+    /// renews it, and its address goes to nobody else before it ends.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself; the old one stays.
+    pub fn set_config(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
+        config.check()?;
+        self.scopes = config.subnets.iter().map(Scope::new).collect();
+        self.config = config;
+        let scopes = &self.scopes;
+        self.table
+            .reconfigured(now, |address| scopes.iter().any(|scope| scope.subnet.cidr.contains(&address)));
+        Ok(())
+    }
+
+    /// Says which addresses this server has on which interface, link-local ones left out. The subnets of an interface's addresses are those of its link.
+    pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv6Addr>>) {
+        self.links = links;
+    }
+
+    /// Takes leases that were persisted. Of two records of one address the one granted
+    /// later wins, so a file of appended records can be given as it is.
+    pub fn restore(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        for lease in leases {
+            if self.table.get(lease.address).is_none_or(|known| known.granted <= lease.granted) {
+                self.table.insert(lease);
+            }
+        }
+    }
+
+    /// Gives no dynamic address, except to clients whose lease is known, before `until`: for a server that lost its
+    /// lease file, until leases granted before have run out.
+    pub const fn withhold_dynamic_until(&mut self, until: Time) {
+        self.dynamic_from = until;
+    }
+
+    /// Until when leases may run that this server lost.
+    #[must_use]
+    pub const fn withheld_until(&self) -> Time {
+        self.dynamic_from
+    }
+
+    /// The region knows of the lease, which runs and is of this hardware address: from its next renewal it may take the subnet's whole lease
+    /// time. Returns the lease to persist; `None` when it was noted before or is none.
+    pub fn acknowledge(&mut self, now: Time, address: Ipv6Addr, mac: Option<Mac>) -> Option<&Lease> {
+        if self.table.get(address).is_some_and(|lease| lease.acknowledged) {
+            return None;
+        }
+        self.table.acknowledge(now, address, mac)
+    }
+
+    /// What is known about an address, live or not.
+    #[must_use]
+    pub fn lease(&self, address: Ipv6Addr) -> Option<&Lease> {
+        self.table.get(address)
+    }
+
+    /// Everything worth persisting, in order of address.
+    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.table.iter()
+    }
+
+    /// How many addresses something is known about. What this server needs of memory grows with it, and with nothing else.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Leases that still run on addresses outside of the configured dynamic ranges, in order of address: of ranges that it had
+    /// before, or reserved ones.
+    pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {
+        let dynamic = |address| {
+            let mut ranges = self.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
+            ranges.any(|range| range.contains(address))
+        };
+        self.leases().filter(move |lease| lease.is_live(now) && !dynamic(lease.address))
+    }
+
+    /// Answers a message. The actions are carried out in order; see [`Action::Persist`].
+    pub fn handle(&mut self, now: Time, via: Arrival, packet: &Packet) -> Vec<Action> {
+        self.answer(now, via, packet)
+            .unwrap_or_else(|reason| vec![Action::Report(Event::Ignored { duid: packet.client(), reason })])
+    }
+
+    /// Reports leases that ran out since the last call. Call it every few seconds; nothing else depends on it.
+    pub fn tick(&mut self, now: Time) -> Vec<Action> {
+        let expired = self.table.expire(self.swept, now);
+        self.swept = self.swept.max(now);
+        expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
+    }
+
+    /// How many leases run.
+    #[must_use]
+    pub fn bound(&self, now: Time) -> usize {
+        self.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()
+    }
+
+    fn answer(&mut self, now: Time, via: Arrival, packet: &Packet) -> Result<Vec<Action>, Ignored> {
+        let duid = packet.client();
+        let mac = identity::mac(packet, via.from, duid.as_ref());
+        let network = Network::of(&self.scopes, &self.links, via, packet)?;
+        let known = duid.as_ref().is_some_and(|duid| network.reservations(duid, mac).next().is_some());
+        Exchange {
+            now,
+            via,
+            packet,
+            duid,
+            mac,
+            network,
+            server: &self.duid,
+            config: &self.config,
+            table: &mut self.table,
+            withheld: now < self.dynamic_from,
+            served: known || self.config.serve_unknown,
+        }
+        .run()
+    }
+}

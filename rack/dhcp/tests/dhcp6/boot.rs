@@ -1,0 +1,94 @@
+//! What boot clients are told (RFC 5970, UEFI 2.10 §24.7, iPXE).
+
+use basalt_dhcp::v6::{Action, Event};
+use basalt_dhcp::{BootClient, BootMode};
+use dhcproto::v6::{DhcpOption, MessageType, OptionCode};
+
+use crate::support::*;
+
+fn classes(list: &[&str]) -> Vec<u8> {
+    let class = |it: &&str| [&u16::try_from(it.len()).unwrap().to_be_bytes(), it.as_bytes()].concat();
+    list.iter().flat_map(class).collect()
+}
+
+fn vendor(class: &str) -> Vec<u8> {
+    [343u32.to_be_bytes().as_slice(), &classes(&[class])].concat()
+}
+
+fn url(answer: &Answer) -> Option<String> {
+    answer.option(OptionCode::OptBootfileUrl).map(|option| match option {
+        DhcpOption::Unknown(it) => String::from_utf8(it.data().to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn uefi_http_boot_gets_a_url_and_its_vendor_class_back() {
+    let ask = solicit(1)
+        .option(OptionCode::ClientArchType, &[0, 16])
+        .option(OptionCode::VendorClass, &vendor("HTTPClient:Arch:00016:UNDI:003001"));
+    let answer = server(subnet()).ask(START, &ask);
+    assert_eq!(url(&answer).unwrap(), "http://[2001:db8::2]:5248/loaders/snponly.efi");
+    let Some(DhcpOption::VendorClass(class)) = answer.option(OptionCode::VendorClass) else { panic!() };
+    assert_eq!((class.num, class.data), (343, vec![b"HTTPClient".to_vec()]));
+}
+
+#[test]
+fn network_boot_roms_get_a_tftp_url_for_their_architecture() {
+    for (architecture, loader) in [(7u16, "snponly.efi"), (9, "snponly.efi"), (11, "snponly-arm64.efi")] {
+        let ask = solicit(1).option(OptionCode::ClientArchType, &architecture.to_be_bytes());
+        let answer = server(subnet()).ask(START, &ask);
+        assert_eq!(url(&answer).unwrap(), format!("tftp://[2001:db8::2]/{loader}"));
+        assert_eq!(answer.option(OptionCode::VendorClass), None);
+    }
+}
+
+#[test]
+fn a_rom_without_option_61_is_known_by_its_vendor_class() {
+    let ask = solicit(1).option(OptionCode::VendorClass, &vendor("PXEClient:Arch:00007:UNDI:003016"));
+    assert_eq!(url(&server(subnet()).ask(START, &ask)).unwrap(), "tftp://[2001:db8::2]/snponly.efi");
+}
+
+#[test]
+fn ipxe_gets_its_script_and_is_reported_when_it_has_its_address() {
+    let mut server = server(subnet());
+    let ipxe = |ask: Ask| {
+        ask.option(OptionCode::UserClass, &classes(&["other", "iPXE"]))
+            .option(OptionCode::ClientArchType, &[0, 7])
+    };
+    let script = "http://[2001:db8::2]:5248/ipxe?mac=52:54:00:00:00:01";
+    let advertised = server.ask(START, &ipxe(solicit(1)));
+    assert_eq!(url(&advertised).unwrap(), script);
+    assert!(!advertised.0.iter().any(|it| matches!(it, Action::Report(Event::Boot { .. }))));
+    let granted = server.ask(START, &ipxe(about(MessageType::Request, 1, ip(0x100))));
+    let expected = Event::Boot {
+        duid: duid(1),
+        mac: Some(mac(1)),
+        address: ip(0x100),
+        client: BootClient::Ipxe,
+        url: script.into(),
+    };
+    assert_eq!(granted.0.last(), Some(&Action::Report(expected)));
+}
+
+#[test]
+fn ipxe_puts_its_own_mac_in_where_it_cannot_be_seen() {
+    let ask = Ask::bare(MessageType::Solicit)
+        .option(OptionCode::ClientId, &[0, 4, 9])
+        .ia(1, &[])
+        .option(OptionCode::UserClass, &classes(&["iPXE"]));
+    let url = url(&server(subnet()).ask(START, &ask)).unwrap();
+    assert_eq!(url, "http://[2001:db8::2]:5248/ipxe?mac=${netX/mac}");
+}
+
+#[test]
+fn others_are_told_nothing_of_booting() {
+    let answer = |ask: Ask| url(&server(subnet()).ask(START, &ask));
+    assert_eq!(answer(solicit(1)), None, "an operating system");
+    let unsupported = solicit(1).option(OptionCode::ClientArchType, &[0, 27]);
+    assert_eq!(answer(unsupported), None, "an architecture without a loader");
+    let mut off = subnet();
+    off.boot.mode = BootMode::Off;
+    let ask = solicit(1).option(OptionCode::ClientArchType, &[0, 16]);
+    assert_eq!(url(&server(off).ask(START, &ask)), None);
+}

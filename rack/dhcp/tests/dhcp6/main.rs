@@ -1,0 +1,10 @@
+//! The behaviour of the DHCPv6 core, seen from the wire.
+
+mod allocation;
+mod boot;
+mod flood;
+mod hostile;
+mod messages;
+mod properties;
+mod relays;
+mod support;
