@@ -299,8 +299,8 @@ async fn shown(app: &App, rights: &Rights, object: Object) -> Answer<Rendered> {
         _ => None,
     };
     let rendered = render::render(object, &waits_for)?;
-    Ok(match issued {
+    match issued {
         Some(issued) => rendered.issued(&issued),
-        None => rendered,
-    })
+        None => Ok(rendered),
+    }
 }

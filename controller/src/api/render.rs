@@ -9,8 +9,8 @@ use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
 use basalt_api::values::{Generation, Timestamp, Uid};
 use basalt_api::{Kind, ProblemCode};
 use basalt_db::{Issued, Object};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,29 @@ pub(super) struct Rendered {
     kind: String,
     metadata: Metadata,
     spec: Box<RawValue>,
-    status: Value,
+    status: Status,
+}
+
+/// What an object's status says, member by member. What goes out as it is stored is not read.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Status(BTreeMap<String, Box<RawValue>>);
+
+impl Status {
+    fn of(object: &Object) -> Answer<Self> {
+        let members = serde_json::from_str(object.status.get());
+        members.map(Self).map_err(|error| internal("the stored status is no object", &error))
+    }
+
+    fn say(&mut self, name: &str, value: &impl Serialize) -> Answer<()> {
+        let text = to_raw_value(value).map_err(|error| internal("a status is no JSON", &error))?;
+        self.0.insert(name.to_owned(), text);
+        Ok(())
+    }
+}
+
+fn internal(what: &str, error: &serde_json::Error) -> Refusal {
+    Refusal::new(ProblemCode::Internal, format!("{what}: {error}"))
 }
 
 /// [`basalt_api::Metadata`], whose names may be older than today's rules for names.
@@ -39,26 +61,24 @@ struct Metadata {
 
 /// The object, and while it is being deleted, for whom it waits.
 pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
-    let mut status: Map<String, Value> = serde_json::from_str(object.status.get()).map_err(|error| {
-        Refusal::new(ProblemCode::Internal, format!("the stored status is no object: {error}"))
-    })?;
-    status.insert("observed_generation".to_owned(), json!(object.observed_generation));
+    let mut status = Status::of(&object)?;
+    status.say("observed_generation", &object.observed_generation)?;
     if let Some(effective) = effective(&object) {
-        status.insert("effective".to_owned(), effective);
+        status.say("effective", &effective)?;
     }
     // Of what machinery sees off, its own conditions speak once nobody refers to it any more.
     if let Some(since) = object.deletion_requested_at
         && (!waits_for.is_nobody() || !PLANNED.contains(&object.kind.as_str()))
     {
-        status.insert("conditions".to_owned(), json!(deleting(since, waits_for)));
+        status.say("conditions", &deleting(since, waits_for))?;
     } else if let Some(why) = unread::why(&object.kind, object.spec.get()) {
-        status.insert("conditions".to_owned(), json!(unreadable(&why, object.updated_at)));
+        status.say("conditions", &unreadable(&why, object.updated_at))?;
     }
-    tell_dormant(&object.kind, object.spec.get(), &mut status);
-    if status.contains_key("lifecycle")
-        && let Ok(axes) = Axes::deserialize(&Value::Object(status.clone()))
+    tell_dormant(&object.kind, object.spec.get(), &mut status)?;
+    if status.0.contains_key("lifecycle")
+        && let Ok(axes) = serde_json::from_str::<Axes>(object.status.get())
     {
-        status.insert("phase".to_owned(), json!(phase(&axes)));
+        status.say("phase", &phase(&axes))?;
     }
     Ok(Rendered {
         kind: object.kind,
@@ -73,16 +93,16 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
             deletion_requested_at: object.deletion_requested_at,
         },
         spec: object.spec,
-        status: Value::Object(status),
+        status,
     })
 }
 
 /// What its spec means where it says nothing. Computed at read: it follows from the spec and this version's descriptions.
 /// What cannot be read means nothing.
-fn effective(object: &Object) -> Option<Value> {
+fn effective(object: &Object) -> Option<Map<String, Value>> {
     let kind = Kind::find(&object.kind)?;
     let effective = basalt_api::effective(kind, &mut serde_json::Deserializer::from_str(object.spec.get()));
-    effective.ok().map(Value::Object)
+    effective.ok()
 }
 
 /// What the conditions of a new object say.
@@ -112,22 +132,24 @@ pub(crate) fn first_status(kind: &str, now: Timestamp) -> Value {
 }
 
 /// Whatever Ready says, it names what the spec declares and nothing acts on yet.
-fn tell_dormant(kind: &str, spec: &str, status: &mut Map<String, Value>) {
+fn tell_dormant(kind: &str, spec: &str, status: &mut Status) -> Answer<()> {
     let Some(kind) = Kind::find(kind).filter(|kind| basalt_api::may_be_dormant(kind, spec)) else {
-        return;
+        return Ok(());
     };
-    let Ok(spec) = serde_json::from_str::<Value>(spec) else { return };
+    let Ok(spec) = serde_json::from_str::<Value>(spec) else { return Ok(()) };
     let dormant = basalt_api::dormant(kind, &spec);
-    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
-    let mut conditions = conditions.into_iter().flatten();
-    let ready = conditions.find(|it| it.get("type").is_some_and(|it| it == Condition::READY));
+    let stored = status.0.get("conditions").and_then(|text| serde_json::from_str(text.get()).ok());
+    let mut conditions: Vec<Value> = stored.unwrap_or_default();
+    let ready = conditions.iter_mut().find(|it| it.get("type").is_some_and(|it| it == Condition::READY));
     if let (false, Some(Value::String(message))) =
         (dormant.is_empty(), ready.and_then(|it| it.get_mut("message")))
     {
         let words: Vec<String> = dormant.iter().map(|it| format!("{}: {it}", it.pointer)).collect();
         let stop = if message.ends_with('.') { "" } else { "." };
         message.push_str(&format!("{stop} Of what is declared, this is stored alone: {}.", words.join("; ")));
+        status.say("conditions", &conditions)?;
     }
+    Ok(())
 }
 
 fn unreadable(why: &str, since: Timestamp) -> Vec<Condition> {
@@ -173,12 +195,10 @@ fn deleting(since: Timestamp, waits_for: &WaitsFor) -> Vec<Condition> {
 
 impl Rendered {
     /// With the use that is made of a token.
-    pub(super) fn issued(mut self, issued: &Issued) -> Self {
-        if let Value::Object(status) = &mut self.status {
-            status.insert("issued_at".to_owned(), json!(issued.at));
-            status.insert("last_used".to_owned(), json!(issued.last_used));
-        }
-        self
+    pub(super) fn issued(mut self, issued: &Issued) -> Answer<Self> {
+        self.status.say("issued_at", &issued.at)?;
+        self.status.say("last_used", &issued.last_used)?;
+        Ok(self)
     }
 
     /// The answer, with the generation as its ETag.
