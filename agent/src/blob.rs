@@ -143,7 +143,11 @@ impl Read for BlobReader<'_> {
                         return Err(self.unavailable(error));
                     }
                     say!("{error}; trying again from byte {}", self.position);
-                    if !backoff.wait() {
+                    if let Some(wait) = error.retry_after() {
+                        // It is not this machine's turn yet, which is no failure, however often it is said.
+                        std::thread::sleep(wait.clamp(deadlines::TURN[0], deadlines::TURN[1]));
+                        backoff = Backoff::new(deadlines::BLOB_STALLED);
+                    } else if !backoff.wait() {
                         return Err(self.unavailable(error));
                     }
                 }

@@ -18,6 +18,8 @@ pub const OTHER_CARRIERS: Duration = Duration::from_secs(4);
 pub const BLOB: Duration = Duration::from_secs(3600);
 /// How long a blob's transfer may make no progress before the agent gives up.
 pub const BLOB_STALLED: Duration = Duration::from_secs(300);
+/// Between two questions whether it is this machine's turn to be sent a blob: at least, and at most.
+pub const TURN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 /// Claiming and fetching the task: the rack may be restarting.
 pub const CLAIM: Duration = Duration::from_secs(300);
 /// Delivering the result: longer than a rack takes to come back, since an install's worth of work depends on it.

@@ -6,6 +6,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -65,6 +66,8 @@ pub enum HttpError {
         status: u16,
         /// Start of the body.
         body: String,
+        /// When the server wants to be asked again.
+        retry_after: Option<Duration>,
     },
 }
 
@@ -76,6 +79,15 @@ impl HttpError {
             Self::Address(_) => false,
             Self::Connect { .. } | Self::Io { .. } | Self::Malformed { .. } => true,
             Self::Status { status, .. } => *status >= 500 || matches!(status, 408 | 425 | 429),
+        }
+    }
+
+    /// When the server wants to be asked again: it lives, and others are served before.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
         }
     }
 }
@@ -334,7 +346,7 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
             .and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok())
             .ok_or_else(|| request.malformed("no status line"))?;
         let mut framing = if matches!(status, 204 | 304) { Framing::Length(0) } else { Framing::Close };
-        let mut from = 0;
+        let (mut from, mut retry_after) = (0, None);
         for count in 0.. {
             let header = line(&mut stream).map_err(|error| request.broken(error))?;
             if header.is_empty() {
@@ -359,6 +371,8 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
                         .and_then(|range| range.split('-').next()?.parse().ok())
                         .ok_or_else(|| request.malformed("a range is not in bytes"))?;
                 }
+                // The other form, a date, is for servers that are down for longer.
+                "retry-after" => retry_after = value.parse().ok().map(Duration::from_secs),
                 _ => {}
             }
         }
@@ -377,6 +391,7 @@ fn read_head(mut stream: BufReader<Box<dyn Stream>>, request: Request<'_>) -> Re
             path: request.path.to_owned(),
             status,
             body: String::from_utf8_lossy(&body).trim().to_owned(),
+            retry_after,
         });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_agent::blob::{BlobError, BlobReader};
 use basalt_agent::http::{Client, HttpError, Request, Security};
@@ -232,4 +232,16 @@ fn a_blob_that_the_rack_does_not_have_is_unavailable_at_once() {
     reader.read_to_end(&mut Vec::new()).unwrap_err();
     assert!(matches!(reader.take_error(), Some(BlobError::Unavailable { .. })));
     assert_eq!(rack.seen.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_machine_whose_turn_it_is_not_asks_again_when_the_rack_says() {
+    let (bytes, hash, path) = blob();
+    let busy = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n".to_vec();
+    let rack = Rack::start(Script::from([(path, vec![busy.clone(), busy, ok(&bytes)])]));
+    let client = rack.client(rack.spki);
+    let (began, mut read) = (Instant::now(), Vec::new());
+    BlobReader::new(&client, hash).read_to_end(&mut read).unwrap();
+    assert!(read == bytes && began.elapsed() >= Duration::from_secs(2));
+    assert_eq!(rack.seen.lock().unwrap().len(), 3);
 }
