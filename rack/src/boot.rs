@@ -9,7 +9,7 @@
 //! | local; or nothing about this MAC; or there is no concern | | its disk |
 //! | power off | | nothing: it powers off |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
@@ -23,6 +23,7 @@ use crate::hash::is_sha256_hex;
 pub struct BootTable {
     concern: BootConcern,
     by_mac: HashMap<Mac, usize>,
+    for_firmware: HashSet<String>,
 }
 
 /// What a machine boots.
@@ -85,7 +86,16 @@ impl BootTable {
             by_mac
                 .extend(machine.macs.iter().filter_map(|mac| mac.parse().ok()).map(|mac: Mac| (mac, index)));
         }
-        Self { concern, by_mac }
+        let boots = concern.machines.iter().filter_map(ephemeral).chain(&concern.enlist);
+        let for_firmware =
+            boots.flat_map(|boot| [boot.kernel_sha256.clone(), boot.initrd_sha256.clone()]).collect();
+        Self { concern, by_mac, for_firmware }
+    }
+
+    /// Whether a machine's firmware or boot loader fetches this blob, rather than a system that runs.
+    #[must_use]
+    pub fn is_for_firmware(&self, sha256: &str) -> bool {
+        self.for_firmware.contains(sha256)
     }
 
     /// The machine with this MAC.
@@ -122,10 +132,7 @@ impl BootTable {
 
     /// Every machine that has an attempt.
     pub fn armed(&self) -> impl Iterator<Item = (&BootMachine, &EphemeralBoot)> {
-        self.concern.machines.iter().filter_map(|machine| match &machine.action {
-            Some(Action::Ephemeral(boot)) => Some((machine, boot)),
-            _ => None,
-        })
+        self.concern.machines.iter().filter_map(|machine| Some((machine, ephemeral(machine)?)))
     }
 
     /// What this MAC boots now.
@@ -144,6 +151,13 @@ impl BootTable {
             Some(_) => Decision::Local(Why::Declared),
             None => Decision::Local(Why::Unknown),
         }
+    }
+}
+
+fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
+    match &machine.action {
+        Some(Action::Ephemeral(boot)) => Some(boot),
+        _ => None,
     }
 }
 

@@ -26,7 +26,8 @@ use crate::durable;
 use crate::epochs::Epochs;
 use crate::facts::health;
 use crate::health::Health;
-use crate::http::{self, Web};
+use crate::http::admission::{Admission, Limits};
+use crate::http::{self, Site, Web};
 use crate::identity::{Identity, IdentityError, Membership};
 use crate::interfaces::{self, Link, Served};
 use crate::link::enrol::{EnrolError, enrol};
@@ -40,7 +41,7 @@ use crate::presence::Presence;
 use crate::router_advertisement;
 use crate::settings::Settings;
 use crate::spool::writer::{Facts, SpoolThread};
-use crate::spool::{Limits, writer};
+use crate::spool::{self, writer};
 
 /// How often interfaces are looked at.
 const INTERFACES: Duration = Duration::from_secs(2);
@@ -48,8 +49,10 @@ const INTERFACES: Duration = Duration::from_secs(2);
 const FILES: Duration = Duration::from_secs(1);
 /// Before a failed service is started again.
 const RESTART: Duration = Duration::from_secs(5);
-/// Before absent blobs are asked for again.
-const PREFETCH: Duration = Duration::from_secs(30);
+/// Before absent blobs are asked for again: at first, and at most.
+const PREFETCH: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(600)];
+/// How often what fetches left is looked at.
+const TIDY: Duration = Duration::from_secs(3600);
 /// How long everything may take to stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
@@ -102,7 +105,7 @@ enum Service {
 struct Services {
     settings: Arc<Settings>,
     dhcp: Arc<Dhcp>,
-    router: axum::Router,
+    web: Arc<Web>,
     tls: TlsAcceptor,
     loaders: Loaders,
     facts: Facts,
@@ -122,7 +125,7 @@ impl Daemon {
         let identity = Arc::new(Identity::open(&dir)?);
         let membership = membership(&identity, &settings).await?;
         let ran_before = dir.join("spool").exists();
-        let limits = Limits { total: settings.spool_bytes, ..Limits::default() };
+        let limits = spool::Limits { total: settings.spool_bytes, ..spool::Limits::default() };
         let (facts, spool) = writer::start(&dir, limits).map_err(files)?;
         let epochs = Arc::new(Epochs::open(&dir).map_err(files)?);
         let (concerns, damaged) = ConcernStore::open(&dir, Arc::clone(&epochs)).map_err(files)?;
@@ -146,7 +149,8 @@ impl Daemon {
         let region = Arc::new(RegionOrigin::default());
         let origin: Arc<dyn BlobOrigin> =
             if membership.is_some() { region.clone() } else { Arc::new(NoOrigin) };
-        let blobs = BlobStore::open(&dir, origin).map_err(files)?;
+        let blobs = BlobStore::open(&dir, settings.cache_bytes, origin, concerns.views.images.subscribe())
+            .map_err(files)?;
         let power = Power::new(concerns.views.power.subscribe(), Arc::clone(&epochs), facts.clone());
         let loaders = Loaders::new(&settings.loader_dir);
         for name in loaders.missing() {
@@ -158,6 +162,7 @@ impl Daemon {
             attempts: Arc::clone(&attempts),
             presence,
             blobs: Arc::clone(&blobs),
+            admission: Admission::new(Limits { places: settings.http_bodies, ..Limits::default() }),
             loaders: loaders.clone(),
             facts: facts.clone(),
             reports: http::report::Reports::default(),
@@ -168,7 +173,7 @@ impl Daemon {
         let services = Services {
             settings: Arc::new(settings),
             dhcp: Arc::clone(&dhcp),
-            router: http::router(web),
+            web,
             tls: TlsAcceptor::from(Arc::new(identity.agent_tls()?)),
             loaders,
             facts: facts.clone(),
@@ -181,6 +186,7 @@ impl Daemon {
         }
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
+        tasks.spawn(tidy(Arc::clone(&blobs), stop.clone()));
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(services.keep(stop.clone()));
         let spki_sha256 = identity.spki_sha256.clone();
@@ -349,20 +355,22 @@ impl Services {
         let health = self.health(format!("http {address}"));
         self.tasks.spawn(async move {
             let port = this.settings.http_port;
+            let site = Site::new(Arc::clone(&this.web), this.tls.clone());
             while !stop.is_cancelled() {
                 let at = SocketAddr::from((address, port));
-                let ended = http::serve(at, this.router.clone(), this.tls.clone(), &health, &stop).await;
+                let ended = http::serve(at, site.clone(), &health, &stop).await;
                 pause(ended, &health, &stop).await;
             }
         });
     }
 
     fn start_metrics(&self, address: SocketAddr, stop: CancellationToken) {
-        let router = meters::router(self.facts.clone(), Arc::clone(&self.dhcp));
-        let (tls, health) = (self.tls.clone(), self.health(format!("metrics {address}")));
+        let router = meters::router(Arc::clone(&self.web), Arc::clone(&self.dhcp));
+        let site = Site::other(router, self.tls.clone());
+        let health = self.health(format!("metrics {address}"));
         self.tasks.spawn(async move {
             while !stop.is_cancelled() {
-                let ended = http::serve(address, router.clone(), tls.clone(), &health, &stop).await;
+                let ended = http::serve(address, site.clone(), &health, &stop).await;
                 pause(ended, &health, &stop).await;
             }
         });
@@ -451,24 +459,38 @@ async fn watch_files(concerns: Arc<ConcernStore>, stop: CancellationToken) {
     }
 }
 
-/// Fetches what the images concern wants to be here already.
+/// Sees to it that what the images concern wants to be here already is here, and sound. One after the other: what machines
+/// wait for goes first.
 async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
     let mut view = concerns.views.images.subscribe();
+    let [first, most] = PREFETCH;
+    let mut wait = first;
     loop {
         let wanted = view.borrow_and_update().clone();
         let mut complete = true;
         for blob in wanted.iter().flat_map(|images| &images.blobs).filter(|blob| blob.prefetch) {
-            if !blobs.has(&blob.sha256).await {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    fetched = blobs.get(&blob.sha256) => complete &= fetched.is_ok(),
-                }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                fetched = blobs.prefetch(&blob.sha256) => complete &= fetched.is_ok(),
             }
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            changed = view.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(PREFETCH), if !complete => {}
+            changed = view.changed() => match changed {
+                Ok(()) => wait = first,
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(wait), if !complete => wait = (wait * 2).min(most),
+        }
+    }
+}
+
+async fn tidy(blobs: Arc<BlobStore>, stop: CancellationToken) {
+    let mut timer = tokio::time::interval(TIDY);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => blobs.tidy().await,
         }
     }
 }

@@ -13,10 +13,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use basalt_proto::rack_v1::{Fact, fact::Body};
-use http::header;
+use http::{StatusCode, header};
 
+use crate::blobs;
 use crate::dhcp::Dhcp;
-use crate::spool::writer::Facts;
+use crate::http::{Web, admission};
 
 /// Everything that was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,6 +81,11 @@ impl Meters {
         self.with(|counts| counts.lost += 1);
     }
 
+    /// A request over HTTP was answered.
+    pub fn answered(&self, route: &str, status: StatusCode) {
+        self.with(|counts| *counts.http.entry((route.to_owned(), status.as_u16() / 100)).or_default() += 1);
+    }
+
     /// How the spool is.
     pub fn spool(&self, waiting: u64, bytes: u64) {
         self.with(|counts| (counts.waiting, counts.bytes) = (waiting, bytes));
@@ -91,18 +97,20 @@ pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -
     // Routes, not paths: those are for clients to make up.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
-    let class = response.status().as_u16() / 100;
-    meters.with(|counts| *counts.http.entry((route, class)).or_default() += 1);
+    meters.answered(&route, response.status());
     response
 }
 
 /// `/metrics`, of one rack.
-pub fn router(facts: Facts, dhcp: Arc<Dhcp>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state((facts, dhcp))
+pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state((web, dhcp))
 }
 
-async fn metrics(State((facts, dhcp)): State<(Facts, Arc<Dhcp>)>) -> impl IntoResponse {
-    let text = text(&facts.meters().read(), dhcp.bound(), dhcp.unprobed());
+async fn metrics(State((web, dhcp)): State<(Arc<Web>, Arc<Dhcp>)>) -> impl IntoResponse {
+    let Web { facts, blobs, admission, .. } = &*web;
+    let mut text = text(&facts.meters().read(), dhcp.bound(), dhcp.unprobed());
+    cache(&mut text, &blobs.counts());
+    bodies(&mut text, &admission.counts());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 
@@ -147,6 +155,30 @@ fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
     single(&mut text, "basalt_rack_spool_facts", "gauge", waiting, counts.waiting);
     single(&mut text, "basalt_rack_spool_bytes", "gauge", "What the spool takes on disk.", counts.bytes);
     text
+}
+
+fn bodies(text: &mut String, counts: &admission::Counts) {
+    let admission::Counts { sending, most, waiting, sent_away } = *counts;
+    let name = |name| format!("basalt_rack_http_bodies{name}");
+    single(text, &name(""), "gauge", "Large bodies that are being sent.", sending);
+    single(text, &name("_most"), "gauge", "The most that were sent at once.", most);
+    single(text, &name("_waiting"), "gauge", "Clients that wait for their turn.", waiting);
+    let help = "Clients that were told to come back: it was not their turn in time.";
+    single(text, &name("_sent_away_total"), "counter", help, sent_away);
+}
+
+fn cache(text: &mut String, counts: &blobs::Counts) {
+    let blobs::Counts { hits, misses, evictions, damaged, bytes, limit } = *counts;
+    for (name, kind, help, value) in [
+        ("hits_total", "counter", "Blobs asked for that were here.", hits),
+        ("misses_total", "counter", "Blobs asked for that were not.", misses),
+        ("evictions_total", "counter", "Blobs that left the cache for others.", evictions),
+        ("damaged_total", "counter", "Blobs that the disk had damaged.", damaged),
+        ("bytes", "gauge", "What cached blobs take, with the room that running fetches need.", bytes),
+        ("limit_bytes", "gauge", "What cached blobs may take.", limit),
+    ] {
+        single(text, &format!("basalt_rack_cache_{name}"), kind, help, value);
+    }
 }
 
 #[cfg(test)]

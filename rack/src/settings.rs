@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
+/// The smallest cache of any use.
+const MIN_CACHE: u64 = 64 << 20;
+
 /// The settings as they are given: any of them may be missing.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -48,6 +51,12 @@ pub struct Given {
     /// The most that undelivered facts may take on disk, MiB [default: 256]
     #[arg(long, env = "BASALT_RACK_SPOOL_MIB", value_name = "MIB", global = true)]
     pub spool_mib: Option<u64>,
+    /// The most that cached images may take on disk, as 800MiB, 50GiB or 2TiB [default: 50GiB, or half of the free disk where that is less]
+    #[arg(long, env = "BASALT_RACK_CACHE_SIZE", value_name = "SIZE", global = true)]
+    pub cache_size: Option<String>,
+    /// Images sent at once over HTTP; further machines wait for their turn [default: 32]
+    #[arg(long, env = "BASALT_RACK_HTTP_BODIES", value_name = "NUMBER", global = true)]
+    pub http_bodies: Option<u16>,
     /// Where /metrics is served, in the clear: an address and a port that no machine reaches, as 127.0.0.1:5249 [default: nowhere]
     #[arg(long, env = "BASALT_RACK_METRICS", value_name = "ADDRESS:PORT", global = true)]
     pub metrics: Option<SocketAddr>,
@@ -83,6 +92,10 @@ pub struct Settings {
     pub router_advertisements: bool,
     /// Bytes that the spool may take.
     pub spool_bytes: u64,
+    /// Bytes that cached blobs may take; `None`: by the disk.
+    pub cache_bytes: Option<u64>,
+    /// Large bodies sent at once.
+    pub http_bodies: usize,
     /// Where /metrics is served.
     pub metrics: Option<SocketAddr>,
     /// Log filter.
@@ -139,6 +152,8 @@ impl Given {
             tftp_port: self.tftp_port.or(other.tftp_port),
             router_advertisements: self.router_advertisements.or(other.router_advertisements),
             spool_mib: self.spool_mib.or(other.spool_mib),
+            cache_size: self.cache_size.or(other.cache_size),
+            http_bodies: self.http_bodies.or(other.http_bodies),
             metrics: self.metrics.or(other.metrics),
             log: self.log.or(other.log),
         }
@@ -187,6 +202,15 @@ impl Given {
                 problem: format!("{spool_mib} MiB is not between 8 and 1048576"),
             });
         }
+        let cache_bytes = self
+            .cache_size
+            .map(|size| bytes(&size).map_err(|problem| BadSetting { key: "cache_size", problem }))
+            .transpose()?;
+        let http_bodies = usize::from(self.http_bodies.unwrap_or(32));
+        if !(1..=1024).contains(&http_bodies) {
+            let problem = format!("{http_bodies} is not between 1 and 1024");
+            return Err(BadSetting { key: "http_bodies", problem });
+        }
         if let Some(bad) = self.metrics.filter(|address| address.port() == 0) {
             let problem = format!("port 0 of {bad} does not exist; use 1 to 65535");
             return Err(BadSetting { key: "metrics", problem });
@@ -207,6 +231,8 @@ impl Given {
             tftp_port: port("tftp_port", self.tftp_port, 69)?,
             router_advertisements: self.router_advertisements.unwrap_or(true),
             spool_bytes: spool_mib << 20,
+            cache_bytes,
+            http_bodies,
             metrics: self.metrics,
             log,
         })
@@ -219,6 +245,22 @@ impl Given {
     pub fn data_dir(&self) -> Result<PathBuf, BadSetting> {
         let missing = || BadSetting { key: "data_dir", problem: "it is needed; name a directory".to_owned() };
         self.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()).ok_or_else(missing)
+    }
+}
+
+/// Reads a size in binary units.
+fn bytes(size: &str) -> Result<u64, String> {
+    let units = [("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let read = units.iter().find_map(|(unit, shift)| {
+        let count: u64 = size.strip_suffix(unit)?.trim_end().parse().ok()?;
+        count.checked_mul(1 << shift)
+    });
+    match read {
+        None => Err(format!("{size:?} is not a size; write it as 800MiB, 50GiB or 2TiB")),
+        Some(bytes) if bytes < MIN_CACHE => {
+            Err(format!("{size} is too little for an image; use at least {}MiB", MIN_CACHE >> 20))
+        }
+        Some(bytes) => Ok(bytes),
     }
 }
 
@@ -250,6 +292,7 @@ mod tests {
         assert_eq!(ports, (5248, 67, 68, 69));
         assert_eq!(settings.addresses, [Ipv4Addr::LOCALHOST]);
         assert!(settings.router_advertisements);
+        assert_eq!(settings.cache_bytes, None);
         let with_interface = Given { interface: Some(vec!["br0".into()]), ..given() }.settle().unwrap();
         assert!(with_interface.addresses.is_empty());
     }
@@ -284,6 +327,15 @@ mod tests {
         assert!(message(Given { join: Some("x".into()), ..given() }).contains("setting join"));
         assert!(message(Given { log: Some("basalt=loud".into()), ..given() }).contains("setting log"));
         assert!(message(Given { address: Some(vec![Ipv4Addr::UNSPECIFIED]), ..given() }).contains("0.0.0.0"));
+        let cache = |size: &str| Given { cache_size: Some(size.into()), ..given() };
+        assert_eq!(cache("2 GiB").settle().unwrap().cache_bytes, Some(2 << 30));
+        for (size, word) in
+            [("50GB", "50GiB"), ("-1GiB", "50GiB"), ("99999999TiB", "50GiB"), ("1MiB", "64MiB")]
+        {
+            let said = message(cache(size));
+            assert!(said.contains("--cache-size") && said.contains(word), "{said}");
+        }
+        assert!(message(Given { http_bodies: Some(0), ..given() }).contains("setting http_bodies"));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rack.toml");
         fs::write(&path, "htp_port = 1\n").unwrap();

@@ -1,18 +1,27 @@
 //! Loaders and blobs: bytes with ranges (RFC 9110 §14).
 
-use std::io::SeekFrom;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::io::AsyncReadExt;
+use tokio_stream::Stream;
 use tokio_util::io::ReaderStream;
+use tokio_util::sync::CancellationToken;
 
-use super::{Problem, Web, open};
-use crate::blobs::{BlobError, OriginError};
+use super::admission::{Busy, Limits, Place, RETRY_AFTER, SMALL};
+use super::{Ends, Hangup, Problem, Web, open};
+use crate::blobs::{self, Blob, BlobError, OriginError};
 
 /// Bytes read at once.
 const CHUNK: usize = 256 << 10;
@@ -26,6 +35,32 @@ enum Part {
     Unsatisfiable,
 }
 
+/// What to answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// 200, 206 or 416.
+    pub status: StatusCode,
+    /// With the length.
+    pub headers: HeaderMap,
+    /// The body, if there is one.
+    pub piece: Option<Piece>,
+}
+
+/// A piece of a file, and what has to be held while it is sent.
+#[derive(Debug)]
+pub struct Piece {
+    /// The file.
+    pub file: File,
+    /// First byte.
+    pub first: u64,
+    /// Bytes.
+    pub count: u64,
+    /// Keeps a blob in the cache.
+    pub pin: Option<blobs::Pin>,
+    /// The right to send much.
+    pub place: Option<Place>,
+}
+
 /// `GET, HEAD /loaders/NAME`
 pub async fn loader(
     State(web): State<Arc<Web>>,
@@ -36,67 +71,138 @@ pub async fn loader(
     let absent = || Problem::new(StatusCode::NOT_FOUND, "not_found", "this rack has no such loader");
     let path = web.loaders.path(&name).ok_or_else(absent)?;
     let (file, length) = open(path).await.map_err(|_| absent())?;
-    send(file, length, None, &method, &headers).await
+    let answer = answer(file, length, None, &method, range(&headers));
+    response(answer, None).map_err(|error| Problem::disk(&error))
 }
 
-/// `GET, HEAD /blobs/{sha256}`
+/// `GET, HEAD /blobs/{sha256}`, where [`direct`](super::direct) has left it: over TLS, say.
 pub async fn blob(
     State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    Extension(hangup): Extension<Hangup>,
     Path(sha256): Path<String>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (file, length) = web.blobs.get(&sha256).await.map_err(|error| {
+    let answer = blob_answer(&web, &sha256, &method, range(&headers), ends.peer.ip()).await?;
+    response(answer, Some((web.admission.limits(), hangup.0))).map_err(|error| Problem::disk(&error))
+}
+
+fn range(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::RANGE).and_then(|range| range.to_str().ok())
+}
+
+/// What to answer to who asks for a blob, once it is here and it is this client's turn. Firmware cannot wait for long: what
+/// it loads, and what is small, is never in line.
+pub async fn blob_answer(
+    web: &Web,
+    sha256: &str,
+    method: &Method,
+    range: Option<&str>,
+    client: IpAddr,
+) -> Result<Answer, Problem> {
+    let Blob { file, length, pin } = web.blobs.get(sha256).await.map_err(|error| {
         let (status, code) = match &error {
             BlobError::Name(_) | BlobError::Origin(_, OriginError::NotFound) => {
                 (StatusCode::NOT_FOUND, "not_found")
             }
             BlobError::Corrupt(..) => (StatusCode::BAD_GATEWAY, "corrupt"),
+            BlobError::TooLarge(..) | BlobError::DiskFull(_) => {
+                (StatusCode::INSUFFICIENT_STORAGE, "no_space")
+            }
             _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         };
         Problem::new(status, code, error.to_string())
     })?;
-    send(file, length, Some(&sha256), &method, &headers).await
+    let mut answer = answer(file, length, Some(sha256), method, range);
+    if let Some(piece) = &mut answer.piece {
+        piece.pin = Some(pin);
+        let for_firmware = || web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256));
+        if piece.count > SMALL && !for_firmware() {
+            piece.place = Some(web.admission.place(client).await.map_err(|Busy| {
+                let detail = "this rack sends as many images as it may; ask again in a moment";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(RETRY_AFTER)
+            })?);
+        }
+    }
+    Ok(answer)
 }
 
-async fn send(
-    mut file: File,
-    length: u64,
-    etag: Option<&str>,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
-    let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
+fn answer(file: File, length: u64, etag: Option<&str>, method: &Method, range: Option<&str>) -> Answer {
+    let mut headers = HeaderMap::new();
     let (status, first, count) = match part(range, length) {
         Part::Whole => (StatusCode::OK, 0, length),
         Part::Range(first, count) => (StatusCode::PARTIAL_CONTENT, first, count),
-        Part::Unsatisfiable => {
-            let value = format!("bytes */{length}");
-            return Ok((StatusCode::RANGE_NOT_SATISFIABLE, [(header::CONTENT_RANGE, value)]).into_response());
-        }
+        Part::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, 0, 0),
     };
-    let body = if method == Method::HEAD {
-        Body::empty()
-    } else {
-        if first > 0 {
-            file.seek(SeekFrom::Start(first)).await.map_err(|error| Problem::disk(&error))?;
-        }
-        Body::from_stream(ReaderStream::with_capacity(file.take(count), CHUNK))
-    };
-    let mut response = (status, body).into_response();
-    let answered = response.headers_mut();
-    answered.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    answered.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    answered.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
     if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
-        answered.insert(header::ETAG, etag);
+        headers.insert(header::ETAG, etag);
     }
-    if status == StatusCode::PARTIAL_CONTENT
-        && let Ok(value) = HeaderValue::from_str(&format!("bytes {first}-{}/{length}", first + count - 1))
-    {
-        answered.insert(header::CONTENT_RANGE, value);
+    let content_range = match status {
+        StatusCode::PARTIAL_CONTENT => Some(format!("bytes {first}-{}/{length}", first + count - 1)),
+        StatusCode::RANGE_NOT_SATISFIABLE => Some(format!("bytes */{length}")),
+        _ => None,
+    };
+    if let Some(value) = content_range.and_then(|value| HeaderValue::from_str(&value).ok()) {
+        headers.insert(header::CONTENT_RANGE, value);
     }
-    Ok(response)
+    let has_body = count > 0 && method != Method::HEAD;
+    let piece = has_body.then_some(Piece { file, first, count, pin: None, place: None });
+    Answer { status, headers, piece }
+}
+
+/// The answer as hyper sends it. Who takes too little of a large body is hung up on.
+fn response(answer: Answer, pace: Option<(Limits, CancellationToken)>) -> io::Result<Response> {
+    let Answer { status, headers, piece } = answer;
+    let body = match piece {
+        None => Body::empty(),
+        Some(Piece { mut file, first, count, pin, place }) => {
+            file.seek(SeekFrom::Start(first))?;
+            let taken = Arc::new(AtomicU64::new(0));
+            let watched = pace.filter(|_| place.is_some()).map(|(limits, hangup)| {
+                let sent = CancellationToken::new();
+                tokio::spawn(watch(Arc::clone(&taken), limits, hangup, sent.clone()));
+                sent.drop_guard()
+            });
+            let bytes = ReaderStream::with_capacity(tokio::fs::File::from_std(file).take(count), CHUNK);
+            Body::from_stream(Sent { bytes, taken, _held: (pin, place, watched) })
+        }
+    };
+    Ok((status, headers, body).into_response())
+}
+
+/// Hangs up when too little was taken.
+async fn watch(taken: Arc<AtomicU64>, limits: Limits, hangup: CancellationToken, sent: CancellationToken) {
+    let mut before = 0;
+    while tokio::time::timeout(limits.window, sent.cancelled()).await.is_err() {
+        let now = taken.load(Ordering::Relaxed);
+        if now - before < limits.least {
+            return hangup.cancel();
+        }
+        before = now;
+    }
+}
+
+/// A body, what was taken of it, and what is held until it ends.
+struct Sent<S, H> {
+    bytes: S,
+    taken: Arc<AtomicU64>,
+    _held: H,
+}
+
+impl<S: Stream<Item = io::Result<Bytes>> + Unpin, H: Unpin> Stream for Sent<S, H> {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let chunk = std::task::ready!(Pin::new(&mut self.bytes).poll_next(context));
+        if let Some(Ok(bytes)) = &chunk {
+            self.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(chunk)
+    }
 }
 
 /// Reads a Range header. Several ranges, and units that are not bytes, are answered with the whole, as RFC 9110 allows.

@@ -3,7 +3,7 @@
 //! | path | over | module |
 //! | --- | --- | --- |
 //! | `GET /ipxe?mac=MAC` | either | [`boot`] |
-//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`] |
+//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`] |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::admission::Admission;
 use crate::attempts::Attempts;
 use crate::blobs::BlobStore;
 use crate::boot::BootTable;
@@ -34,8 +35,10 @@ use crate::meters;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
+pub mod admission;
 pub mod agent;
 pub mod boot;
+pub mod direct;
 pub mod files;
 pub mod report;
 
@@ -63,6 +66,8 @@ pub struct Web {
     pub presence: Arc<Presence>,
     /// Blobs.
     pub blobs: Arc<BlobStore>,
+    /// Who may be sent a large body.
+    pub admission: Arc<Admission>,
     /// Loaders.
     pub loaders: Loaders,
     /// Where facts go.
@@ -84,8 +89,41 @@ pub struct Ends {
     pub tls: bool,
 }
 
+/// Ends a request's connection.
+#[derive(Debug, Clone)]
+pub struct Hangup(pub CancellationToken);
+
+/// What is served on a listener.
+#[derive(Clone)]
+pub struct Site {
+    router: Router,
+    /// Whose blobs are sent past the router.
+    web: Option<Arc<Web>>,
+    tls: TlsAcceptor,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("web", &self.web).finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    /// Everything that machines ask for.
+    #[must_use]
+    pub fn new(web: Arc<Web>, tls: TlsAcceptor) -> Self {
+        Self { router: router(Arc::clone(&web)), web: Some(web), tls }
+    }
+
+    /// Something else, on a listener of its own.
+    #[must_use]
+    pub fn other(router: Router, tls: TlsAcceptor) -> Self {
+        Self { router, web: None, tls }
+    }
+}
+
 /// Every path.
-pub fn router(web: Arc<Web>) -> Router {
+fn router(web: Arc<Web>) -> Router {
     let meters = web.facts.meters().clone();
     Router::new()
         .route("/ipxe", get(boot::script))
@@ -115,8 +153,7 @@ async fn in_time(request: axum::extract::Request, next: axum::middleware::Next) 
 /// The address cannot be bound.
 pub async fn serve(
     bind: SocketAddr,
-    router: Router,
-    tls: TlsAcceptor,
+    site: Site,
     health: &Health,
     stop: &CancellationToken,
 ) -> io::Result<()> {
@@ -128,12 +165,12 @@ pub async fn serve(
     })?;
     tracing::info!(address = %listener.local_addr()?, "HTTP is served");
     health.up();
-    serve_on(listener, router, tls, stop).await;
+    serve_on(listener, site, stop).await;
     Ok(())
 }
 
 /// [`serve`] on a listener that is bound already.
-pub async fn serve_on(listener: TcpListener, router: Router, tls: TlsAcceptor, stop: &CancellationToken) {
+pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToken) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
@@ -143,9 +180,9 @@ pub async fn serve_on(listener: TcpListener, router: Router, tls: TlsAcceptor, s
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (router, tls, stop) = (router.clone(), tls.clone(), stop.clone());
+                let (site, stop) = (site.clone(), stop.clone());
                 tokio::spawn(async move {
-                    if let Err(error) = connection(stream, peer, router, tls, &stop).await {
+                    if let Err(error) = connection(stream, peer, site, &stop).await {
                         tracing::debug!(%peer, %error, "HTTP connection ended");
                     }
                     drop(slot);
@@ -164,8 +201,7 @@ pub async fn serve_on(listener: TcpListener, router: Router, tls: TlsAcceptor, s
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
-    tls: TlsAcceptor,
+    site: Site,
     stop: &CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
@@ -182,10 +218,18 @@ async fn connection(
         return Ok(());
     }
     if first == [TLS_HANDSHAKE] {
-        let stream = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await??;
-        requests(stream, router, Ends { peer, local, tls: true }, stop).await
+        let stream = tokio::time::timeout(HEAD_TIMEOUT, site.tls.accept(stream)).await??;
+        requests(stream, site.router, Ends { peer, local, tls: true }, stop).await
     } else {
-        requests(stream, router, Ends { peer, local, tls: false }, stop).await
+        let ends = Ends { peer, local, tls: false };
+        let left = match &site.web {
+            Some(web) => direct::blobs(stream, web, ends, stop).await?,
+            None => Some(stream),
+        };
+        match left {
+            Some(stream) => requests(stream, site.router, ends, stop).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -198,16 +242,22 @@ async fn requests<S>(
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let service = TowerToHyperService::new(router.layer(axum::Extension(ends)));
+    let hangup = CancellationToken::new();
+    let router = router.layer(axum::Extension(ends)).layer(axum::Extension(Hangup(hangup.clone())));
+    let service = TowerToHyperService::new(router);
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
+        () = hangup.cancelled() => return Err("the client takes too little".into()),
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
     }
-    Ok(connection.await?)
+    tokio::select! {
+        ended = connection => Ok(ended?),
+        () = hangup.cancelled() => Err("the client takes too little".into()),
+    }
 }
 
 /// An error answer: `application/problem+json` with a code.
@@ -216,12 +266,19 @@ pub struct Problem {
     status: StatusCode,
     code: &'static str,
     detail: String,
+    retry_after: Option<Duration>,
 }
 
 impl Problem {
     /// An error with a machine-readable code and a sentence.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into() }
+        Self { status, code, detail: detail.into(), retry_after: None }
+    }
+
+    /// With the time after which to ask again.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
     }
 
     /// The rack's disk, for the log; the client tries again.
@@ -239,13 +296,18 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body =
             serde_json::json!({ "code": self.code, "detail": self.detail, "status": self.status.as_u16() });
-        (self.status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.status, kind, body.to_string()).into_response();
+        if let Some(wait) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs()));
+        }
+        response
     }
 }
 
 /// The file of a loader, with its length.
-async fn open(path: PathBuf) -> io::Result<(tokio::fs::File, u64)> {
+async fn open(path: PathBuf) -> io::Result<(std::fs::File, u64)> {
     let file = tokio::fs::File::open(path).await?;
     let length = file.metadata().await?.len();
-    Ok((file, length))
+    Ok((file.into_std().await, length))
 }

@@ -5,6 +5,8 @@
 mod avalanche;
 mod bad_link;
 mod beside;
+mod cache;
+mod http;
 mod link;
 mod loopback;
 mod namespace;

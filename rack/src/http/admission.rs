@@ -1,0 +1,259 @@
+//! Who may be sent a large body now: so many at once, in the order in which they came.
+//!
+//! All at once would share the link until each of them gives up; a few at a time finish one after the other. Whoever has
+//! waited for [`Limits::patience`] is sent away to come back in a moment, and then stands where it stood before. Who takes
+//! less than [`Limits::least`] in a [`Limits::window`] loses its place to the next, and may come back too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+/// Bodies up to this many bytes wait for nobody.
+pub const SMALL: u64 = 1 << 20;
+/// When those who were sent away should come back.
+pub const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// How long it is remembered when somebody came who was sent away.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// How much at once, and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bodies at once.
+    pub places: usize,
+    /// How long one may wait for a place. Shorter than clients bear silence.
+    pub patience: Duration,
+    /// How often it is looked at what a client took.
+    pub window: Duration,
+    /// What it has to take in that time, in bytes.
+    pub least: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let (patience, window) = (Duration::from_secs(30), Duration::from_secs(60));
+        Self { places: 32, patience, window, least: 256 << 10 }
+    }
+}
+
+/// The places, and the line before them.
+#[derive(Debug)]
+pub struct Admission {
+    limits: Limits,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    counts: Counts,
+    /// By when they came.
+    waiting: BTreeMap<Ticket, oneshot::Sender<Place>>,
+    /// Those without a place: when they came first, and when last.
+    known: HashMap<IpAddr, (Instant, Instant)>,
+    tickets: u64,
+}
+
+type Ticket = (Instant, u64);
+
+/// For `/metrics`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bodies that are being sent.
+    pub sending: usize,
+    /// The most that were at any time.
+    pub most: usize,
+    /// Clients in line.
+    pub waiting: usize,
+    /// Those who were sent away to come back.
+    pub sent_away: u64,
+}
+
+/// The right to be sent a body, until it is dropped.
+#[derive(Debug)]
+pub struct Place(Arc<Admission>);
+
+/// All places were taken for as long as one may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy;
+
+impl Admission {
+    /// Nobody is there yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, line: Mutex::default() })
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How it goes.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let line = self.line();
+        Counts { waiting: line.waiting.len(), ..line.counts }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// None became free in time.
+    pub async fn place(self: &Arc<Self>, client: IpAddr) -> Result<Place, Busy> {
+        self.place_within(client, self.limits.patience).await
+    }
+
+    async fn place_within(self: &Arc<Self>, client: IpAddr, patience: Duration) -> Result<Place, Busy> {
+        let mut turn = {
+            let mut line = self.line();
+            if line.counts.sending < self.limits.places {
+                line.counts.sending += 1;
+                line.counts.most = line.counts.most.max(line.counts.sending);
+                line.known.remove(&client);
+                return Ok(Place(Arc::clone(self)));
+            }
+            let now = Instant::now();
+            line.known.retain(|_, (_, seen)| now.duration_since(*seen) < REMEMBERED + self.limits.patience);
+            let (came, _) =
+                *line.known.entry(client).and_modify(|(_, seen)| *seen = now).or_insert((now, now));
+            line.tickets += 1;
+            let ticket = (came, line.tickets);
+            let (call, called) = oneshot::channel();
+            line.waiting.insert(ticket, call);
+            Turn { admission: Arc::clone(self), ticket, called }
+        };
+        match tokio::time::timeout(patience, &mut turn.called).await {
+            Ok(Ok(place)) => {
+                self.line().known.remove(&client);
+                Ok(place)
+            }
+            _ => {
+                self.line().counts.sent_away += 1;
+                Err(Busy)
+            }
+        }
+    }
+}
+
+/// Somebody who waits, and who may go away.
+struct Turn {
+    admission: Arc<Admission>,
+    ticket: Ticket,
+    called: oneshot::Receiver<Place>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.admission.line().waiting.remove(&self.ticket);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let next = {
+            let mut line = self.0.line();
+            let next = line.waiting.pop_first();
+            if next.is_none() {
+                line.counts.sending -= 1;
+            }
+            next
+        };
+        // Who has gone away meanwhile drops the place, and so hands it on.
+        if let Some((_, call)) = next {
+            drop(call.send(Self(Arc::clone(&self.0))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn client(number: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, number).into()
+    }
+
+    fn admission(places: usize) -> Arc<Admission> {
+        Admission::new(Limits { places, patience: Duration::from_secs(600), ..Limits::default() })
+    }
+
+    /// Lets everybody go on who can.
+    async fn settle() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn places_are_taken_in_order_of_arrival() {
+        let admission = admission(2);
+        let (first, second) =
+            (admission.place(client(1)).await.unwrap(), admission.place(client(2)).await.unwrap());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for number in 3..6 {
+            let (admission, order) = (Arc::clone(&admission), Arc::clone(&order));
+            tokio::spawn(async move {
+                let _place = admission.place(client(number)).await.unwrap();
+                order.lock().unwrap().push(number);
+                std::future::pending::<()>().await;
+            });
+            settle().await;
+        }
+        drop(second);
+        settle().await;
+        assert_eq!(*order.lock().unwrap(), [3]);
+        drop(first);
+        settle().await;
+        assert_eq!(*order.lock().unwrap(), [3, 4]);
+        assert_eq!(admission.counts(), Counts { sending: 2, most: 2, waiting: 1, sent_away: 0 });
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_is_passed_over_and_takes_no_place() {
+        let admission = admission(1);
+        let held = admission.place(client(1)).await.unwrap();
+        let gone = tokio::spawn({
+            let admission = Arc::clone(&admission);
+            async move { admission.place(client(2)).await.map(drop) }
+        });
+        settle().await;
+        let stays = tokio::spawn({
+            let admission = Arc::clone(&admission);
+            async move { admission.place(client(3)).await }
+        });
+        settle().await;
+        gone.abort();
+        assert!(gone.await.is_err());
+        drop(held);
+        drop(stays.await.unwrap().unwrap());
+        assert_eq!(admission.counts(), Counts { sending: 0, most: 1, waiting: 0, sent_away: 0 });
+    }
+
+    #[tokio::test]
+    async fn who_was_sent_away_and_comes_back_is_before_those_who_came_later() {
+        let admission = admission(1);
+        let held = admission.place(client(1)).await.unwrap();
+        assert_eq!(admission.place_within(client(2), Duration::ZERO).await.err(), Some(Busy));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for number in [3, 2] {
+            let (admission, order) = (Arc::clone(&admission), Arc::clone(&order));
+            tokio::spawn(async move {
+                let _place = admission.place(client(number)).await.unwrap();
+                order.lock().unwrap().push(number);
+            });
+            settle().await;
+        }
+        drop(held);
+        settle().await;
+        assert_eq!(*order.lock().unwrap(), [2, 3]);
+        assert_eq!(admission.counts().sent_away, 1);
+    }
+}

@@ -1,0 +1,254 @@
+//! `GET /blobs/{sha256}` in the clear, sent by the kernel: sendfile(2) moves the bytes from the page cache to the socket
+//! without this program touching them.
+//!
+//! A request that lies in the socket as a whole, and asks for a blob in the plainest way, is answered here, and then the
+//! next one of the connection is looked at. Any other is left in the socket, untouched, for hyper, and with it the rest of
+//! the connection.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::response::IntoResponse;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::admission::Limits;
+use super::files::{self, Answer, Piece};
+use super::{Ends, HEAD_TIMEOUT, Problem, SILENCE, Web};
+
+/// Longest request that is answered here.
+const HEAD: usize = 4096;
+/// Most header lines of such a request.
+const HEADERS: usize = 32;
+/// Bytes that the kernel is given at once.
+const CHUNK: u64 = 1 << 20;
+/// Bytes after which the thread is given back.
+const TURN: u64 = 8 << 20;
+
+/// A request that is answered here.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    /// Bytes of its head.
+    length: usize,
+    method: Method,
+    sha256: String,
+    range: Option<String>,
+    /// The client wants the connection closed.
+    close: bool,
+}
+
+/// Answers requests for blobs until another one comes: the stream is given back for that. `None`: the connection has ended.
+///
+/// # Errors
+/// The connection broke, or its client was too slow.
+pub async fn blobs(
+    stream: TcpStream,
+    web: &Arc<Web>,
+    ends: Ends,
+    stop: &CancellationToken,
+) -> io::Result<Option<TcpStream>> {
+    let stream = Arc::new(stream);
+    let mut head = vec![0; HEAD];
+    loop {
+        let seen = tokio::select! {
+            () = stop.cancelled() => return Ok(None),
+            seen = timeout(HEAD_TIMEOUT, stream.peek(&mut head)) => seen??,
+        };
+        if seen == 0 {
+            return Ok(None);
+        }
+        let Some(asked) = asked(head.get(..seen).unwrap_or_default()) else {
+            return Ok(Arc::into_inner(stream));
+        };
+        take(&stream, head.get_mut(..asked.length).unwrap_or_default()).await?;
+        let answer =
+            files::blob_answer(web, &asked.sha256, &asked.method, asked.range.as_deref(), ends.peer.ip());
+        let answer = tokio::select! {
+            answer = answer => answer,
+            () = gone(&stream) => return Ok(None),
+        };
+        let status = match &answer {
+            Ok(answer) => answer.status,
+            Err(problem) => problem.status,
+        };
+        web.facts.meters().answered("/blobs/{sha256}", status);
+        match answer {
+            Ok(Answer { status, headers, piece }) => {
+                write(&stream, &head_of(status, &headers, asked.close)).await?;
+                if let Some(piece) = piece {
+                    send(&stream, piece, web.admission.limits()).await?;
+                }
+            }
+            Err(problem) => refuse(&stream, problem, &asked).await?,
+        }
+        if asked.close {
+            return Ok(None);
+        }
+    }
+}
+
+/// Reads a request that is there as a whole. `None`: it is not, or it is not plain.
+fn asked(bytes: &[u8]) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = request.parse(bytes).ok()? else { return None };
+    let method = [Method::GET, Method::HEAD].into_iter().find(|it| Some(it.as_str()) == request.method)?;
+    let sha256 = request.path?.strip_prefix("/blobs/")?.to_owned();
+    if request.version != Some(1) || sha256.contains(['/', '?', '%']) {
+        return None;
+    }
+    let (mut range, mut close, mut host) = (None, false, false);
+    for header in request.headers.iter() {
+        let value = std::str::from_utf8(header.value).ok()?;
+        match header.name.to_ascii_lowercase().as_str() {
+            "host" => host = true,
+            "range" => range = Some(value.to_owned()),
+            "connection" if value.eq_ignore_ascii_case("close") => close = true,
+            "connection" if value.eq_ignore_ascii_case("keep-alive") => {}
+            "connection" | "content-length" | "transfer-encoding" | "expect" | "upgrade" => return None,
+            _ => {}
+        }
+    }
+    host.then_some(Asked { length, method, sha256, range, close })
+}
+
+/// A status line and headers.
+fn head_of(status: StatusCode, headers: &HeaderMap, close: bool) -> Vec<u8> {
+    let mut head = format!("HTTP/1.1 {status}\r\n").into_bytes();
+    for (name, value) in headers {
+        head.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let connection = if close { "connection: close\r\n" } else { "" };
+    head.extend(format!("date: {date}\r\n{connection}\r\n").into_bytes());
+    head
+}
+
+async fn refuse(stream: &TcpStream, problem: Problem, asked: &Asked) -> io::Result<()> {
+    let (mut parts, body) = problem.into_response().into_parts();
+    let body = axum::body::to_bytes(body, HEAD).await.map_err(io::Error::other)?;
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let mut bytes = head_of(parts.status, &parts.headers, asked.close);
+    if asked.method != Method::HEAD {
+        bytes.extend_from_slice(&body);
+    }
+    write(stream, &bytes).await
+}
+
+/// Takes bytes that are there.
+async fn take(stream: &TcpStream, mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.readable().await?;
+        match stream.try_read(bytes) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => bytes = bytes.get_mut(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        timeout(SILENCE, stream.writable()).await??;
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Ends when the client has hung up.
+async fn gone(stream: &TcpStream) {
+    if matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+        // Its next request is there already.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Sends a piece of a file, as long as the client takes what it has to.
+async fn send(stream: &Arc<TcpStream>, piece: Piece, limits: Limits) -> io::Result<()> {
+    let Piece { file, first, count, pin: _pin, place: _place } = piece;
+    let (file, end) = (Arc::new(file), first + count);
+    let mut offset = first;
+    let (mut until, mut before) = (Instant::now() + limits.window, offset);
+    while offset < end {
+        let writable = timeout_at(until, stream.writable()).await;
+        if Instant::now() >= until {
+            if offset - before < limits.least {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little"));
+            }
+            (until, before) = (Instant::now() + limits.window, offset);
+        }
+        let Ok(writable) = writable else { continue };
+        writable?;
+        // The disk may have to be waited for.
+        let (stream, file) = (Arc::clone(stream), Arc::clone(&file));
+        let pushed = tokio::task::spawn_blocking(move || push(&stream, &file, offset, end)).await;
+        offset = pushed.map_err(io::Error::other)??;
+    }
+    Ok(())
+}
+
+/// Gives the kernel as much as it takes. Answers up to where.
+fn push(stream: &TcpStream, file: &File, first: u64, end: u64) -> io::Result<u64> {
+    let mut offset = first;
+    while offset < end && offset - first < TURN {
+        let most = usize::try_from((end - offset).min(CHUNK)).unwrap_or(usize::MAX);
+        let sent = stream
+            .try_io(Interest::WRITABLE, || Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), most)?));
+        match sent {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_request_that_is_there_as_a_whole_is_answered_here() {
+        let plain = "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nRange: bytes=1-\r\nConnection: close\r\n\r\n";
+        let expected = Asked {
+            length: plain.len(),
+            method: Method::GET,
+            sha256: "ab".into(),
+            range: Some("bytes=1-".into()),
+            close: true,
+        };
+        assert_eq!(asked(plain.as_bytes()), Some(expected));
+        let two = [plain, plain].concat();
+        assert_eq!(asked(two.as_bytes()).map(|it| it.length), Some(plain.len()));
+        assert_eq!(asked(plain.get(..plain.len() - 1).unwrap().as_bytes()), None, "its end is on its way");
+        assert!(
+            asked(b"HEAD /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n")
+                .is_some_and(|it| it.method == Method::HEAD && !it.close)
+        );
+        for other in [
+            "GET /ipxe?mac=1 HTTP/1.1\r\nHost: r\r\n\r\n",
+            "POST /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n",
+            "GET /blobs/ab HTTP/1.0\r\nHost: r\r\n\r\n",
+            "GET /blobs/ab HTTP/1.1\r\n\r\n",
+            "GET /blobs/a/b HTTP/1.1\r\nHost: r\r\n\r\n",
+            "GET /blobs/ab?c HTTP/1.1\r\nHost: r\r\n\r\n",
+            "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nContent-Length: 3\r\n\r\nabc",
+            "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nConnection: upgrade\r\n\r\n",
+            "\u{16}\u{3}\u{1}",
+        ] {
+            assert_eq!(asked(other.as_bytes()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Images over HTTP: a hall of machines at once, clients that hang up, and clients that hold still.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use basalt_rack::attempts::Attempts;
+use basalt_rack::blobs::{BlobStore, NoOrigin};
+use basalt_rack::hash::sha256;
+use basalt_rack::http::admission::{Admission, Limits};
+use basalt_rack::http::report::Reports;
+use basalt_rack::http::{Site, Web, serve_on};
+use basalt_rack::identity::Identity;
+use basalt_rack::loaders::Loaders;
+use basalt_rack::presence::Presence;
+use basalt_rack::spool::{self, writer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::support::DEADLINE;
+
+/// The HTTP server of a rack that has one blob.
+struct Server {
+    web: Arc<Web>,
+    address: SocketAddr,
+    name: String,
+    stop: CancellationToken,
+}
+
+impl Server {
+    async fn start(dir: &Path, length: usize, limits: Limits) -> Self {
+        let content: Vec<u8> = (0..length).map(|at| (at / 999) as u8).collect();
+        let name = hex::encode(sha256(&content));
+        std::fs::create_dir_all(dir.join("blobs")).unwrap();
+        std::fs::write(dir.join("blobs").join(&name), content).unwrap();
+        let (facts, _) = writer::start(dir, spool::Limits::default()).unwrap();
+        let identity = Identity::open(dir).unwrap();
+        let web = Arc::new(Web {
+            boot: watch::channel(None).1,
+            attempts: Arc::new(Attempts::open(dir).unwrap()),
+            presence: Arc::new(Presence::default()),
+            blobs: BlobStore::open(dir, Some(1 << 30), Arc::new(NoOrigin), watch::channel(None).1).unwrap(),
+            admission: Admission::new(limits),
+            loaders: Loaders::new(dir),
+            facts,
+            reports: Reports::default(),
+            spki_sha256: identity.spki_sha256.clone(),
+        });
+        let site = Site::new(Arc::clone(&web), TlsAcceptor::from(Arc::new(identity.agent_tls().unwrap())));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let ends = stop.clone();
+        tokio::spawn(async move { serve_on(listener, site, &ends).await });
+        Self { web, address, name, stop }
+    }
+
+    /// Asks for the blob from this byte on. Answers the connection after the head of the answer, and its status.
+    async fn ask(&self, client: u8, version: &str, from: usize) -> (TcpStream, u16) {
+        let socket = TcpSocket::new_v4().unwrap();
+        // What is on its way is not much.
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 1, client), 0).into()).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
+        let request =
+            format!("GET /blobs/{} {version}\r\nHost: rack\r\nRange: bytes={from}-\r\n\r\n", self.name);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!(status == 503, head.contains("retry-after: 2\r\n"), "{head}");
+        (stream, status)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What all clients share, and how much it carries in a second.
+struct Link {
+    rate: usize,
+    free: Mutex<Instant>,
+}
+
+impl Link {
+    async fn carry(&self, bytes: usize) {
+        let mut free = self.free.lock().await;
+        *free = (*free).max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / self.rate as f64);
+        let until = *free;
+        drop(free);
+        tokio::time::sleep_until(until).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_machines_at_once_all_get_their_image_whatever_some_of_them_do() {
+    // More than a socket takes in at once.
+    const LENGTH: usize = 6 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { places: 8, patience: Duration::from_millis(300), ..Limits::default() };
+    let server = Arc::new(Server::start(dir.path(), LENGTH, limits).await);
+    let link = Arc::new(Link { rate: 400 << 20, free: Mutex::new(Instant::now()) });
+    let turned_away = Arc::new(AtomicUsize::new(0));
+    let machine = async |number: u8, server: &Server, link: &Link, turned_away: &AtomicUsize| {
+        let (mut image, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+        // Each fifth loses its connection on the way, once.
+        let mut breaks = number.is_multiple_of(5);
+        while image.len() < LENGTH {
+            let (mut stream, status) = server.ask(number, "HTTP/1.1", image.len()).await;
+            if status == 503 {
+                turned_away.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                continue;
+            }
+            assert_eq!(status, 206);
+            while image.len() < LENGTH && !(breaks && image.len() > LENGTH / 2) {
+                let count = stream.read(&mut buffer).await.unwrap();
+                assert!(count > 0, "machine {number}: broken off after {}", image.len());
+                link.carry(count).await;
+                image.extend_from_slice(&buffer[..count]);
+            }
+            breaks = false;
+        }
+        assert_eq!(hex::encode(sha256(&image)), server.name, "machine {number}");
+    };
+    let machines: Vec<_> = (0..200)
+        .map(|number| {
+            let (server, link, turned_away) =
+                (Arc::clone(&server), Arc::clone(&link), Arc::clone(&turned_away));
+            tokio::spawn(async move { machine(number, &server, &link, &turned_away).await })
+        })
+        .collect();
+    for machine in machines {
+        machine.await.unwrap();
+    }
+    let counts = server.web.admission.counts();
+    println!("{counts:?}");
+    assert_eq!(counts.most, 8);
+    assert!(counts.sent_away > 0 && counts.sent_away == turned_away.load(Ordering::Relaxed) as u64);
+}
+
+/// A server with one place, and a client that has it: by the kernel's way, or by hyper's.
+async fn taken(dir: &Path, version: &str, limits: Limits) -> (Server, TcpStream) {
+    let server = Server::start(dir, 32 << 20, Limits { places: 1, ..limits }).await;
+    let (stream, status) = server.ask(1, version, 0).await;
+    assert_eq!((status, server.web.admission.counts().sending), (206, 1));
+    (server, stream)
+}
+
+const WAYS: [&str; 2] = ["HTTP/1.1", "HTTP/1.0"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_hangs_up_gives_its_place_back() {
+    for version in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, stream) = taken(dir.path(), version, Limits::default()).await;
+        drop(stream);
+        let (_stream, status) = tokio::time::timeout(DEADLINE, server.ask(2, version, 0)).await.unwrap();
+        assert_eq!(status, 206, "{version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_next_to_nothing_loses_its_place() {
+    for version in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Limits { window: Duration::from_millis(300), ..Limits::default() };
+        let (server, mut slow) = taken(dir.path(), version, limits).await;
+        let (_stream, status) = tokio::time::timeout(DEADLINE, server.ask(2, version, 0)).await.unwrap();
+        assert_eq!(status, 206, "{version}");
+        // What was on its way to it still comes, and no more.
+        let mut rest = Vec::new();
+        slow.read_to_end(&mut rest).await.ok();
+        assert!(rest.len() < 32 << 20, "{version}: {}", rest.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_small_waits_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _stream) = taken(dir.path(), "HTTP/1.1", Limits::default()).await;
+    let (mut small, status) = server.ask(2, "HTTP/1.1", (32 << 20) - 5).await;
+    let mut end = [0; 5];
+    small.read_exact(&mut end).await.unwrap();
+    assert_eq!((status, server.web.admission.counts().waiting), (206, 0));
+    // The connection is kept, also for what hyper answers.
+    small.write_all(b"GET /loaders/none HTTP/1.1\r\nHost: rack\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    small.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 404");
+}
