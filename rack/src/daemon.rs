@@ -107,7 +107,6 @@ struct Services {
     dhcp: Arc<Dhcp>,
     web: Arc<Web>,
     tls: TlsAcceptor,
-    loaders: Loaders,
     facts: Facts,
     tasks: TaskTracker,
 }
@@ -163,7 +162,7 @@ impl Daemon {
             presence,
             blobs: Arc::clone(&blobs),
             admission: Admission::new(Limits { places: settings.http_bodies, ..Limits::default() }),
-            loaders: loaders.clone(),
+            loaders,
             facts: facts.clone(),
             reports: http::report::Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
@@ -175,7 +174,6 @@ impl Daemon {
             dhcp: Arc::clone(&dhcp),
             web,
             tls: TlsAcceptor::from(Arc::new(identity.agent_tls()?)),
-            loaders,
             facts: facts.clone(),
             tasks: tasks.clone(),
         };
@@ -346,8 +344,8 @@ impl Services {
         self.tasks.spawn(async move {
             let port = this.settings.tftp_port;
             while !token.is_cancelled() {
-                let (loaders, facts) = (this.loaders.clone(), this.facts.clone());
-                let ended = crate::tftp::run(address, port, loaders, facts, &health, &token).await;
+                let (web, http_port) = (Arc::clone(&this.web), this.settings.http_port);
+                let ended = crate::tftp::run(address, port, http_port, web, &health, &token).await;
                 pause(ended, &health, &token).await;
             }
         });

@@ -9,6 +9,7 @@ pub mod boot;
 pub mod check;
 pub mod clock;
 pub mod concern;
+pub mod config;
 pub mod daemon;
 pub mod dhcp;
 pub mod durable;

@@ -2,12 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names that clients may ask for, and where below the loader directory (or below `/`) distributions put them, best first.
+/// Names that clients may ask for, and where in the loader directory, or elsewhere, distributions put them, best first.
 const LOADERS: &[(&str, &[&str])] = &[
     ("undionly.kpxe", &["undionly.kpxe"]),
     ("ipxe.pxe", &["ipxe.pxe"]),
     ("ipxe.efi", &["ipxe.efi"]),
     ("snponly.efi", &["snponly.efi", "snponly-x86_64.efi"]),
+    ("shimx64.efi", &["shimx64.efi", "/usr/lib/shim/shimx64.efi.signed"]),
+    // By this name shim asks for it, beside itself. It is the image with GRUB's network, that nobody but a distribution signs.
+    ("grubx64.efi", &["grubnetx64.efi", "/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"]),
+    ("lpxelinux.0", &["lpxelinux.0", "/usr/lib/PXELINUX/lpxelinux.0"]),
+    ("ldlinux.c32", &["ldlinux.c32", "/usr/lib/syslinux/modules/bios/ldlinux.c32"]),
+    ("poweroff.c32", &["poweroff.c32", "/usr/lib/syslinux/modules/bios/poweroff.c32"]),
     ("ipxe-arm64.efi", &["ipxe-arm64.efi", "ipxe-arm64/ipxe.efi"]),
     ("snponly-arm64.efi", &["snponly-arm64.efi", "ipxe-arm64/snponly.efi"]),
 ];

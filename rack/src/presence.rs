@@ -1,7 +1,7 @@
 //! Who has which address: the part of the DHCP server's knowledge that decides who may be handed a secret.
 //!
 //! A boot token goes only to the address that this rack leased to the MAC in a **boot** exchange (one in which the client
-//! said it was iPXE) less than two minutes ago. Somebody who merely knows a MAC has no such address.
+//! said it was iPXE or firmware that boots from the network) less than two minutes ago. Somebody who merely knows a MAC has no such address.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -44,7 +44,7 @@ impl Presence {
         inner.1.insert(mac, Seen { address, expires_ms, boot });
     }
 
-    /// iPXE was told where its script is.
+    /// iPXE was told where its script is, or a ROM where its loader is.
     pub fn booting(&self, mac: Mac, address: Ipv4Addr, now_ms: i64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 += 1;

@@ -1,8 +1,8 @@
-//! The iPXE scripts, rendered from data alone.
+//! The scripts of boot loaders, rendered from data alone: one description, three languages.
 //!
 //! `exit 1` hands a UEFI machine on to its next boot entry; plain `exit` lands in the firmware's menu. On BIOS the disk is
 //! booted by iPXE itself. Scripts contain no name or option that iPXE would interpret:
-//! [`boot::check`](crate::boot::check) refuses those.
+//! [`boot::check`](crate::boot::check) refuses those; for GRUB each word is quoted, and PXELINUX interprets nothing in its lines.
 
 use std::net::SocketAddr;
 
@@ -41,25 +41,51 @@ pub struct Scene<'a> {
     pub spki: &'a str,
 }
 
+/// Who reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// iPXE.
+    Ipxe,
+    /// GRUB 2 as the signed network image of distributions has it.
+    Grub,
+    /// PXELINUX with HTTP: `lpxelinux.0`.
+    Pxelinux,
+}
+
 /// Renders a script.
 #[must_use]
-pub fn render(scene: Scene<'_>, script: &Script<'_>) -> String {
+pub fn render(language: Language, scene: Scene<'_>, script: &Script<'_>) -> String {
+    let keep = |it: &char| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | ':');
+    let name: String = scene.name.chars().filter(keep).collect();
+    match language {
+        Language::Ipxe => ipxe(&name, scene, script),
+        Language::Grub => grub(&name, scene, script),
+        Language::Pxelinux => pxelinux(&name, scene, script),
+    }
+}
+
+/// What the kernel is told.
+fn command_line(scene: Scene<'_>, boot: &EphemeralBoot, token: &str) -> String {
     let Scene { mac, rack, spki, .. } = scene;
-    let name: String =
-        scene.name.chars().filter(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | ':')).collect();
+    let EphemeralBoot { squashfs_sha256, kernel_options, .. } = boot;
+    let dashed = mac.to_string().replace(':', "-");
+    let options = if kernel_options.is_empty() { String::new() } else { format!(" {kernel_options}") };
+    format!(
+        "basalt.url=https://{rack} basalt.token={token} basalt.spki={spki} basalt.root=sha256:{squashfs_sha256} \
+         BOOTIF=01-{dashed} console=tty0 console=ttyS0{options}"
+    )
+}
+
+fn ipxe(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
+    let Scene { mac, rack, .. } = scene;
     match script {
         Script::Ephemeral { boot, token } => {
-            let EphemeralBoot {
-                attempt, kernel_sha256, initrd_sha256, squashfs_sha256, kernel_options, ..
-            } = boot;
-            let dashed = mac.to_string().replace(':', "-");
-            let options =
-                if kernel_options.is_empty() { String::new() } else { format!(" {kernel_options}") };
+            let EphemeralBoot { attempt, kernel_sha256, initrd_sha256, .. } = boot;
+            let command_line = command_line(scene, boot, token);
             format!(
                 "#!ipxe\n\
                  echo Basalt: {name} boots attempt {attempt}\n\
-                 kernel http://{rack}/blobs/{kernel_sha256} initrd=initrd basalt.url=https://{rack} basalt.token={token} \
-                 basalt.spki={spki} basalt.root=sha256:{squashfs_sha256} BOOTIF=01-{dashed} console=tty0 console=ttyS0{options} || goto again\n\
+                 kernel http://{rack}/blobs/{kernel_sha256} initrd=initrd {command_line} || goto again\n\
                  initrd --name initrd http://{rack}/blobs/{initrd_sha256} || goto again\n\
                  boot || goto again\n\
                  :again\n\
@@ -89,6 +115,71 @@ pub fn render(scene: Scene<'_>, script: &Script<'_>) -> String {
     }
 }
 
+/// What starts a system from an ESP, by distribution and at last by the name that all of them may use.
+const GRUB_STARTS: &str = "/EFI/debian/shimx64.efi /EFI/ubuntu/shimx64.efi /EFI/BOOT/BOOTX64.EFI";
+
+/// Commands alone, without a menu, since GRUB runs them as it reads them.
+fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
+    let rack = scene.rack;
+    match script {
+        Script::Ephemeral { boot, token } => {
+            let EphemeralBoot { attempt, kernel_sha256, initrd_sha256, .. } = boot;
+            let command_line: Vec<String> =
+                command_line(scene, boot, token).split_whitespace().map(grub_word).collect();
+            format!(
+                "echo 'Basalt: {name} boots attempt {attempt}'\n\
+                 if linux '(http,{rack})/blobs/{kernel_sha256}' {}; then\n\
+                 if initrd '(http,{rack})/blobs/{initrd_sha256}'; then\n\
+                 boot\n\
+                 fi\n\
+                 fi\n\
+                 echo 'Basalt: {name} could not load its image from {rack}; starting again in 10 seconds'\n\
+                 sleep 10\n\
+                 reboot\n",
+                command_line.join(" ")
+            )
+        }
+        // Not each GRUB hands a machine on when it exits, so it looks for what starts a system itself.
+        Script::Local { why } => format!(
+            "echo 'Basalt: {name} {why}'\n\
+             for file in {GRUB_STARTS}; do\n\
+             if search --no-floppy --set=root --file $file; then\n\
+             if chainloader ($root)$file; then\n\
+             boot\n\
+             fi\n\
+             fi\n\
+             done\n\
+             exit 1\n"
+        ),
+        Script::PowerOff => format!("echo 'Basalt: {name} is to be off'\nhalt\n"),
+    }
+}
+
+/// A word that GRUB takes as it is.
+fn grub_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+fn pxelinux(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
+    let rack = scene.rack;
+    let (says, does) = match script {
+        Script::Ephemeral { boot, token } => {
+            let EphemeralBoot { attempt, kernel_sha256, initrd_sha256, .. } = boot;
+            let does = format!(
+                "KERNEL http://{rack}/blobs/{kernel_sha256}\n\
+                 INITRD http://{rack}/blobs/{initrd_sha256}\n\
+                 APPEND {}\n",
+                command_line(scene, boot, token)
+            );
+            (format!("boots attempt {attempt}"), does)
+        }
+        // The next device of the firmware.
+        Script::Local { why } => ((*why).to_owned(), "LOCALBOOT -1\n".to_owned()),
+        Script::PowerOff => ("is to be off".to_owned(), "COM32 poweroff.c32\n".to_owned()),
+    };
+    format!("SAY Basalt: {name} {says}\nDEFAULT basalt\nPROMPT 0\nTIMEOUT 0\nLABEL basalt\n{does}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +194,7 @@ mod tests {
     fn ephemeral() {
         let mut boot = boot(17);
         boot.kernel_options = "quiet basalt.debug".into();
-        insta::assert_snapshot!(render(scene(), &Script::Ephemeral { boot: &boot, token: "TOKEN" }), @r#"
+        insta::assert_snapshot!(render(Language::Ipxe, scene(), &Script::Ephemeral { boot: &boot, token: "TOKEN" }), @r#"
         #!ipxe
         echo Basalt: m1 boots attempt 17
         kernel http://10.77.0.1:5248/blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa initrd=initrd basalt.url=https://10.77.0.1:5248 basalt.token=TOKEN basalt.spki=5p basalt.root=sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc BOOTIF=01-52-54-00-00-00-01 console=tty0 console=ttyS0 quiet basalt.debug || goto again
@@ -120,7 +211,7 @@ mod tests {
 
     #[test]
     fn local() {
-        insta::assert_snapshot!(render(scene(), &Script::Local { why: Why::Declared.words() }), @r#"
+        insta::assert_snapshot!(render(Language::Ipxe, scene(), &Script::Local { why: Why::Declared.words() }), @r#"
         #!ipxe
         echo Basalt: m1 boots its disk
         iseq ${platform} efi && goto efi || goto bios
@@ -135,7 +226,7 @@ mod tests {
     fn unknown_machines_are_named_by_their_mac() {
         let name = mac(9).to_string();
         let scene = Scene { name: &name, mac: mac(9), ..scene() };
-        insta::assert_snapshot!(render(scene, &Script::Local { why: Why::Unknown.words() }), @r#"
+        insta::assert_snapshot!(render(Language::Ipxe, scene, &Script::Local { why: Why::Unknown.words() }), @r#"
         #!ipxe
         echo Basalt: 52:54:00:00:00:09 is unknown and boots its disk
         iseq ${platform} efi && goto efi || goto bios
@@ -148,7 +239,7 @@ mod tests {
 
     #[test]
     fn power_off() {
-        insta::assert_snapshot!(render(scene(), &Script::PowerOff), @r#"
+        insta::assert_snapshot!(render(Language::Ipxe, scene(), &Script::PowerOff), @r#"
         #!ipxe
         echo Basalt: m1 is to be off
         poweroff || echo Basalt: this iPXE cannot power off; waiting for the BMC
@@ -160,7 +251,67 @@ mod tests {
     #[test]
     fn a_name_cannot_add_commands() {
         let scene = Scene { name: "x\nshell ${net0/mac} || reboot", ..scene() };
-        let script = render(scene, &Script::PowerOff);
+        let script = render(Language::Ipxe, scene, &Script::PowerOff);
         assert_eq!(script.lines().nth(1), Some("echo Basalt: xshellnet0macreboot is to be off"));
+    }
+
+    #[test]
+    fn grub_and_pxelinux_read_the_same() {
+        let boot = EphemeralBoot { kernel_options: "quiet a='b;c'".into(), ..boot(17) };
+        let scripts = [
+            Script::Ephemeral { boot: &boot, token: "TOKEN" },
+            Script::Local { why: Why::Declared.words() },
+            Script::PowerOff,
+        ];
+        let rendered =
+            |language| scripts.iter().map(|it| render(language, scene(), it)).collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(rendered(Language::Grub), @r#"
+        echo 'Basalt: m1 boots attempt 17'
+        if linux '(http,10.77.0.1:5248)/blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' 'basalt.url=https://10.77.0.1:5248' 'basalt.token=TOKEN' 'basalt.spki=5p' 'basalt.root=sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc' 'BOOTIF=01-52-54-00-00-00-01' 'console=tty0' 'console=ttyS0' 'quiet' 'a='\''b;c'\'''; then
+        if initrd '(http,10.77.0.1:5248)/blobs/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb'; then
+        boot
+        fi
+        fi
+        echo 'Basalt: m1 could not load its image from 10.77.0.1:5248; starting again in 10 seconds'
+        sleep 10
+        reboot
+
+        echo 'Basalt: m1 boots its disk'
+        for file in /EFI/debian/shimx64.efi /EFI/ubuntu/shimx64.efi /EFI/BOOT/BOOTX64.EFI; do
+        if search --no-floppy --set=root --file $file; then
+        if chainloader ($root)$file; then
+        boot
+        fi
+        fi
+        done
+        exit 1
+
+        echo 'Basalt: m1 is to be off'
+        halt
+        "#);
+        insta::assert_snapshot!(rendered(Language::Pxelinux), @r#"
+        SAY Basalt: m1 boots attempt 17
+        DEFAULT basalt
+        PROMPT 0
+        TIMEOUT 0
+        LABEL basalt
+        KERNEL http://10.77.0.1:5248/blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+        INITRD http://10.77.0.1:5248/blobs/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+        APPEND basalt.url=https://10.77.0.1:5248 basalt.token=TOKEN basalt.spki=5p basalt.root=sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc BOOTIF=01-52-54-00-00-00-01 console=tty0 console=ttyS0 quiet a='b;c'
+
+        SAY Basalt: m1 boots its disk
+        DEFAULT basalt
+        PROMPT 0
+        TIMEOUT 0
+        LABEL basalt
+        LOCALBOOT -1
+
+        SAY Basalt: m1 is to be off
+        DEFAULT basalt
+        PROMPT 0
+        TIMEOUT 0
+        LABEL basalt
+        COM32 poweroff.c32
+        "#);
     }
 }

@@ -1,4 +1,4 @@
-//! TFTP: loaders for PXE ROMs, served by `basalt-tftp`.
+//! TFTP: loaders for PXE ROMs, and the scripts of those loaders that speak nothing else, served by `basalt-tftp`.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,8 +15,11 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::{self, Config};
 use crate::facts::About;
 use crate::health::Health;
+use crate::http::Web;
+use crate::http::boot::{self, Asks};
 use crate::loaders::Loaders;
 use crate::spool::writer::Facts;
 
@@ -27,6 +30,8 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 #[derive(Debug)]
 struct Source {
     loaders: Loaders,
+    /// For scripts: the rack's HTTP server, and where machines reach it.
+    scripts: Option<(Arc<Web>, SocketAddr)>,
     sent: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
 
@@ -37,8 +42,20 @@ type Slot = tokio::sync::Mutex<Option<(Version, Weak<[u8]>)>>;
 type Version = (u64, u64, SystemTime);
 
 impl Source {
-    fn new(loaders: Loaders) -> Self {
-        Self { loaders, sent: Mutex::default() }
+    fn new(loaders: Loaders, scripts: Option<(Arc<Web>, SocketAddr)>) -> Self {
+        Self { loaders, scripts, sent: Mutex::default() }
+    }
+
+    /// The script that a file of this name is; `None`: it is no name of one.
+    fn script(&self, path: &str, client: SocketAddr) -> Option<Result<Bytes, OpenError>> {
+        let (web, rack) = self.scripts.as_ref()?;
+        let (language, mac) = match config::named(path)? {
+            Config::Grub => return Some(Ok(Bytes::from_static(config::GRUB.as_bytes()))),
+            Config::Script(language, mac) => (language, mac),
+        };
+        let asks = Asks { mac, peer: client.ip(), rack: *rack, language, service: "tftp" };
+        let script = boot::script(web, asks).map(Bytes::from);
+        Some(script.map_err(|reason| OpenError::Unavailable(reason.to_owned())))
     }
 
     /// The content of a file that is there; who asks while it is being read waits for that.
@@ -60,7 +77,10 @@ impl Source {
 }
 
 impl FileSource for Source {
-    async fn open(&self, path: &str, _: SocketAddr) -> Result<Bytes, OpenError> {
+    async fn open(&self, path: &str, client: SocketAddr) -> Result<Bytes, OpenError> {
+        if let Some(script) = self.script(path, client) {
+            return script;
+        }
         let path = self.loaders.path(path).ok_or(OpenError::NotFound)?;
         let content = self.content(&path).await;
         content.map(Bytes::from_owner).map_err(|error| OpenError::Unavailable(error.to_string()))
@@ -74,8 +94,8 @@ impl FileSource for Source {
 pub async fn run(
     address: Ipv4Addr,
     port: u16,
-    loaders: Loaders,
-    facts: Facts,
+    http_port: u16,
+    web: Arc<Web>,
     health: &Health,
     stop: &CancellationToken,
 ) -> io::Result<()> {
@@ -90,9 +110,9 @@ pub async fn run(
     health.up();
     serve(
         vec![socket],
-        Source::new(loaders),
+        Source::new(web.loaders.clone(), Some((Arc::clone(&web), SocketAddr::from((address, http_port))))),
         Settings::default(),
-        move |event| observe(&facts, event),
+        move |event| observe(&web.facts, event),
         stop.cancelled(),
     )
     .await
@@ -126,7 +146,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("undionly.kpxe");
         std::fs::write(&file, b"one").unwrap();
-        let source = Source::new(Loaders::new(dir.path()));
+        let source = Source::new(Loaders::new(dir.path()), None);
         let client = SocketAddr::from(([10, 0, 0, 1], 2000));
         let open = async || source.open("undionly.kpxe", client).await.unwrap();
 

@@ -324,7 +324,7 @@ impl Dhcp {
             Event::Boot { mac, address, client, file } => {
                 let about = about(mac);
                 tracing::info!(machine = %about.machine_uid, %mac, %address, file, "boot client answered");
-                if client == BootClient::Ipxe {
+                if !matches!(client, BootClient::Unsupported { .. }) {
                     self.presence.booting(mac, address, unix_ms());
                 }
                 let what = match client {

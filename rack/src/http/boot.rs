@@ -1,12 +1,13 @@
-//! `GET /ipxe?mac=MAC`: the script of a machine.
+//! The script of a machine: `GET /ipxe?mac=MAC`, and what GRUB and PXELINUX ask for by [their names](crate::config).
 //!
 //! A script with a boot token in it is given only to the address that this rack leased to the MAC in a boot exchange less
-//! than two minutes old. Anybody else gets 403, and iPXE goes on to the next boot device.
+//! than two minutes old. Anybody else gets 403, and boot loaders go on to the next boot device.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use basalt_dhcp::Mac;
 use http::{StatusCode, header};
@@ -15,12 +16,28 @@ use serde::Deserialize;
 use super::{Ends, Problem, Web};
 use crate::boot::{Armed, Decision};
 use crate::clock::unix_ms;
+use crate::config::{self, Config};
 use crate::facts::About;
-use crate::script::{Scene, Script, render};
+use crate::script::{Language, Scene, Script, render};
 use crate::token::BootToken;
 
 /// How long a machine may take from its script to its claim. Slow firmware loads hundreds of megabytes in that time.
 const TOKEN_LIFE_MS: i64 = 30 * 60 * 1000;
+
+/// Who asks for a script.
+#[derive(Debug, Clone, Copy)]
+pub struct Asks {
+    /// The machine, as it says.
+    pub mac: Mac,
+    /// From where.
+    pub peer: IpAddr,
+    /// This rack's HTTP server, as the machine reaches it.
+    pub rack: SocketAddr,
+    /// What it reads.
+    pub language: Language,
+    /// By what it asks: `http` or `tftp`.
+    pub service: &'static str,
+}
 
 /// The query.
 #[derive(Debug, Deserialize)]
@@ -28,8 +45,8 @@ pub struct Asked {
     mac: String,
 }
 
-/// Renders the script.
-pub async fn script(
+/// `GET /ipxe?mac=MAC`
+pub async fn ipxe(
     State(web): State<Arc<Web>>,
     Extension(ends): Extension<Ends>,
     Query(asked): Query<Asked>,
@@ -37,49 +54,80 @@ pub async fn script(
     let mac: Mac = asked.mac.parse().map_err(|error: basalt_dhcp::BadMac| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid", error.to_string())
     })?;
+    answer(&web, &ends, mac, Language::Ipxe)
+}
+
+/// `GET /grub/FILE`
+pub async fn grub(
+    State(web): State<Arc<Web>>,
+    Extension(ends): Extension<Ends>,
+    Path(file): Path<String>,
+) -> Result<Response, Problem> {
+    match config::named(&format!("grub/{file}")) {
+        Some(Config::Grub) => Ok(plain(config::GRUB.to_owned())),
+        Some(Config::Script(language, mac)) => answer(&web, &ends, mac, language),
+        None => Err(Problem::new(StatusCode::NOT_FOUND, "not_found", "this rack has no such file")),
+    }
+}
+
+fn answer(web: &Arc<Web>, ends: &Ends, mac: Mac, language: Language) -> Result<Response, Problem> {
+    let asks = Asks { mac, peer: ends.peer.ip(), rack: ends.local, language, service: "http" };
+    script(web, asks).map(plain).map_err(|reason| Problem::new(StatusCode::FORBIDDEN, "forbidden", reason))
+}
+
+fn plain(text: String) -> Response {
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
+    (headers, text).into_response()
+}
+
+/// Renders a script, and tells so.
+///
+/// # Errors
+/// Why this client gets none.
+pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
+    let Asks { mac, rack, language, service, .. } = asks;
     let table = web.boot.borrow().clone().unwrap_or_default();
     let named = table.machine(mac).map(|machine| machine.name.clone()).filter(|name| !name.is_empty());
     let name = named.unwrap_or_else(|| mac.to_string());
-    let scene = Scene { name: &name, mac, rack: ends.local, spki: &web.spki_sha256 };
-    let peer = ends.peer.ip().to_string();
+    let scene = Scene { name: &name, mac, rack, spki: &web.spki_sha256 };
+    let peer = asks.peer.to_string();
     let (about, answer, script) = match table.decide(mac, &web.attempts, unix_ms()) {
         Decision::Ephemeral(armed) => {
             let about = About::attempt(mac, &armed);
-            match token(&web, &ends, mac, &armed) {
+            match token(web, asks.peer, mac, &armed) {
                 Ok(token) => {
-                    fetch_ahead(&web, &armed);
-                    (
-                        about,
-                        "ephemeral",
-                        render(scene, &Script::Ephemeral { boot: armed.boot, token: &token }),
-                    )
+                    fetch_ahead(web, &armed);
+                    let script = Script::Ephemeral { boot: armed.boot, token: &token };
+                    (about, "ephemeral", render(language, scene, &script))
                 }
                 Err(reason) => {
                     tracing::warn!(machine = %about.machine_uid, %mac, %peer, reason, "boot script refused");
-                    web.facts.tell(about.requested("http", "script", &format!("refused: {reason}"), &peer));
-                    return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", reason));
+                    web.facts.tell(about.requested(service, "script", &format!("refused: {reason}"), &peer));
+                    return Err(reason);
                 }
             }
         }
         Decision::Local(why) => {
-            (About::mac(mac, Some(&table)), "local", render(scene, &Script::Local { why: why.words() }))
+            let script = Script::Local { why: why.words() };
+            (About::mac(mac, Some(&table)), "local", render(language, scene, &script))
         }
-        Decision::PowerOff => (About::mac(mac, Some(&table)), "power_off", render(scene, &Script::PowerOff)),
+        Decision::PowerOff => {
+            (About::mac(mac, Some(&table)), "power_off", render(language, scene, &Script::PowerOff))
+        }
     };
     tracing::info!(machine = %about.machine_uid, %mac, %peer, answer, "boot script");
-    web.facts.tell(about.requested("http", "script", answer, &peer));
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")], script)
-        .into_response())
+    web.facts.tell(about.requested(service, "script", answer, &peer));
+    Ok(script)
 }
 
 /// A token, if this client may have one.
-fn token(web: &Web, ends: &Ends, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
+fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
     let now = unix_ms();
     let exchange = web
         .presence
         .fresh(mac, now)
         .ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
-    if ends.peer.ip() != exchange.address {
+    if peer != exchange.address {
         return Err("the request does not come from the address leased to this MAC");
     }
     let boot = web.attempts.next_boot(&armed.id, exchange.number, now);

@@ -2,7 +2,7 @@
 //!
 //! | path | over | module |
 //! | --- | --- | --- |
-//! | `GET /ipxe?mac=MAC` | either | [`boot`] |
+//! | `GET /ipxe?mac=MAC`, `/grub/grub.cfg…`, `/debian-installer/amd64/grub/grub.cfg…` | either | [`boot`] |
 //! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`] |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
@@ -126,7 +126,9 @@ impl Site {
 fn router(web: Arc<Web>) -> Router {
     let meters = web.facts.meters().clone();
     Router::new()
-        .route("/ipxe", get(boot::script))
+        .route("/ipxe", get(boot::ipxe))
+        .route("/grub/{*file}", get(boot::grub))
+        .route("/debian-installer/amd64/grub/{*file}", get(boot::grub))
         .route("/report/{token}/{level}", post(report::report).layer(report::limit()))
         .nest("/agent/v1", agent::router())
         .layer(axum::middleware::from_fn(in_time))

@@ -263,6 +263,66 @@ async fn a_rom_fetches_its_loader_by_tftp() {
     rack.stop().await;
 }
 
+/// What a client at this address is sent for a file, which fits into one block; or the error's words.
+async fn tftp(from: Ipv4Addr, settings: &Settings, file: &str) -> Result<String, String> {
+    let client = UdpSocket::bind((from, 0)).await.unwrap();
+    let request = [b"\0\x01", file.as_bytes(), b"\0octet\0blksize\x001428\0"].concat();
+    client.send_to(&request, ("127.0.0.1", settings.tftp_port)).await.unwrap();
+    let mut buffer = [0; 1500];
+    loop {
+        let received = tokio::time::timeout(DEADLINE, client.recv_from(&mut buffer)).await;
+        let (length, server) = received.expect("no answer").unwrap();
+        match buffer[1] {
+            3 => {
+                client.send_to(b"\0\x04\0\x01", server).await.unwrap();
+                return Ok(String::from_utf8_lossy(&buffer[4..length]).into_owned());
+            }
+            5 => return Err(String::from_utf8_lossy(&buffer[4..length - 1]).into_owned()),
+            _ => drop(client.send_to(b"\0\x04\0\0", server).await.unwrap()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grub_and_pxelinux_get_the_machines_token_by_the_rules_of_ipxe() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let plain = Client { from: MACHINE, rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let dashed = format!("01-{}", MAC.to_string().replace(':', "-"));
+    let pxelinux = format!("pxelinux.cfg/{dashed}");
+    let grubs = [
+        format!("/grub/grub.cfg-{dashed}"),
+        format!("/grub/grub.cfg-{MAC}"),
+        format!("/debian-installer/amd64/grub/grub.cfg-{dashed}"),
+    ];
+
+    let up =
+        |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1");
+    fact(&rack.facts, up).await;
+    assert_eq!(plain.get(&grubs[0]).await.status, 403);
+    assert!(tftp(MACHINE, &settings, &pxelinux).await.unwrap_err().contains("no boot exchange"));
+    boot_exchange(&settings).await;
+    let elsewhere = Ipv4Addr::new(127, 0, 0, 66);
+    assert!(tftp(elsewhere, &settings, &grubs[0]).await.unwrap_err().contains("the address leased"));
+    assert_eq!(Client { from: elsewhere, ..plain.clone() }.get(&grubs[0]).await.status, 403);
+
+    let token = |script: &str| token_of(script).trim_matches('\'').to_owned();
+    let expected = token(plain.get(&format!("/ipxe?mac={MAC}")).await.text());
+    for grub in &grubs {
+        let (http, tftp) = (plain.get(grub).await, tftp(MACHINE, &settings, grub).await.unwrap());
+        assert_eq!((http.status, http.text()), (200, tftp.as_str()), "{grub}");
+        assert_eq!(token(&tftp), expected, "{grub}");
+    }
+    assert_eq!(token(&tftp(MACHINE, &settings, &pxelinux).await.unwrap()), expected);
+    let first = plain.get("/grub/grub.cfg").await;
+    assert_eq!(tftp(MACHINE, &settings, "/grub/grub.cfg").await.as_deref(), Ok(first.text()));
+    assert_eq!(plain.get("/grub/x86_64-efi/command.lst").await.status, 404);
+    assert!(tftp(MACHINE, &settings, "pxelinux.cfg/default").await.unwrap_err().contains("not found"));
+    rack.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_rack_on_the_same_directory_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
