@@ -118,7 +118,7 @@ fn ipxe(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
 /// What starts a system from an ESP, by distribution and at last by the name that all of them may use.
 const GRUB_STARTS: &str = "/EFI/debian/shimx64.efi /EFI/ubuntu/shimx64.efi /EFI/BOOT/BOOTX64.EFI";
 
-/// Commands alone, without a menu, since GRUB runs them as it reads them.
+/// Commands alone, without a menu, since GRUB runs them as it reads them. Debian's signed GRUB speaks no HTTP, Ubuntu's does.
 fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
     let rack = scene.rack;
     match script {
@@ -128,14 +128,17 @@ fn grub(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
                 command_line(scene, boot, token).split_whitespace().map(grub_word).collect();
             format!(
                 "echo 'Basalt: {name} boots attempt {attempt}'\n\
-                 if linux '(http,{rack})/blobs/{kernel_sha256}' {}; then\n\
-                 if initrd '(http,{rack})/blobs/{initrd_sha256}'; then\n\
+                 for from in '(http,{rack})' '(tftp,{})'; do\n\
+                 if linux $from/blobs/{kernel_sha256} {}; then\n\
+                 if initrd $from/blobs/{initrd_sha256}; then\n\
                  boot\n\
                  fi\n\
                  fi\n\
+                 done\n\
                  echo 'Basalt: {name} could not load its image from {rack}; starting again in 10 seconds'\n\
                  sleep 10\n\
                  reboot\n",
+                rack.ip(),
                 command_line.join(" ")
             )
         }
@@ -267,11 +270,13 @@ mod tests {
             |language| scripts.iter().map(|it| render(language, scene(), it)).collect::<Vec<_>>().join("\n");
         insta::assert_snapshot!(rendered(Language::Grub), @r#"
         echo 'Basalt: m1 boots attempt 17'
-        if linux '(http,10.77.0.1:5248)/blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' 'basalt.url=https://10.77.0.1:5248' 'basalt.token=TOKEN' 'basalt.spki=5p' 'basalt.root=sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc' 'BOOTIF=01-52-54-00-00-00-01' 'console=tty0' 'console=ttyS0' 'quiet' 'a='\''b;c'\'''; then
-        if initrd '(http,10.77.0.1:5248)/blobs/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb'; then
+        for from in '(http,10.77.0.1:5248)' '(tftp,10.77.0.1)'; do
+        if linux $from/blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 'basalt.url=https://10.77.0.1:5248' 'basalt.token=TOKEN' 'basalt.spki=5p' 'basalt.root=sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc' 'BOOTIF=01-52-54-00-00-00-01' 'console=tty0' 'console=ttyS0' 'quiet' 'a='\''b;c'\'''; then
+        if initrd $from/blobs/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb; then
         boot
         fi
         fi
+        done
         echo 'Basalt: m1 could not load its image from 10.77.0.1:5248; starting again in 10 seconds'
         sleep 10
         reboot

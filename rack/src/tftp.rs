@@ -58,6 +58,18 @@ impl Source {
         Some(script.map_err(|reason| OpenError::Unavailable(reason.to_owned())))
     }
 
+    /// A kernel or initrd. Nothing else: it has to fit into memory.
+    async fn blob(&self, sha256: &str) -> Result<Bytes, OpenError> {
+        let (web, _) = self.scripts.as_ref().ok_or(OpenError::NotFound)?;
+        if !web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256)) {
+            return Err(OpenError::NotFound);
+        }
+        let unavailable = |error: &dyn std::fmt::Display| OpenError::Unavailable(error.to_string());
+        let _here = web.blobs.get(sha256).await.map_err(|error| unavailable(&error))?;
+        let content = self.content(&web.blobs.path(sha256)).await;
+        content.map(Bytes::from_owner).map_err(|error| unavailable(&error))
+    }
+
     /// The content of a file that is there; who asks while it is being read waits for that.
     async fn content(&self, path: &Path) -> io::Result<Arc<[u8]>> {
         let slot = Arc::clone(
@@ -80,6 +92,9 @@ impl FileSource for Source {
     async fn open(&self, path: &str, client: SocketAddr) -> Result<Bytes, OpenError> {
         if let Some(script) = self.script(path, client) {
             return script;
+        }
+        if let Some(sha256) = path.trim_start_matches('/').strip_prefix("blobs/") {
+            return self.blob(sha256).await;
         }
         let path = self.loaders.path(path).ok_or(OpenError::NotFound)?;
         let content = self.content(&path).await;

@@ -257,6 +257,11 @@ impl BlobStore {
         }
     }
 
+    /// Where a blob is that is here.
+    pub(crate) fn path(&self, sha256: &str) -> PathBuf {
+        self.dir.join(sha256)
+    }
+
     async fn has(&self, sha256: &str) -> bool {
         fs::try_exists(self.dir.join(sha256)).await.unwrap_or(false)
     }

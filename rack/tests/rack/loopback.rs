@@ -316,6 +316,10 @@ async fn grub_and_pxelinux_get_the_machines_token_by_the_rules_of_ipxe() {
         assert_eq!(token(&tftp), expected, "{grub}");
     }
     assert_eq!(token(&tftp(MACHINE, &settings, &pxelinux).await.unwrap()), expected);
+    // Debian's signed GRUB loads kernel and initrd by TFTP; nothing else comes that way.
+    let blob = |content: &str| format!("/blobs/{}", hex::encode(sha256(content.as_bytes())));
+    assert_eq!(tftp(MACHINE, &settings, &blob("kernel")).await.as_deref(), Ok("kernel"));
+    assert!(tftp(MACHINE, &settings, &blob("squashfs")).await.unwrap_err().contains("not found"));
     let first = plain.get("/grub/grub.cfg").await;
     assert_eq!(tftp(MACHINE, &settings, "/grub/grub.cfg").await.as_deref(), Ok(first.text()));
     assert_eq!(plain.get("/grub/x86_64-efi/command.lst").await.status, 404);
