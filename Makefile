@@ -112,7 +112,8 @@ end-to-end: root images python-tools previous ## Real Terraform, real firmware i
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
-BENCHES := provider_handshake terraform_plan_1000 terraform_apply_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region boot_to_ready
+RACK_BENCHES := http_image memory_rack
+BENCHES := provider_handshake terraform_plan_1000 terraform_apply_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region $(RACK_BENCHES) boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
 .PHONY: bench
@@ -143,6 +144,10 @@ bench-allocate_address: setup
 .PHONY: bench-memory_region
 bench-memory_region: setup
 	cargo bench -q -p basalt-region --bench memory_region | $(RECORD)
+
+.PHONY: $(addprefix bench-,$(RACK_BENCHES))
+$(addprefix bench-,$(RACK_BENCHES)): setup
+	cargo bench -q -p basalt-rack --bench $(@:bench-%=%) | $(RECORD)
 
 .PHONY: bench-boot_to_ready
 bench-boot_to_ready: root setup images

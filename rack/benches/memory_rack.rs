@@ -1,0 +1,148 @@
+//! What the rack's program holds in memory with the concerns of 1,000 machines and a lease for each, against 100 MB.
+//!
+//! `cargo bench -p basalt-rack --bench memory_rack` prints one line of JSON.
+
+mod support;
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use basalt_dhcp::egress::Message;
+use basalt_dhcp::{Mac, ingress};
+use basalt_proto::rack_v1::boot_machine::Action;
+use basalt_proto::rack_v1::{
+    Bmc, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot, PowerConcern, Reservation,
+};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use dhcproto::v4::{MessageType, OptionCode};
+use support::{Ports, Program, Result, print, rack};
+
+const MACHINES: u16 = 1000;
+/// Megabytes that the rack may take.
+const ALLOWED: f64 = 100.0;
+/// Where machines ask: a relay on loopback.
+const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn main() -> Result<()> {
+    let dir = tempfile::Builder::new().prefix("basalt-bench-").tempdir_in("/var/tmp")?;
+    let data = dir.path().join("data");
+    std::fs::create_dir_all(&data)?;
+    let subnet = DhcpSubnet {
+        subnet_uid: "subnet".into(),
+        cidr: "127.0.0.0/16".into(),
+        reservations: (0..MACHINES).map(reservation).collect(),
+        lease_seconds: 3600,
+        ..DhcpSubnet::default()
+    };
+    let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false, delegation: 0 };
+    let boot = BootConcern { machines: (0..MACHINES).map(machine).collect(), enlist: None };
+    let power = PowerConcern { bmcs: (0..MACHINES).map(bmc).collect() };
+    write_concern(&data, &version(Concern::Dhcp, 1, "local", &dhcp))?;
+    write_concern(&data, &version(Concern::Boot, 1, "local", &boot))?;
+    write_concern(&data, &version(Concern::Power, 1, "local", &power))?;
+    let ports = Ports::free()?;
+    let rack = rack(dir.path(), ports, &["--interface", "lo"])?;
+    let relay = UdpSocket::bind((RELAY, ports.dhcp))?;
+    relay.set_read_timeout(Some(Duration::from_millis(300)))?;
+    for number in 0..MACHINES {
+        lease(&relay, ports.dhcp, number)?;
+    }
+    let memory = resident(&rack)?;
+    print("memory_rack", memory, "what a rack with 1,000 machines may take", ALLOWED, ALLOWED / memory, "MB");
+    Ok(())
+}
+
+fn mac(number: u16) -> Mac {
+    let [high, low] = number.to_be_bytes();
+    Mac([0x52, 0x54, 0, 0, high, low])
+}
+
+fn address(number: u16) -> Ipv4Addr {
+    let [high, low] = number.to_be_bytes();
+    Ipv4Addr::new(127, 0, 16 + high, low)
+}
+
+fn reservation(number: u16) -> Reservation {
+    let address = address(number).to_string();
+    Reservation { mac: mac(number).to_string(), address, hostname: format!("machine-{number}") }
+}
+
+/// Each has an attempt, with a task as large as an install's.
+fn machine(number: u16) -> BootMachine {
+    let boot = EphemeralBoot {
+        attempt: u64::from(number) + 1,
+        not_after_unix_ms: i64::MAX,
+        kernel_sha256: "a".repeat(64),
+        initrd_sha256: "b".repeat(64),
+        squashfs_sha256: "c".repeat(64),
+        attempt_key: vec![7; 32],
+        task_json: vec![b'x'; 8 << 10],
+        step_key: format!("step-{number}"),
+        ..EphemeralBoot::default()
+    };
+    BootMachine {
+        machine_uid: format!("00000000-0000-0000-0000-{number:012}"),
+        name: format!("machine-{number}"),
+        macs: vec![mac(number).to_string()],
+        action: Some(Action::Ephemeral(boot)),
+    }
+}
+
+fn bmc(number: u16) -> Bmc {
+    let [high, low] = number.to_be_bytes();
+    Bmc {
+        machine_uid: format!("00000000-0000-0000-0000-{number:012}"),
+        driver: "ipmi".into(),
+        address: format!("10.0.{high}.{low}"),
+        username: "admin".into(),
+        password: "a-secret".into(),
+        cipher_suite: 17,
+        generation: 1,
+        ..Bmc::default()
+    }
+}
+
+/// DISCOVER and REQUEST.
+fn lease(relay: &UdpSocket, port: u16, number: u16) -> Result<()> {
+    let mut known: Option<(Ipv4Addr, Ipv4Addr)> = None;
+    for (asks, answers) in
+        [(MessageType::Discover, MessageType::Offer), (MessageType::Request, MessageType::Ack)]
+    {
+        let mut message = Message::request(asks, u32::from(number) + 1, mac(number));
+        message.giaddr = RELAY;
+        message.option(OptionCode::UserClass, "iPXE");
+        if let Some((address, server)) = known {
+            message.option(OptionCode::RequestedIpAddress, address.octets());
+            message.option(OptionCode::ServerIdentifier, server.octets());
+        }
+        let (until, mut buffer) = (Instant::now() + PATIENCE, [0; 1500]);
+        loop {
+            if Instant::now() > until {
+                return Err(format!("machine {number} gets no {answers:?}").into());
+            }
+            relay.send_to(&message.encode(), (Ipv4Addr::LOCALHOST, port)).ok();
+            let Ok((length, _)) = relay.recv_from(&mut buffer) else { continue };
+            let answer = ingress::parse(&buffer[..length]).map_err(|error| format!("{error:?}"))?;
+            if answer.kind == answers && answer.chaddr == mac(number).0 {
+                let server =
+                    answer.options.ipv4(OptionCode::ServerIdentifier).ok_or("an answer without a server")?;
+                known = Some((answer.yiaddr, server));
+                break;
+            }
+        }
+    }
+    match known {
+        Some((got, _)) if got == address(number) => Ok(()),
+        other => Err(format!("machine {number} got {other:?}").into()),
+    }
+}
+
+/// Megabytes of a process's memory that are resident.
+fn resident(program: &Program) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kibibytes * 1024.0 / 1_000_000.0)
+}

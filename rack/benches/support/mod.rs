@@ -1,0 +1,100 @@
+//! What the benchmarks of the rack share: its program and those of others, and the line of a result.
+#![allow(dead_code, reason = "not each benchmark uses all of it")]
+
+use std::error::Error;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A program; told to end, by its own id, when this ends.
+pub(crate) struct Program(pub(crate) Child);
+
+impl Program {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        child.map(Self).map_err(|error| format!("{command:?}: {error}").into())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Not killed: nginx has children that it ends.
+        if let Some(id) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// The rack's ports on loopback.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) http: u16,
+    pub(crate) tftp: u16,
+    pub(crate) dhcp: u16,
+    pub(crate) dhcp_client: u16,
+}
+
+impl Ports {
+    pub(crate) fn free() -> Result<Self> {
+        let udp = || -> Result<u16> { Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()) };
+        Ok(Self { http: tcp_port()?, tftp: udp()?, dhcp: udp()?, dhcp_client: udp()? })
+    }
+}
+
+pub(crate) fn tcp_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// The rack's program on this directory, which has its loaders in `loaders`, with further arguments.
+pub(crate) fn rack(dir: &Path, ports: Ports, arguments: &[&str]) -> Result<Program> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-rack"));
+    command.arg("--data-dir").arg(dir.join("data")).arg("--loader-dir").arg(dir.join("loaders"));
+    for (flag, port) in [
+        ("--http-port", ports.http),
+        ("--tftp-port", ports.tftp),
+        ("--dhcp-port", ports.dhcp),
+        ("--dhcp-client-port", ports.dhcp_client),
+    ] {
+        command.arg(flag).arg(port.to_string());
+    }
+    Program::start(command.args(["--name", "rack-1", "--log", "error"]).args(arguments))
+}
+
+/// The root of a program that `tests/lab/peer` brings.
+pub(crate) fn peer(name: &str) -> Result<PathBuf> {
+    let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/lab/peer");
+    let brought = Command::new(bring).arg(name).stderr(Stdio::inherit()).output()?;
+    if !brought.status.success() {
+        return Err(format!("{name}: {}", brought.status).into());
+    }
+    Ok(PathBuf::from(String::from_utf8(brought.stdout)?.trim_end()))
+}
+
+/// The one in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Prints a result: more is better in `ratio`.
+pub(crate) fn print(bench: &str, basalt: f64, peer: &str, peer_value: f64, ratio: f64, unit: &str) {
+    let tenth = |value: f64| (value * 10.0).round() / 10.0;
+    let line = json!({
+        "bench": bench,
+        "basalt": tenth(basalt),
+        "peer": peer,
+        "peer_value": tenth(peer_value),
+        "ratio": (ratio * 1000.0).round() / 1000.0,
+        "unit": unit,
+    });
+    #[allow(clippy::print_stdout, reason = "the result")]
+    {
+        println!("{line}");
+    }
+}
