@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::boot::BootTable;
 use crate::clock::unix_ms;
 use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
+use crate::dhcp6::Dhcp6;
 use crate::durable;
 use crate::epochs::Epochs;
 use crate::facts::health;
@@ -29,7 +30,7 @@ use crate::health::Health;
 use crate::http::admission::{Admission, Limits};
 use crate::http::{self, Site, Web};
 use crate::identity::{Identity, IdentityError, Membership};
-use crate::interfaces::{self, Link, Served};
+use crate::interfaces::{self, Link, Served, Served6};
 use crate::link::enrol::{EnrolError, enrol};
 use crate::link::join::{BadJoinToken, JoinToken};
 use crate::link::origin::RegionOrigin;
@@ -95,8 +96,9 @@ pub struct Daemon {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Service {
     /// TFTP and HTTP on an address.
-    Files(Ipv4Addr),
+    Files(IpAddr),
     Dhcp(Served),
+    Dhcp6(Served6),
     RouterAdvertisements(Link),
 }
 
@@ -142,8 +144,12 @@ impl Daemon {
             boot: (settings.dhcp_port == basalt_dhcp::SERVER_PORT).then_some(basalt_dhcp::BOOT_SERVER_PORT),
             http: settings.http_port,
         };
-        let dhcp = Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone())
-            .map_err(files)?;
+        let v6 =
+            Dhcp6::open(&dir, ran_before, ports.http, Arc::clone(&presence), facts.clone(), boot.clone());
+        let v6 = Arc::new(v6.map_err(files)?);
+        let dhcp =
+            Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone(), v6)
+                .map_err(files)?;
         let dhcp = Arc::new(dhcp);
         let region = Arc::new(RegionOrigin::default());
         let origin: Arc<dyn BlobOrigin> =
@@ -247,6 +253,7 @@ impl fmt::Display for Service {
         match self {
             Self::Files(address) => write!(f, "files {address}"),
             Self::Dhcp(served) => write!(f, "dhcp {} {:?}", served.interface, served.addresses),
+            Self::Dhcp6(served) => write!(f, "dhcp6 {} {:?}", served.interface, served.addresses),
             Self::RouterAdvertisements(link) => {
                 write!(f, "router advertisements {} {}", link.interface, link.address)
             }
@@ -289,6 +296,7 @@ impl Services {
                 match service {
                     Service::Files(address) => self.start_files(address, ended),
                     Service::Dhcp(served) => self.start_dhcp(served, ended),
+                    Service::Dhcp6(served) => self.start_dhcp6(served, ended),
                     Service::RouterAdvertisements(link) => {
                         drop(self.tasks.spawn(router_advertisement::run(link, ended)))
                     }
@@ -301,8 +309,8 @@ impl Services {
     fn wanted(&self, warned: &mut BTreeSet<String>) -> io::Result<BTreeSet<Service>> {
         let Settings { interfaces, addresses, router_advertisements, .. } = &*self.settings;
         let served = interfaces::served(interfaces)?;
-        let mut wanted: BTreeSet<Service> = addresses.iter().copied().map(Service::Files).collect();
-        wanted.extend(served.iter().flat_map(|it| &it.addresses).copied().map(Service::Files));
+        let mut wanted: BTreeSet<Service> = addresses.iter().map(|&it| Service::Files(it.into())).collect();
+        wanted.extend(served.iter().flat_map(|it| &it.addresses).map(|&it| Service::Files(it.into())));
         if wanted.is_empty() && warned.insert(String::new()) {
             tracing::warn!(?interfaces, "no interface has an IPv4 address yet: nothing is served");
         }
@@ -322,6 +330,14 @@ impl Services {
             }
             wanted.extend(links.into_iter().map(Service::RouterAdvertisements));
         }
+        let served6 = interfaces::served6(interfaces)?;
+        self.dhcp.v6.set_links(served6.iter().map(|it| (it.index, it.addresses.clone())).collect());
+        if self.dhcp.v6.is_wanted() {
+            // A client may be told of files at any of these, and scripts name the address that they were asked at.
+            let addresses = served6.iter().flat_map(|it| &it.addresses);
+            wanted.extend(addresses.map(|&it| Service::Files(it.into())));
+            wanted.extend(served6.iter().cloned().map(Service::Dhcp6));
+        }
         self.dhcp.set_links(served.iter().map(|it| (it.index, it.addresses.clone())).collect());
         wanted.extend(served.into_iter().map(Service::Dhcp));
         Ok(wanted)
@@ -338,7 +354,18 @@ impl Services {
         });
     }
 
-    fn start_files(&self, address: Ipv4Addr, stop: CancellationToken) {
+    fn start_dhcp6(&self, served: Served6, stop: CancellationToken) {
+        let dhcp = Arc::clone(&self.dhcp.v6);
+        let health = self.health(format!("dhcp6 {}", served.interface));
+        self.tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                let ended = dhcp.serve(&served, &health, &stop).await;
+                pause(ended, &health, &stop).await;
+            }
+        });
+    }
+
+    fn start_files(&self, address: IpAddr, stop: CancellationToken) {
         let (this, token) = (self.clone(), stop.clone());
         let health = self.health(format!("tftp {address}"));
         self.tasks.spawn(async move {
@@ -437,7 +464,7 @@ async fn remember_reports(
 }
 
 async fn tick(dhcp: Arc<Dhcp>, stop: CancellationToken) {
-    dhcp.tick(&stop).await;
+    tokio::join!(dhcp.tick(&stop), dhcp.v6.tick(&stop));
 }
 
 async fn watch_files(concerns: Arc<ConcernStore>, stop: CancellationToken) {

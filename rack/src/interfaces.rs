@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::Interface;
-use ipnet::Ipv4Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::LinkAddr;
@@ -22,6 +22,19 @@ pub struct Served {
     pub mac: Option<Mac>,
     /// What services are bound to, at least one.
     pub addresses: Vec<Ipv4Addr>,
+}
+
+/// An interface whose clients are served by DHCPv6.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Served6 {
+    /// Its name.
+    pub interface: String,
+    /// Its index.
+    pub index: u32,
+    /// Its link-local addresses.
+    pub link_local: Vec<Ipv6Addr>,
+    /// Its other addresses, at least one.
+    pub addresses: Vec<Ipv6Addr>,
 }
 
 /// A served interface's link-local address.
@@ -43,6 +56,7 @@ struct Found {
     mac: Option<Mac>,
     ethernet: bool,
     addresses: BTreeSet<Ipv4Net>,
+    addresses6: BTreeSet<Ipv6Net>,
     link_local: BTreeSet<Ipv6Addr>,
 }
 
@@ -59,7 +73,13 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
             let network = Ipv4Net::with_netmask(v4.ip(), mask.unwrap_or(Ipv4Addr::BROADCAST));
             interface.addresses.extend(network);
         } else if let Some(v6) = address.as_sockaddr_in6() {
-            interface.link_local.extend(Some(v6.ip()).filter(Ipv6Addr::is_unicast_link_local));
+            let mask = entry.netmask.and_then(|mask| mask.as_sockaddr_in6().map(|mask| mask.ip()));
+            let mask = mask.unwrap_or(Ipv6Addr::from(u128::MAX));
+            match v6.ip() {
+                ip if ip.is_unicast_link_local() => drop(interface.link_local.insert(ip)),
+                ip if ip.is_loopback() => {}
+                ip => interface.addresses6.extend(Ipv6Net::with_netmask(ip, mask)),
+            }
         }
     }
     Ok(found)
@@ -73,7 +93,12 @@ pub fn describe() -> io::Result<Vec<Interface>> {
     let describe = |(name, it): (String, Found)| Interface {
         name,
         mac: it.mac.map(|mac| mac.to_string()).unwrap_or_default(),
-        addresses: it.addresses.iter().map(ToString::to_string).collect(),
+        addresses: it
+            .addresses
+            .iter()
+            .map(ToString::to_string)
+            .chain(it.addresses6.iter().map(ToString::to_string))
+            .collect(),
     };
     Ok(list()?.into_iter().map(describe).collect())
 }
@@ -89,6 +114,23 @@ pub fn served(interfaces: &[String]) -> io::Result<BTreeSet<Served>> {
         if !addresses.is_empty() {
             let (index, mac) = (if_nametoindex(name.as_str())?, found.mac.filter(|_| found.ethernet));
             served.insert(Served { interface: name, index, mac, addresses });
+        }
+    }
+    Ok(served)
+}
+
+/// Those of the named interfaces that have an IPv6 address now beside their link-local ones.
+///
+/// # Errors
+/// The operating system's.
+pub fn served6(interfaces: &[String]) -> io::Result<BTreeSet<Served6>> {
+    let mut served = BTreeSet::new();
+    for (name, found) in list()?.into_iter().filter(|(name, _)| interfaces.contains(name)) {
+        let addresses: Vec<_> = found.addresses6.iter().map(Ipv6Net::addr).collect();
+        if !addresses.is_empty() {
+            let (index, link_local) =
+                (if_nametoindex(name.as_str())?, found.link_local.into_iter().collect());
+            served.insert(Served6 { interface: name, index, link_local, addresses });
         }
     }
     Ok(served)

@@ -12,6 +12,7 @@ pub mod concern;
 pub mod config;
 pub mod daemon;
 pub mod dhcp;
+pub mod dhcp6;
 pub mod durable;
 pub mod epochs;
 pub mod facts;

@@ -2,9 +2,10 @@
 //!
 //! A boot token goes only to the address that this rack leased to the MAC in a **boot** exchange (one in which the client
 //! said it was iPXE or firmware that boots from the network) less than two minutes ago. Somebody who merely knows a MAC has no such address.
+//! Of IPv4 and IPv6 a MAC has one address each, and whoever asks over one is compared with that.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use basalt_dhcp::Mac;
@@ -12,9 +13,21 @@ use basalt_dhcp::Mac;
 /// How old a boot exchange may be, milliseconds (design §8).
 pub const FRESH_MS: i64 = 120_000;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    const fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
-    address: Ipv4Addr,
+    address: IpAddr,
     expires_ms: i64,
     boot: Option<BootExchange>,
 }
@@ -25,71 +38,79 @@ pub struct BootExchange {
     /// Differs for every exchange of this process.
     pub number: u64,
     /// Where to.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// When, Unix milliseconds.
     pub at_ms: i64,
 }
 
+type Table = HashMap<(Mac, Family), Seen>;
+
 /// The table. Fed by the DHCP server.
 #[derive(Debug, Default)]
 pub struct Presence {
-    inner: Mutex<(u64, HashMap<Mac, Seen>)>,
+    inner: Mutex<(u64, Table)>,
 }
 
 impl Presence {
     /// A lease was granted, extended, or read from the lease file.
-    pub fn leased(&self, mac: Mac, address: Ipv4Addr, expires_ms: i64) {
+    pub fn leased(&self, mac: Mac, address: IpAddr, expires_ms: i64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let boot = inner.1.get(&mac).and_then(|seen| seen.boot);
-        inner.1.insert(mac, Seen { address, expires_ms, boot });
+        let key = (mac, Family::of(address));
+        let boot = inner.1.get(&key).and_then(|seen| seen.boot);
+        inner.1.insert(key, Seen { address, expires_ms, boot });
     }
 
     /// iPXE was told where its script is, or a ROM where its loader is.
-    pub fn booting(&self, mac: Mac, address: Ipv4Addr, now_ms: i64) {
+    pub fn booting(&self, mac: Mac, address: IpAddr, now_ms: i64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 += 1;
         let boot = BootExchange { number: inner.0, address, at_ms: now_ms };
-        let expires_ms = inner.1.get(&mac).map_or(now_ms + FRESH_MS, |seen| seen.expires_ms);
-        inner.1.insert(mac, Seen { address, expires_ms, boot: Some(boot) });
+        let key = (mac, Family::of(address));
+        let expires_ms = inner.1.get(&key).map_or(now_ms + FRESH_MS, |seen| seen.expires_ms);
+        inner.1.insert(key, Seen { address, expires_ms, boot: Some(boot) });
     }
 
     /// The lease ended.
-    pub fn ended(&self, mac: Mac, address: Ipv4Addr) {
+    pub fn ended(&self, mac: Mac, address: IpAddr) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.1.get(&mac).is_some_and(|seen| seen.address == address) {
-            inner.1.remove(&mac);
+        let key = (mac, Family::of(address));
+        if inner.1.get(&key).is_some_and(|seen| seen.address == address) {
+            inner.1.remove(&key);
         }
     }
 
-    /// The address that this rack leased to the MAC and that is still its.
-    pub fn address(&self, mac: Mac, now_ms: i64) -> Option<Ipv4Addr> {
+    /// The address that this rack leased to the MAC and that is still its, of the family that `peer` is of.
+    pub fn address(&self, mac: Mac, peer: IpAddr, now_ms: i64) -> Option<IpAddr> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.1.get(&mac).filter(|seen| seen.expires_ms > now_ms).map(|seen| seen.address)
+        inner.1.get(&(mac, Family::of(peer))).filter(|seen| seen.expires_ms > now_ms).map(|seen| seen.address)
     }
 
-    /// The MAC's last boot exchange, if it is fresh.
-    pub fn fresh(&self, mac: Mac, now_ms: i64) -> Option<BootExchange> {
+    /// The MAC's last boot exchange over what `peer` is an address of, if it is fresh.
+    pub fn fresh(&self, mac: Mac, peer: IpAddr, now_ms: i64) -> Option<BootExchange> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let boot = inner.1.get(&mac)?.boot?;
+        let boot = inner.1.get(&(mac, Family::of(peer)))?.boot?;
         (0..FRESH_MS).contains(&(now_ms - boot.at_ms)).then_some(boot)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
     const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5));
+    const OTHER: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
     #[test]
     fn a_boot_exchange_is_fresh_for_two_minutes() {
         let presence = Presence::default();
         presence.leased(MAC, ADDRESS, 600_000);
-        assert_eq!(presence.fresh(MAC, 0), None);
+        assert_eq!(presence.fresh(MAC, ADDRESS, 0), None);
         presence.booting(MAC, ADDRESS, 1_000);
-        assert_eq!(presence.fresh(MAC, 1_000 + FRESH_MS - 1).unwrap().address, ADDRESS);
-        assert_eq!(presence.fresh(MAC, 1_000 + FRESH_MS), None);
+        assert_eq!(presence.fresh(MAC, ADDRESS, 1_000 + FRESH_MS - 1).unwrap().address, ADDRESS);
+        assert_eq!(presence.fresh(MAC, ADDRESS, 1_000 + FRESH_MS), None);
     }
 
     #[test]
@@ -97,19 +118,30 @@ mod tests {
         let presence = Presence::default();
         presence.booting(MAC, ADDRESS, 0);
         presence.leased(MAC, ADDRESS, 600_000);
-        assert_eq!(presence.fresh(MAC, FRESH_MS), None);
-        assert_eq!(presence.address(MAC, FRESH_MS), Some(ADDRESS));
-        assert_eq!(presence.address(MAC, 600_000), None);
+        assert_eq!(presence.fresh(MAC, ADDRESS, FRESH_MS), None);
+        assert_eq!(presence.address(MAC, ADDRESS, FRESH_MS), Some(ADDRESS));
+        assert_eq!(presence.address(MAC, ADDRESS, 600_000), None);
     }
 
     #[test]
     fn every_boot_exchange_has_its_own_number() {
         let presence = Presence::default();
         presence.booting(MAC, ADDRESS, 0);
-        let first = presence.fresh(MAC, 0).unwrap().number;
+        let first = presence.fresh(MAC, ADDRESS, 0).unwrap().number;
         presence.booting(MAC, ADDRESS, 0);
-        assert_ne!(presence.fresh(MAC, 0).unwrap().number, first);
+        assert_ne!(presence.fresh(MAC, ADDRESS, 0).unwrap().number, first);
         presence.ended(MAC, ADDRESS);
-        assert_eq!(presence.fresh(MAC, 0), None);
+        assert_eq!(presence.fresh(MAC, ADDRESS, 0), None);
+    }
+
+    #[test]
+    fn an_exchange_over_ipv6_says_nothing_of_ipv4() {
+        let presence = Presence::default();
+        presence.booting(MAC, ADDRESS, 0);
+        presence.booting(MAC, OTHER, 0);
+        assert_eq!(presence.fresh(MAC, ADDRESS, 0).unwrap().address, ADDRESS);
+        presence.ended(MAC, ADDRESS);
+        assert_eq!(presence.fresh(MAC, ADDRESS, 0), None);
+        assert_eq!(presence.fresh(MAC, OTHER, 0).unwrap().address, OTHER);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -107,7 +107,7 @@ impl FileSource for Source {
 /// # Errors
 /// The address cannot be bound.
 pub async fn run(
-    address: Ipv4Addr,
+    address: IpAddr,
     port: u16,
     http_port: u16,
     web: Arc<Web>,

@@ -10,6 +10,53 @@ pub struct DhcpConcern {
     /// Names the blocks in `dynamic`; higher after every change of them. Once they are in force, a DhcpInForce fact repeats it.
     #[prost(uint64, tag = "3")]
     pub delegation: u64,
+    #[prost(message, repeated, tag = "16")]
+    pub subnets6: ::prost::alloc::vec::Vec<Dhcp6Subnet>,
+}
+/// An IPv6 subnet, by DHCPv6.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Dhcp6Subnet {
+    #[prost(string, tag = "1")]
+    pub subnet_uid: ::prost::alloc::string::String,
+    /// "2001:db8::/64"
+    #[prost(string, tag = "2")]
+    pub cidr: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "3")]
+    pub dns_servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "4")]
+    pub ntp_servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// domains of the search list
+    #[prost(string, repeated, tag = "5")]
+    pub search: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// this rack's own blocks of the dynamic ranges
+    #[prost(message, repeated, tag = "6")]
+    pub dynamic: ::prost::alloc::vec::Vec<AddressRange>,
+    #[prost(message, repeated, tag = "7")]
+    pub reservations: ::prost::alloc::vec::Vec<Dhcp6Reservation>,
+    #[prost(uint32, tag = "8")]
+    pub lease_seconds: u32,
+    /// no other rack serves the subnet
+    #[prost(bool, tag = "9")]
+    pub rapid_commit: bool,
+    /// there is no proxy
+    #[prost(enumeration = "BootAnswers", tag = "10")]
+    pub boot: i32,
+    /// those told what to boot; none: all
+    #[prost(string, repeated, tag = "11")]
+    pub architectures: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// By `duid` where it is not empty, else by `mac`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Dhcp6Reservation {
+    #[prost(string, tag = "1")]
+    pub mac: ::prost::alloc::string::String,
+    /// hexadecimal
+    #[prost(string, tag = "2")]
+    pub duid: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub hostname: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DhcpSubnet {

@@ -59,6 +59,8 @@ impl Concern {
                 let concern = DhcpConcern::decode(body)?;
                 crate::dhcp::config::config(&concern, 0)
                     .map_err(|error| BadBody::Content(error.to_string()))?;
+                crate::dhcp6::config::config(&concern, 0)
+                    .map_err(|error| BadBody::Content(error.to_string()))?;
                 Content::Dhcp(concern)
             }
             Self::Boot => {
@@ -222,7 +224,7 @@ mod tests {
             Concern::Dhcp,
             generation,
             incarnation,
-            &DhcpConcern { subnets: vec![], serve_unknown, delegation: 0 },
+            &DhcpConcern { subnets: vec![], serve_unknown, ..DhcpConcern::default() },
         )
     }
 

@@ -276,7 +276,11 @@ mod tests {
             Concern::Dhcp,
             generation,
             incarnation,
-            &DhcpConcern { subnets: vec![], serve_unknown: generation.is_multiple_of(2), delegation: 0 },
+            &DhcpConcern {
+                subnets: vec![],
+                serve_unknown: generation.is_multiple_of(2),
+                ..DhcpConcern::default()
+            },
         )
     }
 

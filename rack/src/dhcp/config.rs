@@ -112,7 +112,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
 }
 
 /// What machines of an architecture start with. Of one that is not known, nothing here is served.
-fn firmware(architecture: &str) -> &'static [Firmware] {
+pub(crate) fn firmware(architecture: &str) -> &'static [Firmware] {
     match architecture {
         "amd64" => &[Firmware::Bios, Firmware::EfiX64],
         "arm64" => &[Firmware::EfiArm64],
@@ -142,7 +142,7 @@ mod tests {
                 ..DhcpSubnet::default()
             }],
             serve_unknown: true,
-            delegation: 0,
+            ..DhcpConcern::default()
         }
     }
 

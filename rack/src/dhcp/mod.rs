@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::boot::BootTable;
 use crate::clock::unix_ms;
+use crate::dhcp6::Dhcp6;
 use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served;
@@ -56,6 +57,8 @@ pub struct Ports {
 /// The server behind all sockets.
 #[derive(Debug)]
 pub struct Dhcp {
+    /// The server of IPv6 subnets: of one concern, and told about together.
+    pub v6: Arc<Dhcp6>,
     core: Mutex<Core>,
     ports: Ports,
     presence: Arc<Presence>,
@@ -85,6 +88,7 @@ impl Dhcp {
         presence: Arc<Presence>,
         facts: Facts,
         boot: watch::Receiver<Option<Arc<BootTable>>>,
+        v6: Arc<Dhcp6>,
     ) -> io::Result<Self> {
         let (mut journal, found) = Journal::open(&data_dir.join("leases"))?;
         let now = now();
@@ -102,10 +106,10 @@ impl Dhcp {
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
-            presence.leased(lease.mac, lease.address, millis(lease.expires));
+            presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
         }
         let core = Mutex::new(Core { server, journal, delegation: 0 });
-        Ok(Self { core, ports, presence, facts, boot, others: Others::default() })
+        Ok(Self { core, v6, ports, presence, facts, boot, others: Others::default() })
     }
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
@@ -113,6 +117,8 @@ impl Dhcp {
         let mut core = self.lock();
         match config::config(concern, self.ports.http).map_err(|error| error.to_string()) {
             Ok(config) => match core.server.set_config(now(), config) {
+                // What is not in force of IPv6 is not in force.
+                Ok(()) if !self.v6.configure(concern) => {}
                 Ok(()) => {
                     core.delegation = concern.delegation;
                     self.tell_in_force(&core);
@@ -157,7 +163,9 @@ impl Dhcp {
             }
             next = u32::from(lease.address).checked_add(1).map(Ipv4Addr::from);
         }
-        let unsure = now.until(core.server.withheld_until());
+        let (further, unsure) = self.v6.leftover();
+        leftover.extend(further);
+        let unsure = unsure.max(now.until(core.server.withheld_until()));
         let unsure_ms = u64::try_from(unsure.as_millis()).unwrap_or(u64::MAX);
         let fact = DhcpInForceFact { delegation: core.delegation, leftover, unsure_ms };
         self.facts.tell(About::default().saw(Body::DhcpInForce(fact)));
@@ -312,20 +320,20 @@ impl Dhcp {
             Event::Leased { lease, renewed } => {
                 let about = about(lease.mac);
                 tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, renewed, "lease granted");
-                self.presence.leased(lease.mac, lease.address, millis(lease.expires));
+                self.presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
                 self.facts.tell(about.saw(lease_fact(&lease, false)));
             }
             Event::Released(lease) | Event::Expired(lease) => {
                 let about = about(lease.mac);
                 tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, "lease ended");
-                self.presence.ended(lease.mac, lease.address);
+                self.presence.ended(lease.mac, lease.address.into());
                 self.facts.tell(about.saw(lease_fact(&lease, true)));
             }
             Event::Boot { mac, address, client, file } => {
                 let about = about(mac);
                 tracing::info!(machine = %about.machine_uid, %mac, %address, file, "boot client answered");
                 if !matches!(client, BootClient::Unsupported { .. }) {
-                    self.presence.booting(mac, address, unix_ms());
+                    self.presence.booting(mac, address.into(), unix_ms());
                 }
                 let what = match client {
                     BootClient::Ipxe => "iPXE",
@@ -343,7 +351,7 @@ impl Dhcp {
                 // The address rests until the record expires; the lease is over now.
                 let lease = Lease { expires: lease.granted, ..lease };
                 if ended {
-                    self.presence.ended(lease.mac, lease.address);
+                    self.presence.ended(lease.mac, lease.address.into());
                     self.facts.tell(about.saw(lease_fact(&lease, true)));
                 }
             }

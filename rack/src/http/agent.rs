@@ -92,7 +92,7 @@ async fn claim(
         boot_id: boot_id_digest(&request.boot_id),
         address: ends.peer.ip(),
         expired: i64::try_from(token.expires_unix_ms).unwrap_or(i64::MAX) <= now,
-        leased: web.presence.address(mac, now).map(Into::into),
+        leased: web.presence.address(mac, ends.peer.ip(), now),
     };
     let (attempts, id) = (Arc::clone(&web.attempts), armed.id.clone());
     let decided = blocking(move || attempts.claim(&id, &claimant)).await?;

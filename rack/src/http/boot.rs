@@ -125,7 +125,7 @@ fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String,
     let now = unix_ms();
     let exchange = web
         .presence
-        .fresh(mac, now)
+        .fresh(mac, peer, now)
         .ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
     if peer != exchange.address {
         return Err("the request does not come from the address leased to this MAC");

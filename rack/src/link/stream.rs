@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -237,7 +238,7 @@ fn waited(fact: &Fact, now_unix_ms: i64) -> u64 {
 async fn stored(context: &Context, facts: Vec<Fact>) {
     let lease = |fact: Fact| match fact.body {
         Some(fact::Body::Lease(lease)) if !lease.released => {
-            Some((lease.address.parse().ok()?, fact.mac.parse().ok()?))
+            Some((lease.address.parse().ok()?, fact.mac.parse().ok()))
         }
         _ => None,
     };
@@ -248,7 +249,11 @@ async fn stored(context: &Context, facts: Vec<Fact>) {
     let dhcp = Arc::clone(&context.dhcp);
     let noted = tokio::task::spawn_blocking(move || {
         for (address, mac) in leases {
-            dhcp.acknowledge(address, mac);
+            match (address, mac) {
+                (IpAddr::V4(address), Some(mac)) => dhcp.acknowledge(address, mac),
+                (IpAddr::V4(_), None) => {}
+                (IpAddr::V6(address), mac) => dhcp.v6.acknowledge(address, mac),
+            }
         }
     });
     if let Err(error) = noted.await {

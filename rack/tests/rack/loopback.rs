@@ -32,7 +32,7 @@ fn write_concerns(data_dir: &Path) {
         }],
         ..DhcpSubnet::default()
     };
-    let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false, delegation: 0 };
+    let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false, ..DhcpConcern::default() };
     write_concern(data_dir, &version(Concern::Dhcp, 1, "local", &dhcp)).unwrap();
     write_concern(data_dir, &version(Concern::Boot, 1, "local", &boot_concern(17))).unwrap();
     let blobs = data_dir.join("blobs");

@@ -11,6 +11,7 @@ mod link;
 mod loopback;
 mod namespace;
 mod peers;
+mod peers6;
 mod router_advertisement;
 mod support;
 mod tftp;

@@ -73,7 +73,7 @@ pub(super) async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
         router_advertisements: false,
         ..settings(dir)
     };
-    let concern = DhcpConcern { subnets, serve_unknown: true, delegation: 0 };
+    let concern = DhcpConcern { subnets, serve_unknown: true, ..DhcpConcern::default() };
     write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
     let rack = Daemon::start(settings).await.unwrap();
     let up =

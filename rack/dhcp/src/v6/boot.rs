@@ -6,7 +6,7 @@ use dhcproto::v6::OptionCode;
 
 use super::ingress::Packet;
 use crate::pxe::{ARCHITECTURES, HTTP_CLIENT, IPXE, PXE_CLIENT};
-use crate::{Boot, BootClient, BootMode, Mac, Transport};
+use crate::{Boot, BootClient, BootMode, Firmware, Mac, Transport};
 
 /// Under this enterprise number (Intel's) firmware sends its vendor class, and looks for `HTTPClient` in an answer (UEFI 2.10 §24.7.2).
 const ENTERPRISE: u32 = 343;
@@ -28,6 +28,12 @@ pub(super) fn client(packet: &Packet) -> Option<BootClient> {
         (None, Some(&architecture)) => Some(BootClient::Unsupported { architecture }),
         (None, None) => None,
     }
+}
+
+/// The firmware of a boot client, by the first of its architectures that there is a loader for.
+fn firmware(packet: &Packet) -> Option<Firmware> {
+    let numbers = architectures(packet);
+    numbers.iter().find_map(|number| ARCHITECTURES.iter().find(|row| row.0 == *number)).map(|row| row.1)
 }
 
 /// Option 61's list; without it, the number inside the vendor class `PXEClient:Arch:00007:UNDI:003016`.
@@ -60,12 +66,14 @@ fn classes(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// What a boot client is to fetch (option 59), and the vendor class that has to stand beside it (option 16).
 pub(super) fn answer(
+    packet: &Packet,
     client: BootClient,
     boot: &Boot,
     server: Ipv6Addr,
     mac: Option<Mac>,
 ) -> Option<(String, Option<Vec<u8>>)> {
-    if boot.mode == BootMode::Off {
+    let is_served = boot.firmware.is_empty() || firmware(packet).is_none_or(|it| boot.firmware.contains(&it));
+    if boot.mode == BootMode::Off || !is_served {
         return None;
     }
     let mac = mac.map_or_else(|| OWN_MAC.to_owned(), |mac| mac.to_string());

@@ -462,7 +462,8 @@ impl<'a> Exchange<'a> {
             reply.option(OptionCode::ClientFqdn, &value);
         }
         let client = boot::client(packet)?;
-        let (url, class) = boot::answer(client, &subnet.boot, self.network.address(scope)?, self.mac)?;
+        let (url, class) =
+            boot::answer(packet, client, &subnet.boot, self.network.address(scope)?, self.mac)?;
         reply.option(OptionCode::OptBootfileUrl, url.as_bytes());
         if let Some(class) = class {
             reply.option(OptionCode::VendorClass, &class);

@@ -1,7 +1,7 @@
 //! What boot clients are told (RFC 5970, UEFI 2.10 §24.7, iPXE).
 
 use basalt_dhcp::v6::{Action, Event};
-use basalt_dhcp::{BootClient, BootMode};
+use basalt_dhcp::{BootClient, BootMode, Firmware};
 use dhcproto::v6::{DhcpOption, MessageType, OptionCode};
 
 use crate::support::*;
@@ -91,4 +91,9 @@ fn others_are_told_nothing_of_booting() {
     off.boot.mode = BootMode::Off;
     let ask = solicit(1).option(OptionCode::ClientArchType, &[0, 16]);
     assert_eq!(url(&server(off).ask(START, &ask)), None);
+    let mut arm = subnet();
+    arm.boot.firmware = [Firmware::EfiArm64].into();
+    assert_eq!(url(&server(arm.clone()).ask(START, &ask)), None);
+    let ask = solicit(1).option(OptionCode::ClientArchType, &[0, 19]);
+    assert!(url(&server(arm).ask(START, &ask)).is_some());
 }

@@ -72,7 +72,7 @@ impl Rack {
             lease_seconds: 600,
             ..DhcpSubnet::default()
         };
-        let concern = DhcpConcern { subnets: vec![subnet], serve_unknown: true, delegation: 0 };
+        let concern = DhcpConcern { subnets: vec![subnet], serve_unknown: true, ..DhcpConcern::default() };
         write_concern(&rack.data_dir, &version(Concern::Dhcp, 1, "test", &concern)).unwrap();
         rack
     }

@@ -1,0 +1,360 @@
+//! The DHCPv6 server: sockets, the lease file and facts around the pure core of `basalt_dhcp::v6`.
+//!
+//! It works as [`dhcp`](crate::dhcp) does: messages are answered in batches, all leases of a batch become durable with one sync, then
+//! the replies leave. It opens its port only where the concern has IPv6 subnets. Clients know it by a DUID of its own, which is made once and
+//! kept beside the leases.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use basalt_dhcp::v6::{Action, Arrival, Config, Destination, Duid, Event, Lease, Server, ingress};
+use basalt_dhcp::{BootClient, LeaseState, Mac, Time};
+use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, fact::Body};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::boot::BootTable;
+use crate::clock::unix_ms;
+use crate::durable;
+use crate::facts::About;
+use crate::health::Health;
+use crate::interfaces::Served6;
+use crate::journal::Journal;
+use crate::presence::Presence;
+use crate::spool::writer::Facts;
+
+pub mod config;
+mod wire;
+
+use wire::Wire;
+
+/// The lease file is rewritten at start, and when it has grown to this size.
+const COMPACT_BYTES: u64 = 64 << 20;
+/// How often leases are looked through for expired ones.
+const TICK: Duration = Duration::from_secs(5);
+/// The longest lease that nobody but a lost lease file knew of.
+const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
+
+/// The server behind all sockets.
+#[derive(Debug)]
+pub struct Dhcp6 {
+    core: Mutex<Core>,
+    http_port: u16,
+    presence: Arc<Presence>,
+    facts: Facts,
+    boot: watch::Receiver<Option<Arc<BootTable>>>,
+}
+
+#[derive(Debug)]
+struct Core {
+    server: Server,
+    journal: Journal<Lease>,
+    /// There are subnets to serve.
+    wanted: bool,
+}
+
+impl Dhcp6 {
+    /// Reads `DIR/duid`, and reads and compacts `DIR/leases6`. `ran_before`: this data directory was in use; with a DUID and without a lease file
+    /// dynamic addresses are then withheld until leases that were lost must have ended.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(
+        data_dir: &Path,
+        ran_before: bool,
+        http_port: u16,
+        presence: Arc<Presence>,
+        facts: Facts,
+        boot: watch::Receiver<Option<Arc<BootTable>>>,
+    ) -> io::Result<Self> {
+        let (duid, had_one) = own_duid(&data_dir.join("duid"))?;
+        let (mut journal, found) = Journal::open(&data_dir.join("leases6"))?;
+        let now = now();
+        let mut server = Server::new(duid, Config::default()).map_err(io::Error::other)?;
+        server.restore(found.records);
+        if found.skipped > 0 {
+            tracing::error!(
+                lines = found.skipped,
+                "the DHCPv6 lease file has damaged lines; they were skipped"
+            );
+        }
+        // A directory of a version before has neither: it has leased nothing.
+        if ran_before && ((had_one && !found.existed) || found.skipped > 0) {
+            tracing::warn!(
+                "DHCPv6 leases were lost: clients without a known lease or reservation get no address for 10 minutes"
+            );
+            server.withhold_dynamic_until(now + UNKNOWN_LEASES);
+        }
+        let leases: Vec<Lease> = server.leases().cloned().collect();
+        journal.rewrite(&leases)?;
+        for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
+            if let Some(mac) = lease.mac {
+                presence.leased(mac, lease.address.into(), millis(lease.expires));
+            }
+        }
+        let core = Mutex::new(Core { server, journal, wanted: false });
+        Ok(Self { core, http_port, presence, facts, boot })
+    }
+
+    /// Takes another concern; it was checked before. False: it cannot be used, and the one before stays.
+    pub fn configure(&self, concern: &DhcpConcern) -> bool {
+        let mut core = self.lock();
+        let config = config::config(concern, self.http_port).map_err(|error| error.to_string());
+        let wanted = config.as_ref().is_ok_and(|config| !config.subnets.is_empty());
+        let taken = config
+            .and_then(|config| core.server.set_config(now(), config).map_err(|error| error.to_string()));
+        if let Err(error) = taken {
+            tracing::error!(error, "the DHCPv6 subnets cannot be used; those before stay");
+            return false;
+        }
+        core.wanted = wanted;
+        true
+    }
+
+    /// Whether there are subnets to serve.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.lock().wanted
+    }
+
+    /// Leases that still run on addresses outside of this rack's blocks, and how long it may know of too few of them.
+    #[must_use]
+    pub fn leftover(&self) -> (Vec<Leftover>, Duration) {
+        let (core, now) = (self.lock(), now());
+        let one = |lease: &Lease| Leftover {
+            subnet_uid: lease.subnet.clone(),
+            start: lease.address.to_string(),
+            end: lease.address.to_string(),
+            ends_in_ms: u64::try_from(now.until(lease.expires).as_millis()).unwrap_or(u64::MAX),
+        };
+        (core.server.leftover(now).map(one).collect(), now.until(core.server.withheld_until()))
+    }
+
+    /// A region has stored this lease: its renewals may take the whole lease time.
+    pub fn acknowledge(&self, address: Ipv6Addr, mac: Option<Mac>) {
+        let mut core = self.lock();
+        if let Some(lease) = core.server.acknowledge(now(), address, mac).cloned()
+            && let Err(error) = core.journal.append(&[lease])
+        {
+            tracing::warn!(%error, %address, "the DHCPv6 lease file cannot be written");
+        }
+    }
+
+    /// How many leases run.
+    #[must_use]
+    pub fn bound(&self) -> usize {
+        self.lock().server.bound(now())
+    }
+
+    /// Takes note of which addresses this rack has on which of its interfaces.
+    pub fn set_links(&self, links: BTreeMap<u32, Vec<Ipv6Addr>>) {
+        self.lock().server.set_links(links);
+    }
+
+    /// Answers on one interface until cancelled.
+    ///
+    /// # Errors
+    /// What failed.
+    pub async fn serve(
+        self: &Arc<Self>,
+        at: &Served6,
+        health: &Health,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
+        let wire = Wire::open(at)?;
+        tracing::info!(interface = %at.interface, addresses = ?at.addresses, "DHCPv6 is served");
+        health.up();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                ready = wire.readable() => ready?,
+            }
+            let batch = wire.receive()?;
+            let this = Arc::clone(self);
+            let replies = tokio::task::spawn_blocking(move || this.answer(&batch));
+            for (via, to, bytes) in replies.await.map_err(io::Error::other)? {
+                wire.send(via, to, &bytes).await;
+            }
+        }
+    }
+
+    /// Reports expired leases until cancelled.
+    pub async fn tick(&self, stop: &CancellationToken) {
+        let mut timer = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = timer.tick() => {}
+            }
+            let actions = self.lock().server.tick(now());
+            for action in actions {
+                if let Action::Report(event) = action {
+                    self.report(event);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Handles what came in on an interface. What it returns may be sent: its leases are durable.
+    fn answer(&self, batch: &[(Arrival, Vec<u8>)]) -> Vec<(Arrival, Destination, Vec<u8>)> {
+        let mut handled = Vec::new();
+        let kept = {
+            let mut core = self.lock();
+            for (via, datagram) in batch {
+                match ingress::parse(datagram) {
+                    Ok(packet) => handled.push(core.server.handle(now(), *via, &packet)),
+                    Err(error) => tracing::debug!(%error, from = %via.from, "malformed DHCPv6 message"),
+                }
+            }
+            let leases = handled.iter().flatten().filter_map(|action| match action {
+                Action::Persist(lease) => Some(lease.clone()),
+                _ => None,
+            });
+            let leases: Vec<Lease> = leases.collect();
+            core.keep(&leases)
+        };
+        if let Err(error) = &kept {
+            tracing::error!(%error, "DHCPv6 leases cannot be written: clients are not answered, and ask again");
+        }
+        let mut replies = Vec::new();
+        for actions in handled {
+            // A message's actions end at a lease that could not be kept.
+            for action in actions {
+                match action {
+                    Action::Persist(_) if kept.is_err() => break,
+                    Action::Persist(_) => {}
+                    Action::Send { via, to, bytes } => replies.push((via, to, bytes)),
+                    Action::Report(event) => self.report(event),
+                }
+            }
+        }
+        replies
+    }
+
+    fn report(&self, event: Event) {
+        match event {
+            Event::Leased { lease, renewed } => {
+                let about = self.about(lease.mac);
+                tracing::info!(machine = %about.machine_uid, mac = ?lease.mac, duid = %lease.duid, address = %lease.address, renewed, "lease granted");
+                if let Some(mac) = lease.mac {
+                    self.presence.leased(mac, lease.address.into(), millis(lease.expires));
+                }
+                self.facts.tell(about.saw(lease_fact(&lease, false)));
+            }
+            Event::Released(lease) | Event::Expired(lease) => self.ended(&lease),
+            Event::Conflict(lease) => {
+                let who = lease.mac.map_or_else(|| lease.duid.to_string(), |mac| mac.to_string());
+                let message = format!("{who} found its address {} in use by another host", lease.address);
+                tracing::warn!(duid = %lease.duid, address = %lease.address, "address is in use by another host");
+                self.facts.tell(self.about(lease.mac).alarm("address_conflict", &message));
+                // The address rests until the record expires; the lease is over now.
+                self.ended(&Lease { expires: lease.granted, ..lease });
+            }
+            Event::Boot { duid, mac, address, client, url } => {
+                let about = self.about(mac);
+                tracing::info!(machine = %about.machine_uid, ?mac, %duid, %address, url, "boot client answered");
+                if let Some(mac) = mac.filter(|_| !matches!(client, BootClient::Unsupported { .. })) {
+                    self.presence.booting(mac, address.into(), unix_ms());
+                }
+                let what = match client {
+                    BootClient::Ipxe => "iPXE",
+                    BootClient::Rom { .. } => "network boot ROM",
+                    BootClient::Unsupported { .. } => "unsupported architecture",
+                };
+                self.facts.tell(about.requested("dhcp", what, &url, &address.to_string()));
+            }
+            Event::Refused { duid, mac, reason } => {
+                tracing::info!(?mac, %duid, reason, "no address given")
+            }
+            Event::Ignored { duid, reason } => tracing::debug!(?duid, %reason, "DHCPv6 message not answered"),
+        }
+    }
+
+    fn ended(&self, lease: &Lease) {
+        let about = self.about(lease.mac);
+        tracing::info!(machine = %about.machine_uid, mac = ?lease.mac, duid = %lease.duid, address = %lease.address, "lease ended");
+        if let Some(mac) = lease.mac {
+            self.presence.ended(mac, lease.address.into());
+        }
+        self.facts.tell(about.saw(lease_fact(lease, true)));
+    }
+
+    /// A client whose hardware address cannot be known is nobody's.
+    fn about(&self, mac: Option<Mac>) -> About {
+        mac.map_or_else(About::default, |mac| About::mac(mac, self.boot.borrow().as_deref()))
+    }
+}
+
+impl Core {
+    fn keep(&mut self, leases: &[Lease]) -> io::Result<()> {
+        if leases.is_empty() {
+            return Ok(());
+        }
+        self.journal.append(leases)?;
+        if self.journal.size() > COMPACT_BYTES {
+            let leases: Vec<Lease> = self.server.leases().cloned().collect();
+            self.journal.rewrite(&leases)?;
+        }
+        Ok(())
+    }
+}
+
+/// The DUID in this file; one of a new UUID where there is none. Whether there was.
+fn own_duid(path: &Path) -> io::Result<(Duid, bool)> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => match text.trim().parse() {
+            Ok(duid) => return Ok((duid, true)),
+            Err(error) => {
+                tracing::error!(%error, "file `duid` is damaged: this rack gets another DUID, and clients will ask for their addresses anew")
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let duid = Duid::of_uuid(uuid::Uuid::new_v4().into_bytes());
+    durable::replace(path, format!("{duid}\n").as_bytes())?;
+    Ok((duid, false))
+}
+
+fn lease_fact(lease: &Lease, released: bool) -> Body {
+    Body::Lease(LeaseFact {
+        address: lease.address.to_string(),
+        hostname: lease.hostname.clone().unwrap_or_default(),
+        expires_unix_ms: millis(lease.expires),
+        released,
+        subnet_uid: lease.subnet.clone(),
+    })
+}
+
+fn now() -> Time {
+    Time(u64::try_from(unix_ms()).unwrap_or(0))
+}
+
+fn millis(time: Time) -> i64 {
+    i64::try_from(time.unix_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_duid_stays_unless_its_file_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("duid");
+        let (first, had_one) = own_duid(&path).unwrap();
+        assert!(!had_one);
+        assert_eq!(own_duid(&path).unwrap(), (first.clone(), true));
+        std::fs::write(&path, "?").unwrap();
+        let (second, had_one) = own_duid(&path).unwrap();
+        assert!(second != first && !had_one);
+    }
+}

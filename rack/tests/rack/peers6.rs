@@ -1,0 +1,247 @@
+//! A rack's DHCPv6, and clients that nobody here wrote, on a switch in namespaces of their own: ISC dhclient, dhcpcd and systemd-networkd.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use basalt_proto::rack_v1::{
+    AddressRange, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, Fact, LeaseFact, fact::Body,
+};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use basalt_rack::daemon::Daemon;
+use basalt_rack::settings::Settings;
+
+use super::namespace::{Host, Running, hide, is_inside, make_switch, mount, peer};
+use super::support::{fact, settings};
+
+/// The longest that a client here takes for anything: it renews after half a minute.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A host with a reservation.
+const KNOWN: &str = "52:54:00:00:00:0a";
+/// A host without.
+const OTHER: &str = "52:54:00:00:00:01";
+
+/// Leaves what the client knows in a file named by the reason of its call, whole from the start, and configures the interface as little
+/// as it must.
+const SCRIPT: &str = r#"#!/bin/sh
+cd "$(dirname "$0")" && env > "new-$reason" && mv "new-$reason" "$reason"
+case $reason in
+BOUND6|REBIND6|RENEW6) ip -6 address replace "$new_ip6_address/128" dev "$interface" nodad ;;
+esac
+"#;
+const DHCPCD: &str = "duid ll\nnoipv6rs\nia_na 1\noption dhcp6_name_servers\n";
+/// In networkd's log.
+const RENEWING: &str = "DHCPv6 client: Timeout T1";
+const NETWORKD: &str =
+    "[Match]\nName=eth0\n[Network]\nDHCP=ipv6\nIPv6AcceptRA=no\n[DHCPv6]\nWithoutRA=solicit\n";
+
+fn subnet() -> Dhcp6Subnet {
+    Dhcp6Subnet {
+        subnet_uid: "s6".into(),
+        cidr: "2001:db8::/64".into(),
+        dns_servers: vec!["2001:db8::53".into()],
+        ntp_servers: vec!["2001:db8::123".into()],
+        search: vec!["lab.example".into()],
+        dynamic: vec![AddressRange { start: "2001:db8::100".into(), end: "2001:db8::100".into() }],
+        reservations: vec![Dhcp6Reservation {
+            mac: KNOWN.into(),
+            address: "2001:db8::10".into(),
+            ..Dhcp6Reservation::default()
+        }],
+        lease_seconds: 60,
+        ..Dhcp6Subnet::default()
+    }
+}
+
+/// A rack at 2001:db8::1 on the switch.
+async fn start(dir: &Path) -> Daemon {
+    // Nobody else can have these addresses, so that nobody waits until that is found out.
+    for at in ["default", "all"] {
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{at}/accept_dad"), "0").unwrap();
+    }
+    make_switch(&["2001:db8::1/64"]);
+    let settings = Settings {
+        interfaces: vec!["rack0".into()],
+        tftp_port: 69,
+        router_advertisements: false,
+        ..settings(dir)
+    };
+    let concern = DhcpConcern { subnets6: vec![subnet()], serve_unknown: true, ..DhcpConcern::default() };
+    write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
+    let rack = Daemon::start(settings).await.unwrap();
+    let up =
+        |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "dhcp6 rack0");
+    fact(&rack.facts, up).await;
+    rack
+}
+
+/// Waits until a lease was told of that is like this; whose it is, and what it says.
+async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> (String, LeaseFact) {
+    let told =
+        fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Lease(lease)) if wanted(lease))).await;
+    let Some(Body::Lease(lease)) = told.body else { unreachable!("it was asked for") };
+    (told.mac, lease)
+}
+
+/// One client's files, on a host whose link-local address can be used.
+struct Client<'a> {
+    host: &'a Host,
+    dir: tempfile::TempDir,
+}
+
+impl<'a> Client<'a> {
+    fn new(host: &'a Host) -> Self {
+        let settled =
+            "until ip -6 address show dev eth0 scope link -tentative | grep -q fe80; do sleep 0.05; done";
+        host.run(&["timeout", "30", "sh", "-c", settled]);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("script"), SCRIPT).unwrap();
+        std::fs::set_permissions(dir.path().join("script"), PermissionsExt::from_mode(0o755)).unwrap();
+        Self { host, dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_string_lossy().into_owned()
+    }
+
+    /// Runs ISC dhclient to its end in another thread, since it waits for the rack.
+    async fn dhclient(&self, further: &[&str]) {
+        // AppArmor confines dhclient by its path to files in other places than this.
+        let own = self.dir.path().join("client");
+        if !own.exists() {
+            let installed = ["/sbin/dhclient", "/usr/sbin/dhclient"].map(PathBuf::from);
+            let installed = installed.into_iter().find(|it| it.exists());
+            std::fs::copy(installed.expect("dhclient: see tests/lab/setup"), &own).unwrap();
+        }
+        let [client, script, leases, pid] = ["client", "script", "leases", "pid"].map(|name| self.path(name));
+        let command = [&*client, "-6", "-1", "-v", "-sf", &script, "-lf", &leases, "-pf", &pid];
+        let mut command = self.host.command(&[&command, further, &["eth0"]].concat());
+        let ended = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+
+    /// What the client knew when it called its script for this reason, once.
+    async fn knew(&self, reason: &str) -> HashMap<String, String> {
+        let file = self.dir.path().join(reason);
+        let called = async {
+            while !file.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, called).await.unwrap_or_else(|_| panic!("never {reason}"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
+    }
+}
+
+fn told(knew: &HashMap<String, String>, expected: &[(&str, &str)]) {
+    for (name, value) in expected {
+        assert_eq!(knew.get(*name).map(String::as_str), Some(*value), "{name} of {knew:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dhclient_is_told_everything_comes_back_and_gives_it_back() {
+    if !is_inside("peers6::dhclient_is_told_everything_comes_back_and_gives_it_back") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let rack = start(dir.path()).await;
+    let (known, other) = (Host::plug("known", KNOWN), Host::plug("other", OTHER));
+    let client = Client::new(&known);
+    client.dhclient(&[]).await;
+    let knew = client.knew("BOUND6").await;
+    let expected = [
+        ("new_ip6_address", "2001:db8::10"),
+        ("new_dhcp6_name_servers", "2001:db8::53"),
+        ("new_dhcp6_domain_search", "lab.example."),
+        ("new_max_life", "60"),
+        ("new_preferred_life", "60"),
+    ];
+    told(&knew, &expected);
+    let (mac, granted) = lease(&rack, |it| it.address == "2001:db8::10" && !it.released).await;
+    assert_eq!((mac.as_str(), granted.subnet_uid.as_str()), (KNOWN, "s6"));
+    let stranger = Client::new(&other);
+    stranger.dhclient(&[]).await;
+    told(&stranger.knew("BOUND6").await, &[("new_ip6_address", "2001:db8::100")]);
+    // By itself, when half of its time is over.
+    client.knew("RENEW6").await;
+    lease(&rack, |it| it.expires_unix_ms >= granted.expires_unix_ms + 20_000 && !it.released).await;
+    // It was away, and asks whether it still is where its address is of.
+    client.dhclient(&["-x"]).await;
+    client.dhclient(&[]).await;
+    told(&client.knew("BOUND6").await, &[("new_ip6_address", "2001:db8::10")]);
+    for (client, address) in [(&client, "2001:db8::10"), (&stranger, "2001:db8::100")] {
+        client.dhclient(&["-r"]).await;
+        lease(&rack, |it| it.address == address && it.released).await;
+    }
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dhcpcd_renews_and_gives_its_address_back() {
+    let dhcpcd = peer("dhcpcd").join("usr/sbin/dhcpcd").to_string_lossy().into_owned();
+    if !is_inside("peers6::dhcpcd_renews_and_gives_its_address_back") {
+        return;
+    }
+    // Its socket, and the leases that it remembers.
+    hide(&["/run", "/var/lib"]);
+    let dir = tempfile::tempdir().unwrap();
+    let rack = start(dir.path()).await;
+    let host = Host::plug("known", KNOWN);
+    let client = Client::new(&host);
+    std::fs::write(client.path("conf"), DHCPCD).unwrap();
+    let (conf, script) = (client.path("conf"), client.path("script"));
+    let mut command = host.command(&[&dhcpcd, "-6", "-B", "-f", &conf, "-c", &script, "eth0"]);
+    let running = Running::start(command.stderr(Stdio::null()));
+    let knew = client.knew("BOUND6").await;
+    told(&knew, &[("new_dhcp6_ia_na1_ia_addr1", "2001:db8::10"), ("new_dhcp6_name_servers", "2001:db8::53")]);
+    let (_, granted) = lease(&rack, |it| it.address == "2001:db8::10" && !it.released).await;
+    // By itself, when half of its time is over.
+    client.knew("RENEW6").await;
+    lease(&rack, |it| it.expires_unix_ms >= granted.expires_unix_ms + 20_000 && !it.released).await;
+    running.signal("ALRM");
+    lease(&rack, |it| it.address == "2001:db8::10" && it.released).await;
+    drop(running);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn networkd_renews_its_address() {
+    if !is_inside("peers6::networkd_renews_its_address") {
+        return;
+    }
+    // Its configuration; and where nothing can be written to sysfs, it concludes that no udev will tell it of interfaces.
+    hide(&["/run", "/sys"]);
+    mount(&["-o", "remount,ro", "/sys"]);
+    std::fs::create_dir_all("/run/systemd/network").unwrap();
+    std::fs::write("/run/systemd/network/eth0.network", NETWORKD).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let rack = start(dir.path()).await;
+    let host = Host::plug("known", KNOWN);
+    let mut command = host.command(&["/lib/systemd/systemd-networkd"]);
+    command.env("SYSTEMD_LOG_LEVEL", "debug").env("SYSTEMD_LOG_TARGET", "console");
+    let log = dir.path().join("networkd.log");
+    let running = Running::start(command.stderr(File::create(&log).unwrap()));
+    let (mac, granted) = lease(&rack, |it| it.address == "2001:db8::10" && !it.released).await;
+    assert_eq!(mac, KNOWN, "its DUID is of the machine's id; its source address says it");
+    // By itself, when half of its time is over.
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let renewing = async {
+        while !said().contains(RENEWING) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewing).await.unwrap_or_else(|_| panic!("never renewed: {}", said()));
+    lease(&rack, |it| it.expires_unix_ms >= granted.expires_unix_ms + 20_000 && !it.released).await;
+    drop(running);
+    rack.stop().await;
+}
