@@ -3,7 +3,7 @@
 //! Everything is in a fixed order: the same state has the same bytes, and the same bytes get no new generation.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use basalt_api::kinds::{BootMode, ImagePurpose, MachineSpec};
 use basalt_api::values::{Attempt, MachineId};
@@ -15,6 +15,7 @@ use basalt_proto::rack_v1::{
 };
 use prost::Message;
 
+use super::concerns6;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::load::{Estate, readable};
 use super::meters::Meters;
@@ -58,13 +59,12 @@ pub async fn write(
 
 fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[Address]) -> DhcpConcern {
     let mut subnets = Vec::new();
-    for net in &estate.nets {
+    for net in estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv4()) {
         if !estate::racks_of(net, &estate.racks).iter().any(|other| other.uid == rack.uid) {
             continue;
         }
         let uid = net.uid.to_string();
-        // A rack knows its own address, and not the others'.
-        let racks: BTreeSet<IpAddr> = estate.racks.iter().flat_map(|rack| rack.addresses.clone()).collect();
+        let racks = own_addresses(estate);
         let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
         let dynamic = blocks.flat_map(|block| around(block.first, block.last, &racks));
         subnets.push(DhcpSubnet {
@@ -78,18 +78,22 @@ fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[
             lease_seconds: lease_seconds(net),
             mtu: if net.vlan.mtu == 1500 { 0 } else { net.vlan.mtu },
             routes: estate.routes.iter().filter(|route| route.source == net.uid).filter_map(route).collect(),
-            boot: match net.subnet.boot.mode {
-                BootMode::Dhcp => BootAnswers::Unspecified,
-                BootMode::Proxy => BootAnswers::Proxy,
-                BootMode::None => BootAnswers::None,
-            }
-            .into(),
+            boot: boot_answers(net).into(),
             architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
             options: net.vlan.dhcp.options.iter().filter_map(|(code, value)| option(code, value)).collect(),
             ..DhcpSubnet::default()
         });
     }
-    DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number }
+    let subnets6 = concerns6::subnets(estate, rack, delegation, addresses);
+    DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number, subnets6 }
+}
+
+pub(super) const fn boot_answers(net: &Net) -> BootAnswers {
+    match net.subnet.boot.mode {
+        BootMode::Dhcp => BootAnswers::Unspecified,
+        BootMode::Proxy => BootAnswers::Proxy,
+        BootMode::None => BootAnswers::None,
+    }
 }
 
 /// A route as DHCPv4 tells it; `None` of one of IPv6.
@@ -121,13 +125,28 @@ fn served(estate: &Estate) -> Vec<ServedSubnet> {
     estate.nets.iter().map(one).collect()
 }
 
-fn lease_seconds(net: &Net) -> u32 {
+/// Those of all racks: one knows its own, and not the others'.
+pub(super) fn own_addresses(estate: &Estate) -> BTreeSet<IpAddr> {
+    estate.racks.iter().flat_map(|rack| rack.addresses.clone()).collect()
+}
+
+pub(super) fn lease_seconds(net: &Net) -> u32 {
     u32::try_from(net.vlan.dhcp.lease_time.get().as_secs()).unwrap_or(u32::MAX)
 }
 
-/// The addresses of a subnet that are of one client each, in the order of the clients.
 fn reservations(net: &Net, addresses: &[Address]) -> Vec<Reservation> {
-    let here = addresses.iter().filter(|address| address.subnet == net.uid && address.address.is_ipv4());
+    let reservation = |(mac, address): (&str, &Address)| Reservation {
+        mac: mac.to_owned(),
+        address: address.address.to_string(),
+        hostname: address.hostname.clone().unwrap_or_default(),
+    };
+    reserved(net, addresses).into_iter().map(reservation).collect()
+}
+
+/// The addresses of a subnet that are of one client each, in the order of the clients.
+pub(super) fn reserved<'a>(net: &Net, addresses: &'a [Address]) -> BTreeMap<&'a str, &'a Address> {
+    let ipv6 = net.subnet.cidr.network().is_ipv6();
+    let here = addresses.iter().filter(|it| it.subnet == net.uid && it.address.is_ipv6() == ipv6);
     // DHCP gives a client one address of a subnet: what is declared comes before what a deployment has.
     let mut by_mac: BTreeMap<&str, &Address> = BTreeMap::new();
     for address in here {
@@ -137,35 +156,38 @@ fn reservations(net: &Net, addresses: &[Address]) -> Vec<Reservation> {
             *first = address;
         }
     }
-    let reservation = |(mac, address): (&str, &Address)| Reservation {
-        mac: mac.to_owned(),
-        address: address.address.to_string(),
-        hostname: address.hostname.clone().unwrap_or_default(),
-    };
-    by_mac.into_iter().map(reservation).collect()
+    by_mac
 }
 
-/// A block without the addresses of racks.
-fn around(first: Ipv4Addr, last: Ipv4Addr, racks: &BTreeSet<IpAddr>) -> Vec<AddressRange> {
+/// A block without these addresses.
+pub(super) fn around(first: IpAddr, last: IpAddr, without: &BTreeSet<IpAddr>) -> Vec<AddressRange> {
     let mut parts = Vec::new();
     let mut next = Some(first);
-    let inside = racks.range(IpAddr::V4(first)..=IpAddr::V4(last)).filter_map(|address| match address {
-        IpAddr::V4(address) => Some(*address),
-        IpAddr::V6(_) => None,
-    });
-    let mut until = |start: Option<Ipv4Addr>, end: Option<Ipv4Addr>| {
+    let mut until = |start: Option<IpAddr>, end: Option<IpAddr>| {
         if let (Some(start), Some(end)) = (start, end)
             && start <= end
         {
             parts.push(AddressRange { start: start.to_string(), end: end.to_string() });
         }
     };
-    for address in inside {
-        until(next, u32::from(address).checked_sub(1).map(Ipv4Addr::from));
-        next = u32::from(address).checked_add(1).map(Ipv4Addr::from);
+    for &address in without.range(first..=last) {
+        until(next, beside(address, u32::checked_sub, u128::checked_sub));
+        next = beside(address, u32::checked_add, u128::checked_add);
     }
     until(next, Some(last));
     parts
+}
+
+/// The address one further, or one before.
+fn beside(
+    address: IpAddr,
+    v4: fn(u32, u32) -> Option<u32>,
+    v6: fn(u128, u128) -> Option<u128>,
+) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(it) => v4(it.into(), 1).map(|it| Ipv4Addr::from(it).into()),
+        IpAddr::V6(it) => v6(it.into(), 1).map(|it| Ipv6Addr::from(it).into()),
+    }
 }
 
 fn list<T: ToString>(items: Option<&[T]>) -> Vec<String> {
@@ -276,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_block_goes_around_the_addresses_of_racks() {
-        let ip = |text: &str| -> Ipv4Addr { text.parse().unwrap() };
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let text = |racks: &[&str]| {
             let racks = racks.iter().map(|rack| rack.parse().unwrap()).collect();
             let parts = around(ip("10.0.0.10"), ip("10.0.0.19"), &racks);
@@ -285,5 +307,7 @@ mod tests {
         assert_eq!(text(&["10.0.0.9", "10.0.0.20", "fd00::1"]), "10.0.0.10-10.0.0.19");
         assert_eq!(text(&["10.0.0.10", "10.0.0.15", "10.0.0.19"]), "10.0.0.11-10.0.0.14 10.0.0.16-10.0.0.18");
         assert_eq!(text(&["10.0.0.12", "10.0.0.13"]), "10.0.0.10-10.0.0.11 10.0.0.14-10.0.0.19");
+        let parts = around(ip("fd00::"), ip("fd00::ffff"), &[ip("fd00::"), ip("10.0.0.1")].into());
+        assert_eq!((parts[0].start.as_str(), parts[0].end.as_str()), ("fd00::1", "fd00::ffff"));
     }
 }

@@ -21,6 +21,7 @@
 pub mod allocate;
 pub mod answers;
 pub mod concerns;
+mod concerns6;
 pub mod consequences;
 pub mod converge;
 pub mod decision;

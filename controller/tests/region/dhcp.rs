@@ -5,7 +5,9 @@ use crate::kinds::observe;
 use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
-use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet, RawOption, Reservation, Route};
+use basalt_proto::rack_v1::{
+    BootAnswers, Dhcp6Reservation, DhcpConcern, DhcpSubnet, RawOption, Reservation, Route,
+};
 use basalt_region::racks::observed::{DhcpInForce, DhcpServer, Hello, Leftover, Observed};
 use prost::Message;
 use serde_json::{Value, json};
@@ -289,4 +291,44 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
         r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1","boot":{"mode":"proxy"}}"#;
     lab.api.declare("/api/v1/subnets/lab", beside).await;
     until_discovered(&lab, &[]).await;
+}
+
+/// A /64 has more addresses than a number of 64 bits counts.
+#[tokio::test]
+async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
+    let lab = served().await;
+    let subnet = r#"{"vlan":"default.0","cidr":"2001:db8::/64","dns_servers":["2001:db8::53"]}"#;
+    lab.api.declare("/api/v1/subnets/lab6", subnet).await;
+    let pool = r#"{"subnet":"lab6","start":"2001:db8::1:0","end":"2001:db8::ffff:ffff:ffff:ffff"}"#;
+    lab.api.declare("/api/v1/ip_ranges/pool6", pool).await;
+    let printer = r#"{"subnet":"lab6","address":"2001:db8::9","mac":"52:54:00:00:00:09"}"#;
+    lab.api.declare("/api/v1/ip_addresses/printer6", printer).await;
+    let dynamic = |concern: &DhcpConcern| -> Vec<String> {
+        let ranges = concern.subnets6.iter().flat_map(|it| it.dynamic.clone());
+        ranges.map(|range| format!("{}-{}", range.start, range.end)).collect()
+    };
+    let mut r1 = Played::come(&lab, "r1", "2001:db8::2/64").await;
+    let whole = r1.told(&lab, |it| !dynamic(it).is_empty()).await;
+    assert_eq!(dynamic(&whole), ["2001:db8::1:0-2001:db8::ffff:ffff:ffff:ffff"]);
+    let told = &whole.subnets6[0];
+    assert!(whole.subnets.is_empty(), "it has no address of IPv4");
+    assert_eq!((told.cidr.as_str(), told.rapid_commit), ("2001:db8::/64", true));
+    assert_eq!(told.dns_servers, ["2001:db8::53"]);
+    let reserved = Dhcp6Reservation {
+        mac: "52:54:00:00:00:09".into(),
+        address: "2001:db8::9".into(),
+        ..Dhcp6Reservation::default()
+    };
+    assert_eq!(told.reservations, [reserved]);
+    r1.obeys(&lab, &whole, Vec::new()).await;
+    let r2 = Played::come(&lab, "r2", "2001:db8::3/64").await;
+    let half = r1.told(&lab, |it| dynamic(it) != dynamic(&whole)).await;
+    assert_eq!(dynamic(&half), ["2001:db8::1:0-2001:db8::8000:0:0:7fff"]);
+    assert!(!half.subnets6[0].rapid_commit, "each would lease an address");
+    r1.obeys(&lab, &half, Vec::new()).await;
+    let rest = r2.told(&lab, |it| !dynamic(it).is_empty()).await;
+    assert_eq!(dynamic(&rest), ["2001:db8::8000:0:0:8000-2001:db8::ffff:ffff:ffff:ffff"]);
+    assert_eq!(rest.subnets6[0].reservations, half.subnets6[0].reservations, "both know them");
+    let blocks = lab.api.get("/api/v1/ip_ranges/pool6").await.json()["status"]["blocks"].clone();
+    assert_eq!(blocks.as_object().map(serde_json::Map::len), Some(2), "{blocks}");
 }

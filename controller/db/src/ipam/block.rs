@@ -12,7 +12,7 @@ use basalt_api::values::{RackId, SubnetId};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use uuid::Uuid;
 
 /// The fact with which a rack says which blocks it leases from.
@@ -37,9 +37,9 @@ pub struct Block {
     /// Of which subnet.
     pub subnet: SubnetId,
     /// First address.
-    pub first: Ipv4Addr,
+    pub first: IpAddr,
     /// Last address.
-    pub last: Ipv4Addr,
+    pub last: IpAddr,
 }
 
 /// What a rack is to lease from.
@@ -64,8 +64,8 @@ struct InForce {
 #[derive(Deserialize)]
 struct Leftover {
     subnet_uid: String,
-    start: Ipv4Addr,
-    end: Ipv4Addr,
+    start: IpAddr,
+    end: IpAddr,
     ends_in_ms: u64,
 }
 
@@ -140,7 +140,7 @@ impl Store {
             delegation.number = unsigned(row.number);
             let (Some(subnet), Some(first), Some(last)) = (row.subnet, row.first, row.last) else { continue };
             let span = span(&first, &last)?;
-            let (first, last) = (span.first.into(), span.last.into());
+            let (first, last) = (address(span.first), address(span.last));
             delegation.blocks.push(Block { subnet: SubnetId::from(subnet), first, last });
         }
         Ok(delegation)
@@ -242,23 +242,32 @@ fn said(in_force: i64, at_us: i64, body: &Value, subnet: SubnetId) -> Told {
     Told {
         in_force,
         leftover: here
-            .map(|it| (Span { first: it.start.into(), last: it.end.into() }, until(it.ends_in_ms)))
+            .map(|it| (Span { first: number(it.start), last: number(it.end) }, until(it.ends_in_ms)))
             .collect(),
         unsure_until: (said.unsure_ms > 0).then(|| until(said.unsure_ms)),
     }
 }
 
 fn span(first: &str, last: &str) -> Result<Span, StoreError> {
-    match (parse(first)?, parse(last)?) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => Ok(Span { first: first.into(), last: last.into() }),
-        _ => Err(StoreError::Corrupt(format!("the DHCP block {first}-{last}: it is not of IPv4"))),
+    Ok(Span { first: number(parse(first)?), last: number(parse(last)?) })
+}
+
+/// An address as `divide` counts: one of IPv4 is its IPv4-mapped one of IPv6 (RFC 4291 §2.5.5.2).
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+        IpAddr::V6(address) => address.into(),
     }
+}
+
+fn address(number: u128) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(number)).to_canonical()
 }
 
 async fn read(tx: &mut Tx, subnets: &[Uuid]) -> Result<Seen, StoreError> {
     let rows = sqlx::query!(
         r#"select subnet, range, host(lower(span)) as "first!", host(upper(span)) as "last!" from ip_range
-           where subnet = any($1) and purpose = 'dynamic' and family(lower(span)) = 4 order by range"#,
+           where subnet = any($1) and purpose = 'dynamic' order by range"#,
         subnets
     );
     let ranges = rows.fetch_all(&mut **tx).await?.into_iter();
@@ -345,6 +354,6 @@ async fn replace(tx: &mut Tx, subnet: Uuid, before: &[Part], after: &[Part]) -> 
     Ok(())
 }
 
-fn text(address: u32) -> String {
-    Ipv4Addr::from(address).to_string()
+fn text(number: u128) -> String {
+    address(number).to_string()
 }

@@ -9,49 +9,51 @@ use uuid::Uuid;
 /// Nobody knows of a longer lease: a region that has not heard of one lets it last this long at most.
 const UNKNOWN_US: i64 = 600 * 1_000_000;
 
-/// IPv4 addresses from `first` to `last`, both included.
+/// Addresses from `first` to `last`, both included, as numbers of 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
-    pub(super) first: u32,
-    pub(super) last: u32,
+    pub(super) first: u128,
+    pub(super) last: u128,
 }
 
 impl Span {
     /// `None` when it would be empty.
-    fn of(first: u64, last: u64) -> Option<Self> {
-        let (first, last) = (u32::try_from(first).ok()?, u32::try_from(last).ok()?);
+    fn of(first: u128, last: u128) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
 
-    pub(super) fn len(self) -> u64 {
-        u64::from(self.last) - u64::from(self.first) + 1
+    /// No subnet is of all addresses.
+    pub(super) fn len(self) -> u128 {
+        (self.last - self.first).saturating_add(1)
     }
 
     fn common(self, other: Self) -> Option<Self> {
-        Self::of(self.first.max(other.first).into(), self.last.min(other.last).into())
+        Self::of(self.first.max(other.first), self.last.min(other.last))
     }
 
     /// Its lowest addresses, at most `many`.
-    fn head(self, many: u64) -> Option<Self> {
-        Self::of(self.first.into(), (u64::from(self.first) + many).checked_sub(1)?.min(self.last.into()))
+    fn head(self, many: u128) -> Option<Self> {
+        let last = self.first.saturating_add(many.checked_sub(1)?);
+        Self::of(self.first, last.min(self.last))
     }
 
     /// Its highest addresses, at most `many`.
-    fn tail(self, many: u64) -> Option<Self> {
-        let first = (u64::from(self.last) + 1).saturating_sub(many).max(self.first.into());
-        Self::of(first, self.last.into())
+    fn tail(self, many: u128) -> Option<Self> {
+        let first = self.last.saturating_sub(many.checked_sub(1)?);
+        Self::of(first.max(self.first), self.last)
     }
 
     /// What is left without `others`, in order.
     fn without(self, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut others: Vec<Self> = others.into_iter().filter_map(|other| self.common(other)).collect();
         others.sort_unstable();
-        let (mut left, mut next) = (Vec::new(), u64::from(self.first));
+        let (mut left, mut next) = (Vec::new(), Some(self.first));
         for other in others {
-            left.extend(u64::from(other.first).checked_sub(1).and_then(|before| Self::of(next, before)));
-            next = next.max(u64::from(other.last) + 1);
+            let before = other.first.checked_sub(1);
+            left.extend(next.zip(before).and_then(|(next, before)| Self::of(next, before)));
+            next = next.zip(other.last.checked_add(1)).map(|(next, after)| next.max(after));
         }
-        left.extend(Self::of(next, self.last.into()));
+        left.extend(next.and_then(|next| Self::of(next, self.last)));
         left
     }
 }
@@ -170,7 +172,7 @@ fn still_leased(part: &Part, told: &Told, longest: i64, now_us: i64) -> Vec<Part
 /// Shares one range.
 fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation) {
     let racks = &situation.racks;
-    let Some(count) = u64::try_from(racks.len()).ok().filter(|count| *count > 0) else { return };
+    let Some(count) = u128::try_from(racks.len()).ok().filter(|count| *count > 0) else { return };
     let give = |rack: Uuid, span: Span| Part {
         span,
         rack,
@@ -178,7 +180,9 @@ fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation
         lease_seconds: situation.lease_seconds,
     };
     if parts.iter().all(|part| part.span.common(whole).is_none()) {
-        let from = |rank: u64| u64::from(whole.first) + whole.len() * rank / count;
+        // The length times the rank by the count, which may not fit.
+        let (share, rest) = (whole.len() / count, whole.len() % count);
+        let from = |rank: u128| whole.first + share * rank + rest * rank / count;
         let shares = racks.iter().zip(0..);
         parts.extend(shares.filter_map(|(rack, rank)| {
             Some(give(*rack, Span::of(from(rank), from(rank + 1).checked_sub(1)?)?))
@@ -203,7 +207,7 @@ fn divide(parts: &mut Vec<Part>, range: Uuid, whole: Span, situation: &Situation
     take(parts, range, whole, racks, floor);
 }
 
-fn held(parts: &[Part], range: Uuid, rack: Uuid) -> u64 {
+fn held(parts: &[Part], range: Uuid, rack: Uuid) -> u128 {
     let theirs = parts.iter().filter(|part| part.rack == rack && part.hold == Hold::Held(range));
     theirs.map(|part| part.span.len()).sum()
 }
@@ -224,9 +228,9 @@ fn regain(
     range: Uuid,
     whole: Span,
     rack: Uuid,
-    wanted: u64,
+    wanted: u128,
     lease_seconds: i32,
-) -> u64 {
+) -> u128 {
     let mut regained = 0;
     let mut after = Vec::with_capacity(parts.len());
     parts.sort();
@@ -249,12 +253,12 @@ fn regain(
 
 /// Takes from racks what they have above the largest share, and what others lack below the smallest, as far as that is not on
 /// its way already.
-fn take(parts: &mut Vec<Part>, range: Uuid, whole: Span, racks: &[Uuid], floor: u64) {
+fn take(parts: &mut Vec<Part>, range: Uuid, whole: Span, racks: &[Uuid], floor: u128) {
     let leaving = parts.iter().filter(|part| !matches!(part.hold, Hold::Held(_)));
-    let coming: u64 = leaving.filter_map(|part| part.span.common(whole)).map(Span::len).sum();
-    let lacking: u64 = racks.iter().map(|rack| floor.saturating_sub(held(parts, range, *rack))).sum();
-    let most = whole.len().div_ceil(u64::try_from(racks.len()).unwrap_or(u64::MAX).max(1));
-    let above: u64 = racks.iter().map(|rack| held(parts, range, *rack).saturating_sub(most)).sum();
+    let coming: u128 = leaving.filter_map(|part| part.span.common(whole)).map(Span::len).sum();
+    let lacking: u128 = racks.iter().map(|rack| floor.saturating_sub(held(parts, range, *rack))).sum();
+    let most = whole.len().div_ceil(u128::try_from(racks.len()).unwrap_or(u128::MAX).max(1));
+    let above: u128 = racks.iter().map(|rack| held(parts, range, *rack).saturating_sub(most)).sum();
     let mut needed = lacking.saturating_sub(coming).max(above);
     // First from those with one above the share and more, so that nobody ends far from the others.
     for keep in [floor + 1, floor] {
@@ -314,7 +318,7 @@ mod tests {
         Uuid::from_u128(99)
     }
 
-    fn span(first: u32, last: u32) -> Span {
+    fn span(first: u128, last: u128) -> Span {
         Span { first, last }
     }
 
@@ -358,8 +362,11 @@ mod tests {
         assert_eq!(text(&divided(&[], &situation(&[1, 2, 3], span(10, 19)))), "1:10-12 2:13-15 3:16-19");
         assert_eq!(text(&divided(&[], &situation(&[1, 2, 3], span(10, 10)))), "3:10-10");
         assert_eq!(text(&divided(&[], &situation(&[], span(10, 19)))), "");
-        let all = divided(&[], &situation(&[1, 2], span(0, u32::MAX)));
-        assert_eq!(all.iter().map(|part| part.span.len()).sum::<u64>(), 1 << 32);
+        let (first, last) = (0x2001_0db8 << 96, (0x2001_0db8 << 96) + (1 << 96) - 1);
+        let all = divided(&[], &situation(&[1, 2, 3], span(first, last)));
+        let lengths: Vec<u128> = all.iter().map(|part| part.span.len()).collect();
+        assert_eq!((lengths.iter().sum::<u128>(), lengths.len()), (1 << 96, 3), "a /32 of IPv6");
+        assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1);
     }
 
     #[test]
@@ -432,8 +439,8 @@ mod tests {
         };
         let mut parts = Vec::new();
         for _ in 0..500 {
-            let size = u32::try_from(roll(40)).unwrap();
-            let first = u32::try_from(roll(30)).unwrap();
+            let size = u128::from(roll(40));
+            let first = u128::from(roll(30));
             let whole = span(first, first + size);
             let racks: Vec<u128> = (1..=4).filter(|_| roll(2) == 0).collect();
             let mut now = situation(&racks, whole);
@@ -453,9 +460,9 @@ mod tests {
                 obeyed(&mut parts, &mut now);
             }
             assert_eq!(divided(&parts, &now), parts, "it rests");
-            let shares: Vec<u64> = racks.iter().map(|n| held(&parts, range(), rack(*n))).collect();
+            let shares: Vec<u128> = racks.iter().map(|n| held(&parts, range(), rack(*n))).collect();
             if let (Some(most), Some(least)) = (shares.iter().max(), shares.iter().min()) {
-                assert_eq!(shares.iter().sum::<u64>(), whole.len(), "{}", text(&parts));
+                assert_eq!(shares.iter().sum::<u128>(), whole.len(), "{}", text(&parts));
                 assert!(most - least <= 1, "{}", text(&parts));
             }
         }

@@ -146,7 +146,8 @@ impl Store {
         let rows = sqlx::query!(
             r#"select r.range, o.name as "rack?", b.range is null as "taken_back!",
                  host(lower(b.span * r.span)) as "first!", host(upper(b.span * r.span)) as "last!",
-                 b.subnet, (inet_number(upper(b.span * r.span)) - inet_number(lower(b.span * r.span)) + 1)::bigint as "size!"
+                 b.subnet, least(inet_number(upper(b.span * r.span)) - inet_number(lower(b.span * r.span)) + 1, 9007199254740991)::bigint
+                   as "size!"
                from ip_range r join dhcp_block b on b.subnet = r.subnet and b.span && r.span
                left join object o on o.uid = b.rack
                where r.range = any($1) and r.purpose = 'dynamic' order by r.range, b.span"#,

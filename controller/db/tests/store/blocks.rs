@@ -7,6 +7,7 @@ use basalt_db::{Delegation, Key, NewFact, Precondition, ServedSubnet, Store, Sto
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 async fn lab(store: &Store) -> SubnetId {
@@ -26,7 +27,11 @@ fn served(subnet: SubnetId, racks: &[RackId]) -> [ServedSubnet; 1] {
 /// The last bytes of the addresses of a delegation.
 fn bytes(delegation: &Delegation) -> BTreeSet<u8> {
     let blocks = delegation.blocks.iter();
-    blocks.flat_map(|block| block.first.octets()[3]..=block.last.octets()[3]).collect()
+    let last = |address: IpAddr| match address {
+        IpAddr::V4(it) => it.octets()[3],
+        IpAddr::V6(it) => it.octets()[15],
+    };
+    blocks.flat_map(|block| last(block.first)..=last(block.last)).collect()
 }
 
 fn in_force(seq: u64, delegation: u64, leftover: &[Value]) -> NewFact {

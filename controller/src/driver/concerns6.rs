@@ -1,0 +1,67 @@
+//! The IPv6 subnets of the DHCP concern: as those of IPv4 are rendered, by [`concerns`](super::concerns), in what DHCPv6 knows of.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr};
+
+use basalt_db::{Address, Delegation};
+use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
+
+use super::concerns::{around, boot_answers, lease_seconds, own_addresses, reserved};
+use super::estate::{self, Net, RackSeen};
+use super::load::Estate;
+
+/// Those that a rack answers on.
+pub(super) fn subnets(
+    estate: &Estate,
+    rack: &RackSeen,
+    delegation: &Delegation,
+    addresses: &[Address],
+) -> Vec<Dhcp6Subnet> {
+    let nets = estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv6());
+    let one = |net: &Net| {
+        let racks = estate::racks_of(net, &estate.racks);
+        let serves = racks.iter().any(|other| other.uid == rack.uid);
+        let serves = serves && net.gives_addresses();
+        serves.then(|| subnet(net, racks.len() == 1, &own_addresses(estate), delegation, addresses))
+    };
+    nets.filter_map(one).collect()
+}
+
+fn subnet(
+    net: &Net,
+    alone: bool,
+    own: &BTreeSet<IpAddr>,
+    delegation: &Delegation,
+    addresses: &[Address],
+) -> Dhcp6Subnet {
+    // The first address is the routers' (RFC 4291 §2.6.1).
+    let routers = net.subnet.cidr.network();
+    let kept: BTreeSet<IpAddr> = own.iter().copied().chain([routers]).collect();
+    let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
+    let reservation = |(mac, address): (&str, &Address)| Dhcp6Reservation {
+        mac: mac.to_owned(),
+        address: address.address.to_string(),
+        hostname: address.hostname.clone().unwrap_or_default(),
+        ..Dhcp6Reservation::default()
+    };
+    let reserved = reserved(net, addresses).into_iter().filter(|(_, it)| it.address != routers);
+    Dhcp6Subnet {
+        subnet_uid: net.uid.to_string(),
+        cidr: net.subnet.cidr.to_string(),
+        dns_servers: of_ipv6(net.subnet.dns_servers.as_deref()),
+        ntp_servers: of_ipv6(net.subnet.ntp_servers.as_deref()),
+        dynamic: blocks.flat_map(|block| around(block.first, block.last, &kept)).collect(),
+        reservations: reserved.map(reservation).collect(),
+        lease_seconds: lease_seconds(net),
+        rapid_commit: alone,
+        boot: boot_answers(net).into(),
+        architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
+        ..Dhcp6Subnet::default()
+    }
+}
+
+/// Of servers, those that are addresses of IPv6: DHCPv6 tells no others.
+fn of_ipv6<T: ToString>(servers: Option<&[T]>) -> Vec<String> {
+    let texts = servers.unwrap_or_default().iter().map(ToString::to_string);
+    texts.filter(|text| text.parse::<Ipv6Addr>().is_ok()).collect()
+}
