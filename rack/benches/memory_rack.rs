@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         lease_seconds: 3600,
         ..DhcpSubnet::default()
     };
-    let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false, delegation: 0 };
+    let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false, ..DhcpConcern::default() };
     let boot = BootConcern { machines: (0..MACHINES).map(machine).collect(), enlist: None };
     let power = PowerConcern { bmcs: (0..MACHINES).map(bmc).collect() };
     write_concern(&data, &version(Concern::Dhcp, 1, "local", &dhcp))?;
