@@ -12,6 +12,8 @@ use basalt_dhcp::Mac;
 
 /// How old a boot exchange may be, milliseconds (design §8).
 pub const FRESH_MS: i64 = 120_000;
+/// The most that is known beside leases: where another server gives the addresses, anybody on the link can make MACs up.
+const MOST: usize = 65_536;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Family {
@@ -66,7 +68,14 @@ impl Presence {
         inner.0 += 1;
         let boot = BootExchange { number: inner.0, address, at_ms: now_ms };
         let key = (mac, Family::of(address));
-        let expires_ms = inner.1.get(&key).map_or(now_ms + FRESH_MS, |seen| seen.expires_ms);
+        let known = inner.1.get(&key).map(|seen| seen.expires_ms);
+        if known.is_none() && inner.1.len() >= MOST {
+            inner.1.retain(|_, seen| seen.expires_ms > now_ms);
+            if inner.1.len() >= MOST {
+                return;
+            }
+        }
+        let expires_ms = known.unwrap_or(0).max(now_ms + FRESH_MS);
         inner.1.insert(key, Seen { address, expires_ms, boot: Some(boot) });
     }
 
@@ -121,6 +130,21 @@ mod tests {
         assert_eq!(presence.fresh(MAC, ADDRESS, FRESH_MS), None);
         assert_eq!(presence.address(MAC, ADDRESS, FRESH_MS), Some(ADDRESS));
         assert_eq!(presence.address(MAC, ADDRESS, 600_000), None);
+    }
+
+    #[test]
+    fn who_is_made_up_is_forgotten_and_there_are_not_too_many() {
+        let presence = Presence::default();
+        let known = || presence.inner.lock().unwrap().1.len();
+        let made_up = |number: u32, now| {
+            let [a, b, c, d] = number.to_be_bytes();
+            presence.booting(Mac([6, 0, a, b, c, d]), ADDRESS, now);
+        };
+        let most = u32::try_from(MOST).unwrap();
+        (0..most + 10).for_each(|number| made_up(number, 0));
+        assert_eq!(known(), MOST);
+        made_up(most, FRESH_MS);
+        assert_eq!(known(), 1);
     }
 
     #[test]
