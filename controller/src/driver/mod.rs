@@ -164,6 +164,7 @@ mod tests {
         "Subnet",
         "IpRange",
         "IpAddress",
+        "StaticRoute",
         "Device",
         "Settings",
         "Webhook",
