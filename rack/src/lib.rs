@@ -26,6 +26,7 @@ pub mod kill;
 pub mod link;
 pub mod loaders;
 pub mod meters;
+pub mod neighbours;
 pub mod power;
 pub mod presence;
 pub mod router_advertisement;

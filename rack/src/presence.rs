@@ -2,6 +2,8 @@
 //!
 //! A boot token goes only to the address that this rack leased to the MAC in a **boot** exchange (one in which the client
 //! said it was iPXE or firmware that boots from the network) less than two minutes ago. Somebody who merely knows a MAC has no such address.
+//! Where another server gives the addresses, the rack only heard which one the MAC is said to have; then the host at that address has to have that MAC
+//! ([`crate::neighbours`]).
 //! Of IPv4 and IPv6 a MAC has one address each, and whoever asks over one is compared with that.
 
 use std::collections::HashMap;
@@ -10,10 +12,12 @@ use std::sync::{Mutex, PoisonError};
 
 use basalt_dhcp::Mac;
 
+use crate::clock::unix_ms;
+
 /// How old a boot exchange may be, milliseconds (design §8).
 pub const FRESH_MS: i64 = 120_000;
-/// The most that is known beside leases: where another server gives the addresses, anybody on the link can make MACs up.
-const MOST: usize = 65_536;
+/// The most that is known: anybody on the link can make MACs up.
+const MOST: usize = 262_144;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Family {
@@ -31,6 +35,8 @@ impl Family {
 struct Seen {
     address: IpAddr,
     expires_ms: i64,
+    /// This rack leased it.
+    leased: bool,
     boot: Option<BootExchange>,
 }
 
@@ -43,6 +49,8 @@ pub struct BootExchange {
     pub address: IpAddr,
     /// When, Unix milliseconds.
     pub at_ms: i64,
+    /// This rack leased the address. Otherwise it is what somebody said who may have been anybody: whoever is there has to prove it.
+    pub leased: bool,
 }
 
 type Table = HashMap<(Mac, Family), Seen>;
@@ -58,25 +66,24 @@ impl Presence {
     pub fn leased(&self, mac: Mac, address: IpAddr, expires_ms: i64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (mac, Family::of(address));
-        let boot = inner.1.get(&key).and_then(|seen| seen.boot);
-        inner.1.insert(key, Seen { address, expires_ms, boot });
+        if has_room(&mut inner.1, key, unix_ms()) {
+            let boot = inner.1.get(&key).and_then(|seen| seen.boot);
+            inner.1.insert(key, Seen { address, expires_ms, leased: true, boot });
+        }
     }
 
     /// iPXE was told where its script is, or a ROM where its loader is.
     pub fn booting(&self, mac: Mac, address: IpAddr, now_ms: i64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 += 1;
-        let boot = BootExchange { number: inner.0, address, at_ms: now_ms };
-        let key = (mac, Family::of(address));
-        let known = inner.1.get(&key).map(|seen| seen.expires_ms);
-        if known.is_none() && inner.1.len() >= MOST {
-            inner.1.retain(|_, seen| seen.expires_ms > now_ms);
-            if inner.1.len() >= MOST {
-                return;
-            }
+        let (number, key) = (inner.0, (mac, Family::of(address)));
+        if !has_room(&mut inner.1, key, now_ms) {
+            return;
         }
-        let expires_ms = known.unwrap_or(0).max(now_ms + FRESH_MS);
-        inner.1.insert(key, Seen { address, expires_ms, boot: Some(boot) });
+        let known = inner.1.get(&key).filter(|seen| seen.address == address);
+        let (leased, until) = known.map_or((false, 0), |seen| (seen.leased, seen.expires_ms));
+        let boot = Some(BootExchange { number, address, at_ms: now_ms, leased });
+        inner.1.insert(key, Seen { address, expires_ms: until.max(now_ms + FRESH_MS), leased, boot });
     }
 
     /// The lease ended.
@@ -100,6 +107,14 @@ impl Presence {
         let boot = inner.1.get(&(mac, Family::of(peer)))?.boot?;
         (0..FRESH_MS).contains(&(now_ms - boot.at_ms)).then_some(boot)
     }
+}
+
+/// Whether another one can be known. What is over makes way.
+fn has_room(table: &mut Table, key: (Mac, Family), now_ms: i64) -> bool {
+    if !table.contains_key(&key) && table.len() >= MOST {
+        table.retain(|_, seen| seen.expires_ms > now_ms);
+    }
+    table.contains_key(&key) || table.len() < MOST
 }
 
 #[cfg(test)]
@@ -130,6 +145,21 @@ mod tests {
         assert_eq!(presence.fresh(MAC, ADDRESS, FRESH_MS), None);
         assert_eq!(presence.address(MAC, ADDRESS, FRESH_MS), Some(ADDRESS));
         assert_eq!(presence.address(MAC, ADDRESS, 600_000), None);
+    }
+
+    #[test]
+    fn an_address_that_was_only_heard_of_is_not_leased() {
+        let presence = Presence::default();
+        let is_leased = |mac| presence.fresh(mac, ADDRESS, 0).unwrap().leased;
+        presence.booting(MAC, ADDRESS, 0);
+        assert!(!is_leased(MAC));
+        let other = Mac([2, 0, 0, 0, 0, 2]);
+        presence.leased(other, ADDRESS, 600_000);
+        presence.booting(other, ADDRESS, 0);
+        assert!(is_leased(other));
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
+        presence.booting(other, elsewhere, 0);
+        assert!(!is_leased(other), "the lease is of another address");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::boot::{Armed, Decision};
 use crate::clock::unix_ms;
 use crate::config::{self, Config};
 use crate::facts::About;
+use crate::neighbours;
 use crate::script::{Language, Scene, Script, render};
 use crate::token::BootToken;
 
@@ -129,6 +130,10 @@ fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String,
         .ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
     if peer != exchange.address {
         return Err("the request does not come from the address leased to this MAC");
+    }
+    // Another server leased it: the rack only heard who is said to have it.
+    if !exchange.leased && neighbours::mac_of(peer) != Some(mac) {
+        return Err("the host at this address has another MAC");
     }
     let boot = web.attempts.next_boot(&armed.id, exchange.number, now);
     // Counted from the exchange, so that a retry of the script gets the very same token.

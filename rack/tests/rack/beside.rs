@@ -1,17 +1,22 @@
 //! A rack beside somebody else's DHCP server, dnsmasq: real firmware boots from the rack with that server's addresses, where it should; and
 //! where it should not be there, the rack finds it.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use basalt_dhcp::egress::Message;
 use basalt_proto::rack_v1::{BootAnswers, BootRequestFact, DhcpSubnet, Fact, fact::Body};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
+use dhcproto::v4::{MessageType, OptionCode};
 use tokio::time::timeout;
 
 use super::namespace::{Host, Running, ip, is_inside, make_switch, peer};
-use super::peers::{start, subnet};
-use super::support::fact;
+use super::peers::{on_switch, start, start_with, subnet};
+use super::support::{boot_concern, fact};
 
 /// UEFI on an emulated processor takes half a minute to ask for the network, on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -150,6 +155,52 @@ async fn a_uefi_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     let http = asked(&rack, dir.path(), "http", "").await;
     assert!(is_its_own(&http.address), "{http:?}");
     assert!(told_of_no_server(&rack).await);
+    rack.stop().await;
+}
+
+/// Asks for the machine's script from another host; what was answered.
+fn script(host: &Host, port: u16) -> String {
+    let url = format!("http://10.9.0.1:{port}/ipxe?mac={MACHINE}");
+    String::from_utf8_lossy(&host.run(&["curl", "-s", "--max-time", "20", &url]).stdout).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_boot_token_goes_to_the_machine_and_not_to_who_says_that_he_is_it() {
+    if !is_inside("beside::a_boot_token_goes_to_the_machine_and_not_to_who_says_that_he_is_it") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let settings = on_switch(dir.path());
+    let port = settings.http_port;
+    write_concern(&settings.data_dir, &version(Concern::Boot, 1, "local", &boot_concern(7))).unwrap();
+    let rack = start_with(settings, vec![beside()]).await;
+    let [machine, thief] =
+        [("machine", MACHINE, "10.9.0.50"), ("thief", OTHER, "10.9.0.66")].map(|(name, mac, address)| {
+            let host = Host::plug(name, mac);
+            host.run(&["ip", "address", "add", &format!("{address}/24"), "dev", "eth0"]);
+            host
+        });
+    // Each says that the machine takes an address of another server: its own.
+    let says = async |host: &Host, address: Ipv4Addr| {
+        let mut message = Message::request(MessageType::Request, 1, MACHINE.parse().unwrap());
+        message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00000:UNDI:002001");
+        message.option(OptionCode::UserClass, "iPXE");
+        message.option(OptionCode::RequestedIpAddress, address.octets());
+        message.option(OptionCode::ServerIdentifier, [10, 9, 0, 9]);
+        let file = dir.path().join("message");
+        std::fs::write(&file, message.encode()).unwrap();
+        host.run(&["bash", "-c", &format!("cat {} > /dev/udp/10.9.0.1/67", file.display())]);
+        let address = address.to_string();
+        let heard = |fact: &Fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == "dhcp" && it.address == address);
+        fact(&rack.facts, heard).await;
+    };
+    says(&thief, Ipv4Addr::new(10, 9, 0, 66)).await;
+    let answered = script(&thief, port);
+    assert!(answered.contains("the host at this address has another MAC"), "{answered}");
+    says(&machine, Ipv4Addr::new(10, 9, 0, 50)).await;
+    let answered = script(&machine, port);
+    assert!(answered.contains("basalt.token="), "{answered}");
     rack.stop().await;
 }
 

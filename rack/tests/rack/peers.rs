@@ -65,14 +65,22 @@ pub(super) fn subnet(uid: &str, network: &str, dynamic: (&str, &str)) -> DhcpSub
 
 /// A rack at 10.9.0.1 on the switch.
 pub(super) async fn start(dir: &Path, subnets: Vec<DhcpSubnet>) -> Daemon {
-    let settings = Settings {
+    start_with(on_switch(dir), subnets).await
+}
+
+/// Its settings.
+pub(super) fn on_switch(dir: &Path) -> Settings {
+    Settings {
         interfaces: vec!["rack0".into()],
         dhcp_port: 67,
         dhcp_client_port: 68,
         tftp_port: 69,
         router_advertisements: false,
         ..settings(dir)
-    };
+    }
+}
+
+pub(super) async fn start_with(settings: Settings, subnets: Vec<DhcpSubnet>) -> Daemon {
     let concern = DhcpConcern { subnets, serve_unknown: true, ..DhcpConcern::default() };
     write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
     let rack = Daemon::start(settings).await.unwrap();
