@@ -78,7 +78,14 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
                 out.readiness.insert(attempt, Reported { at, level, address: it.address });
             }
         }
-        (Observed::Lease(it), _) if !it.released => out.lease = Some(Leased { at, address: it.address }),
+        // Where a machine has both, its IPv4 address is the one to show.
+        (Observed::Lease(it), _)
+            if !it.released
+                && (it.address.contains('.')
+                    || out.lease.as_ref().is_none_or(|lease| lease.address.contains(':'))) =>
+        {
+            out.lease = Some(Leased { at, address: it.address });
+        }
         (Observed::Alarm(it), _) => out.alarm = Some(Alarm { at, code: it.code, message: it.message }),
         _ => {}
     }

@@ -8,6 +8,9 @@ use basalt_proto::rack_v1::fact::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Servers of one subnet that are kept apart; anybody on a link can make some up.
+const SERVERS: u32 = 16;
+
 /// What was observed, as it is stored. The tag is the fact's kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
@@ -177,7 +180,12 @@ impl Observed {
         let mut kind = whole.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         match self {
             Self::Health(health) => kind = format!("{kind}:{}", health.service),
-            Self::DhcpServer(server) => kind = format!("{kind}:{}", server.address),
+            Self::DhcpServer(server) => {
+                let slot = server.address.bytes().map(u32::from).sum::<u32>() % SERVERS;
+                kind = format!("{kind}:{}:{slot}", server.subnet_uid);
+            }
+            // Of both families a machine has one.
+            Self::Lease(lease) if lease.address.contains(':') => kind = format!("{kind}:ipv6"),
             _ => {}
         }
         (kind, whole.get_mut("body").map(Value::take).unwrap_or_default())

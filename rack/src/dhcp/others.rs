@@ -32,13 +32,16 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Servers that are remembered as told of. Anybody on the link can make some up.
 const REMEMBERED: usize = 64;
 
+/// DHCPREQUEST (RFC 2132 §9.6).
+const REQUEST: u8 = 3;
+
 /// When each server was told of.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<HashMap<Ipv4Addr, Instant>>);
+pub(super) struct Others(Mutex<HashMap<(u32, Ipv4Addr), Instant>>);
 
 impl Others {
-    /// Whether it is time to tell of this server.
-    fn is_news(&self, server: Ipv4Addr, now: Instant) -> bool {
+    /// Whether it is time to tell of this server on this interface.
+    fn is_news(&self, server: (u32, Ipv4Addr), now: Instant) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| now.duration_since(*at) < EVERY);
         if told.contains_key(&server) || told.len() >= REMEMBERED {
@@ -53,7 +56,7 @@ impl Others {
 pub(super) fn chosen(packet: &Packet, actions: &[Action]) -> Option<(Mac, Ipv4Addr)> {
     match actions {
         [Action::Report(Event::Ignored { mac: Some(mac), reason: Ignored::OtherServer(server) })]
-            if packet.giaddr.is_unspecified() =>
+            if packet.giaddr.is_unspecified() && u8::from(packet.kind) == REQUEST =>
         {
             Some((*mac, *server))
         }
@@ -96,7 +99,7 @@ impl Dhcp {
     /// Tells of a server, not too often.
     pub(super) fn found(&self, interface: u32, server: Ipv4Addr, seen: &str) {
         let Some(subnet_uid) = self.served_alone(interface) else { return };
-        if !self.others.is_news(server, Instant::now()) {
+        if !self.others.is_news((interface, server), Instant::now()) {
             return;
         }
         tracing::warn!(interface, %server, seen, "another DHCP server is on the link");
@@ -122,7 +125,9 @@ async fn look(at: &Served, mac: Mac, ports: Ports) -> io::Result<BTreeSet<Ipv4Ad
         socket.send_to(&detect::discover(xid, mac), (Ipv4Addr::BROADCAST, ports.server)).await?;
         let listen = async {
             let mut buffer = [0; MAX_DATAGRAM];
-            while let Ok((length, _)) = socket.recv_from(&mut buffer).await {
+            while found.len() < REMEMBERED
+                && let Ok((length, _)) = socket.recv_from(&mut buffer).await
+            {
                 found.extend(buffer.get(..length).and_then(|datagram| detect::offered_by(datagram, xid)));
             }
         };
@@ -138,11 +143,12 @@ mod tests {
     #[test]
     fn a_server_is_told_of_now_and_then_and_made_up_ones_are_bounded() {
         let (others, start) = (Others::default(), Instant::now());
-        let server = Ipv4Addr::new(10, 77, 0, 9);
+        let server = (1, Ipv4Addr::new(10, 77, 0, 9));
         assert!(others.is_news(server, start));
         assert!(!others.is_news(server, start + Duration::from_secs(10)));
-        let made_up = (0..1000u32).filter(|n| others.is_news(Ipv4Addr::from(n + 1), start)).count();
-        assert_eq!(made_up, REMEMBERED - 1);
+        assert!(others.is_news((2, server.1), start), "on another link it is another one");
+        let made_up = (0..1000u32).filter(|n| others.is_news((1, Ipv4Addr::from(n + 1)), start)).count();
+        assert_eq!(made_up, REMEMBERED - 2);
         assert!(others.is_news(server, start + EVERY), "it is still there");
     }
 }
