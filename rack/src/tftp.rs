@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use basalt_tftp::Outcome;
 use basalt_tftp::server::{Event, FileSource, OpenError, Settings, serve};
@@ -102,6 +102,9 @@ impl FileSource for Source {
     }
 }
 
+/// How long a kernel or initrd may take to be there: it may have to be fetched, and is read through before its first use.
+const OPENING: Duration = Duration::from_secs(30);
+
 /// Serves one address until cancelled.
 ///
 /// # Errors
@@ -126,7 +129,7 @@ pub async fn run(
     serve(
         vec![socket],
         Source::new(web.loaders.clone(), Some((Arc::clone(&web), SocketAddr::from((address, http_port))))),
-        Settings::default(),
+        Settings { open_timeout: OPENING, ..Settings::default() },
         move |event| observe(&web.facts, event),
         stop.cancelled(),
     )

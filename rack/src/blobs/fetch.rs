@@ -149,11 +149,12 @@ impl BlobStore {
         let mut hash = digest::Context::new(&digest::SHA256);
         let had = hash_all(&mut file, &mut hash).await.map_err(disk)?;
         let mut offset = had;
-        let room = self.make_room(sha256, self.size(sha256).unwrap_or(0).max(had), awaited).await;
-        let stream = match room {
-            Ok(()) => {
-                let stream = tokio::time::timeout(STALL, self.origin.fetch(sha256, had)).await;
-                stream.map_err(stalled).and_then(|stream| stream.map_err(origin))
+        let stream = tokio::time::timeout(STALL, self.origin.fetch(sha256, had)).await;
+        let stream = match stream.map_err(stalled).and_then(|stream| stream.map_err(origin)) {
+            // Nothing makes way for what nobody sends.
+            Ok(stream) => {
+                let size = self.size(sha256).unwrap_or(0).max(had);
+                self.make_room(sha256, size, awaited).await.map(|()| stream)
             }
             Err(error) => Err(error),
         };
@@ -166,8 +167,17 @@ impl BlobStore {
                 return Err(error);
             }
         };
-        while let Some(bytes) = tokio::time::timeout(STALL, stream.next()).await.map_err(stalled)? {
-            let bytes = bytes.map_err(origin)?;
+        loop {
+            let next = tokio::time::timeout(STALL, stream.next()).await;
+            let bytes = match next.map_err(stalled).and_then(|next| next.transpose().map_err(origin)) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => break,
+                Err(error) => {
+                    // What was given to the disk is there before somebody goes on after it.
+                    file.flush().await.map_err(disk)?;
+                    return Err(error);
+                }
+            };
             offset += bytes.len() as u64;
             self.make_room(sha256, offset, awaited).await?;
             hash.update(&bytes);
@@ -186,7 +196,12 @@ impl BlobStore {
             }
             return Err(BlobError::Corrupt(sha256.to_owned(), actual));
         }
-        let version = Version::of(&file.metadata().await.map_err(disk)?);
+        let about = file.metadata().await.map_err(disk)?;
+        if about.len() != offset {
+            fs::remove_file(&part).await.map_err(disk)?;
+            return Err(origin(OriginError::Unavailable("the part on disk has another length".to_owned())));
+        }
+        let version = Version::of(&about);
         let path = self.dir.join(sha256);
         fs::rename(&part, &path).await.map_err(disk)?;
         self.shelf.sound(sha256, version);
