@@ -78,7 +78,7 @@ impl Exchange<'_> {
     }
 
     /// From here on the answer is about the subnet of this address, and comes from this server's address there.
-    fn settle(&mut self, address: Ipv4Addr) {
+    pub(crate) fn settle(&mut self, address: Ipv4Addr) {
         if let Some(scope) = self.network.scope(address) {
             self.scope = scope;
             self.via = self.network.arrival(scope);

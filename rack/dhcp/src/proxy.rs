@@ -21,7 +21,7 @@ impl Exchange<'_> {
     }
 
     /// Answers what came to the port of servers.
-    pub(crate) fn beside(self) -> Answer {
+    pub(crate) fn beside(mut self) -> Answer {
         let packet = self.packet;
         match packet.kind {
             MessageType::Discover => {
@@ -32,6 +32,7 @@ impl Exchange<'_> {
             MessageType::Request => {
                 let asked = packet.options.ipv4(OptionCode::RequestedIpAddress);
                 let address = asked.unwrap_or(packet.ciaddr);
+                self.settle(address);
                 Ok(vec![self.boots(address)?])
             }
             _ => Err(Ignored::OthersClient),

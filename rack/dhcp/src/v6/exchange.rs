@@ -131,7 +131,7 @@ impl<'a> Exchange<'a> {
         }
         let mut reply = self.reply(MessageType::Advertise);
         // One that has no address for it is nobody's first choice.
-        if given || !wanted {
+        if given || outcomes.is_empty() {
             reply.option(OptionCode::Preference, &[self.config.preference]);
         }
         let scope = self.write(duid, &mut reply, &outcomes);
@@ -158,7 +158,13 @@ impl<'a> Exchange<'a> {
             let mut outcome = Outcome::nothing(asked, NO_BINDING);
             for &address in &asked.addresses {
                 match self.verdict(duid, asked, address) {
-                    Verdict::Grant if outcome.granted.is_none() => outcome.granted = Some(address),
+                    // Not twice, though nothing is written down before the whole message is answered.
+                    Verdict::Grant
+                        if outcome.granted.is_none()
+                            && outcomes.iter().all(|other| other.granted != Some(address)) =>
+                    {
+                        outcome.granted = Some(address);
+                    }
                     Verdict::Grant | Verdict::Withdraw => outcome.withdrawn.push(address),
                     Verdict::Unknown => {}
                 }
@@ -275,7 +281,8 @@ impl<'a> Exchange<'a> {
             actions.push(Action::Persist(lease.clone()));
             told.push(Action::Report(Event::Leased { lease, renewed }));
             if let Some((client, url)) = &boot {
-                let (duid, mac, client, url) = (duid.clone(), self.mac, *client, url.clone());
+                let mac = super::identity::heard(self.packet, self.via.from);
+                let (duid, client, url) = (duid.clone(), *client, url.clone());
                 told.push(Action::Report(Event::Boot { duid, mac, address, client, url }));
             }
         }

@@ -113,10 +113,15 @@ impl From<Duid> for String {
 /// The client's Ethernet address, from whoever knows best: the relay that heard it (RFC 6939), the link-local address that it sends
 /// from, its DUID. `None`: it hides it.
 pub(super) fn mac(packet: &Packet, from: Ipv6Addr, duid: Option<&Duid>) -> Option<Mac> {
+    heard(packet, from).or_else(|| duid?.mac())
+}
+
+/// The same without its DUID, in which anybody can write what he likes without having the address that goes with it.
+pub(super) fn heard(packet: &Packet, from: Ipv6Addr) -> Option<Mac> {
     let relay = packet.relays.last();
     let told = relay.and_then(|relay| relay.options.raw(OptionCode::ClientLinklayerAddr)).and_then(ethernet);
     let source = relay.map_or(from, |relay| relay.peer);
-    told.or_else(|| of_link_local(source)).or_else(|| duid?.mac())
+    told.or_else(|| of_link_local(source))
 }
 
 /// RFC 6939 §4: hardware type, address.
