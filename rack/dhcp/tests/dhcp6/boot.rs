@@ -1,6 +1,6 @@
 //! What boot clients are told (RFC 5970, UEFI 2.10 §24.7, iPXE).
 
-use basalt_dhcp::v6::{Action, Event};
+use basalt_dhcp::v6::{Action, Arrival, Event};
 use basalt_dhcp::{BootClient, BootMode, Firmware};
 use dhcproto::v6::{DhcpOption, MessageType, OptionCode};
 
@@ -60,15 +60,19 @@ fn ipxe_gets_its_script_and_is_reported_when_it_has_its_address() {
     let advertised = server.ask(START, &ipxe(solicit(1)));
     assert_eq!(url(&advertised).unwrap(), script);
     assert!(!advertised.0.iter().any(|it| matches!(it, Action::Report(Event::Boot { .. }))));
-    let granted = server.ask(START, &ipxe(about(MessageType::Request, 1, ip(0x100))));
-    let expected = Event::Boot {
-        duid: duid(1),
-        mac: Some(mac(1)),
-        address: ip(0x100),
-        client: BootClient::Ipxe,
-        url: script.into(),
-    };
-    assert_eq!(granted.0.last(), Some(&Action::Report(expected)));
+    // What it is known by from here on was heard: anybody can write a MAC into a DUID.
+    let eui_64 = Arrival { from: "fe80::5054:ff:fe00:1".parse().unwrap(), ..LINK };
+    for (via, heard) in [(eui_64, Some(mac(1))), (LINK, None)] {
+        let granted = server.ask_via(START, via, &ipxe(about(MessageType::Request, 1, ip(0x100))));
+        let expected = Event::Boot {
+            duid: duid(1),
+            mac: heard,
+            address: ip(0x100),
+            client: BootClient::Ipxe,
+            url: script.into(),
+        };
+        assert_eq!(granted.0.last(), Some(&Action::Report(expected)));
+    }
 }
 
 #[test]
