@@ -277,18 +277,36 @@ async fn the_boot_order_is_the_machines_own_unless_the_bmc_overrides_it() {
 }
 
 #[tokio::test]
-async fn an_image_that_the_rack_has_damaged_is_not_installed() {
-    let lab = Lab::create("sim-damaged").unwrap();
+async fn an_image_that_rots_in_the_rack_is_not_installed() {
+    let lab = Lab::create("sim-rots").unwrap();
     let mut rack = Rack::new(&lab);
     let machine = SimMachine::start(&lab, MachineOptions::numbered(1, Firmware::Uefi)).unwrap();
-    rack.damage_image();
     rack.tell(&lab, &machine, Some(&rack.install(60)));
+    rack.rot_image(&lab);
     netboot(&lab, &machine).await;
     machine.wait_for(delivered(60), LIMIT).await.unwrap();
-    assert!(matches!(
-        outcome(&machine, 60),
-        Outcome::Failed { code: FailureCode::BlobCorrupt, wrote: true, .. }
-    ));
+    let outcome = outcome(&machine, 60);
+    assert!(
+        matches!(outcome, Outcome::Failed { code: FailureCode::BlobCorrupt, wrote: true, .. }),
+        "{outcome:?}"
+    );
     machine.wait_for(|event| *event == Event::NothingBoots, LIMIT).await.unwrap();
     assert_eq!(machine.disk_markers()["vda"].state, MarkerState::Writing);
+}
+
+#[tokio::test]
+async fn an_image_that_was_replaced_in_the_rack_is_not_even_served() {
+    let lab = Lab::create("sim-replaced").unwrap();
+    let mut rack = Rack::new(&lab);
+    let machine = SimMachine::start(&lab, MachineOptions::numbered(1, Firmware::Uefi)).unwrap();
+    rack.replace_image();
+    rack.tell(&lab, &machine, Some(&rack.install(61)));
+    netboot(&lab, &machine).await;
+    machine.wait_for(delivered(61), LIMIT).await.unwrap();
+    let outcome = outcome(&machine, 61);
+    assert!(
+        matches!(outcome, Outcome::Failed { code: FailureCode::BlobUnavailable, .. }),
+        "{outcome:?}\n{}",
+        machine.log()
+    );
 }

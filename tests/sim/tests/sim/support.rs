@@ -1,6 +1,9 @@
 //! A real rack in the lab, told what to do by concern files, and consoles for BMCs.
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -173,9 +176,33 @@ impl Rack {
         task(attempt, TaskAction::Install(install), Then::Reboot)
     }
 
-    /// Damages the image in the rack's cache.
-    pub(crate) fn damage_image(&self) {
+    /// Replaces the image in the rack's cache.
+    pub(crate) fn replace_image(&self) {
         std::fs::write(self.data_dir.join("blobs").join(&self.image.sha256), "something else").unwrap();
+    }
+
+    /// Turns one bit of the image, as a disk does: not even the time of the last change tells. The running rack has
+    /// found it sound before.
+    pub(crate) fn rot_image(&self, lab: &Lab) {
+        let sha256 = self.image.sha256.clone();
+        let asked = lab.inside(move || {
+            let mut stream = TcpStream::connect(("10.77.0.1", 5248)).unwrap();
+            write!(stream, "GET /blobs/{sha256} HTTP/1.0\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            answer
+        });
+        assert!(asked.join().unwrap().unwrap().len() as u64 > self.image.size, "the rack serves the image");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(self.data_dir.join("blobs").join(&self.image.sha256))
+            .unwrap();
+        let changed = file.metadata().unwrap().modified().unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, self.image.size / 2).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], self.image.size / 2).unwrap();
+        file.set_modified(changed).unwrap();
     }
 }
 
