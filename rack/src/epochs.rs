@@ -206,7 +206,7 @@ impl Epochs {
         journal.append(std::slice::from_ref(&record))?;
         state.apply(&record);
         set_progress(state, bmc, id, Progress::Running);
-        if journal.size() > COMPACT_BYTES {
+        if journal.has_outgrown(COMPACT_BYTES) {
             journal.rewrite(&state.records())?;
         }
         Ok(admission)

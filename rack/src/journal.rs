@@ -21,6 +21,8 @@ pub struct Journal<T> {
     path: PathBuf,
     file: File,
     length: u64,
+    /// How long it was when it was last rewritten.
+    rewritten: u64,
     records: PhantomData<fn(T)>,
 }
 
@@ -66,7 +68,8 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
             file.set_len(whole as u64)?;
             file.sync_all()?;
         }
-        let journal = Self { path: path.to_owned(), file, length: whole as u64, records: PhantomData };
+        let journal =
+            Self { path: path.to_owned(), file, length: whole as u64, rewritten: 0, records: PhantomData };
         Ok((journal, Recovered { records, skipped, existed }))
     }
 
@@ -100,13 +103,15 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         durable::replace(&self.path, &bytes)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
         self.length = self.file.seek(SeekFrom::End(0))?;
+        self.rewritten = self.length;
         Ok(())
     }
 
-    /// Bytes in the file.
+    /// Whether it has more than so many bytes, and more than twice what was worth keeping when it was last rewritten: where that is much, it is
+    /// not rewritten with each record.
     #[must_use]
-    pub const fn size(&self) -> u64 {
-        self.length
+    pub fn has_outgrown(&self, bytes: u64) -> bool {
+        self.length > bytes.max(self.rewritten.saturating_mul(2))
     }
 }
 
@@ -156,6 +161,20 @@ mod tests {
             read(&path),
             Recovered { records: vec!["b".into(), "c".into()], skipped: 0, existed: true }
         );
+    }
+
+    #[test]
+    fn what_is_worth_keeping_does_not_make_it_outgrow_its_bounds() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::<String>::open(&dir.path().join("journal")).unwrap().0;
+        let records = vec!["record".to_owned(); 10];
+        journal.append(&records).unwrap();
+        assert!(journal.has_outgrown(50) && !journal.has_outgrown(500));
+        journal.rewrite(&records).unwrap();
+        journal.append(&records[..9]).unwrap();
+        assert!(!journal.has_outgrown(50), "it would be rewritten with every record");
+        journal.append(&records[..2]).unwrap();
+        assert!(journal.has_outgrown(50));
     }
 
     #[test]

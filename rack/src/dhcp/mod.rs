@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use basalt_dhcp::{Action, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
-use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leftover, fact::Body};
+use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, fact::Body};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
 pub mod config;
+pub(crate) mod leftover;
 mod others;
 mod wire;
 
@@ -145,24 +146,12 @@ impl Dhcp {
             return;
         }
         let now = now();
-        let mut leftover: Vec<Leftover> = Vec::new();
-        let mut next = None;
-        for lease in core.server.leftover(now) {
-            let ends_in_ms = u64::try_from(now.until(lease.expires).as_millis()).unwrap_or(u64::MAX);
-            match leftover.last_mut() {
-                Some(run) if next == Some(lease.address) && run.subnet_uid == lease.subnet => {
-                    run.end = lease.address.to_string();
-                    run.ends_in_ms = run.ends_in_ms.max(ends_in_ms);
-                }
-                _ => leftover.push(Leftover {
-                    subnet_uid: lease.subnet.clone(),
-                    start: lease.address.to_string(),
-                    end: lease.address.to_string(),
-                    ends_in_ms,
-                }),
-            }
-            next = u32::from(lease.address).checked_add(1).map(Ipv4Addr::from);
-        }
+        let leases: Vec<&Lease> = core.server.leftover(now).collect();
+        let mut leftover = leftover::runs(
+            leases
+                .iter()
+                .map(|lease| (&*lease.subnet, lease.address.into(), leftover::lasts(now, lease.expires))),
+        );
         let (further, unsure) = self.v6.leftover();
         leftover.extend(further);
         let unsure = unsure.max(now.until(core.server.withheld_until()));
@@ -397,7 +386,7 @@ impl Core {
             return Ok(());
         }
         self.journal.append(leases)?;
-        if self.journal.size() > COMPACT_BYTES {
+        if self.journal.has_outgrown(COMPACT_BYTES) {
             let leases: Vec<Lease> = self.server.leases().cloned().collect();
             self.journal.rewrite(&leases)?;
         }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::boot::BootTable;
 use crate::clock::unix_ms;
+use crate::dhcp::leftover::{self, lasts};
 use crate::durable;
 use crate::facts::About;
 use crate::health::Health;
@@ -125,13 +126,11 @@ impl Dhcp6 {
     #[must_use]
     pub fn leftover(&self) -> (Vec<Leftover>, Duration) {
         let (core, now) = (self.lock(), now());
-        let one = |lease: &Lease| Leftover {
-            subnet_uid: lease.subnet.clone(),
-            start: lease.address.to_string(),
-            end: lease.address.to_string(),
-            ends_in_ms: u64::try_from(now.until(lease.expires).as_millis()).unwrap_or(u64::MAX),
-        };
-        (core.server.leftover(now).map(one).collect(), now.until(core.server.withheld_until()))
+        let leases: Vec<&Lease> = core.server.leftover(now).collect();
+        let leftover = leftover::runs(
+            leases.iter().map(|lease| (&*lease.subnet, lease.address.into(), lasts(now, lease.expires))),
+        );
+        (leftover, now.until(core.server.withheld_until()))
     }
 
     /// A region has stored this lease: its renewals may take the whole lease time.
@@ -299,7 +298,7 @@ impl Core {
             return Ok(());
         }
         self.journal.append(leases)?;
-        if self.journal.size() > COMPACT_BYTES {
+        if self.journal.has_outgrown(COMPACT_BYTES) {
             let leases: Vec<Lease> = self.server.leases().cloned().collect();
             self.journal.rewrite(&leases)?;
         }

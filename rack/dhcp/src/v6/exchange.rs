@@ -180,9 +180,12 @@ impl<'a> Exchange<'a> {
             }
             outcomes.push(outcome);
         }
-        let is_known = outcomes.iter().any(|it| it.status.is_none());
-        if self.packet.kind == MessageType::Rebind && !is_known {
-            return Err(Ignored::NotOurs);
+        // What another server may know, or this one knew before it lost its leases, is not spoken of: the client goes on asking (§18.2.10.1).
+        if self.packet.kind == MessageType::Rebind || self.withheld {
+            outcomes.retain(|it| it.asked.kind != Kind::Address || it.status.is_none());
+            if !outcomes.iter().any(|it| it.status.is_none()) {
+                return Err(if self.withheld { Ignored::Withheld } else { Ignored::NotOurs });
+            }
         }
         let reply = self.reply(MessageType::Reply);
         Ok(self.granted(duid, reply, outcomes))
@@ -277,6 +280,7 @@ impl<'a> Exchange<'a> {
             let Some(address) = outcome.granted else { continue };
             let renewed = self.own(duid, outcome.asked, address).is_some();
             let lease = self.lease(duid, outcome.asked.iaid, address);
+            self.table.make_room(self.now, address);
             self.table.insert(lease.clone());
             actions.push(Action::Persist(lease.clone()));
             told.push(Action::Report(Event::Leased { lease, renewed }));
@@ -330,15 +334,15 @@ impl<'a> Exchange<'a> {
         if let Some(lease) = own.filter(|lease| !self.withheld || lease.is_live(self.now)) {
             return Some(lease.address);
         }
-        if self.withheld || self.table.is_sated(self.now, duid) {
+        if self.withheld || self.is_sated(duid) {
             return None;
         }
-        let room = |address: Ipv6Addr| dynamic(address) && self.table.has_room(address);
+        let room = |address: Ipv6Addr| dynamic(address) && self.table.has_room(self.now, address);
         let hint = asked.addresses.iter().copied().find(|&address| room(address));
         let ranges = || -> Vec<AddressRange> {
             self.network.scopes.iter().flat_map(|scope| scope.subnet.dynamic.iter().copied()).collect()
         };
-        hint.or_else(|| self.table.never_used(&ranges(), (duid, asked.iaid), dynamic))
+        hint.or_else(|| self.table.never_used(self.now, &ranges(), (duid, asked.iaid), dynamic))
             .or_else(|| self.table.longest_ended(self.now, dynamic))
     }
 
@@ -346,7 +350,14 @@ impl<'a> Exchange<'a> {
         if asked.kind != Kind::Address {
             return Verdict::Unknown;
         }
-        let Some(scope) = self.network.scope(address) else { return Verdict::Withdraw };
+        let Some(scope) = self.network.scope(address) else {
+            // A rack that was told of a subnet later than the others does not end their clients' leases.
+            return if self.packet.kind == MessageType::Rebind {
+                Verdict::Unknown
+            } else {
+                Verdict::Withdraw
+            };
+        };
         match scope.owner(address) {
             Some(owner) if !owner.is_of(duid, self.mac) => return Verdict::Withdraw,
             Some(_) if self.is_free_for_owner(duid, asked.iaid, address) => return Verdict::Grant,
@@ -363,15 +374,17 @@ impl<'a> Exchange<'a> {
         let own = self.own(duid, asked, address).is_some();
         match self.network.is_dynamic(address) {
             true if own => Verdict::Grant,
-            true if !self.withheld
-                && self.table.has_room(address)
-                && !self.table.is_sated(self.now, duid) =>
-            {
+            true if !self.withheld && self.table.has_room(self.now, address) && !self.is_sated(duid) => {
                 Verdict::Grant
             }
             false if own => Verdict::Withdraw,
             _ => Verdict::Unknown,
         }
+    }
+
+    /// The client holds as many addresses of this link as one may.
+    fn is_sated(&self, duid: &Duid) -> bool {
+        self.table.is_sated(self.now, duid, |address| self.network.scope(address).is_some())
     }
 
     /// A reserved address may be leased by its client: boot ROM and installed system, which have DUIDs of their own, hand it on. Another

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::{AddressRange, Duid};
 use crate::{LeaseState, Mac, Time};
 
-/// Records that are kept at once; with so many, an address comes from the one that ended first, or there is none. An IPv6 range has more
-/// addresses than a server has memory. What is reserved does not count.
+/// Records that are kept at once; with so many, the one that ended first is forgotten for another, of whichever subnet it is, or there is
+/// no address. An IPv6 range has more addresses than a server has memory. What is reserved does not count.
 pub const MAX_LEASES: usize = 65_536;
-/// Addresses that one DUID may hold: a host has one for each of its interfaces.
+/// Addresses that one DUID may hold on a link: a host has one for each of its interfaces there. (Copies of one disk have one DUID.)
 const MAX_OF_ONE: usize = 16;
 /// Addresses that are tried from where a client's begin.
 const NEARBY: u128 = 16;
@@ -130,24 +130,38 @@ impl Table {
     }
 
     /// There is a record of the address, or room for one.
-    pub(super) fn has_room(&self, address: Ipv6Addr) -> bool {
-        self.len() < MAX_LEASES || self.records.contains_key(&address)
+    pub(super) fn has_room(&self, now: Time, address: Ipv6Addr) -> bool {
+        !self.is_full(now) || self.records.contains_key(&address)
     }
 
-    /// The client holds as many addresses as one may.
-    pub(super) fn is_sated(&self, now: Time, duid: &Duid) -> bool {
-        self.of(duid).filter(|lease| lease.is_live(now)).count() >= MAX_OF_ONE
+    /// There are as many records as there may be, and all of them are in use.
+    fn is_full(&self, now: Time) -> bool {
+        self.len() >= MAX_LEASES && self.by_expiry.first().is_none_or(|(expires, _)| *expires > now)
+    }
+
+    /// Forgets what ended first, so that a record of this address fits.
+    pub(super) fn make_room(&mut self, now: Time, address: Ipv6Addr) {
+        while self.len() >= MAX_LEASES && !self.records.contains_key(&address) && !self.is_full(now) {
+            let Some(&(_, oldest)) = self.by_expiry.first() else { return };
+            self.remove(oldest);
+        }
+    }
+
+    /// The client holds as many of these addresses as one may.
+    pub(super) fn is_sated(&self, now: Time, duid: &Duid, here: impl Fn(Ipv6Addr) -> bool) -> bool {
+        self.of(duid).filter(|lease| lease.is_live(now) && here(lease.address)).count() >= MAX_OF_ONE
     }
 
     /// An address that nothing is known about: where this client's begin, so that clients which ask at the same time are told of different
     /// ones and each of the same again; or the lowest.
     pub(super) fn never_used(
         &self,
+        now: Time,
         ranges: &[AddressRange],
         (duid, iaid): (&Duid, u32),
         usable: impl Fn(Ipv6Addr) -> bool,
     ) -> Option<Ipv6Addr> {
-        if self.len() >= MAX_LEASES {
+        if self.is_full(now) {
             return None;
         }
         let usable = |number: u128| {

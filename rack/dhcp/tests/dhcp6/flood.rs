@@ -1,7 +1,10 @@
 //! A hundred thousand clients that nobody has: what the server keeps of them, and what is left for the others.
 
 use basalt_dhcp::Time;
-use basalt_dhcp::v6::{AddressRange, MAX_LEASES, Server};
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use basalt_dhcp::v6::{AddressRange, Arrival, Config, MAX_LEASES, Server, Subnet};
 use dhcproto::v6::{MessageType, OptionCode, Status};
 
 use crate::support::*;
@@ -43,7 +46,46 @@ fn clients_that_lease_fill_a_bounded_table_and_shut_out_nobody_who_is_known() {
     assert_eq!(server.ask(START, &late).ia_status(), Some(Status::NoAddrsAvail));
     assert_eq!(server.lease_to(START, 1), ip(0x11));
     server.ask(START.plus_seconds(700), &late).address();
-    assert_eq!(server.known(), MAX_LEASES + 1, "of leases that ended the addresses are used again");
+    assert_eq!(server.known(), MAX_LEASES, "what ended first is forgotten");
+}
+
+#[test]
+fn what_ended_on_one_link_leaves_room_on_another() {
+    let mut other = Subnet::new("other", "2001:db8:1::/64".parse().unwrap());
+    let address = |last: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last);
+    other.dynamic = vec![AddressRange { start: address(0x100), end: address(0x1ff) }];
+    let mut first = subnet();
+    first.dynamic =
+        vec![AddressRange { start: ip(0x100), end: "2001:db8::ffff:ffff:ffff:ffff".parse().unwrap() }];
+    let mut server = with(Config { subnets: vec![first, other], ..Config::default() });
+    server.set_links(BTreeMap::from([(INTERFACE, vec![ip(2)]), (INTERFACE + 1, vec![address(2)])]));
+    for number in 0..u32::try_from(MAX_LEASES).unwrap() {
+        server.ask(START, &stranger(MessageType::Request, number).here().ia(number, &[]));
+    }
+    let there = Arrival { interface: INTERFACE + 1, ..LINK };
+    let request = stranger(MessageType::Request, CLIENTS).here().ia(1, &[]);
+    assert_eq!(server.ask_via(START, there, &request).ia_status(), Some(Status::NoAddrsAvail));
+    assert!(server.ask_via(START.plus_seconds(700), there, &request).address().segments()[2] == 1);
+    assert_eq!(server.known(), MAX_LEASES);
+}
+
+#[test]
+fn copies_of_one_disk_on_many_links_each_get_addresses() {
+    let link = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, 2);
+    let subnets = (0..20).map(|number| {
+        let cidr = format!("2001:db8:{number:x}::/64").parse().unwrap();
+        let mut subnet = Subnet::new(format!("s{number}"), cidr);
+        let [start, end] = [0x100, 0x1ff].map(|last| Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, last));
+        subnet.dynamic = vec![AddressRange { start, end }];
+        subnet
+    });
+    let mut server = with(Config { subnets: subnets.collect(), ..Config::default() });
+    server.set_links((0..20).map(|number| (u32::from(number), vec![link(number)])).collect());
+    for number in 0..20 {
+        let request = Ask::of(MessageType::Request, 2).here().ia(u32::from(number), &[]);
+        let there = Arrival { interface: u32::from(number), ..LINK };
+        assert_eq!(server.ask_via(START, there, &request).address().segments()[2], number);
+    }
 }
 
 #[test]

@@ -160,10 +160,37 @@ fn renewing_what_another_server_may_know_is_no_binding_and_rebinding_it_is_silen
 }
 
 #[test]
+fn rebinding_in_two_associations_is_answered_for_the_one_that_is_known() {
+    let mut server = server(subnet());
+    let address = server.lease_to(START, 1);
+    let rebind = Ask::of(MessageType::Rebind, 1).ia(2, &[ip(0x200)]).ia(1, &[address]);
+    let answer = server.ask(START, &rebind);
+    assert_eq!((answer.address(), answer.ia_status()), (address, None));
+    assert_eq!(answer.lifetimes().iter().map(|it| it.addr).collect::<Vec<_>>(), [address]);
+}
+
+#[test]
+fn a_server_that_lost_its_leases_does_not_deny_them() {
+    let mut server = server(subnet());
+    server.withhold_dynamic_until(START.plus_seconds(600));
+    let renew = about(MessageType::Renew, 1, ip(0x100));
+    assert_eq!(server.ask(START, &renew).ignored(), Ignored::Withheld);
+    assert_eq!(server.ask(START.plus_seconds(600), &renew).address(), ip(0x100));
+}
+
+#[test]
+fn a_subnet_that_only_other_servers_know_is_left_to_them() {
+    let mut server = server(subnet());
+    let foreign = "2001:db8:1::1".parse().unwrap();
+    let rebind = Ask::of(MessageType::Rebind, 1).ia(1, &[foreign]);
+    assert_eq!(server.ask(START, &rebind).ignored(), Ignored::NotOurs);
+}
+
+#[test]
 fn renewing_a_foreign_address_ends_it_and_gives_one_of_here() {
     let mut server = server(subnet());
     let foreign = "2001:db8:1::1".parse().unwrap();
-    let answer = server.ask(START, &Ask::of(MessageType::Rebind, 1).ia(1, &[foreign]));
+    let answer = server.ask(START, &about(MessageType::Renew, 1, foreign));
     let ended = answer.lifetimes().into_iter().find(|it| it.addr == foreign).unwrap();
     assert_eq!((ended.preferred_life, ended.valid_life), (0, 0));
     assert!(subnet().cidr.contains(&answer.address()));

@@ -1,6 +1,6 @@
 //! What holds for every input and every history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use basalt_dhcp::v6::{Action, Config, Lease, Server, Subnet, ingress};
@@ -85,7 +85,7 @@ proptest! {
 
     /// What another codec writes is read as it was meant.
     #[test]
-    fn dhcproto_is_understood(xid: [u8; 3], ias in vec((any::<u32>(), any::<u32>()), 0..8), client in vec(any::<u8>(), 1..131)) {
+    fn dhcproto_is_understood(xid: [u8; 3], ias in vec((0u32..12, any::<u32>()), 0..8), client in vec(any::<u8>(), 1..131)) {
         let mut message = Message::new_with_id(MessageType::Renew, xid);
         message.opts_mut().insert(DhcpOption::ClientId(client.clone()));
         for (id, t1) in &ias {
@@ -97,9 +97,11 @@ proptest! {
         prop_assert_eq!(packet.xid, xid);
         let duid = packet.client().unwrap();
         prop_assert_eq!(duid.as_bytes(), client.as_slice());
-        let mut expected: Vec<u32> = ias.iter().map(|(id, _)| *id).collect();
-        expected.dedup();
-        prop_assert!(packet.associations.iter().all(|it| expected.contains(&it.iaid)));
+        // Each once, in whichever order dhcproto wrote them.
+        let expected: BTreeSet<u32> = ias.iter().map(|(id, _)| *id).collect();
+        let mut found: Vec<u32> = packet.associations.iter().map(|it| it.iaid).collect();
+        found.sort_unstable();
+        prop_assert!(found.iter().eq(&expected), "{:?} for {:?}", found, expected);
     }
 }
 
@@ -125,6 +127,12 @@ enum Step {
         client: u8,
         iaid: u8,
         address: u16,
+    },
+    /// Both associations in one message: REQUEST, RENEW or REBIND.
+    Both {
+        client: u8,
+        kind: u8,
+        addresses: [u16; 2],
     },
     Release {
         client: u8,
@@ -153,6 +161,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (client.clone(), iaid.clone(), address.clone()).prop_map(|(client, iaid, address)| Step::Insist { client, iaid, address }),
         3 => (client.clone(), iaid.clone()).prop_map(|(client, iaid)| Step::Renew { client, iaid }),
         2 => (client.clone(), iaid.clone(), address.clone()).prop_map(|(client, iaid, address)| Step::Rebind { client, iaid, address }),
+        3 => (client.clone(), 0u8..3, [address.clone(), address.clone()]).prop_map(|(client, kind, addresses)| Step::Both { client, kind, addresses }),
         1 => (client.clone(), iaid.clone()).prop_map(|(client, iaid)| Step::Release { client, iaid }),
         1 => (client.clone(), iaid).prop_map(|(client, iaid)| Step::Decline { client, iaid }),
         2 => (1u32..700).prop_map(|seconds| Step::Wait { seconds }),
@@ -191,13 +200,21 @@ impl World {
         live.map(|(address, _)| *address).collect()
     }
 
-    fn ask(&mut self, who: (u8, u8), ask: &Ask) -> Result<(), TestCaseError> {
+    fn ask(&mut self, client: u8, ask: &Ask) -> Result<(), TestCaseError> {
         let answer = self.server.ask(self.now, ask);
         self.journal.extend(answer.persisted());
         if answer.sent().is_none() || answer.kind() != MessageType::Reply {
             return Ok(());
         }
-        for given in answer.lifetimes() {
+        for association in answer.ias() {
+            let who = (client, u8::try_from(association.id).unwrap());
+            self.told(who, &association)?;
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, who: (u8, u8), association: &IANA) -> Result<(), TestCaseError> {
+        for given in addresses_of(association) {
             if given.valid_life == 0 {
                 let own = self.held.get(&given.addr).is_some_and(|(it, _)| *it == who);
                 if own {
@@ -233,24 +250,29 @@ impl World {
                 let offered = self.server.ask(self.now, &asked(M::Solicit, client, iaid, &[]));
                 if take {
                     let addresses = offered.addresses();
-                    self.ask((client, iaid), &asked(M::Request, client, iaid, &addresses))?;
+                    self.ask(client, &asked(M::Request, client, iaid, &addresses))?;
                 }
             }
             Step::Insist { client, iaid, address } => {
-                self.ask((client, iaid), &asked(M::Request, client, iaid, &[ip(address)]))?;
+                self.ask(client, &asked(M::Request, client, iaid, &[ip(address)]))?;
             }
             Step::Renew { client, iaid } => {
                 for address in self.of((client, iaid)) {
-                    self.ask((client, iaid), &asked(M::Renew, client, iaid, &[address]))?;
+                    self.ask(client, &asked(M::Renew, client, iaid, &[address]))?;
                 }
             }
             Step::Rebind { client, iaid, address } => {
-                self.ask((client, iaid), &asked(M::Rebind, client, iaid, &[ip(address)]))?;
+                self.ask(client, &asked(M::Rebind, client, iaid, &[ip(address)]))?;
+            }
+            Step::Both { client, kind, addresses: [one, other] } => {
+                let kind = [M::Request, M::Renew, M::Rebind][usize::from(kind)];
+                let ask = asked(kind, client, 1, &[ip(one)]).ia(2, &[ip(other)]);
+                self.ask(client, &ask)?;
             }
             Step::Release { client, iaid } | Step::Decline { client, iaid } => {
                 let kind = if matches!(step, Step::Release { .. }) { M::Release } else { M::Decline };
                 let held = self.of((client, iaid));
-                self.ask((client, iaid), &asked(kind, client, iaid, &held))?;
+                self.ask(client, &asked(kind, client, iaid, &held))?;
                 for address in held {
                     self.held.remove(&address);
                     if kind == M::Decline {
@@ -291,7 +313,9 @@ proptest! {
             for (address, (who, until)) in world.held.iter().filter(|(_, (_, until))| *until > world.now) {
                 let lease = world.server.lease(*address);
                 prop_assert!(
-                    lease.is_some_and(|lease| lease.expires >= *until && lease.duid == duid(who.0)),
+                    lease.is_some_and(|lease| {
+                        (lease.duid == duid(who.0) && lease.iaid == who.1.into()) && lease.expires >= *until
+                    }),
                     "{address} of {who:?} is not bound: {lease:?}"
                 );
             }

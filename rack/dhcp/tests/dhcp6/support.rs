@@ -150,8 +150,7 @@ impl Answer {
     }
 
     pub(crate) fn lifetimes(&self) -> Vec<IAAddr> {
-        let addresses = self.ias().into_iter().flat_map(|ia| ia.opts);
-        addresses.filter_map(|it| if let DhcpOption::IAAddr(it) = it { Some(it) } else { None }).collect()
+        self.ias().iter().flat_map(addresses_of).collect()
     }
 
     pub(crate) fn address(&self) -> Ipv6Addr {
@@ -184,6 +183,12 @@ impl Answer {
             .filter_map(|it| if let Action::Persist(it) = it { Some(it.clone()) } else { None })
             .collect()
     }
+}
+
+/// What an association says about addresses.
+pub(crate) fn addresses_of(association: &IANA) -> Vec<IAAddr> {
+    let addresses = association.opts.iter();
+    addresses.filter_map(|it| if let DhcpOption::IAAddr(it) = it { Some(it.clone()) } else { None }).collect()
 }
 
 fn status(options: &dhcproto::v6::DhcpOptions) -> Option<Status> {
