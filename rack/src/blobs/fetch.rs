@@ -123,7 +123,7 @@ impl BlobStore {
                     None => return Err(error),
                 },
                 BlobError::DiskFull(_) => {
-                    if self.relieve(self.size(sha256).unwrap_or(0).max(RELIEF)).await == 0 {
+                    if self.relieve(self.size(sha256).unwrap_or(0).max(RELIEF), awaited).await == 0 {
                         return Err(error);
                     }
                 }
@@ -132,9 +132,11 @@ impl BlobStore {
         }
     }
 
-    async fn relieve(&self, bytes: u64) -> u64 {
-        let shelf = Arc::clone(&self.shelf);
-        tokio::task::spawn_blocking(move || shelf.relieve(bytes)).await.unwrap_or(0)
+    async fn relieve(&self, bytes: u64, awaited: &watch::Sender<bool>) -> u64 {
+        let (shelf, kept) = (Arc::clone(&self.shelf), self.kept(awaited));
+        tokio::task::spawn_blocking(move || shelf.relieve(bytes, |name| kept.contains(name)))
+            .await
+            .unwrap_or(0)
     }
 
     async fn try_fetch(&self, sha256: &str, awaited: &watch::Sender<bool>) -> Result<(), BlobError> {
@@ -215,7 +217,17 @@ impl BlobStore {
         durable::beside(Path::new(&self.dir.join(sha256)), "part")
     }
 
-    /// Makes room for so many bytes. What only may be asked for displaces nothing that the region wants here as well.
+    /// What does not leave for this fetch: what only may be asked for displaces nothing that the region wants here as well.
+    fn kept(&self, awaited: &watch::Sender<bool>) -> HashSet<String> {
+        if *awaited.borrow() {
+            return HashSet::new();
+        }
+        let images = self.images.borrow();
+        let blobs = images.iter().flat_map(|images| &images.blobs);
+        blobs.filter(|blob| blob.prefetch).map(|blob| blob.sha256.clone()).collect()
+    }
+
+    /// Makes room for so many bytes.
     async fn make_room(
         &self,
         sha256: &str,
@@ -225,14 +237,7 @@ impl BlobStore {
         if bytes <= self.shelf.room(sha256) {
             return Ok(());
         }
-        let kept: HashSet<String> = if *awaited.borrow() {
-            HashSet::new()
-        } else {
-            let images = self.images.borrow();
-            let blobs = images.iter().flat_map(|images| &images.blobs);
-            blobs.filter(|blob| blob.prefetch).map(|blob| blob.sha256.clone()).collect()
-        };
-        let (shelf, name) = (Arc::clone(&self.shelf), sha256.to_owned());
+        let (shelf, name, kept) = (Arc::clone(&self.shelf), sha256.to_owned(), self.kept(awaited));
         let room =
             tokio::task::spawn_blocking(move || shelf.reserve(&name, bytes, |name| kept.contains(name)));
         match room.await {

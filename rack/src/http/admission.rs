@@ -2,8 +2,10 @@
 //!
 //! All at once would share the link until each of them gives up; a few at a time finish one after the other. Whoever has
 //! waited for [`Limits::patience`] is sent away to come back in a moment, and then stands where it stood before. Who takes
-//! less than [`Limits::least`] in a [`Limits::window`] loses its place to the next, and may come back too.
+//! less than [`Limits::least`] in a [`Limits::window`] loses its place to the next, and may come back too. One address has no more
+//! than [`Limits::of_one`] places, however often it asks.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +25,12 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub struct Limits {
     /// Bodies at once.
     pub places: usize,
+    /// Those of one address.
+    pub of_one: usize,
     /// How long one may wait for a place. Shorter than clients bear silence.
     pub patience: Duration,
+    /// How long an agent waits for a blob that is not here yet. Shorter than it bears silence.
+    pub fetch: Duration,
     /// How often it is looked at what a client took.
     pub window: Duration,
     /// What it has to take in that time, in bytes.
@@ -33,8 +39,9 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let (patience, window) = (Duration::from_secs(30), Duration::from_secs(60));
-        Self { places: 32, patience, window, least: 256 << 10 }
+        let (patience, fetch, window) =
+            (Duration::from_secs(30), Duration::from_secs(30), Duration::from_secs(60));
+        Self { places: 32, of_one: 4, patience, fetch, window, least: 256 << 10 }
     }
 }
 
@@ -49,7 +56,9 @@ pub struct Admission {
 struct Line {
     counts: Counts,
     /// By when they came.
-    waiting: BTreeMap<Ticket, oneshot::Sender<Place>>,
+    waiting: BTreeMap<Ticket, (IpAddr, oneshot::Sender<Place>)>,
+    /// Places, by who has them.
+    held: HashMap<IpAddr, usize>,
     /// Those without a place: when they came first, and when last.
     known: HashMap<IpAddr, (Instant, Instant)>,
     tickets: u64,
@@ -72,7 +81,10 @@ pub struct Counts {
 
 /// The right to be sent a body, until it is dropped.
 #[derive(Debug)]
-pub struct Place(Arc<Admission>);
+pub struct Place {
+    admission: Arc<Admission>,
+    client: IpAddr,
+}
 
 /// All places were taken for as long as one may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,14 +122,19 @@ impl Admission {
         self.place_within(client, self.limits.patience).await
     }
 
+    fn give(self: &Arc<Self>, line: &mut Line, client: IpAddr) -> Place {
+        *line.held.entry(client).or_default() += 1;
+        line.known.remove(&client);
+        Place { admission: Arc::clone(self), client }
+    }
+
     async fn place_within(self: &Arc<Self>, client: IpAddr, patience: Duration) -> Result<Place, Busy> {
         let mut turn = {
             let mut line = self.line();
-            if line.counts.sending < self.limits.places {
+            if line.counts.sending < self.limits.places && line.held_by(client) < self.limits.of_one {
                 line.counts.sending += 1;
                 line.counts.most = line.counts.most.max(line.counts.sending);
-                line.known.remove(&client);
-                return Ok(Place(Arc::clone(self)));
+                return Ok(self.give(&mut line, client));
             }
             let now = Instant::now();
             line.known.retain(|_, (_, seen)| now.duration_since(*seen) < REMEMBERED + self.limits.patience);
@@ -126,19 +143,29 @@ impl Admission {
             line.tickets += 1;
             let ticket = (came, line.tickets);
             let (call, called) = oneshot::channel();
-            line.waiting.insert(ticket, call);
+            line.waiting.insert(ticket, (client, call));
             Turn { admission: Arc::clone(self), ticket, called }
         };
         match tokio::time::timeout(patience, &mut turn.called).await {
-            Ok(Ok(place)) => {
-                self.line().known.remove(&client);
-                Ok(place)
-            }
+            Ok(Ok(place)) => Ok(place),
             _ => {
                 self.line().counts.sent_away += 1;
                 Err(Busy)
             }
         }
+    }
+}
+
+impl Line {
+    fn held_by(&self, client: IpAddr) -> usize {
+        self.held.get(&client).copied().unwrap_or(0)
+    }
+
+    /// Takes the first out of the line who may have another place.
+    fn next(&mut self, of_one: usize) -> Option<(IpAddr, oneshot::Sender<Place>)> {
+        let may = |client: IpAddr| self.held_by(client) < of_one;
+        let ticket = *self.waiting.iter().find(|(_, (client, _))| may(*client))?.0;
+        self.waiting.remove(&ticket)
     }
 }
 
@@ -158,16 +185,22 @@ impl Drop for Turn {
 impl Drop for Place {
     fn drop(&mut self) {
         let next = {
-            let mut line = self.0.line();
-            let next = line.waiting.pop_first();
+            let mut line = self.admission.line();
+            if let Entry::Occupied(mut held) = line.held.entry(self.client) {
+                *held.get_mut() -= 1;
+                if *held.get() == 0 {
+                    held.remove();
+                }
+            }
+            let next = line.next(self.admission.limits.of_one);
             if next.is_none() {
                 line.counts.sending -= 1;
             }
-            next
+            next.map(|(client, call)| (self.admission.give(&mut line, client), call))
         };
         // Who has gone away meanwhile drops the place, and so hands it on.
-        if let Some((_, call)) = next {
-            drop(call.send(Self(Arc::clone(&self.0))));
+        if let Some((place, call)) = next {
+            drop(call.send(place));
         }
     }
 }
@@ -214,6 +247,27 @@ mod tests {
         settle().await;
         assert_eq!(*order.lock().unwrap(), [3, 4]);
         assert_eq!(admission.counts(), Counts { sending: 2, most: 2, waiting: 1, sent_away: 0 });
+    }
+
+    #[tokio::test]
+    async fn one_address_does_not_take_all_places_nor_hold_up_the_line() {
+        let admission = Admission::new(Limits { places: 3, of_one: 2, ..Limits::default() });
+        let greedy = client(1);
+        let first = admission.place(greedy).await.unwrap();
+        let _second = admission.place(greedy).await.unwrap();
+        let third = tokio::spawn({
+            let admission = Arc::clone(&admission);
+            async move { admission.place(greedy).await }
+        });
+        settle().await;
+        assert_eq!(admission.counts(), Counts { sending: 2, most: 2, waiting: 1, sent_away: 0 });
+        let other = admission.place(client(2)).await.unwrap();
+        drop(other);
+        settle().await;
+        assert!(!third.is_finished(), "a place is free, and not for it");
+        drop(first);
+        let _third = third.await.unwrap().unwrap();
+        assert_eq!(admission.counts().sending, 2);
     }
 
     #[tokio::test]

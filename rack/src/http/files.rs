@@ -101,7 +101,16 @@ pub async fn blob_answer(
     range: Option<&str>,
     client: IpAddr,
 ) -> Result<Answer, Problem> {
-    let Blob { file, length, pin } = web.blobs.get(sha256).await.map_err(|error| {
+    let for_firmware = || web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256));
+    // Firmware asks once, and then waits; agents do not bear silence for long, and ask again when they are told to.
+    let found = web.blobs.get(sha256);
+    let found = match for_firmware() {
+        true => found.await,
+        false => tokio::time::timeout(web.admission.limits().fetch, found)
+            .await
+            .unwrap_or_else(|_| Err(BlobError::Slow(sha256.to_owned()))),
+    };
+    let Blob { file, length, pin } = found.map_err(|error| {
         let (status, code) = match &error {
             BlobError::Name(_) | BlobError::Origin(_, OriginError::NotFound) => {
                 (StatusCode::NOT_FOUND, "not_found")
@@ -112,12 +121,15 @@ pub async fn blob_answer(
             }
             _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         };
-        Problem::new(status, code, error.to_string())
+        let problem = Problem::new(status, code, error.to_string());
+        match error {
+            BlobError::Slow(_) | BlobError::Full(_) => problem.retry_after(RETRY_AFTER),
+            _ => problem,
+        }
     })?;
     let mut answer = answer(file, length, Some(sha256), method, range);
     if let Some(piece) = &mut answer.piece {
         piece.pin = Some(pin);
-        let for_firmware = || web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256));
         if piece.count > SMALL && !for_firmware() {
             piece.place = Some(web.admission.place(client).await.map_err(|Busy| {
                 let detail = "this rack sends as many images as it may; ask again in a moment";

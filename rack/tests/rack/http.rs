@@ -1,13 +1,15 @@
 //! Images over HTTP: a hall of machines at once, clients that hang up, and clients that hold still.
 
+use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use basalt_rack::attempts::Attempts;
-use basalt_rack::blobs::{BlobStore, NoOrigin};
+use basalt_rack::blobs::{BlobOrigin, BlobStore, BlobStream, NoOrigin, OriginError};
 use basalt_rack::hash::sha256;
 use basalt_rack::http::admission::{Admission, Limits};
 use basalt_rack::http::report::Reports;
@@ -18,7 +20,7 @@ use basalt_rack::presence::Presence;
 use basalt_rack::spool::{self, writer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -39,13 +41,17 @@ impl Server {
         let name = hex::encode(sha256(&content));
         std::fs::create_dir_all(dir.join("blobs")).unwrap();
         std::fs::write(dir.join("blobs").join(&name), content).unwrap();
+        Self::serve(dir, name, Arc::new(NoOrigin), limits).await
+    }
+
+    async fn serve(dir: &Path, name: String, origin: Arc<dyn BlobOrigin>, limits: Limits) -> Self {
         let (facts, _) = writer::start(dir, spool::Limits::default()).unwrap();
         let identity = Identity::open(dir).unwrap();
         let web = Arc::new(Web {
             boot: watch::channel(None).1,
             attempts: Arc::new(Attempts::open(dir).unwrap()),
             presence: Arc::new(Presence::default()),
-            blobs: BlobStore::open(dir, Some(1 << 30), Arc::new(NoOrigin), watch::channel(None).1).unwrap(),
+            blobs: BlobStore::open(dir, Some(1 << 30), origin, watch::channel(None).1).unwrap(),
             admission: Admission::new(limits),
             loaders: Loaders::new(dir),
             facts,
@@ -199,4 +205,40 @@ async fn what_is_small_waits_for_nobody() {
     let mut answer = [0; 12];
     small.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 404");
+}
+
+/// A region far away: its bytes come when the gate is opened.
+struct Far {
+    content: Vec<u8>,
+    gate: Arc<Semaphore>,
+}
+
+impl BlobOrigin for Far {
+    fn fetch<'a>(
+        &'a self,
+        _: &'a str,
+        _: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<BlobStream, OriginError>> + Send + 'a>> {
+        Box::pin(async move {
+            let _open = self.gate.acquire().await.unwrap();
+            Ok(Box::pin(tokio_stream::iter([Ok(self.content.clone().into())])) as BlobStream)
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_would_wait_long_for_a_fetch_is_told_when_to_come_back_and_it_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (content, gate) = (vec![7; 100], Arc::new(Semaphore::new(0)));
+    let name = hex::encode(sha256(&content));
+    let far = Arc::new(Far { content: content.clone(), gate: Arc::clone(&gate) });
+    let limits = Limits { fetch: Duration::from_millis(50), ..Limits::default() };
+    let server = Server::serve(dir.path(), name.clone(), far, limits).await;
+    assert_eq!(server.ask(1, "HTTP/1.1", 0).await.1, 503);
+    gate.add_permits(1);
+    server.web.blobs.get(&name).await.unwrap();
+    let (mut stream, status) = server.ask(1, "HTTP/1.1", 0).await;
+    let mut body = vec![0; content.len()];
+    stream.read_exact(&mut body).await.unwrap();
+    assert_eq!((status, body), (206, content));
 }
