@@ -208,8 +208,10 @@ impl Store {
     async fn leased(&self, subnets: &[Uuid]) -> Result<BTreeMap<Uuid, BTreeSet<IpAddr>>, StoreError> {
         let texts: Vec<String> = subnets.iter().map(Uuid::to_string).collect();
         let rows = sqlx::query!(
-            r#"select body, (extract(epoch from now()) * 1000)::bigint as "now_ms!" from fact_latest
-               where kind = 'lease' and body->>'subnet_uid' = any($1)"#,
+            r#"select body as "body!", (extract(epoch from now()) * 1000)::bigint as "now_ms!" from (
+                 select body from fact_latest where kind = 'lease' and body->>'subnet_uid' = any($1)
+                 union all
+                 select body from fact_latest where kind = 'lease:ipv6' and body->>'subnet_uid' = any($1)) leases"#,
             &texts
         );
         let mut leased: BTreeMap<Uuid, BTreeSet<IpAddr>> = BTreeMap::new();

@@ -21,6 +21,10 @@ const FROZEN: &[(&str, &str)] = &[
     ("0011_dhcp_blocks.sql", "a4b4e4997bdc77863b10ac1d96289dac73bc0904aa98d76f0eae5b825828aeb5"),
     ("0012_layers.sql", "35ce5249603f1d55fc2a4c27c276ba2398420d2d182609bf67c9434846a8dde1"),
     ("0013_engine.sql", "2e593576578ba33313927bdfb0929c48ccdcb70efea96d3b99aa03fd2393d28a"),
+    ("0014_bmc.sql", "b0419af7669e82990c9ad7c9878f974e1fd4871e0930c8b7194d5c4f008cd56e"),
+    ("0015_device_address.sql", "d2d5469d09a07bca124ac3e4b857cb9396ba90f0b4e17c1e7d955e7e93fc48a5"),
+    ("0016_operations.sql", "7050fe560672b6968cb9442066a61d5e94a8c8bb38a1413da52cd3620d6a77a6"),
+    ("0017_openid.sql", "f551f1b2465af21f0353932e02f5ab46186eea8513b978b7d7cbb13a4d36280c"),
 ];
 
 /// Older than the rules.

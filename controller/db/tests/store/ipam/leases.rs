@@ -1,6 +1,6 @@
 //! Leases are facts: they are counted, and own nothing.
 
-use super::{has, lease, refused, subnet};
+use super::{has, lease, new_subnet, refused, subnet};
 use crate::common::{network, put, store};
 use basalt_api::values::RackId;
 use basalt_db::{Key, NewFact, SubnetUse};
@@ -76,4 +76,27 @@ async fn a_lease_is_counted_while_it_lasts_and_never_frees_what_is_somebody_s() 
     let (pool, kept) = (range("pool").await, range("kept").await);
     let used = store.range_use(&[pool, kept]).await.unwrap().into_iter().map(|(uid, of)| (uid, of.used));
     assert_eq!(used.collect::<BTreeMap<_, _>>(), BTreeMap::from([(pool, 1), (kept, 1)]));
+}
+
+#[tokio::test]
+async fn a_machine_s_leases_of_ipv4_and_ipv6_are_both_counted() {
+    const LATER: i64 = 4_000_000_000_000;
+    let store = store().await;
+    network(&store).await;
+    let (four, six) = (subnet(&store, "lab").await, new_subnet(&store, "six", "2001:db8::/64").await);
+    for (name, subnet, start, end) in [
+        ("pool", "lab", "10.77.0.100", "10.77.0.199"),
+        ("pool6", "six", "2001:db8::100", "2001:db8::ffff:ffff"),
+    ] {
+        put(&store, "IpRange", name, json!({"subnet": subnet, "start": start, "end": end})).await.unwrap();
+    }
+    let mac = "52:54:00:00:00:01";
+    put(&store, "Machine", "m1", crate::common::machine(mac)).await.unwrap();
+    let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);
+    let ipv6 =
+        NewFact { kind: "lease:ipv6".to_owned(), ..lease(2, mac, six, "2001:db8::5555", LATER, false) };
+    let facts = [lease(1, mac, four, "10.77.0.100", LATER, false), ipv6];
+    store.store_facts(rack, "r1", uuid::Uuid::from_u128(1), &facts).await.unwrap();
+    let uses = store.subnet_use(&[four.into(), six.into()]).await.unwrap();
+    assert_eq!((uses[&four.into()].leases, uses[&six.into()].leases), (1, 1));
 }
