@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use axum::response::IntoResponse;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -29,6 +30,8 @@ const HEADERS: usize = 32;
 const CHUNK: u64 = 1 << 20;
 /// Bytes after which the thread is given back.
 const TURN: u64 = 8 << 20;
+/// How long the thread is kept while the socket is full.
+const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// A request that is answered here.
 #[derive(Debug, PartialEq, Eq)]
@@ -198,21 +201,37 @@ async fn send(stream: &Arc<TcpStream>, piece: Piece, limits: Limits) -> io::Resu
     Ok(())
 }
 
-/// Gives the kernel as much as it takes. Answers up to where.
+/// Gives the kernel as much as it takes, and more as long as the client makes room at once. Answers up to where.
 fn push(stream: &TcpStream, file: &File, first: u64, end: u64) -> io::Result<u64> {
     let mut offset = first;
-    while offset < end && offset - first < TURN {
-        let most = usize::try_from((end - offset).min(CHUNK)).unwrap_or(usize::MAX);
-        let sent = stream
-            .try_io(Interest::WRITABLE, || Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), most)?));
+    let some = |offset: &mut u64| {
+        let most = usize::try_from((end - *offset).min(CHUNK)).unwrap_or(usize::MAX);
+        Ok(rustix::fs::sendfile(stream, file, Some(offset), most)?)
+    };
+    // The first by tokio, which so learns that the socket is full. Afterwards the kernel is asked: a wake-up by tokio takes three threads.
+    let mut sent = stream.try_io(Interest::WRITABLE, || some(&mut offset));
+    loop {
         match sent {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
+            Ok(_) if offset == end || offset - first >= TURN => return Ok(offset),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !has_room_soon(stream)? {
+                    return Ok(offset);
+                }
+            }
             Err(error) => return Err(error),
         }
+        sent = some(&mut offset);
     }
-    Ok(offset)
+}
+
+fn has_room_soon(stream: &TcpStream) -> io::Result<bool> {
+    let mut asked = [PollFd::new(stream, PollFlags::OUT)];
+    match rustix::event::poll(&mut asked, Some(&SOON)) {
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
 }
 
 #[cfg(test)]
