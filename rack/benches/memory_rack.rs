@@ -7,8 +7,7 @@ mod support;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use basalt_dhcp::egress::Message;
-use basalt_dhcp::{Mac, ingress};
+use basalt_dhcp::ingress;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{
     Bmc, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot, PowerConcern, Reservation,
@@ -16,13 +15,12 @@ use basalt_proto::rack_v1::{
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use dhcproto::v4::{MessageType, OptionCode};
+use support::relay::{RELAY, ask, mac};
 use support::{Ports, Program, Result, print, rack};
 
 const MACHINES: u16 = 1000;
 /// Megabytes that the rack may take.
 const ALLOWED: f64 = 100.0;
-/// Where machines ask: a relay on loopback.
-const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
@@ -54,11 +52,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn mac(number: u16) -> Mac {
-    let [high, low] = number.to_be_bytes();
-    Mac([0x52, 0x54, 0, 0, high, low])
-}
-
 fn address(number: u16) -> Ipv4Addr {
     let [high, low] = number.to_be_bytes();
     Ipv4Addr::new(127, 0, 16 + high, low)
@@ -66,7 +59,7 @@ fn address(number: u16) -> Ipv4Addr {
 
 fn reservation(number: u16) -> Reservation {
     let address = address(number).to_string();
-    Reservation { mac: mac(number).to_string(), address, hostname: format!("machine-{number}") }
+    Reservation { mac: mac(number.into()).to_string(), address, hostname: format!("machine-{number}") }
 }
 
 /// Each has an attempt, with a task as large as an install's.
@@ -85,7 +78,7 @@ fn machine(number: u16) -> BootMachine {
     BootMachine {
         machine_uid: format!("00000000-0000-0000-0000-{number:012}"),
         name: format!("machine-{number}"),
-        macs: vec![mac(number).to_string()],
+        macs: vec![mac(number.into()).to_string()],
         action: Some(Action::Ephemeral(boot)),
     }
 }
@@ -107,16 +100,9 @@ fn bmc(number: u16) -> Bmc {
 /// DISCOVER and REQUEST.
 fn lease(relay: &UdpSocket, port: u16, number: u16) -> Result<()> {
     let mut known: Option<(Ipv4Addr, Ipv4Addr)> = None;
-    for (asks, answers) in
-        [(MessageType::Discover, MessageType::Offer), (MessageType::Request, MessageType::Ack)]
-    {
-        let mut message = Message::request(asks, u32::from(number) + 1, mac(number));
-        message.giaddr = RELAY;
+    for answers in [MessageType::Offer, MessageType::Ack] {
+        let mut message = ask(number.into(), known);
         message.option(OptionCode::UserClass, "iPXE");
-        if let Some((address, server)) = known {
-            message.option(OptionCode::RequestedIpAddress, address.octets());
-            message.option(OptionCode::ServerIdentifier, server.octets());
-        }
         let (until, mut buffer) = (Instant::now() + PATIENCE, [0; 1500]);
         loop {
             if Instant::now() > until {
@@ -125,7 +111,7 @@ fn lease(relay: &UdpSocket, port: u16, number: u16) -> Result<()> {
             relay.send_to(&message.encode(), (Ipv4Addr::LOCALHOST, port)).ok();
             let Ok((length, _)) = relay.recv_from(&mut buffer) else { continue };
             let answer = ingress::parse(&buffer[..length]).map_err(|error| format!("{error:?}"))?;
-            if answer.kind == answers && answer.chaddr == mac(number).0 {
+            if answer.kind == answers && answer.chaddr == mac(number.into()).0 {
                 let server =
                     answer.options.ipv4(OptionCode::ServerIdentifier).ok_or("an answer without a server")?;
                 known = Some((answer.yiaddr, server));

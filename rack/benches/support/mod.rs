@@ -1,6 +1,8 @@
 //! What the benchmarks of the rack share: its program and those of others, and the line of a result.
 #![allow(dead_code, reason = "not each benchmark uses all of it")]
 
+pub(crate) mod relay;
+
 use std::error::Error;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
