@@ -21,22 +21,27 @@ use super::support::{boot_concern, fact};
 /// UEFI on an emulated processor takes half a minute to ask for the network, on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 const OTHER: &str = "52:54:00:00:00:09";
-const MACHINE: &str = "52:54:00:00:00:01";
+pub(super) const MACHINE: &str = "52:54:00:00:00:01";
 /// What runs out is an address of dnsmasq alone.
 const ITS_OWN: [&str; 2] = ["10.9.0.50", "10.9.0.59"];
 
 /// dnsmasq at 10.9.0.9, which gives addresses and nothing to boot.
-fn dnsmasq(dir: &Path, host: &Host) -> Running {
+fn dnsmasq_at_nine(dir: &Path, host: &Host) -> Running {
+    host.run(&["ip", "address", "add", "10.9.0.9/24", "dev", "eth0"]);
+    let range = format!("--dhcp-range={},{},1h", ITS_OWN[0], ITS_OWN[1]);
+    dnsmasq(dir, host, &["--dhcp-authoritative", &range])
+}
+
+/// dnsmasq on another host, for DHCP alone.
+pub(super) fn dnsmasq(dir: &Path, host: &Host, further: &[&str]) -> Running {
     let program = peer("dnsmasq");
     let libraries = program.join("usr/lib/x86_64-linux-gnu");
-    host.run(&["ip", "address", "add", "10.9.0.9/24", "dev", "eth0"]);
     let [libraries, program] = [
         format!("LD_LIBRARY_PATH={}", libraries.display()),
         program.join("usr/sbin/dnsmasq").display().to_string(),
     ];
     let leases = format!("--dhcp-leasefile={}", dir.join("dnsmasq.leases").display());
-    let range = format!("--dhcp-range={},{},1h", ITS_OWN[0], ITS_OWN[1]);
-    host.spawn(&[
+    let fixed = [
         "env",
         &libraries,
         &program,
@@ -48,10 +53,9 @@ fn dnsmasq(dir: &Path, host: &Host) -> Running {
         "--port=0",
         "--interface=eth0",
         "--bind-interfaces",
-        "--dhcp-authoritative",
         &leases,
-        &range,
-    ])
+    ];
+    host.spawn(&[&fixed, further].concat())
 }
 
 fn beside() -> DhcpSubnet {
@@ -62,7 +66,7 @@ fn beside() -> DhcpSubnet {
 }
 
 /// A machine that boots from the network alone, plugged into the switch.
-fn machine(dir: &Path, firmware: &[&str], nic: &str) -> Running {
+pub(super) fn machine(dir: &Path, firmware: &[&str], nic: &str) -> Running {
     ip("tuntap add dev machine0 mode tap");
     ip("link set machine0 master switch up");
     let log = std::fs::File::create(dir.join("serial.log")).unwrap();
@@ -77,8 +81,19 @@ fn machine(dir: &Path, firmware: &[&str], nic: &str) -> Running {
     Running::start(qemu.stdin(Stdio::null()).stdout(log))
 }
 
+/// One whose firmware is OVMF, with its own drivers for the network and without iPXE's ROM. It is to get iPXE from the rack.
+pub(super) fn uefi(dir: &Path, further: &[&str]) -> Running {
+    std::fs::create_dir_all(dir.join("loaders")).unwrap();
+    std::fs::copy("/usr/lib/ipxe/snponly.efi", dir.join("loaders/snponly.efi")).unwrap();
+    let variables = dir.join("vars.fd");
+    std::fs::copy("/usr/share/OVMF/OVMF_VARS.fd", &variables).unwrap();
+    let variables = format!("if=pflash,format=raw,file={}", variables.display());
+    let code = "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE.fd";
+    machine(dir, &[&["-drive", code, "-drive", &variables], further].concat(), ",romfile=")
+}
+
 /// Waits until this was asked for, and answers what was said.
-async fn asked(rack: &Daemon, dir: &Path, service: &str, what: &str) -> BootRequestFact {
+pub(super) async fn asked(rack: &Daemon, dir: &Path, service: &str, what: &str) -> BootRequestFact {
     let wanted = |fact: &Fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == service && it.what.contains(what));
     let told = timeout(PATIENCE, super::support::fact_in_time(&rack.facts, wanted)).await;
     let told = told.unwrap_or_else(|_| {
@@ -111,7 +126,7 @@ async fn a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     let dir = tempfile::tempdir().unwrap();
     make_switch(&["10.9.0.1/24"]);
     let other = Host::plug("other", OTHER);
-    let _dnsmasq = dnsmasq(dir.path(), &other);
+    let _dnsmasq = dnsmasq_at_nine(dir.path(), &other);
     let rack = start(dir.path(), vec![beside()]).await;
 
     // Its ROM is iPXE.
@@ -136,18 +151,11 @@ async fn a_uefi_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     }
     let dir = tempfile::tempdir().unwrap();
     make_switch(&["10.9.0.1/24"]);
-    std::fs::create_dir_all(dir.path().join("loaders")).unwrap();
-    std::fs::copy("/usr/lib/ipxe/snponly.efi", dir.path().join("loaders/snponly.efi")).unwrap();
-    let variables = dir.path().join("vars.fd");
-    std::fs::copy("/usr/share/OVMF/OVMF_VARS.fd", &variables).unwrap();
     let other = Host::plug("other", OTHER);
-    let _dnsmasq = dnsmasq(dir.path(), &other);
+    let _dnsmasq = dnsmasq_at_nine(dir.path(), &other);
     let rack = start(dir.path(), vec![beside()]).await;
 
-    // Without iPXE's ROM, it uses its own PXE driver.
-    let variables = format!("if=pflash,format=raw,file={}", variables.display());
-    let code = "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE.fd";
-    let _machine = machine(dir.path(), &["-drive", code, "-drive", &variables], ",romfile=");
+    let _machine = uefi(dir.path(), &[]);
     let rom = asked(&rack, dir.path(), "dhcp", "ROM").await;
     assert_eq!((rom.answer.as_str(), is_its_own(&rom.address)), ("snponly.efi", true), "{rom:?}");
     asked(&rack, dir.path(), "tftp", "snponly.efi").await;
@@ -213,7 +221,7 @@ async fn a_server_that_nobody_declared_is_found() {
     let dir = tempfile::tempdir().unwrap();
     make_switch(&["10.9.0.1/24"]);
     let other = Host::plug("other", OTHER);
-    let _dnsmasq = dnsmasq(dir.path(), &other);
+    let _dnsmasq = dnsmasq_at_nine(dir.path(), &other);
     let rack = start(dir.path(), vec![subnet("s1", "10.9.0", ("100", "101"))]).await;
     let told = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::DhcpServer(_)))).await;
     let Some(Body::DhcpServer(found)) = told.body else { unreachable!("it was asked for") };

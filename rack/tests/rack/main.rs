@@ -6,6 +6,7 @@ mod avalanche;
 mod bad_link;
 mod beside;
 mod cache;
+mod firmware6;
 mod http;
 mod link;
 mod loopback;

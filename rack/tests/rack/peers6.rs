@@ -39,7 +39,7 @@ const RENEWING: &str = "DHCPv6 client: Timeout T1";
 const NETWORKD: &str =
     "[Match]\nName=eth0\n[Network]\nDHCP=ipv6\nIPv6AcceptRA=no\n[DHCPv6]\nWithoutRA=solicit\n";
 
-fn subnet() -> Dhcp6Subnet {
+pub(super) fn subnet() -> Dhcp6Subnet {
     Dhcp6Subnet {
         subnet_uid: "s6".into(),
         cidr: "2001:db8::/64".into(),
@@ -59,6 +59,10 @@ fn subnet() -> Dhcp6Subnet {
 
 /// A rack at 2001:db8::1 on the switch.
 async fn start(dir: &Path) -> Daemon {
+    start_with(dir, subnet()).await
+}
+
+pub(super) async fn start_with(dir: &Path, subnet: Dhcp6Subnet) -> Daemon {
     // Nobody else can have these addresses, so that nobody waits until that is found out.
     for at in ["default", "all"] {
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{at}/accept_dad"), "0").unwrap();
@@ -70,7 +74,7 @@ async fn start(dir: &Path) -> Daemon {
         router_advertisements: false,
         ..settings(dir)
     };
-    let concern = DhcpConcern { subnets6: vec![subnet()], serve_unknown: true, ..DhcpConcern::default() };
+    let concern = DhcpConcern { subnets6: vec![subnet], serve_unknown: true, ..DhcpConcern::default() };
     write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
     let rack = Daemon::start(settings).await.unwrap();
     let up =

@@ -387,14 +387,16 @@ impl<'a> Exchange<'a> {
         self.table.is_sated(self.now, duid, |address| self.network.scope(address).is_some())
     }
 
-    /// A reserved address may be leased by its client: boot ROM and installed system, which have DUIDs of their own, hand it on. Another
+    /// A reserved address may be leased by its client: boot ROM and installed system, which have DUIDs of their own, hand it on, and so do
+    /// the parts of one firmware, which have associations of their own (EDK2's, where routers say that addresses are managed). Another
     /// interface of the same host, which has the same DUID, does not get it as well.
     fn is_free_for_owner(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> bool {
         self.table.available(self.now, address, duid, iaid)
             || self.table.get(address).is_some_and(|lease| {
                 let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
+                let heard = super::identity::heard(self.packet, self.via.from);
                 lease.state == LeaseState::Bound
-                    && lease.duid != *duid
+                    && (lease.duid != *duid || (heard.is_some() && heard == lease.mac))
                     && owner.is_some_and(|owner| owner.is_of(&lease.duid, lease.mac))
             })
     }

@@ -68,6 +68,23 @@ fn boot_rom_and_installed_system_share_the_reservation_of_their_interface() {
     }
 }
 
+/// EDK2 configures the interface by itself, where routers say that addresses are managed, and asks again in its PXE driver.
+#[test]
+fn the_parts_of_one_firmware_share_the_reservation_of_their_interface() {
+    let mut reserved = subnet();
+    reserved.reservations = vec![reservation(1, 0x11)];
+    reserved.dynamic.clear();
+    let mut server = server(reserved);
+    let interface = Arrival { from: "fe80::5054:ff:fe00:1".parse().unwrap(), ..LINK };
+    let ask = |kind, iaid| Ask::of(kind, 1).here().ia(iaid, &[ip(0x11)]);
+    for iaid in [1, 2] {
+        assert_eq!(server.ask_via(START, interface, &ask(MessageType::Request, iaid)).address(), ip(0x11));
+    }
+    assert_eq!(server.ask_via(START, interface, &ask(MessageType::Renew, 1)).address(), ip(0x11));
+    // Whose interface it is was not heard, but read in the DUID.
+    assert_eq!(server.ask(START, &ask(MessageType::Request, 3)).ia_status(), Some(Status::NoAddrsAvail));
+}
+
 #[test]
 fn two_interfaces_of_one_host_do_not_share_what_is_reserved_for_its_duid() {
     let mut reserved = subnet();
