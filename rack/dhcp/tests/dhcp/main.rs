@@ -1,4 +1,5 @@
 //! The behaviour of the DHCP cores, seen from the wire.
+#![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
 mod allocation;
 mod boot;
@@ -11,4 +12,5 @@ mod networks;
 mod probing;
 mod properties;
 mod proxy;
+mod racks;
 mod support;

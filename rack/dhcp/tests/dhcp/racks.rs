@@ -1,0 +1,370 @@
+//! Several servers on one link, each with a block of its own and none knowing of the others: clients boot, renew and boot again
+//! while servers die, come back, lose their lease files and do not hear everybody.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use basalt_dhcp::client::{ClientAction, ClientConfig};
+use basalt_dhcp::{
+    Action, AddressRange, Arrival, Client, Event, Lease, Mac, Reservation, Server, Subnet, Time, ingress,
+};
+
+use crate::support::*;
+
+const RACKS: u8 = 3;
+const CLIENTS: u8 = 20;
+/// The first of them have reservations, which every server knows.
+const RESERVED: u8 = 4;
+/// Addresses of a block: all blocks together have a few more than there are clients.
+const BLOCK: u8 = 8;
+const STORM: Duration = Duration::from_secs(2400);
+/// Longer than a lost lease file is missed, and any lease runs.
+const CALM: Duration = Duration::from_secs(1500);
+const HISTORIES: u64 = 60;
+/// As long as a server misses a lost lease file, and as leases run at most that nobody else knows of.
+const TEN_MINUTES: u32 = 600;
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % most
+    }
+
+    fn one_in(&mut self, several: u64) -> bool {
+        self.below(several) == 0
+    }
+
+    fn seconds(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_millis(least * 1000 + self.below((most - least) * 1000))
+    }
+
+    /// A datagram's way.
+    fn way(&mut self) -> Duration {
+        Duration::from_millis(1 + self.below(30))
+    }
+}
+
+enum Happens {
+    ToRack { rack: u8, unicast: bool, bytes: Vec<u8> },
+    ToClient { client: u8, bytes: Vec<u8> },
+    Wake { client: u8 },
+    Boot { client: u8 },
+    Fault,
+    Start { rack: u8 },
+}
+
+/// A server, and what of it outlives a kill.
+struct Rack {
+    server: Option<Server>,
+    file: Vec<Lease>,
+    /// Until when it misses leases.
+    incomplete_until: Time,
+    /// Whom it does not hear, and who does not hear it: clients of even or of odd numbers.
+    cut_off: (Time, u8),
+}
+
+struct Machine {
+    client: Client,
+    wake: Time,
+    /// Where its address came from last, and which it was.
+    last: Option<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// How often that happened which the test is about.
+#[derive(Debug, Default)]
+struct Counts {
+    kills: u64,
+    lost_files: u64,
+    undelivered: u64,
+    boots: u64,
+    /// An address of another server than the one before.
+    takeovers: u64,
+    /// The same address again, of the same server, after a boot or a renewal.
+    kept: u64,
+    /// A reserved address from another server than before.
+    kept_by_another: u64,
+}
+
+struct World {
+    random: Random,
+    now: Time,
+    storm_ends: Time,
+    queue: BTreeMap<(Time, u64), Happens>,
+    order: u64,
+    racks: Vec<Rack>,
+    machines: Vec<Machine>,
+    counts: Counts,
+}
+
+fn identity(rack: u8) -> Ipv4Addr {
+    ip(2 + rack)
+}
+
+fn block(rack: u8) -> AddressRange {
+    let first = 100 + rack * BLOCK;
+    AddressRange { start: ip(first), end: ip(first + BLOCK - 1) }
+}
+
+fn reserved(client: u8) -> Option<Ipv4Addr> {
+    (client < RESERVED).then(|| ip(20 + client))
+}
+
+fn start(rack: u8) -> Server {
+    let reservations =
+        (0..RESERVED).map(|client| Reservation { address: ip(20 + client), ..reservation(client, 0) });
+    let subnet = Subnet { dynamic: vec![block(rack)], reservations: reservations.collect(), ..subnet() };
+    Server::new(config(subnet)).unwrap()
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let rack = |number| Rack {
+            server: Some(start(number)),
+            file: Vec::new(),
+            incomplete_until: START,
+            cut_off: (START, 0),
+        };
+        let machine = |number| {
+            let (client, _) = Client::start(ClientConfig::new(mac(number)), START, 0);
+            Machine { client, wake: START, last: None }
+        };
+        let mut world = Self {
+            random: Random(seed),
+            now: START,
+            storm_ends: START + STORM,
+            queue: BTreeMap::new(),
+            order: 0,
+            racks: (0..RACKS).map(rack).collect(),
+            machines: (0..CLIENTS).map(machine).collect(),
+            counts: Counts::default(),
+        };
+        for client in 0..CLIENTS {
+            world.after(Duration::ZERO, Happens::Boot { client });
+        }
+        world.after(Duration::from_secs(1), Happens::Fault);
+        world
+    }
+
+    fn after(&mut self, wait: Duration, happens: Happens) {
+        self.at(self.now + wait, happens);
+    }
+
+    fn at(&mut self, time: Time, happens: Happens) {
+        self.order += 1;
+        self.queue.insert((time, self.order), happens);
+    }
+
+    fn run(mut self) -> Counts {
+        while let Some(((now, _), happens)) =
+            self.queue.pop_first().filter(|it| it.0.0 <= self.storm_ends + CALM)
+        {
+            self.now = now;
+            match happens {
+                Happens::ToRack { rack, unicast, bytes } => self.ask(rack, unicast, &bytes),
+                Happens::ToClient { client, bytes } => {
+                    let actions = self.machine(client).on_packet(now, &bytes);
+                    self.act(client, actions);
+                }
+                Happens::Wake { client } if self.machines[usize::from(client)].wake == now => {
+                    let actions = self.machine(client).on_timer(now);
+                    self.act(client, actions);
+                }
+                Happens::Wake { .. } => {}
+                Happens::Boot { client } => self.boot(client),
+                Happens::Fault => self.fault(),
+                Happens::Start { rack } => self.start(rack),
+            }
+        }
+        for (client, machine) in (0..).zip(&self.machines) {
+            let binding =
+                machine.client.binding().unwrap_or_else(|| panic!("client {client} has no address"));
+            assert!(
+                reserved(client).is_none_or(|it| it == binding.address),
+                "{client} has {}",
+                binding.address
+            );
+        }
+        self.counts
+    }
+
+    fn machine(&mut self, client: u8) -> &mut Client {
+        &mut self.machines[usize::from(client)].client
+    }
+
+    fn is_cut_off(&self, rack: u8, client: u8) -> bool {
+        let (until, side) = self.racks[usize::from(rack)].cut_off;
+        self.now < until && client % 2 == side
+    }
+
+    /// Some machines ask for the address of before.
+    fn boot(&mut self, client: u8) {
+        self.counts.boots += 1;
+        let last = self.machines[usize::from(client)].last;
+        let previous = if self.random.one_in(2) { last.map(|(address, _)| address) } else { None };
+        let config = ClientConfig { previous, ..ClientConfig::new(mac(client)) };
+        let (started, actions) = Client::start(config, self.now, self.random.below(u64::MAX));
+        *self.machine(client) = started;
+        self.act(client, actions);
+    }
+
+    fn act(&mut self, client: u8, actions: Vec<ClientAction>) {
+        for action in actions {
+            match action {
+                ClientAction::Send { server, bytes } => {
+                    for rack in (0..RACKS).filter(|&rack| server.is_none_or(|it| it == identity(rack))) {
+                        if self.is_cut_off(rack, client) {
+                            self.counts.undelivered += 1;
+                            continue;
+                        }
+                        let (way, bytes) = (self.random.way(), bytes.clone());
+                        self.after(way, Happens::ToRack { rack, unicast: server.is_some(), bytes });
+                    }
+                }
+                ClientAction::Wake(time) => {
+                    self.machines[usize::from(client)].wake = time;
+                    self.at(time, Happens::Wake { client });
+                }
+                ClientAction::Configured(binding) => {
+                    self.configured(client, binding.address, binding.server);
+                }
+                ClientAction::Lost(_) => {}
+                ClientAction::GaveUp => {
+                    let wait = self.random.seconds(1, 10);
+                    self.after(wait, Happens::Boot { client });
+                }
+            }
+        }
+    }
+
+    fn configured(&mut self, client: u8, address: Ipv4Addr, server: Ipv4Addr) {
+        for (other, machine) in (0..).zip(&self.machines).filter(|(other, _)| *other != client) {
+            let held = machine.client.binding().filter(|it| it.address == address && it.expires > self.now);
+            assert!(held.is_none(), "{address} is given to {client}, and {other} has it: {held:?}");
+        }
+        let last = self.machines[usize::from(client)].last.replace((address, server));
+        match last {
+            Some(last) if last == (address, server) => self.counts.kept += 1,
+            Some((before, _)) if before == address => self.counts.kept_by_another += 1,
+            Some((_, before)) if before != server => self.counts.takeovers += 1,
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, number: u8, unicast: bool, bytes: &[u8]) {
+        let rack = &mut self.racks[usize::from(number)];
+        let Some(server) = &mut rack.server else { return };
+        let via = Arrival { local: identity(number), unicast, ..LINK };
+        // Whom it may give something to before it knows of all leases.
+        let known: Vec<_> = rack.file.iter().map(|lease| (lease.mac, lease.address)).collect();
+        let is_known = |mac: Mac, address| mac.0[5] < RESERVED || known.contains(&(mac, address));
+        let mut sent = Vec::new();
+        for action in server.handle(self.now, via, &ingress::parse(bytes).unwrap()) {
+            match action {
+                Action::Report(
+                    Event::Leased { lease: Lease { mac, address, .. }, .. } | Event::Offered { mac, address },
+                ) if self.now < rack.incomplete_until => {
+                    assert!(is_known(mac, address), "{address} for {mac} of a server that lost its leases");
+                }
+                Action::Persist(lease) => rack.file.push(lease),
+                Action::Send { bytes, .. } => sent.push(bytes),
+                Action::Probe { .. } | Action::Report(_) => {}
+            }
+        }
+        for bytes in sent {
+            let client = ingress::parse(&bytes).unwrap().chaddr[5];
+            if self.is_cut_off(number, client) {
+                self.counts.undelivered += 1;
+                continue;
+            }
+            let way = self.random.way();
+            self.after(way, Happens::ToClient { client, bytes });
+        }
+    }
+
+    fn fault(&mut self) {
+        if self.now >= self.storm_ends {
+            for rack in 0..RACKS {
+                self.racks[usize::from(rack)].cut_off.0 = self.now;
+                self.start(rack);
+            }
+            return;
+        }
+        let number = u8::try_from(self.random.below(RACKS.into())).unwrap();
+        match self.random.below(4) {
+            0 | 1 if self.racks[usize::from(number)].server.is_some() => {
+                self.counts.kills += 1;
+                let loses = self.random.one_in(4);
+                let rack = &mut self.racks[usize::from(number)];
+                rack.server = None;
+                if loses {
+                    self.counts.lost_files += 1;
+                    rack.file.clear();
+                    rack.incomplete_until = self.now.plus_seconds(TEN_MINUTES);
+                }
+                let away = self.random.seconds(1, 120);
+                self.after(away, Happens::Start { rack: number });
+            }
+            2 => {
+                let until = self.now + self.random.seconds(5, 300);
+                self.racks[usize::from(number)].cut_off = (until, number % 2);
+            }
+            // Power comes back: everybody boots at once.
+            3 if self.random.one_in(4) => (0..CLIENTS).for_each(|client| self.boot(client)),
+            _ => {
+                let client = u8::try_from(self.random.below(CLIENTS.into())).unwrap();
+                self.boot(client);
+            }
+        }
+        let rest = self.random.seconds(1, 30);
+        self.after(rest, Happens::Fault);
+    }
+
+    fn start(&mut self, number: u8) {
+        let rack = &mut self.racks[usize::from(number)];
+        if rack.server.is_some() {
+            return;
+        }
+        let mut server = start(number);
+        server.restore(rack.file.iter().cloned());
+        if self.now < rack.incomplete_until {
+            server.withhold_dynamic_until(rack.incomplete_until);
+        }
+        rack.server = Some(server);
+    }
+}
+
+#[test]
+fn no_address_is_two_clients_whichever_racks_die_lose_their_leases_or_do_not_hear_and_all_end_with_one() {
+    let mut all = Counts::default();
+    for seed in 0..HISTORIES {
+        let counts = std::panic::catch_unwind(|| World::new(seed).run());
+        let counts = counts.unwrap_or_else(|_| panic!("in the history of seed {seed}"));
+        all.kills += counts.kills;
+        all.lost_files += counts.lost_files;
+        all.undelivered += counts.undelivered;
+        all.boots += counts.boots;
+        all.takeovers += counts.takeovers;
+        all.kept += counts.kept;
+        all.kept_by_another += counts.kept_by_another;
+    }
+    println!("{HISTORIES} histories: {all:?}");
+    let Counts { kills, lost_files, undelivered, boots, takeovers, kept, kept_by_another } = all;
+    for (count, what) in [
+        (kills, "kill"),
+        (lost_files, "lost lease file"),
+        (undelivered, "datagram that was not delivered"),
+        (boots, "boot"),
+        (takeovers, "client that another server took over"),
+        (kept, "client that kept its address"),
+        (kept_by_another, "client that another server let keep its address"),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+}
