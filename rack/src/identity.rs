@@ -39,6 +39,9 @@ pub struct Membership {
     pub regions: Vec<String>,
     /// When the certificate ends, Unix milliseconds.
     pub not_after_unix_ms: i64,
+    /// It took the place of a rack of its name: there may be leases of which this data directory does not know.
+    #[serde(default)]
+    pub replaces: bool,
 }
 
 impl Membership {

@@ -23,6 +23,7 @@ pub mod identity;
 pub mod interfaces;
 pub mod journal;
 pub mod kill;
+pub mod lease_file;
 pub mod link;
 pub mod loaders;
 pub mod meters;

@@ -64,7 +64,7 @@ impl Racks {
                 )));
             }
         }
-        let rack = self.rack_object(&name, address).await?;
+        let (rack, replaces) = self.rack_object(&name, address).await?;
         let enrolment = self.signed(rack, spki, &csr_der)?;
         self.store.put_enrolment(&enrolment).await.map_err(|e| unavailable(&e))?;
         tracing::info!(rack = name, uid = %rack, "rack enrolled");
@@ -73,6 +73,7 @@ impl Racks {
             certificate_der: enrolment.certificate_der,
             ca_der: self.authority.certificate().to_vec(),
             not_after_unix_ms: enrolment.not_after.as_millisecond(),
+            replaces,
         }))
     }
 
@@ -111,8 +112,8 @@ impl Racks {
         Ok(Enrolment { rack, spki_sha256, certificate_der, not_after })
     }
 
-    /// The rack's object, made where there is none.
-    async fn rack_object(&self, name: &str, from: Option<SocketAddr>) -> Result<RackId, Status> {
+    /// The rack's object, made where there is none; whether there was one.
+    async fn rack_object(&self, name: &str, from: Option<SocketAddr>) -> Result<(RackId, bool), Status> {
         let kind = Kind::find("Rack").ok_or_else(|| Status::internal("the kind Rack is not described"))?;
         kind.naming.check(name).map_err(|error| {
             Status::invalid_argument(format!("a rack cannot be called {name:?}: {error}"))
@@ -135,10 +136,10 @@ impl Racks {
             request: "Enrol".to_owned(),
         };
         match self.store.acting(Arc::new(actor)).put(&put).await {
-            Ok(stored) => Ok(RackId::from(stored.object.uid)),
+            Ok(stored) => Ok((RackId::from(stored.object.uid), false)),
             Err(StoreError::Exists { .. }) => {
                 let rack = self.store.get("Rack", Key::Name(name)).await.map_err(|e| unavailable(&e))?;
-                Ok(RackId::from(rack.uid))
+                Ok((RackId::from(rack.uid), true))
             }
             Err(error) => Err(unavailable(&error)),
         }

@@ -155,6 +155,11 @@ async fn only_a_token_of_its_name_lets_a_rack_take_the_place_of_another() {
     assert_ne!(other.rack_uid, first.rack_uid);
     let (_, instead) = NewRack::new(&lab, rpc, "r1").await.enrol().await;
     assert_eq!(instead.rack_uid, first.rack_uid);
+    assert_eq!(
+        [first.replaces, other.replaces, instead.replaces],
+        [false, false, true],
+        "its addresses may be leased"
+    );
 }
 
 #[tokio::test]

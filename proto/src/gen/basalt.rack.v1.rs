@@ -529,6 +529,9 @@ pub struct EnrolReply {
     pub ca_der: ::prost::alloc::vec::Vec<u8>,
     #[prost(int64, tag = "4")]
     pub not_after_unix_ms: i64,
+    /// a rack of this name was there: leases that it granted may still run
+    #[prost(bool, tag = "5")]
+    pub replaces: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewRequest {

@@ -22,6 +22,7 @@ use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served;
 use crate::journal::Journal;
+use crate::lease_file::{self, Past};
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -39,8 +40,6 @@ const COMPACT_BYTES: u64 = 64 << 20;
 const TICK: Duration = Duration::from_secs(5);
 /// How long a host may take to say that it has an address. On one link that is a millisecond or a few; a client waits for its offer for seconds.
 const PROBE: Duration = Duration::from_millis(200);
-/// The longest lease that nobody but a lost lease file knew of.
-const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
 
 /// Which ports are spoken on. Others than the defaults are for tests.
 #[derive(Debug, Clone, Copy)]
@@ -77,32 +76,26 @@ struct Core {
 }
 
 impl Dhcp {
-    /// Reads and compacts `DIR/leases`. `ran_before`: this data directory was in use; without a lease file dynamic
-    /// addresses are then withheld until leases that were lost must have ended.
+    /// Reads and compacts `DIR/leases`. Where leases were lost, dynamic addresses are withheld until those must have ended.
     ///
     /// # Errors
     /// The file system's.
     pub fn open(
         data_dir: &Path,
-        ran_before: bool,
+        past: Past,
         ports: Ports,
         presence: Arc<Presence>,
         facts: Facts,
         boot: watch::Receiver<Option<Arc<BootTable>>>,
         v6: Arc<Dhcp6>,
     ) -> io::Result<Self> {
-        let (mut journal, found) = Journal::open(&data_dir.join("leases"))?;
         let now = now();
+        let file = lease_file::open(&data_dir.join("leases"), past != Past::None, unix_ms())?;
+        let mut journal = file.journal;
         let mut server = Server::new(basalt_dhcp::Config::default()).map_err(io::Error::other)?;
-        server.restore(found.records);
-        if found.skipped > 0 {
-            tracing::error!(lines = found.skipped, "the lease file has damaged lines; they were skipped");
-        }
-        if ran_before && (!found.existed || found.skipped > 0) {
-            tracing::warn!(
-                "leases were lost: clients without a known lease or reservation get no address for 10 minutes"
-            );
-            server.withhold_dynamic_until(now + UNKNOWN_LEASES);
+        server.restore(file.records);
+        if let Some(until) = file.incomplete_until {
+            server.withhold_dynamic_until(Time(u64::try_from(until).unwrap_or(0)));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;

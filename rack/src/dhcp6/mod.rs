@@ -25,6 +25,7 @@ use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served6;
 use crate::journal::Journal;
+use crate::lease_file::{self, Past};
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -37,8 +38,6 @@ use wire::Wire;
 const COMPACT_BYTES: u64 = 64 << 20;
 /// How often leases are looked through for expired ones.
 const TICK: Duration = Duration::from_secs(5);
-/// The longest lease that nobody but a lost lease file knew of.
-const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
 
 /// The server behind all sockets.
 #[derive(Debug)]
@@ -59,36 +58,29 @@ struct Core {
 }
 
 impl Dhcp6 {
-    /// Reads `DIR/duid`, and reads and compacts `DIR/leases6`. `ran_before`: this data directory was in use; with a DUID and without a lease file
-    /// dynamic addresses are then withheld until leases that were lost must have ended.
+    /// Reads `DIR/duid`, and reads and compacts `DIR/leases6`. Where leases were lost, dynamic addresses are withheld
+    /// until those must have ended.
     ///
     /// # Errors
     /// The file system's.
     pub fn open(
         data_dir: &Path,
-        ran_before: bool,
+        past: Past,
         http_port: u16,
         presence: Arc<Presence>,
         facts: Facts,
         boot: watch::Receiver<Option<Arc<BootTable>>>,
     ) -> io::Result<Self> {
         let (duid, had_one) = own_duid(&data_dir.join("duid"))?;
-        let (mut journal, found) = Journal::open(&data_dir.join("leases6"))?;
         let now = now();
+        // A directory of a version before has neither DUID nor leases: it has leased nothing.
+        let used = past == Past::Elsewhere || (past == Past::Here && had_one);
+        let file = lease_file::open(&data_dir.join("leases6"), used, unix_ms())?;
+        let mut journal = file.journal;
         let mut server = Server::new(duid, Config::default()).map_err(io::Error::other)?;
-        server.restore(found.records);
-        if found.skipped > 0 {
-            tracing::error!(
-                lines = found.skipped,
-                "the DHCPv6 lease file has damaged lines; they were skipped"
-            );
-        }
-        // A directory of a version before has neither: it has leased nothing.
-        if ran_before && ((had_one && !found.existed) || found.skipped > 0) {
-            tracing::warn!(
-                "DHCPv6 leases were lost: clients without a known lease or reservation get no address for 10 minutes"
-            );
-            server.withhold_dynamic_until(now + UNKNOWN_LEASES);
+        server.restore(file.records);
+        if let Some(until) = file.incomplete_until {
+            server.withhold_dynamic_until(Time(u64::try_from(until).unwrap_or(0)));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;

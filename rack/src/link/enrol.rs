@@ -110,6 +110,7 @@ fn keep(
         name: name.to_owned(),
         regions: token.urls.clone(),
         not_after_unix_ms: reply.not_after_unix_ms,
+        replaces: reply.replaces,
     };
     identity.join(&membership, &reply.certificate_der, &reply.ca_der)?;
     tracing::info!(rack = %membership.rack_uid, region = address, "enrolled");

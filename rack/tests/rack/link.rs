@@ -12,10 +12,12 @@ use basalt_proto::rack_v1::enrolment_server::{Enrolment, EnrolmentServer};
 use basalt_proto::rack_v1::fact::Body;
 use basalt_proto::rack_v1::rack_link_server::{RackLink, RackLinkServer};
 use basalt_proto::rack_v1::{
-    BlobChunk, EnrolReply, EnrolRequest, FactAck, FetchBlobRequest, FromRack, FromRegion, ImagesConcern,
-    PowerCommand, RenewReply, RenewRequest, Welcome, from_rack, from_region,
+    BlobChunk, DhcpConcern, DhcpInForceFact, EnrolReply, EnrolRequest, Fact, FactAck, FetchBlobRequest,
+    FromRack, FromRegion, ImagesConcern, PowerCommand, RenewReply, RenewRequest, Welcome, from_rack,
+    from_region,
 };
 use basalt_rack::clock::unix_ms;
+use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::hash::sha256;
@@ -35,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::support::{Client, DEADLINE, settings};
+use super::support::{Client, DEADLINE, fact, settings};
 
 const SECRET: &str = "one-time";
 const BLOB: &[u8] = b"a blob that only the region has";
@@ -188,6 +190,8 @@ struct Region {
     not_after: i64,
     /// Those that were renewed; `None`: nothing is.
     renewed: Option<Arc<Mutex<Vec<Vec<u8>>>>>,
+    /// Whether racks take the place of others.
+    replaces: bool,
     links: mpsc::Sender<Linked>,
 }
 
@@ -213,7 +217,8 @@ impl Enrolment for Region {
         self.enrolments.lock().unwrap().push(request.name);
         let certificate_der = self.signed(request.csr_der);
         let (rack_uid, ca_der) = ("rack-uid".to_owned(), self.ca.der.clone());
-        Ok(Response::new(EnrolReply { rack_uid, certificate_der, ca_der, not_after_unix_ms: self.not_after }))
+        let (not_after_unix_ms, replaces) = (self.not_after, self.replaces);
+        Ok(Response::new(EnrolReply { rack_uid, certificate_der, ca_der, not_after_unix_ms, replaces }))
     }
 }
 
@@ -297,6 +302,7 @@ fn region() -> (Region, mpsc::Receiver<Linked>) {
         enrolments: Arc::default(),
         not_after: i64::MAX,
         renewed: Some(Arc::default()),
+        replaces: false,
         links,
     };
     (region, linked)
@@ -508,5 +514,36 @@ async fn a_certificate_that_cannot_be_renewed_is_told_and_one_that_has_ended_tak
     assert_eq!(region.enrolments.lock().unwrap().len(), 2);
     assert_eq!(rack.spki_sha256, identity.spki_sha256, "with the same key");
     rack.stop().await;
+    stop.cancel();
+}
+
+/// What a rack says of its leases, once it works by a region's blocks, after a fact of before.
+async fn in_force(settings: Settings, after: &mut u64) -> DhcpInForceFact {
+    let concern = DhcpConcern { delegation: 1, ..DhcpConcern::default() };
+    write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
+    let rack = Daemon::start(settings).await.unwrap();
+    let told = |fact: &Fact| fact.seq > *after && matches!(fact.body, Some(Body::DhcpInForce(_)));
+    let told = fact(&rack.facts, told).await;
+    *after = told.seq;
+    rack.stop().await;
+    let Some(Body::DhcpInForce(told)) = told.body else { unreachable!("it was asked for") };
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rack_that_takes_the_place_of_another_does_not_know_what_that_one_leased() {
+    let (region, _linked) = region();
+    let stop = CancellationToken::new();
+    for replaces in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let region = Region { replaces, ..region.clone() };
+        let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
+        let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
+        let mut seen = 0;
+        for _ in 0..2 {
+            let told = in_force(settings.clone(), &mut seen).await;
+            assert_eq!(told.unsure_ms > 0, replaces, "also when it starts again: {told:?}");
+        }
+    }
     stop.cancel();
 }
