@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, TaskResult};
 use basalt_dhcp::egress::Message;
-use basalt_dhcp::ingress;
+use basalt_dhcp::{Mac, ingress};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
@@ -42,9 +42,14 @@ fn write_concerns(data_dir: &Path) {
 
 /// DISCOVER and REQUEST of an iPXE client, through a relay on another loopback address.
 async fn boot_exchange(settings: &Settings) {
+    boot_exchange_of(settings, MAC, MACHINE).await;
+}
+
+/// The same of any client, which gets this address.
+pub(super) async fn boot_exchange_of(settings: &Settings, mac: Mac, address: Ipv4Addr) {
     let relay = UdpSocket::bind((RELAY, settings.dhcp_port)).await.unwrap();
     let send = async |kind, offered: Option<(Ipv4Addr, Ipv4Addr)>| {
-        let mut message = Message::request(kind, 7, MAC);
+        let mut message = Message::request(kind, 7, mac);
         message.giaddr = RELAY;
         message.option(OptionCode::UserClass, "iPXE");
         if let Some((address, server)) = offered {
@@ -66,21 +71,21 @@ async fn boot_exchange(settings: &Settings) {
         tokio::time::timeout(DEADLINE, exchange).await.expect("no DHCP answer")
     };
     let offer = send(MessageType::Discover, None).await;
-    assert_eq!((offer.kind, offer.yiaddr), (MessageType::Offer, MACHINE));
+    assert_eq!((offer.kind, offer.yiaddr), (MessageType::Offer, address));
     let server = offer.options.ipv4(OptionCode::ServerIdentifier).unwrap();
-    let ack = send(MessageType::Request, Some((MACHINE, server))).await;
+    let ack = send(MessageType::Request, Some((address, server))).await;
     assert_eq!(ack.kind, MessageType::Ack);
-    let script = format!("http://127.0.0.1:{}/ipxe?mac={MAC}", settings.http_port);
+    let script = format!("http://127.0.0.1:{}/ipxe?mac={mac}", settings.http_port);
     let told = ack.options.text(OptionCode::BootfileName).map(str::to_owned);
     let told = told.unwrap_or_else(|| String::from_utf8_lossy(&ack.file).trim_end_matches('\0').to_owned());
     assert_eq!(told, script);
 }
 
-fn token_of(script: &str) -> String {
+pub(super) fn token_of(script: &str) -> String {
     script.split("basalt.token=").nth(1).unwrap().split(' ').next().unwrap().to_owned()
 }
 
-fn claim(token: &str, boot_id: &str) -> Vec<u8> {
+pub(super) fn claim(token: &str, boot_id: &str) -> Vec<u8> {
     let (token, boot_id) = (token.to_owned(), boot_id.to_owned());
     let request = ClaimRequest { token, boot_id, mac: MAC.to_string(), agent_version: "test".into() };
     serde_json::to_vec(&request).unwrap()
@@ -120,9 +125,10 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let settings = settings(dir.path());
     write_concerns(&settings.data_dir);
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    let plain = Client { from: MACHINE, rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let plain =
+        Client { from: MACHINE.into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
     let agent = Client { spki: Some(rack.spki_sha256.clone()), ..plain.clone() };
-    let elsewhere = Client { from: Ipv4Addr::new(127, 0, 0, 66), ..plain.clone() };
+    let elsewhere = Client { from: Ipv4Addr::new(127, 0, 0, 66).into(), ..plain.clone() };
     let script_path = format!("/ipxe?mac={MAC}");
 
     // Before DHCP nobody gets a token; after it, only the machine's address does.
@@ -202,7 +208,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert_eq!(task(reply.session.clone()).await.code(), "finished");
 
     // All of it was counted, and machines cannot see it.
-    let metrics = Client { from: Ipv4Addr::LOCALHOST, rack: settings.metrics.unwrap(), spki: None };
+    let metrics = Client { from: Ipv4Addr::LOCALHOST.into(), rack: settings.metrics.unwrap(), spki: None };
     let counted = metrics.get("/metrics").await;
     let value = |series: &str| {
         let line = counted.text().lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -289,7 +295,8 @@ async fn grub_and_pxelinux_get_the_machines_token_by_the_rules_of_ipxe() {
     let settings = settings(dir.path());
     write_concerns(&settings.data_dir);
     let rack = Daemon::start(settings.clone()).await.unwrap();
-    let plain = Client { from: MACHINE, rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+    let plain =
+        Client { from: MACHINE.into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
     let dashed = format!("01-{}", MAC.to_string().replace(':', "-"));
     let pxelinux = format!("pxelinux.cfg/{dashed}");
     let grubs = [
@@ -306,7 +313,7 @@ async fn grub_and_pxelinux_get_the_machines_token_by_the_rules_of_ipxe() {
     boot_exchange(&settings).await;
     let elsewhere = Ipv4Addr::new(127, 0, 0, 66);
     assert!(tftp(elsewhere, &settings, &grubs[0]).await.unwrap_err().contains("the address leased"));
-    assert_eq!(Client { from: elsewhere, ..plain.clone() }.get(&grubs[0]).await.status, 403);
+    assert_eq!(Client { from: elsewhere.into(), ..plain.clone() }.get(&grubs[0]).await.status, 403);
 
     let token = |script: &str| token_of(script).trim_matches('\'').to_owned();
     let expected = token(plain.get(&format!("/ipxe?mac={MAC}")).await.text());

@@ -2,6 +2,7 @@
 //! people's clients.
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
+mod attacks;
 mod avalanche;
 mod bad_link;
 mod beside;
@@ -13,6 +14,8 @@ mod loopback;
 mod namespace;
 mod peers;
 mod peers6;
+mod port;
 mod router_advertisement;
+mod storm;
 mod support;
 mod tftp;

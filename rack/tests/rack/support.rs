@@ -1,6 +1,6 @@
 //! A rack on free ports of loopback, and a client that can choose its address.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
+use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -110,7 +111,7 @@ impl Answer {
 /// A client at an address of its own.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) from: Ipv4Addr,
+    pub(crate) from: IpAddr,
     pub(crate) rack: SocketAddr,
     /// Speak TLS to the holder of this key.
     pub(crate) spki: Option<String>,
@@ -155,8 +156,15 @@ impl Client {
     /// Connects as soon as the rack listens.
     async fn connect(&self) -> TcpStream {
         loop {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind(SocketAddr::from((self.from, 0))).unwrap();
+            let at = SocketAddr::from((self.from, 0));
+            let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
+            if at.is_ipv6() {
+                // No interface has the address: it is routed to this host.
+                socket.set_freebind_v6(true).unwrap();
+            }
+            socket.set_nonblocking(true).unwrap();
+            socket.bind(&at.into()).unwrap();
+            let socket = TcpSocket::from_std_stream(socket.into());
             match socket.connect(self.rack).await {
                 Ok(stream) => return stream,
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,

@@ -1,0 +1,387 @@
+//! A boot storm on a link with three racks that are killed meanwhile. They do not see each other, and there is no region.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use basalt_dhcp::client::{ClientAction, ClientConfig};
+use basalt_dhcp::{Client, Lease, Mac, Time, ingress};
+use basalt_proto::rack_v1::{AddressRange, DhcpConcern, DhcpSubnet, Reservation};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use dhcproto::v4::{MessageType, OptionCode};
+
+use super::namespace::{Host, Running, ip, is_inside, make_switch};
+use super::peers::subnet;
+use super::port::{Heard, Port};
+
+const SEED: u64 = 2026;
+const CLIENTS: u16 = 300;
+/// The first of them have reservations, which every rack knows.
+const RESERVED: u16 = 30;
+/// As short as they can be.
+const LEASE_SECONDS: u32 = 60;
+/// Clients' clocks are so much faster: they renew their leases, and give them up, early.
+const HASTE: u32 = 8;
+const STORM: Duration = Duration::from_secs(40);
+/// For all to have an address after it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The one that loses its lease file, and when; later it is killed once more.
+const FORGETFUL: usize = 2;
+const FORGETS: [Duration; 2] = [Duration::from_secs(12), Duration::from_secs(22)];
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % most
+    }
+
+    fn millis(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_millis(least + self.below(most - least))
+    }
+}
+
+fn client_mac(number: u16) -> Mac {
+    let [high, low] = number.to_be_bytes();
+    Mac([0x52, 0x54, 0, 1, high, low])
+}
+
+fn client_of(mac: &[u8]) -> Option<u16> {
+    let number = u16::from_be_bytes(mac.get(4..6)?.try_into().ok()?);
+    (number < CLIENTS && mac.get(..6)? == client_mac(number).0).then_some(number)
+}
+
+fn reserved(client: u16) -> Option<Ipv4Addr> {
+    let low = u8::try_from(client + 10).ok()?;
+    (client < RESERVED).then(|| Ipv4Addr::new(10, 9, 200, low))
+}
+
+/// A rack on a host of its own.
+struct Rack {
+    host: Host,
+    address: Ipv4Addr,
+    mac: Mac,
+    data: PathBuf,
+    program: Option<Running>,
+    /// When it is started again, and hears broadcasts again.
+    starts: Option<Instant>,
+    hears: Option<Instant>,
+}
+
+impl Rack {
+    fn new(number: u8, dir: &Path) -> Self {
+        let mac = Mac([0x52, 0x54, 0, 0, 0, number]);
+        let address = Ipv4Addr::new(10, 9, 0, number);
+        let name = format!("rack-{number}");
+        let host = Host::plug(&name, &mac.to_string());
+        host.run(&["ip", "address", "add", &format!("{address}/16"), "dev", "eth0"]);
+        // No rack sees another.
+        ip(&format!("link set {name}0 type bridge_slave isolated on"));
+        let mut served = DhcpSubnet {
+            cidr: "10.9.0.0/16".into(),
+            lease_seconds: LEASE_SECONDS,
+            ..subnet("s1", "10.9.0", ("0", "0"))
+        };
+        served.dynamic =
+            vec![AddressRange { start: format!("10.9.{number}0.0"), end: format!("10.9.{number}1.255") }];
+        served.reservations = (0..RESERVED)
+            .filter_map(|client| {
+                let (mac, address) = (client_mac(client).to_string(), reserved(client)?.to_string());
+                Some(Reservation { mac, address, hostname: String::new() })
+            })
+            .collect();
+        let data = dir.join(name);
+        fs::create_dir_all(&data).unwrap();
+        let concern = DhcpConcern { subnets: vec![served], serve_unknown: true, ..DhcpConcern::default() };
+        write_concern(&data, &version(Concern::Dhcp, 1, "local", &concern)).unwrap();
+        Self { host, address, mac, data, program: None, starts: None, hears: None }
+    }
+
+    fn start(&mut self) {
+        let data = self.data.to_string_lossy();
+        let program = env!("CARGO_BIN_EXE_basalt-rack");
+        let command =
+            [program, "--data-dir", &data, "--interface", "eth0", "--name", "rack", "--log", "error"];
+        self.program = Some(self.host.spawn(&command));
+        self.starts = None;
+    }
+
+    /// What its lease file says last of an address.
+    fn on_disk(&self, address: Ipv4Addr) -> Option<Lease> {
+        let file = fs::read_to_string(self.data.join("leases")).unwrap();
+        let mut leases =
+            file.lines().filter_map(|line| serde_json::from_str::<Lease>(line.split_once(' ')?.1).ok());
+        leases.rfind(|lease| lease.address == address)
+    }
+}
+
+struct Machine {
+    client: Client,
+    wake: Time,
+    /// Its address before, and whose.
+    last: Option<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// How often that happened which the test is about.
+#[derive(Debug, Default)]
+struct Counts {
+    kills: u64,
+    boots: u64,
+    /// Broadcasts that a rack did not hear, though it ran.
+    undelivered: u64,
+    /// An address of another rack than the one before.
+    takeovers: u64,
+    /// The same address again, after a boot or a renewal.
+    kept: u64,
+    /// A reserved address from another rack than before.
+    kept_by_another: u64,
+    /// Answers of the rack that lost its lease file, since then.
+    from_forgetful: u64,
+}
+
+struct Storm {
+    began: Instant,
+    random: Random,
+    port: Port,
+    racks: Vec<Rack>,
+    machines: Vec<Machine>,
+    /// Whose an address is, and until when.
+    granted: HashMap<Ipv4Addr, (u16, Instant)>,
+    forgotten: bool,
+    counts: Counts,
+}
+
+impl Storm {
+    fn new(dir: &Path) -> Self {
+        let machine = |number| {
+            let (client, _) = Client::start(ClientConfig::new(client_mac(number)), Time(0), 0);
+            Machine { client, wake: Time(0), last: None }
+        };
+        Self {
+            began: Instant::now(),
+            random: Random(SEED),
+            port: Port::open("rack0"),
+            racks: (1..=3).map(|number| Rack::new(number, dir)).collect(),
+            machines: (0..CLIENTS).map(machine).collect(),
+            granted: HashMap::new(),
+            forgotten: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The clients' clock.
+    fn now(&self) -> Time {
+        Time(0) + self.began.elapsed() * HASTE
+    }
+
+    fn boot(&mut self, number: u16) {
+        self.counts.boots += 1;
+        let last = self.machines[usize::from(number)].last.map(|(address, _)| address);
+        let previous = last.filter(|_| self.random.below(2) == 0);
+        let first_retry = Duration::from_secs(1) * HASTE;
+        let config = ClientConfig { previous, first_retry, ..ClientConfig::new(client_mac(number)) };
+        let (client, actions) = Client::start(config, self.now(), self.random.below(u64::MAX));
+        self.machines[usize::from(number)].client = client;
+        self.act(number, actions);
+    }
+
+    fn act(&mut self, number: u16, actions: Vec<ClientAction>) {
+        for action in actions {
+            match action {
+                ClientAction::Send { server, bytes } => self.send(number, server, &bytes),
+                ClientAction::Wake(time) => self.machines[usize::from(number)].wake = time,
+                ClientAction::Configured(binding) => {
+                    let now = (binding.address, binding.server);
+                    match self.machines[usize::from(number)].last.replace(now) {
+                        Some(last) if last == now => self.counts.kept += 1,
+                        Some((before, _)) if before == now.0 => self.counts.kept_by_another += 1,
+                        Some((_, before)) if before != now.1 => self.counts.takeovers += 1,
+                        _ => {}
+                    }
+                }
+                ClientAction::Lost(_) => {}
+                ClientAction::GaveUp => self.boot(number),
+            }
+        }
+    }
+
+    fn send(&mut self, number: u16, server: Option<Ipv4Addr>, bytes: &[u8]) {
+        let own = self.machines[usize::from(number)].client.binding().map(|binding| binding.address);
+        let rack = server.and_then(|server| self.racks.iter().find(|rack| rack.address == server));
+        if rack.is_none() {
+            let deaf = self.racks.iter().filter(|rack| rack.hears.is_some() && rack.program.is_some());
+            self.counts.undelivered += deaf.count() as u64;
+        }
+        self.port.send((client_mac(number), own), rack.map(|rack| (rack.mac, rack.address)), bytes);
+    }
+
+    /// Takes what racks have sent to clients. Their probes are not answered: leases alone keep addresses apart here.
+    fn hear(&mut self) {
+        for heard in std::iter::from_fn(|| self.port.hear()).take(1000).collect::<Vec<_>>() {
+            match heard {
+                Heard::Dhcp(datagram) => {
+                    let Ok(packet) = ingress::parse(&datagram) else { continue };
+                    let Some(number) = client_of(&packet.chaddr) else { continue };
+                    self.judge(number, &packet);
+                    let now = self.now();
+                    let actions = self.machines[usize::from(number)].client.on_packet(now, &datagram);
+                    self.act(number, actions);
+                }
+                Heard::WhoHas(address, asker) => {
+                    let holds =
+                        |machine: &Machine| machine.client.binding().is_some_and(|it| it.address == address);
+                    if let Some(holder) = self.machines.iter().position(holds) {
+                        self.port.answer(&asker, client_mac(u16::try_from(holder).unwrap()), address);
+                    }
+                }
+                Heard::Other => {}
+            }
+        }
+    }
+
+    /// Whether a rack may say that.
+    fn judge(&mut self, number: u16, packet: &ingress::Packet) {
+        let server = packet.options.ipv4(OptionCode::ServerIdentifier).unwrap();
+        let address = packet.yiaddr;
+        if !matches!(packet.kind, MessageType::Offer | MessageType::Ack) {
+            return;
+        }
+        if self.forgotten && server == self.racks[FORGETFUL].address {
+            self.counts.from_forgetful += 1;
+            assert!(reserved(number).is_some(), "{server} lost its leases and gives {address} to {number}");
+        }
+        if packet.kind == MessageType::Ack {
+            let (now, seconds) = (Instant::now(), packet.options.u32(OptionCode::AddressLeaseTime).unwrap());
+            let until = now + Duration::from_secs(seconds.into());
+            let before = self.granted.insert(address, (number, until));
+            let others = before.filter(|(owner, until)| *owner != number && *until > now);
+            assert_eq!(others, None, "{server} gives {address} to {number}");
+        }
+    }
+
+    fn kill(&mut self, number: usize, away: Duration) {
+        let rack = &mut self.racks[number];
+        if rack.program.take().is_some() {
+            self.counts.kills += 1;
+        }
+        rack.starts = Some(Instant::now() + away);
+    }
+
+    fn fault(&mut self) {
+        let number = usize::try_from(self.random.below(3)).unwrap();
+        match self.random.below(5) {
+            0..=2 => {
+                let away = self.random.millis(300, 3000);
+                self.kill(number, away);
+            }
+            3 => {
+                self.racks[number].host.hear_broadcasts(false);
+                self.racks[number].hears = Some(Instant::now() + self.random.millis(1000, 4000));
+            }
+            _ => {
+                let first = u16::try_from(self.random.below(3)).unwrap();
+                (first..CLIENTS).step_by(3).for_each(|client| self.boot(client));
+            }
+        }
+    }
+
+    /// What is due.
+    fn go_on(&mut self, all: bool) {
+        let now = Instant::now();
+        for rack in &mut self.racks {
+            if rack.hears.is_some_and(|at| all || at <= now) {
+                rack.host.hear_broadcasts(true);
+                rack.hears = None;
+            }
+            if rack.starts.is_some_and(|at| all || at <= now) {
+                rack.start();
+            }
+        }
+        self.hear();
+        let now = self.now();
+        for number in 0..CLIENTS {
+            let machine = &mut self.machines[usize::from(number)];
+            if machine.wake <= now {
+                let actions = machine.client.on_timer(now);
+                self.act(number, actions);
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        self.racks.iter_mut().for_each(Rack::start);
+        (0..CLIENTS).for_each(|client| self.boot(client));
+        let mut next_fault = self.began + Duration::from_secs(5);
+        let mut forgets = FORGETS.map(|at| self.began + at).into_iter().peekable();
+        while self.began.elapsed() < STORM {
+            let now = Instant::now();
+            if next_fault <= now {
+                self.fault();
+                next_fault = now + self.random.millis(400, 1400);
+            }
+            if forgets.next_if(|at| *at <= now).is_some() {
+                self.kill(FORGETFUL, Duration::from_millis(100));
+                if !self.forgotten {
+                    fs::remove_file(self.racks[FORGETFUL].data.join("leases")).unwrap();
+                    // What it sent before is heard first.
+                    self.hear();
+                    self.forgotten = true;
+                }
+            }
+            self.go_on(false);
+        }
+        let calm = Instant::now();
+        while !self.machines.iter().all(|machine| machine.client.binding().is_some()) {
+            assert!(calm.elapsed() < PATIENCE, "{} have no address", self.without());
+            self.go_on(true);
+        }
+        println!("all had an address {:?} after the storm", calm.elapsed());
+    }
+
+    fn without(&self) -> usize {
+        self.machines.iter().filter(|machine| machine.client.binding().is_none()).count()
+    }
+}
+
+#[test]
+fn every_client_ends_with_an_address_of_its_own_whichever_racks_die() {
+    if !is_inside("storm::every_client_ends_with_an_address_of_its_own_whichever_racks_die") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&[]);
+    let mut storm = Storm::new(dir.path());
+    storm.run();
+    println!("seed {SEED}, {CLIENTS} clients: {:?}", storm.counts);
+    for (number, machine) in (0..).zip(&storm.machines) {
+        let binding = machine.client.binding().expect("all have one");
+        assert!(reserved(number).is_none_or(|it| it == binding.address), "{number} has {}", binding.address);
+        let rack = storm.racks.iter().find(|rack| rack.address == binding.server).expect("one of the racks");
+        let lease = rack.on_disk(binding.address);
+        assert!(
+            lease.is_some_and(|it| it.mac == client_mac(number)),
+            "{} of {number} is durable",
+            binding.address
+        );
+    }
+    let Counts { kills, boots, undelivered, takeovers, kept, kept_by_another, from_forgetful } = storm.counts;
+    for (count, what) in [
+        (kills, "kill"),
+        (boots - u64::from(CLIENTS), "second boot"),
+        (undelivered, "broadcast that a rack did not hear"),
+        (takeovers, "client that another rack took over"),
+        (kept, "client that kept its address"),
+        (kept_by_another, "client that another rack let keep its address"),
+        (from_forgetful, "answer of the rack that lost its leases"),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+}
