@@ -63,8 +63,11 @@ pub(super) async fn boot_exchange_of(settings: &Settings, mac: Mac, address: Ipv
                 relay.send_to(&bytes, (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.ok();
                 let answer =
                     tokio::time::timeout(Duration::from_millis(300), relay.recv_from(&mut buffer)).await;
-                if let Ok(Ok((length, _))) = answer {
-                    return ingress::parse(&buffer[..length]).unwrap();
+                let Ok(Ok((length, _))) = answer else { continue };
+                let packet = ingress::parse(&buffer[..length]).unwrap();
+                // What was asked twice is offered twice.
+                if kind == MessageType::Discover || packet.kind != MessageType::Offer {
+                    return packet;
                 }
             }
         };
