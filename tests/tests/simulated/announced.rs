@@ -154,7 +154,13 @@ async fn live(fleet: Arc<Fleet>, machine: SimMachine, mut dice: Dice) -> Vec<(Ch
         }
         fleet.settled(&name).await;
         let recorded = fleet.recorded(&name).await.split_off(before);
-        assert_eq!(recorded, announced, "{name}, change {}: {change:?} to {wanted:?}", made.len());
+        if recorded != announced {
+            let story = fleet.story("machines", &name).await;
+            panic!(
+                "{name}, change {}: {change:?} to {wanted:?} did {recorded:?}, and announced {announced:?}\n{story}",
+                made.len()
+            );
+        }
         made.push((change, announced.len()));
     }
     made

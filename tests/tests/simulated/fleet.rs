@@ -396,7 +396,7 @@ impl Fleet {
     }
 
     /// What the region says of an object, for a failed test.
-    async fn story(&self, plural: &str, name: &str) -> String {
+    pub(crate) async fn story(&self, plural: &str, name: &str) -> String {
         let status = self.client.get(kind(plural), name).await.map(|o| o.status);
         let plan = self.client.plan(kind(plural), name).await.map(|p| p.summary);
         let timeline: Result<Vec<String>, ClientError> = self
