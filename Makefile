@@ -112,7 +112,7 @@ end-to-end: root images python-tools previous ## Real Terraform, real firmware i
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
-RACK_BENCHES := dhcp_dora http_image memory_rack tftp_one_client
+RACK_BENCHES := dhcp_dora failover http_image memory_rack tftp_one_client
 BENCHES := provider_handshake terraform_plan_1000 terraform_apply_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region $(RACK_BENCHES) boot_to_ready
 RECORD := tee /dev/stderr | grep '^{' >> $(TARGET)/bench.jsonl
 
