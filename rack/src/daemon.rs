@@ -44,6 +44,7 @@ use crate::router_advertisement;
 use crate::settings::Settings;
 use crate::spool::writer::{Facts, SpoolThread};
 use crate::spool::{self, writer};
+use crate::trace;
 
 /// How often interfaces are looked at.
 const INTERFACES: Duration = Duration::from_secs(2);
@@ -191,6 +192,7 @@ impl Daemon {
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
         }
+        tasks.spawn(trace::tell(facts.clone(), boot.clone(), stop.clone()));
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tidy(Arc::clone(&blobs), stop.clone()));

@@ -36,3 +36,4 @@ pub mod settings;
 pub mod spool;
 pub mod tftp;
 pub mod token;
+pub mod trace;

@@ -52,6 +52,18 @@ pub enum Language {
     Pxelinux,
 }
 
+impl Language {
+    /// What people call its reader.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ipxe => "iPXE",
+            Self::Grub => "GRUB",
+            Self::Pxelinux => "PXELINUX",
+        }
+    }
+}
+
 /// Renders a script.
 #[must_use]
 pub fn render(language: Language, scene: Scene<'_>, script: &Script<'_>) -> String {

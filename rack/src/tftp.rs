@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use basalt_tftp::Outcome;
+use basalt_tftp::packet::ErrorCode;
 use basalt_tftp::server::{Event, FileSource, OpenError, Settings, serve};
 use bytes::Bytes;
 use socket2::SockRef;
@@ -21,7 +22,7 @@ use crate::health::Health;
 use crate::http::Web;
 use crate::http::boot::{self, Asks};
 use crate::loaders::Loaders;
-use crate::spool::writer::Facts;
+use crate::trace::{Entry, reason, without_secrets};
 
 /// Requests that wait while transfers keep the rack busy, in bytes: a hall of machines asks within a second.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -126,24 +127,26 @@ pub async fn run(
     })?;
     SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
     health.up();
+    let observed = Arc::clone(&web);
     serve(
         vec![socket],
         Source::new(web.loaders.clone(), Some((Arc::clone(&web), SocketAddr::from((address, http_port))))),
         Settings { open_timeout: OPENING, ..Settings::default() },
-        move |event| observe(&web.facts, event),
+        move |event| observe(&observed, event),
         stop.cancelled(),
     )
     .await
 }
 
 /// Tells what a machine fetched; `basalt-tftp` logs it. Who it is, TFTP does not say; its address is enough to find out.
-fn observe(facts: &Facts, event: Event) {
+fn observe(web: &Web, event: Event) {
+    trace(web, &event);
     let (client, file, answer) = match event {
         Event::Finished { client, path, outcome, .. } => (client, path, words(&outcome)),
         Event::Refused { client, file, message, .. } => (client, file, format!("refused: {message}")),
         Event::Dropped { .. } => return,
     };
-    facts.tell(About::default().requested("tftp", &file, &answer, &client.ip().to_string()));
+    web.facts.tell(About::default().requested("tftp", &file, &answer, &client.ip().to_string()));
 }
 
 fn words(outcome: &Outcome) -> String {
@@ -155,9 +158,70 @@ fn words(outcome: &Outcome) -> String {
     }
 }
 
+fn trace(web: &Web, event: &Event) {
+    let (client, entry) = traced(event);
+    web.facts.trace().saw_at(client, web.boot.borrow().as_deref(), entry);
+}
+
+/// An event as a trace has it, and whose it is.
+fn traced(event: &Event) -> (IpAddr, Entry) {
+    let (client, file, answered, why) = match event {
+        Event::Finished { client, path, size, acknowledged, outcome, took } => {
+            let partly = format!("{acknowledged} of {size} bytes in {} ms", took.as_millis());
+            let (answered, why) = match outcome {
+                Outcome::Completed => (format!("{size} bytes in {} ms", took.as_millis()), None),
+                Outcome::Probed => (format!("its size, {size} bytes"), None),
+                Outcome::Aborted { message, .. } => {
+                    (format!("ended by the client after {partly}: {message}"), Some(reason::ABORTED))
+                }
+                Outcome::TimedOut | Outcome::Unreachable if *acknowledged == 0 => {
+                    (format!("no block was taken: {partly}"), Some(reason::NEVER_TAKEN))
+                }
+                Outcome::TimedOut | Outcome::Unreachable => {
+                    (format!("the client fell silent after {partly}"), Some(reason::FELL_SILENT))
+                }
+            };
+            (client, path, answered, why)
+        }
+        Event::Refused { client, file, code, message } => {
+            let why = if *code == ErrorCode::FileNotFound { reason::NOT_FOUND } else { reason::UNAVAILABLE };
+            (client, file, format!("refused: {message}"), Some(why))
+        }
+        Event::Dropped { client, limit } => {
+            return (
+                client.ip(),
+                Entry {
+                    service: "tftp",
+                    answered: format!("not answered: {limit}"),
+                    reason: Some(reason::BUSY),
+                    ..Entry::default()
+                },
+            );
+        }
+    };
+    let asked = without_secrets(file);
+    (client.ip(), Entry { service: "tftp", asked, answered, reason: why, ..Entry::default() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_tells_how_far_a_transfer_came() {
+        let ended = |acknowledged, outcome| {
+            let (client, path) = (SocketAddr::from(([10, 0, 0, 5], 2070)), "undionly.kpxe".to_owned());
+            let took = Duration::from_millis(40);
+            let (_, entry) =
+                traced(&Event::Finished { client, path, size: 70_000, acknowledged, outcome, took });
+            (entry.answered, entry.reason)
+        };
+        assert_eq!(ended(70_000, Outcome::Completed), ("70000 bytes in 40 ms".to_owned(), None));
+        let never = "no block was taken: 0 of 70000 bytes in 40 ms".to_owned();
+        assert_eq!(ended(0, Outcome::TimedOut), (never, Some(reason::NEVER_TAKEN)));
+        let silent = "the client fell silent after 1428 of 70000 bytes in 40 ms".to_owned();
+        assert_eq!(ended(1_428, Outcome::TimedOut), (silent, Some(reason::FELL_SILENT)));
+    }
 
     #[tokio::test]
     async fn a_loader_is_in_memory_once_while_it_is_sent() {

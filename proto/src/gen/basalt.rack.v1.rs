@@ -327,7 +327,7 @@ pub struct Fact {
     pub attempt: u64,
     #[prost(
         oneof = "fact::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
     )]
     pub body: ::core::option::Option<fact::Body>,
 }
@@ -359,6 +359,9 @@ pub mod fact {
         DhcpInForce(super::DhcpInForceFact),
         #[prost(message, tag = "21")]
         DhcpServer(super::DhcpServerFact),
+        /// only to regions that say that they take it
+        #[prost(message, tag = "22")]
+        BootTrace(super::BootTraceFact),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -428,6 +431,47 @@ pub struct BootRequestFact {
     /// the client's
     #[prost(string, tag = "4")]
     pub address: ::prost::alloc::string::String,
+}
+/// What one machine asked of this rack as it booted, and what it was answered: for people. Kept as long as there is room for it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BootTraceFact {
+    /// in their order
+    #[prost(message, repeated, tag = "1")]
+    pub entries: ::prost::alloc::vec::Vec<BootTraceEntry>,
+    /// more of this machine that was not kept
+    #[prost(uint64, tag = "2")]
+    pub lost: u64,
+    /// of machines that nobody declared: more that was not kept, since this was last told
+    #[prost(uint64, tag = "3")]
+    pub others_lost: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BootTraceEntry {
+    /// by the rack's clock
+    #[prost(int64, tag = "1")]
+    pub at_unix_ms: i64,
+    /// "dhcp", "dhcp6", "tftp", "http", "agent"
+    #[prost(string, tag = "2")]
+    pub service: ::prost::alloc::string::String,
+    /// who asked: "firmware", "ipxe", "system"; empty: it does not show
+    #[prost(string, tag = "3")]
+    pub client: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub asked: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub answered: ::prost::alloc::string::String,
+    /// a code, where nothing or a refusal was answered, or what was answered was not taken
+    #[prost(string, tag = "6")]
+    pub reason: ::prost::alloc::string::String,
+    /// the client's, where it is known
+    #[prost(string, tag = "7")]
+    pub address: ::prost::alloc::string::String,
+    /// so often in a row; at_unix_ms is the last time
+    #[prost(uint32, tag = "8")]
+    pub times: u32,
+    /// what firmware, or iPXE in its place, asks first
+    #[prost(bool, tag = "9")]
+    pub opens: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PowerResult {
@@ -646,6 +690,9 @@ pub struct Welcome {
     /// every region's RPC address, to dial them all
     #[prost(string, repeated, tag = "2")]
     pub regions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// this region takes BootTraceFact
+    #[prost(bool, tag = "3")]
+    pub boot_traces: bool,
 }
 /// Exactly one of these answers each ConcernVersion.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

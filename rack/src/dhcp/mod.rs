@@ -28,10 +28,12 @@ use crate::spool::writer::Facts;
 
 pub mod config;
 pub(crate) mod leftover;
-mod others;
+pub(crate) mod others;
+pub(crate) mod trace;
 mod wire;
 
 use others::Others;
+use trace::Parked;
 use wire::{Batch, Outgoing, Wire};
 
 /// The lease file is rewritten at start, and when it has grown to this size.
@@ -71,6 +73,7 @@ pub struct Dhcp {
 struct Core {
     server: Server,
     journal: Journal<Lease>,
+    parked: Parked,
     /// The blocks that are leased from; 0: of no region.
     delegation: u64,
 }
@@ -102,7 +105,7 @@ impl Dhcp {
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
             presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
         }
-        let core = Mutex::new(Core { server, journal, delegation: 0 });
+        let core = Mutex::new(Core { server, journal, parked: Parked::default(), delegation: 0 });
         Ok(Self { core, v6, ports, presence, facts, boot, others: Others::default() })
     }
 
@@ -243,18 +246,24 @@ impl Dhcp {
 
     /// Handles what came in on an interface, and what is due there. What it returns may be sent: its leases are durable.
     fn answer(&self, interface: u32, batch: &Batch) -> Vec<Outgoing> {
-        let (mut handled, mut chosen) = (Vec::new(), Vec::new());
+        let (mut handled, mut chosen, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         let kept = {
             let mut core = self.lock();
+            let core = &mut *core;
             for (holder, address) in &batch.claims {
                 handled.push(core.server.heard(now(), interface, *address, *holder));
             }
             handled.push(core.server.conclude(now(), interface));
+            for actions in &handled {
+                traced.extend(core.parked.concluded(&core.server, interface, actions));
+            }
+            let trace = self.facts.trace();
             for (via, datagram) in &batch.messages {
                 match ingress::parse(datagram) {
                     Ok(packet) => {
                         let actions = core.server.handle(now(), *via, &packet);
                         chosen.extend(others::chosen(&packet, &actions));
+                        traced.extend(core.parked.message(trace, &core.server, interface, &packet, &actions));
                         handled.push(actions);
                     }
                     Err(error) => tracing::debug!(%error, interface, "malformed DHCP message"),
@@ -262,7 +271,11 @@ impl Dhcp {
             }
             for (via, from, datagram) in &batch.boot {
                 match ingress::parse(datagram) {
-                    Ok(packet) => handled.push(core.server.handle_boot(now(), *via, *from, &packet)),
+                    Ok(packet) => {
+                        let actions = core.server.handle_boot(now(), *via, *from, &packet);
+                        traced.extend(core.parked.message(trace, &core.server, interface, &packet, &actions));
+                        handled.push(actions);
+                    }
                     Err(error) => {
                         tracing::debug!(%error, interface, %from, "malformed message to the boot server port")
                     }
@@ -277,6 +290,9 @@ impl Dhcp {
         };
         if let Err(error) = &kept {
             tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
+        }
+        for (mac, entry) in traced {
+            self.facts.trace().saw(mac, self.boot.borrow().as_deref(), trace::kept(entry, kept.is_ok()));
         }
         for (mac, server) in chosen {
             self.found(interface, server, &format!("{mac} took an address of it"));

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
-use super::{Dhcp, Ports};
+use super::Dhcp;
 use crate::facts::About;
 use crate::interfaces::Served;
 
@@ -27,10 +27,16 @@ const EVERY: Duration = Duration::from_secs(300);
 const SOON: Duration = Duration::from_secs(5);
 /// How often it is asked each time, since a question may be lost, and how long answers may take: dnsmasq pings an address for three
 /// seconds before it offers it.
-const TRIES: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(4);
+const ASK: Ask = Ask { tries: 3, patience: Duration::from_secs(4) };
 /// Servers that are remembered as told of. Anybody on the link can make some up.
 const REMEMBERED: usize = 64;
+
+/// How often it is asked, and how long answers may take each time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) tries: usize,
+    pub(crate) patience: Duration,
+}
 
 /// DHCPREQUEST (RFC 2132 §9.6).
 const REQUEST: u8 = 3;
@@ -69,7 +75,7 @@ impl Dhcp {
     pub(super) async fn look_for_others(&self, at: &Served) -> Infallible {
         loop {
             let asked = match at.mac.filter(|_| self.served_alone(at.index).is_some()) {
-                Some(mac) => look(at, mac, self.ports).await,
+                Some(mac) => look(at, mac, self.ports.server, self.ports.client, ASK).await,
                 None => {
                     sleep(SOON).await;
                     continue;
@@ -108,21 +114,27 @@ impl Dhcp {
     }
 }
 
-/// Asks once, and waits for answers.
-async fn look(at: &Served, mac: Mac, ports: Ports) -> io::Result<BTreeSet<Ipv4Addr>> {
+/// Asks an interface's link for servers, and waits for answers.
+pub(crate) async fn look(
+    at: &Served,
+    mac: Mac,
+    server_port: u16,
+    client_port: u16,
+    ask: Ask,
+) -> io::Result<BTreeSet<Ipv4Addr>> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     socket.set_broadcast(true)?;
     socket.set_nonblocking(true)?;
     socket.bind_device(Some(at.interface.as_bytes()))?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports.client)).into())?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, client_port)).into())?;
     let socket = UdpSocket::from_std(socket.into())?;
     let mut xid = [0; 4];
     aws_lc_rs::rand::fill(&mut xid).map_err(|_| io::Error::other("no random numbers"))?;
     let xid = u32::from_be_bytes(xid);
     let mut found = BTreeSet::new();
-    for _ in 0..TRIES {
-        socket.send_to(&detect::discover(xid, mac), (Ipv4Addr::BROADCAST, ports.server)).await?;
+    for _ in 0..ask.tries {
+        socket.send_to(&detect::discover(xid, mac), (Ipv4Addr::BROADCAST, server_port)).await?;
         let listen = async {
             let mut buffer = [0; MAX_DATAGRAM];
             while found.len() < REMEMBERED
@@ -131,7 +143,7 @@ async fn look(at: &Served, mac: Mac, ports: Ports) -> io::Result<BTreeSet<Ipv4Ad
                 found.extend(buffer.get(..length).and_then(|datagram| detect::offered_by(datagram, xid)));
             }
         };
-        timeout(PATIENCE, listen).await.ok();
+        timeout(ask.patience, listen).await.ok();
     }
     Ok(found)
 }

@@ -30,6 +30,7 @@ use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
 pub mod config;
+mod trace;
 mod wire;
 
 use wire::Wire;
@@ -196,12 +197,16 @@ impl Dhcp6 {
 
     /// Handles what came in on an interface. What it returns may be sent: its leases are durable.
     fn answer(&self, batch: &[(Arrival, Vec<u8>)]) -> Vec<(Arrival, Destination, Vec<u8>)> {
-        let mut handled = Vec::new();
+        let (mut handled, mut traced) = (Vec::new(), Vec::new());
         let kept = {
             let mut core = self.lock();
             for (via, datagram) in batch {
                 match ingress::parse(datagram) {
-                    Ok(packet) => handled.push(core.server.handle(now(), *via, &packet)),
+                    Ok(packet) => {
+                        let actions = core.server.handle(now(), *via, &packet);
+                        traced.extend(trace::message(self.facts.trace(), *via, &packet, &actions));
+                        handled.push(actions);
+                    }
                     Err(error) => tracing::debug!(%error, from = %via.from, "malformed DHCPv6 message"),
                 }
             }
@@ -214,6 +219,13 @@ impl Dhcp6 {
         };
         if let Err(error) = &kept {
             tracing::error!(%error, "DHCPv6 leases cannot be written: clients are not answered, and ask again");
+        }
+        for (mac, entry) in traced {
+            self.facts.trace().saw(
+                mac,
+                self.boot.borrow().as_deref(),
+                crate::dhcp::trace::kept(entry, kept.is_ok()),
+            );
         }
         let mut replies = Vec::new();
         for actions in handled {

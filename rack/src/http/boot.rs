@@ -21,6 +21,7 @@ use crate::facts::About;
 use crate::neighbours;
 use crate::script::{Language, Scene, Script, render};
 use crate::token::BootToken;
+use crate::trace::{Asker, Entry, reason};
 
 /// How long a machine may take from its script to its claim. Slow firmware loads hundreds of megabytes in that time.
 const TOKEN_LIFE_MS: i64 = 30 * 60 * 1000;
@@ -92,27 +93,37 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let name = named.unwrap_or_else(|| mac.to_string());
     let scene = Scene { name: &name, mac, rack, spki: &web.spki_sha256 };
     let peer = asks.peer.to_string();
+    let trace = |answered: &str, reason| {
+        let (asked, answered) = (format!("script for {}", language.name()), answered.to_owned());
+        let asker = if language == Language::Ipxe { Asker::Ipxe } else { Asker::Unknown };
+        let address = Some(asks.peer);
+        web.saw(mac, Entry { service, asker, asked, answered, reason, address, opens: false });
+    };
     let (about, answer, script) = match table.decide(mac, &web.attempts, unix_ms()) {
         Decision::Ephemeral(armed) => {
             let about = About::attempt(mac, &armed);
             match token(web, asks.peer, mac, &armed) {
                 Ok(token) => {
                     fetch_ahead(web, &armed);
+                    trace(&format!("ephemeral environment, attempt {}", armed.boot.attempt), None);
                     let script = Script::Ephemeral { boot: armed.boot, token: &token };
                     (about, "ephemeral", render(language, scene, &script))
                 }
                 Err(reason) => {
                     tracing::warn!(machine = %about.machine_uid, %mac, %peer, reason, "boot script refused");
                     web.facts.tell(about.requested(service, "script", &format!("refused: {reason}"), &peer));
+                    trace(&format!("refused: {reason}"), Some(reason::TOKEN_REFUSED));
                     return Err(reason);
                 }
             }
         }
         Decision::Local(why) => {
             let script = Script::Local { why: why.words() };
+            trace(&format!("{name} {}", why.words()), Some(reason::NOTHING_TO_DO));
             (About::mac(mac, Some(&table)), "local", render(language, scene, &script))
         }
         Decision::PowerOff => {
+            trace("power off", None);
             (About::mac(mac, Some(&table)), "power_off", render(language, scene, &Script::PowerOff))
         }
     };

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::Limits;
 use super::files::{self, Answer, Piece};
+use super::trace::Fetch;
 use super::{Ends, HEAD_TIMEOUT, Problem, SILENCE, Web};
 
 /// Longest request that is answered here.
@@ -69,6 +70,7 @@ pub async fn blobs(
             return Ok(Arc::into_inner(stream));
         };
         take(&stream, head.get_mut(..asked.length).unwrap_or_default()).await?;
+        let fetch = Fetch::of(&ends, &asked.method, &asked.sha256);
         let answer =
             files::blob_answer(web, &asked.sha256, &asked.method, asked.range.as_deref(), ends.peer.ip());
         let answer = tokio::select! {
@@ -83,11 +85,18 @@ pub async fn blobs(
         match answer {
             Ok(Answer { status, headers, piece }) => {
                 write(&stream, &head_of(status, &headers, asked.close)).await?;
-                if let Some(piece) = piece {
-                    send(&stream, piece, web.admission.limits()).await?;
-                }
+                let bytes = piece.as_ref().map_or(0, |piece| piece.count);
+                let sent = match piece {
+                    Some(piece) => send(&stream, piece, web.admission.limits()).await,
+                    None => Ok(()),
+                };
+                fetch.ended(web, status, bytes, &sent);
+                sent?;
             }
-            Err(problem) => refuse(&stream, problem, &asked).await?,
+            Err(problem) => {
+                fetch.refused(web, &problem);
+                refuse(&stream, problem, &asked).await?;
+            }
         }
         if asked.close {
             return Ok(None);

@@ -41,6 +41,7 @@ pub mod boot;
 pub mod direct;
 pub mod files;
 pub mod report;
+mod trace;
 
 /// Connections at once; further ones wait in the listener's queue.
 const MAX_CONNECTIONS: usize = 4096;
@@ -136,6 +137,7 @@ fn router(web: Arc<Web>) -> Router {
         .route("/loaders/{name}", get(files::loader))
         .route("/blobs/{sha256}", get(files::blob))
         .layer(axum::middleware::from_fn_with_state(meters, meters::count))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&web), trace::note))
         .with_state(web)
 }
 
@@ -300,6 +302,7 @@ impl IntoResponse for Problem {
             serde_json::json!({ "code": self.code, "detail": self.detail, "status": self.status.as_u16() });
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
         let mut response = (self.status, kind, body.to_string()).into_response();
+        response.extensions_mut().insert(trace::Refused { code: self.code, detail: self.detail });
         if let Some(wait) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs()));
         }

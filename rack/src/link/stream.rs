@@ -94,7 +94,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
     tokio::select! {
         ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,
-        ended = deliver(context, &outbox, acknowledged) => ended,
+        ended = deliver(context, &outbox, acknowledged, welcome.boot_traces) => ended,
         never = renew::keep_valid(context, channel) => match never {},
         // What it would still take of the spool, nobody would know.
         () = context.epochs.replaced(&welcome.incarnation) => Err(LinkError::Retired(welcome.incarnation)),
@@ -181,11 +181,12 @@ async fn listen(
     }
 }
 
-/// Sends facts, one batch at a time, once it is this link's turn.
+/// Sends facts, one batch at a time, once it is this link's turn. A region of another version may not know what a trace of a boot is.
 async fn deliver(
     context: &Context,
     outbox: &mpsc::Sender<FromRack>,
     mut acknowledged: mpsc::Receiver<FactAck>,
+    takes_boot_traces: bool,
 ) -> Result<Infallible, LinkError> {
     let turn = async {
         // Until then nothing is acknowledged on this link.
@@ -200,17 +201,22 @@ async fn deliver(
     let mut durable = context.facts.durable();
     loop {
         durable.borrow_and_update();
-        let facts = context.facts.read(*next).await?;
-        let Some(last) = facts.last().map(|fact| fact.seq) else {
+        let mut facts = context.facts.read(*next).await?;
+        let Some(end) = facts.last().map(|fact| fact.seq) else {
             if durable.changed().await.is_err() {
                 return Err(LinkError::Closed);
             }
             continue;
         };
+        facts.retain(|fact| takes_boot_traces || !matches!(fact.body, Some(fact::Body::BootTrace(_))));
+        let Some(last) = facts.last().map(|fact| fact.seq) else {
+            *next = end + 1;
+            continue;
+        };
         let batch = FactBatch {
             spool_uid: context.facts.uid().to_owned(),
             facts: facts.clone(),
-            waiting: durable.borrow().saturating_sub(last + 1),
+            waiting: durable.borrow().saturating_sub(end + 1),
             oldest_ms: facts.first().map_or(0, |first| waited(first, unix_ms())),
         };
         send(outbox, from_rack::Message::Facts(batch)).await?;
@@ -224,7 +230,8 @@ async fn deliver(
                 *next = (*next).max(through + 1);
             }
         }
-        context.facts.acknowledge(context.facts.uid(), last).await;
+        *next = (*next).max(end + 1);
+        context.facts.acknowledge(context.facts.uid(), end).await;
         stored(context, facts).await;
     }
 }

@@ -5,7 +5,7 @@
 //! never given to another fact. A segment goes when everything in it is acknowledged. Facts in the last, partly acknowledged
 //! segment are delivered again after a restart.
 //!
-//! The spool is bounded. From three quarters on, facts that only tell progress are not taken; when it is full the oldest
+//! The spool is bounded. From a quarter on, traces of boots are not taken, and nobody misses them. From three quarters on, facts that only tell progress are not taken; when it is full the oldest
 //! segment is dropped. Both are said loudly, in the log and by a health fact.
 
 use std::fs::{self, File, OpenOptions};
@@ -60,7 +60,7 @@ struct Cursor {
 pub enum Taken {
     /// It has this number; not yet durable.
     Numbered(u64),
-    /// The spool is nearly full and the fact only tells progress.
+    /// The spool is too full for a fact that can be missed.
     Skipped,
 }
 
@@ -145,6 +145,9 @@ impl Spool {
 
     /// Numbers a fact. It is durable, and delivered, after the next [`Spool::sync`].
     pub fn push(&mut self, mut fact: Fact) -> Taken {
+        if self.size() > self.limits.total / 4 && matches!(fact.body, Some(fact::Body::BootTrace(_))) {
+            return Taken::Skipped;
+        }
         if self.size() > self.limits.total / 4 * 3 && tells_progress(&fact) {
             self.complain("the spool is nearly full: facts that only tell progress are not kept");
             return Taken::Skipped;
@@ -355,7 +358,7 @@ fn content(path: &Path, offset: u64, end: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_proto::rack_v1::{AgentLog, BootAlarm};
+    use basalt_proto::rack_v1::{AgentLog, BootAlarm, BootTraceFact};
     use proptest::prelude::*;
 
     const SMALL: Limits = Limits { total: 1 << 30, segment: 300 };
@@ -446,6 +449,20 @@ mod tests {
         assert!(facts.first().unwrap().seq > 1);
         assert_eq!(text(facts.last().unwrap()), "199");
         assert!(facts.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq));
+    }
+
+    #[test]
+    fn traces_of_boots_leave_most_of_the_spool_to_what_is_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir.path(), Limits { total: 4000, segment: 500 }).unwrap();
+        let trace =
+            || Fact { body: Some(fact::Body::BootTrace(BootTraceFact::default())), ..Fact::default() };
+        while spool.push(trace()) != Taken::Skipped {
+            spool.sync().unwrap();
+            assert!(spool.size() < 1100);
+        }
+        assert!(matches!(spool.push(alarm("still taken")), Taken::Numbered(_)));
+        assert!(!spool.troubled, "nothing is wrong");
     }
 
     #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{Limits, Spool, Taken};
 use crate::kill;
 use crate::meters::Meters;
+use crate::trace::Trace;
 
 /// Facts waiting for the disk.
 const QUEUE: usize = 16_384;
@@ -41,6 +42,7 @@ pub struct Facts {
     durable: watch::Receiver<u64>,
     uid: std::sync::Arc<str>,
     meters: Meters,
+    trace: std::sync::Arc<Trace>,
 }
 
 /// Stops the thread.
@@ -64,7 +66,8 @@ pub fn start(data_dir: &Path, limits: Limits) -> io::Result<(Facts, SpoolThread)
     let thread = std::thread::Builder::new()
         .name("spool".to_owned())
         .spawn(move || run(spool, queue, &publish, &counted))?;
-    Ok((Facts { commands: commands.clone(), durable, uid, meters }, SpoolThread { commands, thread }))
+    let trace = std::sync::Arc::default();
+    Ok((Facts { commands: commands.clone(), durable, uid, meters, trace }, SpoolThread { commands, thread }))
 }
 
 impl Facts {
@@ -74,6 +77,13 @@ impl Facts {
         if self.commands.try_send(Command::Push(Box::new(fact), None)).is_err() {
             self.meters.lost();
             tracing::error!("a fact was dropped: the spool's disk does not keep up, or the rack is stopping");
+        }
+    }
+
+    /// Tells a fact that everybody can do without, while the queue is not half full.
+    pub fn tell_if_there_is_room(&self, fact: Fact) {
+        if self.commands.capacity() > QUEUE / 2 {
+            self.tell(fact);
         }
     }
 
@@ -117,6 +127,12 @@ impl Facts {
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
+    }
+
+    /// What machines ask as they boot, before it is told.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.trace
     }
 
     /// What was counted of everything that was told.

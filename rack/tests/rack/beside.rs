@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use basalt_dhcp::egress::Message;
-use basalt_proto::rack_v1::{BootAnswers, BootRequestFact, DhcpSubnet, Fact, fact::Body};
+use basalt_proto::rack_v1::{BootAnswers, BootRequestFact, BootTraceEntry, DhcpSubnet, Fact, fact::Body};
+use basalt_rack::check::check;
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use super::namespace::{Host, Running, ip, is_inside, make_switch, peer};
 use super::peers::{on_switch, start, start_with, subnet};
-use super::support::{boot_concern, fact};
+use super::support::{boot_concern, fact, traced};
 
 /// UEFI on an emulated processor takes half a minute to ask for the network, on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -139,6 +140,22 @@ async fn a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server(
         http.address, dhcp.address,
         "the script is asked for from the address that the other server gave"
     );
+    let traced = traced(&rack.facts, MACHINE, "script for iPXE").await;
+    let shown = |entry: &BootTraceEntry| format!("{} {}: {}", entry.service, entry.asked, entry.answered);
+    let shown: Vec<String> = traced.iter().map(shown).collect();
+    let url = "http://10.9.0.1";
+    assert!(shown[0].starts_with(&format!("dhcp DISCOVER, iPXE: OFFER no address: {url}")), "{shown:#?}");
+    let taken = format!(
+        "dhcp REQUEST, iPXE, for {0}: nothing; it takes {0} of another server, and boots {url}",
+        dhcp.address
+    );
+    assert!(shown.iter().any(|line| line.starts_with(&taken)), "{shown:#?}");
+    let (last, entry) = (shown.last().unwrap(), traced.last().unwrap());
+    assert_eq!(
+        (entry.reason.as_str(), entry.address.as_str()),
+        ("nothing_to_do", dhcp.address.as_str()),
+        "{last}"
+    );
     assert!(told_of_no_server(&rack).await, "it is there by right, and nothing was leased here");
     rack.stop().await;
 }
@@ -226,5 +243,18 @@ async fn a_server_that_nobody_declared_is_found() {
     let told = fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::DhcpServer(_)))).await;
     let Some(Body::DhcpServer(found)) = told.body else { unreachable!("it was asked for") };
     assert_eq!((found.address.as_str(), found.subnet_uid.as_str()), ("10.9.0.9", "s1"));
+
+    // A check finds it too, beside the rack that runs.
+    let settings = on_switch(dir.path());
+    let findings = tokio::task::spawn_blocking(move || check(&settings)).await.unwrap();
+    let problem = |subject: &str| {
+        let found = findings.iter().find(|it| it.subject.starts_with(subject)).unwrap();
+        found.problem.clone().unwrap_or_default()
+    };
+    assert!(
+        problem("other DHCP servers on rack0").starts_with("10.9.0.9 gives addresses there"),
+        "{findings:?}"
+    );
+    assert!(problem("proxyDHCP on 10.9.0.1:4011").contains("this rack if it runs already"), "{findings:?}");
     rack.stop().await;
 }

@@ -144,7 +144,12 @@ impl Linked {
 
     async fn welcome_to(&mut self, incarnation: &str, regions: Vec<String>) -> basalt_proto::rack_v1::Hello {
         let from_rack::Message::Hello(hello) = self.next().await else { panic!("no hello") };
-        self.send(from_region::Message::Welcome(Welcome { incarnation: incarnation.into(), regions })).await;
+        self.send(from_region::Message::Welcome(Welcome {
+            incarnation: incarnation.into(),
+            regions,
+            boot_traces: false,
+        }))
+        .await;
         hello
     }
 

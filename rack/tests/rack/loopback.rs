@@ -17,7 +17,7 @@ use basalt_rack::token::report;
 use dhcproto::v4::{MessageType, OptionCode};
 use tokio::net::UdpSocket;
 
-use super::support::{Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, fact, settings};
+use super::support::{Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, fact, settings, traced};
 
 const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
@@ -226,6 +226,33 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     assert!(value("basalt_rack_spool_facts") > 0, "no region has stored any");
     assert!(value("basalt_rack_spool_bytes") > 0);
     assert_eq!(plain.get("/metrics").await.status, 404);
+
+    // All of it can be read afterwards, with the reason of every refusal, and without what opens anything.
+    let traced = traced(&rack.facts, &MAC.to_string(), "/agent/v1/result").await;
+    let told: Vec<_> =
+        traced.iter().map(|it| (it.service.as_str(), it.asked.as_str(), it.reason.as_str())).collect();
+    let expected = [
+        ("http", "script for iPXE", "token_refused"),
+        ("dhcp", "DISCOVER, iPXE, by relay 127.0.0.2", ""),
+        ("dhcp", "REQUEST, iPXE, for 127.0.0.77, by relay 127.0.0.2", ""),
+        ("http", "script for iPXE", ""),
+        ("http", "GET /loaders/passwd", "not_found"),
+        ("agent", "POST /agent/v1/claim", "tls_required"),
+        ("agent", "POST /agent/v1/claim", "bad_token"),
+        ("agent", "POST /agent/v1/claim", ""),
+        ("agent", "POST /agent/v1/claim", "taken"),
+        ("agent", "GET /agent/v1/task", ""),
+        ("agent", "POST /agent/v1/result", ""),
+    ];
+    let mut rest = told.iter();
+    for wanted in expected {
+        assert!(rest.any(|it| *it == wanted), "no {wanted:?} in its place: {told:#?}");
+    }
+    let whole = format!("{traced:?}");
+    assert!(
+        !whole.contains(&token) && !whole.contains(&reply.session) && whole.contains("attempt 17"),
+        "{whole}"
+    );
     rack.stop().await;
 
     // The same after a restart; the installed system reports.

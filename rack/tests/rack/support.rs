@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot, Fact};
+use basalt_proto::rack_v1::fact::Body;
+use basalt_proto::rack_v1::{BootConcern, BootMachine, BootTraceEntry, EphemeralBoot, Fact};
 use basalt_rack::hash::sha256;
 use basalt_rack::identity::provider;
 use basalt_rack::settings::{Given, Settings};
@@ -89,6 +90,28 @@ pub(crate) async fn fact_in_time(facts: &Facts, wanted: impl Fn(&Fact) -> bool) 
         }
         durable.changed().await.unwrap();
     }
+}
+
+/// What was told of a machine's boot, up to something that it asked.
+pub(crate) async fn traced(facts: &Facts, mac: &str, until: &str) -> Vec<BootTraceEntry> {
+    let mut entries = Vec::new();
+    let (mut durable, mut next) = (facts.durable(), 1);
+    let told = async {
+        loop {
+            durable.borrow_and_update();
+            for fact in facts.read(next).await.unwrap() {
+                next = fact.seq + 1;
+                if let Some(Body::BootTrace(trace)) = fact.body.filter(|_| fact.mac == mac) {
+                    entries.extend(trace.entries);
+                }
+            }
+            if entries.iter().any(|entry| entry.asked.contains(until)) {
+                return entries;
+            }
+            durable.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(DEADLINE, told).await.expect("it was not traced")
 }
 
 pub(crate) struct Answer {

@@ -99,6 +99,8 @@ pub enum Event {
         path: String,
         /// Its size in bytes on the wire.
         size: usize,
+        /// Bytes of it that the client acknowledged.
+        acknowledged: u64,
         /// How it ended.
         outcome: Outcome,
         /// How long it took.
@@ -261,12 +263,13 @@ async fn transfer<F: FileSource>(slot: Slot<F>, local: IpAddr, client: SocketAdd
     counter.fetch_add(1, Ordering::Relaxed);
     counters.bytes.fetch_add(transfer.acknowledged_bytes(), Ordering::Relaxed);
     counters.retransmissions.fetch_add(transfer.retransmissions(), Ordering::Relaxed);
-    let (path, retransmissions) = (request.path, transfer.retransmissions());
+    let (path, acknowledged, retransmissions) =
+        (request.path, transfer.acknowledged_bytes(), transfer.retransmissions());
     match outcome {
         Outcome::Probed => debug!(%client, path, size, "TFTP size probe"),
         _ => info!(%client, path, size, ?outcome, retransmissions, ?took, "TFTP transfer ended"),
     }
-    (shared.observe)(Event::Finished { client, path, size, outcome, took });
+    (shared.observe)(Event::Finished { client, path, size, acknowledged, outcome, took });
 }
 
 async fn connect(local: IpAddr, client: SocketAddr) -> io::Result<UdpSocket> {

@@ -16,7 +16,8 @@ const TFTP_URL: &str = "tftp://{server}/{loader}";
 const OWN_MAC: &str = "${netX/mac}";
 
 /// Recognises a boot client by options 15, 61 and 16; `None` for an operating system's.
-pub(super) fn client(packet: &Packet) -> Option<BootClient> {
+#[must_use]
+pub fn client(packet: &Packet) -> Option<BootClient> {
     let user = packet.options.raw(OptionCode::UserClass).unwrap_or_default();
     if user == IPXE || classes(user).any(|class| class == IPXE) {
         return Some(BootClient::Ipxe);

@@ -116,8 +116,9 @@ pub(super) fn mac(packet: &Packet, from: Ipv6Addr, duid: Option<&Duid>) -> Optio
     heard(packet, from).or_else(|| duid?.mac())
 }
 
-/// The same without its DUID, in which anybody can write what he likes without having the address that goes with it.
-pub(super) fn heard(packet: &Packet, from: Ipv6Addr) -> Option<Mac> {
+/// The client's Ethernet address without its DUID, in which anybody can write what he likes without having the address that goes with it.
+#[must_use]
+pub fn heard(packet: &Packet, from: Ipv6Addr) -> Option<Mac> {
     let relay = packet.relays.last();
     let told = relay.and_then(|relay| relay.options.raw(OptionCode::ClientLinklayerAddr)).and_then(ethernet);
     let source = relay.map_or(from, |relay| relay.peer);

@@ -1,0 +1,342 @@
+//! DHCP messages as the trace of a boot has them: what was asked, and what was answered, or why not.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use basalt_dhcp::ingress::{self, Packet};
+use basalt_dhcp::{Action, BootClient, BootMode, Event, Firmware, Ignored, Mac, Server, Subnet, Transport};
+use dhcproto::v4::{MessageType, OptionCode};
+
+use crate::trace::{Asker, Entry, Trace, reason};
+
+/// Questions that wait for a probe; the server has no more of them open.
+const PARKED: usize = 2_048;
+
+/// Questions whose answers come after their addresses were probed.
+#[derive(Debug, Default)]
+pub(super) struct Parked(HashMap<Mac, Entry>);
+
+/// A line of a trace, and whose.
+pub(super) type Line = (Mac, Entry);
+
+impl Parked {
+    /// What a message came to. `None` where it is of no boot, and where the answer is still to come.
+    pub(super) fn message(
+        &mut self,
+        trace: &Trace,
+        server: &Server,
+        interface: u32,
+        packet: &Packet,
+        actions: &[Action],
+    ) -> Option<Line> {
+        let mac = packet.mac()?;
+        let client = BootClient::of(packet);
+        if client.is_none() && !trace.follows(mac) {
+            return None;
+        }
+        let entry = question(packet, client);
+        if actions.iter().all(|action| matches!(action, Action::Probe { .. })) {
+            if self.0.len() < PARKED && packet.kind == MessageType::Discover {
+                self.0.insert(mac, entry);
+            }
+            return None;
+        }
+        // An operating system that keeps what it has.
+        let renews = client.is_none() && !packet.ciaddr.is_unspecified();
+        let entry = answered(entry, client, server, interface, actions)?;
+        (entry.reason.is_some() || !renews).then_some((mac, entry))
+    }
+
+    /// What came of probes.
+    pub(super) fn concluded(&mut self, server: &Server, interface: u32, actions: &[Action]) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if self.0.is_empty() {
+            return lines;
+        }
+        for action in actions {
+            if let Action::Report(Event::Taken { lease, holder }) = action
+                && let Some(entry) = self.0.get(&lease.mac)
+            {
+                let answered = format!("{} was to be offered, and {holder} has it", lease.address);
+                let conflict = Entry { answered, reason: Some(reason::CONFLICT), ..entry.clone() };
+                lines.push((lease.mac, conflict));
+            }
+            if let Action::Send { bytes, .. } = action
+                && let Some(mac) = ingress::parse(bytes).ok().and_then(|reply| reply.mac())
+                && let Some(entry) = self.0.remove(&mac)
+            {
+                let client = entry.asker == Asker::Firmware;
+                let entry = answer_of(entry, bytes, client, server, interface);
+                lines.extend(entry.map(|entry| (mac, entry)));
+            }
+        }
+        lines
+    }
+}
+
+fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
+    let mut asked = kind(packet.kind).to_owned();
+    match client {
+        Some(BootClient::Ipxe) => asked.push_str(", iPXE"),
+        Some(BootClient::Rom { firmware, transport }) => {
+            asked.push_str(&format!(", {}{}", name(firmware), by(transport)));
+        }
+        Some(BootClient::Unsupported { architecture }) => {
+            asked.push_str(&format!(", architecture {architecture}"));
+        }
+        None => {}
+    }
+    let wanted =
+        packet.options.ipv4(OptionCode::RequestedIpAddress).filter(|_| packet.kind == MessageType::Request);
+    if let Some(address) = wanted.or(Some(packet.ciaddr)).filter(|address| !address.is_unspecified()) {
+        asked.push_str(&format!(", for {address}"));
+    }
+    if !packet.giaddr.is_unspecified() {
+        asked.push_str(&format!(", by relay {}", packet.giaddr));
+    }
+    let asker = asker(client);
+    let opens = asker != Asker::System && packet.kind == MessageType::Discover;
+    Entry { service: "dhcp", asker, asked, opens, ..Entry::default() }
+}
+
+/// Which part of a machine a boot client is.
+pub(crate) const fn asker(client: Option<BootClient>) -> Asker {
+    match client {
+        Some(BootClient::Ipxe) => Asker::Ipxe,
+        Some(BootClient::Rom { .. } | BootClient::Unsupported { .. }) => Asker::Firmware,
+        None => Asker::System,
+    }
+}
+
+/// What people call it.
+pub(crate) const fn name(firmware: Firmware) -> &'static str {
+    match firmware {
+        Firmware::Bios => "x86 BIOS",
+        Firmware::EfiX64 => "x86-64 UEFI",
+        Firmware::EfiArm64 => "arm64 UEFI",
+    }
+}
+
+/// How it fetches, where that is not TFTP.
+pub(crate) const fn by(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tftp => "",
+        Transport::Http => " by HTTP",
+    }
+}
+
+fn answered(
+    entry: Entry,
+    client: Option<BootClient>,
+    server: &Server,
+    interface: u32,
+    actions: &[Action],
+) -> Option<Entry> {
+    // It is told after the NAK.
+    let refused = actions.iter().find_map(|action| match action {
+        Action::Report(Event::Refused { address, reason, .. }) => Some((address, reason)),
+        _ => None,
+    });
+    if let Some((address, why)) = refused {
+        let answered = format!("NAK: {address}: {why}");
+        return Some(Entry { answered, reason: Some(reason::ADDRESS_REFUSED), ..entry });
+    }
+    for action in actions {
+        match action {
+            Action::Report(Event::Ignored { reason, .. }) => return ignored(entry, reason),
+            Action::Report(Event::Conflict { lease, .. }) => {
+                let answered = format!("{} is kept from everybody for a while", lease.address);
+                return Some(Entry { answered, reason: Some(reason::CONFLICT), ..entry });
+            }
+            // Before the answer only where another server gives the address.
+            Action::Report(Event::Boot { address, file, .. }) => {
+                let answered = format!("nothing; it takes {address} of another server, and boots {file}");
+                return Some(Entry { answered, address: Some((*address).into()), ..entry });
+            }
+            Action::Report(Event::Released(lease)) => {
+                return Some(Entry { answered: format!("{} is free again", lease.address), ..entry });
+            }
+            Action::Send { bytes, .. } => {
+                return answer_of(entry, bytes, client.is_some(), server, interface);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A reply in words. A boot client that is told nothing to boot is told why here.
+fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface: u32) -> Option<Entry> {
+    let reply = ingress::parse(bytes).ok()?;
+    let given = Some(reply.yiaddr).filter(|address| !address.is_unspecified());
+    let address = given.map_or_else(|| "no address".to_owned(), |address| address.to_string());
+    let option = reply.options.raw(OptionCode::BootfileName);
+    let file = String::from_utf8_lossy(option.unwrap_or(&reply.file)).trim_end_matches('\0').to_owned();
+    let mut answered = format!("{} {address}", kind(reply.kind));
+    let mut why = None;
+    if !file.is_empty() {
+        let from = if file.contains("://") { String::new() } else { format!(" from {}", reply.siaddr) };
+        answered.push_str(&format!(": {file}{from}"));
+    } else if boots {
+        let (code, words) = nothing_to_boot(server, interface, given);
+        answered.push_str(&format!(", and nothing to boot: {words}"));
+        why = Some(code);
+    }
+    let settled = (reply.kind == MessageType::Ack).then_some(given).flatten();
+    Some(Entry { answered, reason: why, address: settled.map(Into::into), ..entry })
+}
+
+fn nothing_to_boot(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> (&'static str, &'static str) {
+    let of_address = |address| server.config().subnets.iter().find(|it: &&Subnet| it.cidr.contains(&address));
+    let subnet = given.and_then(of_address).or_else(|| server.subnets_of(interface).next());
+    if subnet.is_some_and(|subnet| subnet.boot.mode == BootMode::Off) {
+        return (reason::BOOT_OFF, "the subnet's boot mode is none");
+    }
+    (reason::ARCHITECTURE, "nothing of this architecture is booted here")
+}
+
+fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
+    let code = match ignored {
+        Ignored::NotARequest { .. } | Ignored::NotEthernet | Ignored::Detector => return None,
+        Ignored::NoSubnet(_) => reason::NO_SUBNET,
+        Ignored::UnknownClient => reason::UNKNOWN_CLIENT,
+        Ignored::OtherServer(_) | Ignored::OthersClient => reason::OTHER_SERVER,
+        Ignored::NotOurs(_) | Ignored::OtherAddress { .. } => reason::NOT_OURS,
+        Ignored::NoFreeAddress(_) => reason::NO_FREE_ADDRESS,
+        Ignored::Withheld => reason::WITHHELD,
+        Ignored::Missing(_) => reason::MALFORMED,
+    };
+    Some(Entry { answered: format!("not answered: {ignored}"), reason: Some(code), ..entry })
+}
+
+/// Nobody is answered whose lease could not be written.
+pub(crate) fn kept(entry: Entry, kept: bool) -> Entry {
+    if kept || entry.reason.is_some() {
+        return entry;
+    }
+    let answered = "not answered: this rack cannot write its leases to its disk".to_owned();
+    Entry { answered, reason: Some(reason::DISK), address: None, ..entry }
+}
+
+const fn kind(kind: MessageType) -> &'static str {
+    match kind {
+        MessageType::Discover => "DISCOVER",
+        MessageType::Offer => "OFFER",
+        MessageType::Request => "REQUEST",
+        MessageType::Decline => "DECLINE",
+        MessageType::Ack => "ACK",
+        MessageType::Nak => "NAK",
+        MessageType::Release => "RELEASE",
+        MessageType::Inform => "INFORM",
+        _ => "message",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_dhcp::{AddressRange, Arrival, Boot, Config, Time, egress};
+
+    const MAC: &str = "52:54:00:00:00:01";
+    const VIA: Arrival = Arrival { interface: 1, local: Ipv4Addr::new(10, 77, 0, 2), unicast: false };
+
+    fn server(change: impl FnOnce(&mut Config)) -> Server {
+        let mut subnet = Subnet::new("s1", "10.77.0.0/24".parse().unwrap());
+        let (start, end) = (Ipv4Addr::new(10, 77, 0, 100), Ipv4Addr::new(10, 77, 0, 101));
+        subnet.dynamic.push(AddressRange { start, end });
+        subnet.boot = Boot { script_url: "http://{server}:5248/ipxe?mac={mac}".into(), ..Boot::default() };
+        let mut config = Config { subnets: vec![subnet], ..Config::default() };
+        change(&mut config);
+        Server::new(config).unwrap()
+    }
+
+    fn rom(kind: MessageType, architecture: u16) -> egress::Message {
+        let mut message = egress::Message::request(kind, 7, MAC.parse().unwrap());
+        message.option(OptionCode::ClassIdentifier, "PXEClient:Arch:00000:UNDI:002001");
+        message.option(OptionCode::ClientSystemArchitecture, architecture.to_be_bytes());
+        message
+    }
+
+    fn ask(server: &mut Server, message: &egress::Message) -> Option<Entry> {
+        let packet = ingress::parse(&message.encode()).unwrap();
+        let actions = server.handle(Time(1_700_000_000_000), VIA, &packet);
+        let (trace, mut parked) = (Trace::default(), Parked::default());
+        parked.message(&trace, server, 1, &packet, &actions).map(|(_, entry)| entry)
+    }
+
+    #[test]
+    fn a_rom_that_is_offered_an_address_and_a_loader() {
+        let mut server = server(|_| {});
+        let entry = ask(&mut server, &rom(MessageType::Discover, 0)).unwrap();
+        assert_eq!(entry.asked, "DISCOVER, x86 BIOS");
+        assert_eq!(entry.answered, "OFFER 10.77.0.100: undionly.kpxe from 10.77.0.2");
+        assert!(entry.opens && entry.asker == Asker::Firmware && entry.reason.is_none());
+        let mut request = rom(MessageType::Request, 0);
+        request.option(OptionCode::RequestedIpAddress, [10, 77, 0, 100]);
+        let entry = ask(&mut server, &request).unwrap();
+        assert_eq!(entry.asked, "REQUEST, x86 BIOS, for 10.77.0.100");
+        assert_eq!(entry.address, Some(Ipv4Addr::new(10, 77, 0, 100).into()));
+        assert!(!entry.opens);
+    }
+
+    #[test]
+    fn every_refusal_says_why() {
+        let refused = |change: fn(&mut Config), message: egress::Message| {
+            let entry = ask(&mut server(change), &message).unwrap();
+            (entry.reason.unwrap_or_default(), entry.answered)
+        };
+        let discover = |architecture| rom(MessageType::Discover, architecture);
+        let (code, words) = refused(|it| it.subnets.clear(), discover(0));
+        assert_eq!(
+            (code, words.as_str()),
+            (reason::NO_SUBNET, "not answered: no subnet is configured for 10.77.0.2")
+        );
+        let (code, words) = refused(|it| it.subnets[0].boot.mode = BootMode::Off, discover(0));
+        let expected = "OFFER 10.77.0.100, and nothing to boot: the subnet's boot mode is none";
+        assert_eq!((code, words.as_str()), (reason::BOOT_OFF, expected));
+        assert_eq!(refused(|_| {}, discover(2)).0, reason::ARCHITECTURE);
+        assert_eq!(
+            refused(|it| it.subnets[0].boot.firmware = [Firmware::EfiX64].into(), discover(0)).0,
+            reason::ARCHITECTURE
+        );
+        assert_eq!(refused(|it| it.serve_unknown = false, discover(0)).0, reason::UNKNOWN_CLIENT);
+        assert_eq!(refused(|it| it.subnets[0].dynamic.clear(), discover(0)).0, reason::NO_FREE_ADDRESS);
+        let mut elsewhere = rom(MessageType::Request, 0);
+        elsewhere.option(OptionCode::ServerIdentifier, [10, 77, 0, 9]);
+        elsewhere.option(OptionCode::RequestedIpAddress, [10, 77, 0, 100]);
+        let (code, words) = refused(|_| {}, elsewhere);
+        assert_eq!(
+            (code, words.as_str()),
+            (reason::OTHER_SERVER, "not answered: the client chose server 10.77.0.9")
+        );
+        let mut stranger = rom(MessageType::Request, 0);
+        stranger.option(OptionCode::RequestedIpAddress, [10, 78, 0, 1]);
+        assert_eq!(refused(|_| {}, stranger).0, reason::ADDRESS_REFUSED);
+    }
+
+    #[test]
+    fn an_answer_that_waits_for_a_probe_is_told_with_its_question() {
+        let mut server = server(|_| {});
+        server.set_probing(1, Some(std::time::Duration::from_millis(200)));
+        let packet = ingress::parse(&rom(MessageType::Discover, 0).encode()).unwrap();
+        let (trace, mut parked) = (Trace::default(), Parked::default());
+        let now = Time(1_700_000_000_000);
+        let actions = server.handle(now, VIA, &packet);
+        assert_eq!(parked.message(&trace, &server, 1, &packet, &actions), None);
+        let holder = Mac([2, 0, 0, 0, 0, 9]);
+        let actions = server.heard(now, 1, Ipv4Addr::new(10, 77, 0, 100), holder);
+        let lines = parked.concluded(&server, 1, &actions);
+        assert_eq!(lines[0].1.reason, Some(reason::CONFLICT));
+        assert_eq!(lines[0].1.answered, "10.77.0.100 was to be offered, and 02:00:00:00:00:09 has it");
+        let actions = server.conclude(now + std::time::Duration::from_millis(200), 1);
+        let lines = parked.concluded(&server, 1, &actions);
+        assert_eq!(lines[0].1.asked, "DISCOVER, x86 BIOS");
+        assert_eq!(lines[0].1.answered, "OFFER 10.77.0.101: undionly.kpxe from 10.77.0.2");
+    }
+
+    #[test]
+    fn an_operating_system_is_of_no_boot_by_itself() {
+        let message = egress::Message::request(MessageType::Discover, 7, MAC.parse().unwrap());
+        assert_eq!(ask(&mut server(|_| {}), &message), None);
+    }
+}

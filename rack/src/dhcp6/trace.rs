@@ -1,0 +1,120 @@
+//! DHCPv6 messages as the trace of a boot has them: what was asked, and what was answered, or why not.
+
+use std::net::IpAddr;
+
+use basalt_dhcp::v6::ingress::{self, Packet};
+use basalt_dhcp::v6::{Action, Arrival, Event, Ignored, boot_client, hardware_address};
+use basalt_dhcp::{BootClient, Mac};
+use dhcproto::v6::{MessageType, OptionCode};
+
+use crate::dhcp::trace::{asker, by, name};
+use crate::trace::{Asker, Entry, Trace, reason};
+
+/// What a message came to, and whose it is; `None` where it is of no boot.
+pub(super) fn message(
+    trace: &Trace,
+    via: Arrival,
+    packet: &Packet,
+    actions: &[Action],
+) -> Option<(Mac, Entry)> {
+    let mac = hardware_address(packet, via.from)?;
+    let client = boot_client(packet);
+    let renews = matches!(packet.kind, MessageType::Renew | MessageType::Rebind | MessageType::Confirm);
+    if client.is_none() && (renews || !trace.follows(mac)) {
+        return None;
+    }
+    Some((mac, answered(question(packet, client), client, actions)?))
+}
+
+fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
+    let mut asked = kind(packet.kind).to_owned();
+    match client {
+        Some(BootClient::Ipxe) => asked.push_str(", iPXE"),
+        Some(BootClient::Rom { firmware, transport }) => {
+            asked.push_str(&format!(", {}{}", name(firmware), by(transport)));
+        }
+        Some(BootClient::Unsupported { architecture }) => {
+            asked.push_str(&format!(", architecture {architecture}"));
+        }
+        None => {}
+    }
+    if !packet.relays.is_empty() {
+        asked.push_str(", by a relay");
+    }
+    let asker = asker(client);
+    let opens = asker != Asker::System && packet.kind == MessageType::Solicit;
+    Entry { service: "dhcp6", asker, asked, opens, ..Entry::default() }
+}
+
+fn answered(entry: Entry, client: Option<BootClient>, actions: &[Action]) -> Option<Entry> {
+    if let Some(Action::Report(Event::Ignored { reason, .. })) = actions.first() {
+        return ignored(entry, reason);
+    }
+    let refused = actions.iter().find_map(|action| match action {
+        Action::Report(Event::Refused { reason, .. }) => Some(*reason),
+        _ => None,
+    });
+    let bytes = actions.iter().find_map(|action| match action {
+        Action::Send { bytes, .. } => Some(bytes),
+        _ => None,
+    })?;
+    let Some((reply, addresses)) = reply(bytes) else {
+        return Some(Entry { answered: "answered by its relay".to_owned(), ..entry });
+    };
+    let mut answered = match addresses.first() {
+        Some(address) => format!("{} {address}", kind(reply.kind)),
+        None => format!("{} no address", kind(reply.kind)),
+    };
+    let mut why = None;
+    if let Some(words) = refused {
+        answered.push_str(&format!(": {words}"));
+        why = Some(reason::NO_FREE_ADDRESS);
+    } else if let Some(url) = reply.options.raw(OptionCode::OptBootfileUrl) {
+        answered.push_str(&format!(": {}", String::from_utf8_lossy(url)));
+    } else if client.is_some() {
+        answered.push_str(", and nothing to boot: the subnet boots nothing of this architecture");
+        why = Some(reason::ARCHITECTURE);
+    }
+    let settled = addresses.first().filter(|_| reply.kind == MessageType::Reply);
+    Some(Entry { answered, reason: why, address: settled.copied(), ..entry })
+}
+
+/// A reply that went to its client itself, and the addresses in it.
+fn reply(bytes: &[u8]) -> Option<(Packet, Vec<IpAddr>)> {
+    let reply = ingress::parse(bytes).ok()?;
+    if !matches!(reply.kind, MessageType::Advertise | MessageType::Reply) {
+        return None;
+    }
+    let addresses = reply.associations.iter().flat_map(|it| &it.addresses);
+    let addresses = addresses.map(|address| IpAddr::V6(*address)).collect();
+    Some((reply, addresses))
+}
+
+fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
+    let code = match ignored {
+        Ignored::NotARequest(_) => return None,
+        Ignored::Identifiers(_) | Ignored::Unicast => reason::MALFORMED,
+        Ignored::NoSubnet(_) => reason::NO_SUBNET,
+        Ignored::UnknownClient => reason::UNKNOWN_CLIENT,
+        Ignored::OtherServer => reason::OTHER_SERVER,
+        Ignored::NotOurs => reason::NOT_OURS,
+        Ignored::Withheld => reason::WITHHELD,
+    };
+    Some(Entry { answered: format!("not answered: {ignored}"), reason: Some(code), ..entry })
+}
+
+const fn kind(kind: MessageType) -> &'static str {
+    match kind {
+        MessageType::Solicit => "SOLICIT",
+        MessageType::Advertise => "ADVERTISE",
+        MessageType::Request => "REQUEST",
+        MessageType::Confirm => "CONFIRM",
+        MessageType::Renew => "RENEW",
+        MessageType::Rebind => "REBIND",
+        MessageType::Reply => "REPLY",
+        MessageType::Release => "RELEASE",
+        MessageType::Decline => "DECLINE",
+        MessageType::InformationRequest => "INFORMATION-REQUEST",
+        _ => "message",
+    }
+}

@@ -1,0 +1,328 @@
+//! What is kept of what machines ask, pure: so much of each, so much of all that nobody declared, and repeats in one line.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use basalt_dhcp::Mac;
+
+use super::{Asker, Due, Entry};
+
+/// Declared machines that are remembered. Whose turn is longest ago makes way.
+const DECLARED: usize = 16_384;
+/// Others that are remembered.
+const OTHERS: usize = 1_024;
+/// Entries of one machine: so many at once, and one more each so many milliseconds.
+const OF_ONE: Budget = Budget { most: 128, every_ms: 5_000 };
+/// Entries of all machines together that nobody declared.
+const OF_OTHERS: Budget = Budget { most: 1_024, every_ms: 250 };
+/// For so long after a boot client asked, what the same machine's operating system asks belongs to the boot.
+const BOOT_MS: i64 = 10 * 60_000;
+/// What is the same again within this time is counted in one line.
+const SAME_MS: i64 = 60_000;
+/// That line is told when there was no more of it for so long.
+const PAUSE_MS: i64 = 10_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    most: i64,
+    every_ms: i64,
+}
+
+/// What is left of a budget.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    entries: i64,
+    since_ms: i64,
+}
+
+impl Spent {
+    fn take(&mut self, budget: Budget, now_ms: i64) -> bool {
+        let regained = (now_ms - self.since_ms) / budget.every_ms;
+        // A clock that was set back gives nothing.
+        if regained > 0 {
+            self.entries = (self.entries - regained).max(0);
+            self.since_ms = now_ms;
+        }
+        let left = self.entries < budget.most;
+        self.entries += i64::from(left);
+        left
+    }
+}
+
+/// A machine.
+#[derive(Debug, Default)]
+struct Page {
+    declared: bool,
+    /// When it was last heard of.
+    heard_ms: i64,
+    /// When a boot client of it was.
+    booting_ms: Option<i64>,
+    spent: Spent,
+    lost: u64,
+    waiting: Vec<(i64, u32, Entry)>,
+    /// What came last, when, and how often more than was noted.
+    last: Option<(i64, u32, Entry)>,
+    addresses: [Option<IpAddr>; 2],
+}
+
+/// Machines, what is to be told of them, and who has which address.
+#[derive(Debug, Default)]
+pub struct Book {
+    pages: HashMap<Mac, Page>,
+    others: usize,
+    addresses: HashMap<IpAddr, Mac>,
+    /// Those with something to tell.
+    to_tell: BTreeSet<[u8; 6]>,
+    spent: Spent,
+    others_lost: u64,
+}
+
+impl Book {
+    /// Whether a boot of this machine is under way, as far as was seen here.
+    #[must_use]
+    pub fn follows(&self, mac: Mac, now_ms: i64) -> bool {
+        let booting = self.pages.get(&mac).and_then(|page| page.booting_ms);
+        booting.is_some_and(|at| (0..BOOT_MS).contains(&(now_ms - at)))
+    }
+
+    /// Who has an address.
+    #[must_use]
+    pub fn who(&self, address: IpAddr) -> Option<Mac> {
+        self.addresses.get(&address).copied()
+    }
+
+    /// Takes an entry, or counts it as lost. What an operating system asks long after a boot is no part of it.
+    pub fn note(&mut self, now_ms: i64, mac: Mac, declared: bool, entry: Entry) {
+        if entry.asker == Asker::System && !self.follows(mac, now_ms) {
+            return;
+        }
+        if !declared && !self.spent.take(OF_OTHERS, now_ms) {
+            self.others_lost += 1;
+            return;
+        }
+        self.open(now_ms, mac, declared);
+        let Some(page) = self.pages.get_mut(&mac) else { return };
+        page.heard_ms = now_ms;
+        if matches!(entry.asker, Asker::Firmware | Asker::Ipxe) {
+            page.booting_ms = Some(now_ms);
+        }
+        if let Some(address) = entry.address
+            && entry.service.starts_with("dhcp")
+            && let Some(slot) = page.addresses.get_mut(usize::from(address.is_ipv6()))
+        {
+            if let Some(before) = slot.replace(address).filter(|before| *before != address) {
+                self.addresses.remove(&before);
+            }
+            self.addresses.insert(address, mac);
+        }
+        self.to_tell.insert(mac.0);
+        match &mut page.last {
+            Some((at, more, last)) if *last == entry && (0..SAME_MS).contains(&(now_ms - *at)) => {
+                (*at, *more) = (now_ms, more.saturating_add(1));
+                return;
+            }
+            last => {
+                let before = last.replace((now_ms, 0, entry.clone()));
+                page.waiting.extend(before.filter(|(_, more, _)| *more > 0));
+            }
+        }
+        if page.spent.take(OF_ONE, now_ms) {
+            page.waiting.push((now_ms, 1, entry));
+        } else {
+            page.lost += 1;
+        }
+    }
+
+    /// What is to be told now.
+    pub fn due(&mut self, now_ms: i64) -> Vec<Due> {
+        let mut due = Vec::new();
+        for bytes in std::mem::take(&mut self.to_tell) {
+            let mac = Mac(bytes);
+            let Some(page) = self.pages.get_mut(&mac) else { continue };
+            if let Some((at, more, last)) = &mut page.last
+                && *more > 0
+            {
+                if now_ms - *at >= PAUSE_MS {
+                    page.waiting.push((*at, std::mem::take(more), last.clone()));
+                } else {
+                    self.to_tell.insert(bytes);
+                }
+            }
+            let (entries, lost) = (std::mem::take(&mut page.waiting), std::mem::take(&mut page.lost));
+            if entries.is_empty() && lost == 0 {
+                continue;
+            }
+            let others_lost = if page.declared { 0 } else { std::mem::take(&mut self.others_lost) };
+            due.push(Due { mac, entries, lost, others_lost });
+        }
+        due
+    }
+
+    /// Makes room for a machine.
+    fn open(&mut self, now_ms: i64, mac: Mac, declared: bool) {
+        if let Some(page) = self.pages.get_mut(&mac) {
+            if page.declared != declared {
+                self.others = if declared { self.others - 1 } else { self.others + 1 };
+                page.declared = declared;
+            }
+            return;
+        }
+        let (there, most) =
+            if declared { (self.pages.len() - self.others, DECLARED) } else { (self.others, OTHERS) };
+        if there >= most {
+            let alike = self.pages.iter().filter(|(_, page)| page.declared == declared);
+            if let Some(mac) = alike.min_by_key(|(_, page)| page.heard_ms).map(|(mac, _)| *mac) {
+                self.forget(mac);
+            }
+        }
+        self.others += usize::from(!declared);
+        self.pages.insert(mac, Page { declared, heard_ms: now_ms, ..Page::default() });
+    }
+
+    fn forget(&mut self, mac: Mac) {
+        let Some(page) = self.pages.remove(&mac) else { return };
+        self.others -= usize::from(!page.declared);
+        self.others_lost += page.waiting.len() as u64;
+        self.to_tell.remove(&mac.0);
+        for address in page.addresses.into_iter().flatten() {
+            if self.addresses.get(&address) == Some(&mac) {
+                self.addresses.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
+
+    fn entry(service: &'static str, asker: Asker, asked: &str) -> Entry {
+        Entry { service, asker, asked: asked.into(), ..Entry::default() }
+    }
+
+    fn discover() -> Entry {
+        Entry { opens: true, ..entry("dhcp", Asker::Firmware, "DISCOVER") }
+    }
+
+    fn made_up(number: u32) -> Mac {
+        let [a, b, c, d] = number.to_be_bytes();
+        Mac([6, 0, a, b, c, d])
+    }
+
+    fn told(book: &mut Book, now_ms: i64) -> Vec<(String, u32)> {
+        let due = book.due(now_ms);
+        due.into_iter().flat_map(|it| it.entries).map(|(_, times, entry)| (entry.asked, times)).collect()
+    }
+
+    #[test]
+    fn tells_what_was_asked_once_and_in_order() {
+        let mut book = Book::default();
+        book.note(0, MAC, true, discover());
+        book.note(5, MAC, true, entry("dhcp", Asker::Firmware, "REQUEST"));
+        let due = book.due(1000);
+        assert_eq!((due.len(), due[0].mac, due[0].lost), (1, MAC, 0));
+        let asked: Vec<_> =
+            due[0].entries.iter().map(|(at, times, it)| (*at, *times, it.asked.as_str())).collect();
+        assert_eq!(asked, [(0, 1, "DISCOVER"), (5, 1, "REQUEST")]);
+        assert!(book.due(2000).is_empty());
+    }
+
+    #[test]
+    fn what_is_the_same_again_is_one_more_line_that_counts() {
+        let mut book = Book::default();
+        for at in [0, 4_000, 12_000, 28_000] {
+            book.note(at, MAC, true, discover());
+        }
+        assert_eq!(told(&mut book, 29_000), [("DISCOVER".to_owned(), 1)]);
+        assert_eq!(told(&mut book, 38_000), [("DISCOVER".to_owned(), 3)]);
+        book.note(200_000, MAC, true, discover());
+        assert_eq!(told(&mut book, 201_000), [("DISCOVER".to_owned(), 1)], "long after, it is news");
+        book.note(201_000, MAC, true, discover());
+        book.note(202_000, MAC, true, entry("tftp", Asker::Unknown, "undionly.kpxe"));
+        let expected = [("DISCOVER".to_owned(), 1), ("undionly.kpxe".to_owned(), 1)];
+        assert_eq!(told(&mut book, 203_000), expected, "the line that counts comes before what follows");
+    }
+
+    #[test]
+    fn an_operating_system_belongs_to_the_boot_before_it_and_not_to_nothing() {
+        let mut book = Book::default();
+        let renewal = || entry("dhcp", Asker::System, "DISCOVER");
+        book.note(0, MAC, true, renewal());
+        assert!(book.due(1000).is_empty() && book.pages.is_empty(), "it did not boot from here");
+        book.note(2_000, MAC, true, discover());
+        book.note(60_000, MAC, true, renewal());
+        assert_eq!(told(&mut book, 61_000).len(), 2);
+        for minutes in 11..600 {
+            book.note(minutes * 60_000, MAC, true, renewal());
+        }
+        assert!(told(&mut book, 601 * 60_000).is_empty());
+    }
+
+    #[test]
+    fn a_machine_that_asks_without_end_is_cut_and_it_is_said() {
+        let mut book = Book::default();
+        for number in 0..1_000 {
+            book.note(number, MAC, true, entry("http", Asker::Unknown, &number.to_string()));
+        }
+        let due = book.due(1_000);
+        assert_eq!((due[0].entries.len(), due[0].lost), (128, 872));
+        book.note(60_000, MAC, true, discover());
+        assert_eq!(told(&mut book, 61_000).len(), 1, "it has regained some");
+    }
+
+    #[test]
+    fn a_hundred_thousand_made_up_machines_take_little_room_and_none_of_the_declared() {
+        let mut book = Book::default();
+        book.note(0, MAC, true, discover());
+        let mut told = 0;
+        for number in 0..100_000 {
+            book.note(
+                0,
+                made_up(number),
+                false,
+                Entry { address: Some(IpAddr::from(made_up_address(number))), ..discover() },
+            );
+        }
+        assert_eq!((book.pages.len(), book.others), (OTHERS + 1, OTHERS));
+        assert!(book.addresses.len() <= 2 * (OTHERS + 1));
+        let due = book.due(1_000);
+        assert!(due.iter().any(|it| it.mac == MAC && it.others_lost == 0));
+        told += due.iter().map(|it| it.entries.len() as u64).sum::<u64>();
+        let lost: u64 = due.iter().map(|it| it.others_lost).sum();
+        assert_eq!(told + lost, 100_001, "each was told or is counted");
+        // An hour of it: four a second.
+        for number in 0..36_000 {
+            book.note(i64::from(number) * 100, made_up(number), false, discover());
+        }
+        let told: usize = book.due(3_600_000).iter().map(|it| it.entries.len()).sum();
+        assert!(told <= OTHERS, "{told}");
+        assert_eq!(book.others, OTHERS);
+    }
+
+    fn made_up_address(number: u32) -> [u8; 4] {
+        (0x0a00_0000 + number).to_be_bytes()
+    }
+
+    #[test]
+    fn an_address_is_whose_was_told_it_last() {
+        let mut book = Book::default();
+        let at = |last| Some(IpAddr::from([10, 0, 0, last]));
+        book.note(0, MAC, true, Entry { address: at(5), ..discover() });
+        assert_eq!(book.who(at(5).unwrap()), Some(MAC));
+        book.note(1, MAC, true, Entry { address: at(6), ..discover() });
+        assert_eq!((book.who(at(5).unwrap()), book.who(at(6).unwrap())), (None, Some(MAC)));
+        book.note(2, made_up(1), false, Entry { address: at(6), ..discover() });
+        assert_eq!(book.who(at(6).unwrap()), Some(made_up(1)));
+    }
+
+    #[test]
+    fn a_machine_that_is_declared_later_is_no_stranger_any_more() {
+        let mut book = Book::default();
+        book.note(0, MAC, false, discover());
+        assert_eq!(book.others, 1);
+        book.note(1, MAC, true, discover());
+        assert_eq!(book.others, 0);
+    }
+}
