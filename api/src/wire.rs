@@ -1,7 +1,9 @@
 //! Requests and answers of the REST API, beside objects and problems.
 
+mod boots;
 mod login;
 
+pub use boots::{Boot, BootEntry, Boots, Judgement, Listener};
 pub use login::{
     GrantedRole, KnownBy, LoginAnswer, LoginRequest, MAX_ID_TOKEN_BYTES, OpenIdLogin, PasswordLogin,
     PasswordRequest, WhoAmI,

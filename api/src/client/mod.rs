@@ -47,7 +47,7 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, Decisions, DryRun, Layer, Layers, MERGE_PATCH, ObjectList, Operation,
+    ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layer, Layers, MERGE_PATCH, ObjectList, Operation,
     OperationList, OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
@@ -357,6 +357,14 @@ impl Client {
     /// `not_found`, and see [`ClientError`].
     pub async fn timeline(&self, kind: &Kind, name: &str) -> Result<Timeline, ClientError> {
         self.transport.json(Call::get(&path(kind, name, "/timeline"))).await
+    }
+
+    /// What a machine asked of racks as it booted: by its name, or by a MAC in any spelling.
+    ///
+    /// # Errors
+    /// `not_found`, and see [`ClientError`].
+    pub async fn boots(&self, machine: &str) -> Result<Boots, ClientError> {
+        self.transport.json(Call::get(&format!("/api/v1/boots/{}", transport::encode(machine)))).await
     }
 
     /// Why steps were begun, the newest first; each decided again from what it rested on.

@@ -327,6 +327,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/api/v1/boots/{machine}",
+        exists_for: For::Itself,
+        id: "boots",
+        summary: "What a machine asked of racks as it booted, the newest boot first, and why one went no further",
+        parameters: &["booted"],
+        request: None,
+        answers: &[("200", "Its boots", Some("Boots"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/api/v1/audit",
         exists_for: For::Itself,
         id: "audit",

@@ -120,6 +120,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "Only objects whose name, or any text in whose labels, spec or status contains this, in capitals or not",
         ),
         ("since", "since", "query", form(Semantic::Timestamp), "Only what is not older than this"),
+        (
+            "booted",
+            "machine",
+            "path",
+            text(),
+            "A machine's name or `uid:UUID`, or a MAC in any spelling, which nobody need have declared",
+        ),
         ("object", "object", "query", text(), "Only of this object: `uid:UUID`, `KIND/NAME` or `KIND`"),
         ("actor", "actor", "query", text(), "Only by this actor: `token NAME`, `user NAME`, `peer uid 0`"),
         ("wait", "wait", "query", text(), "Answer when this condition is true, or Stalled is"),

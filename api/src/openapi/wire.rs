@@ -37,7 +37,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 54] {
+pub(super) fn components() -> [(&'static str, Value); 59] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -301,6 +301,49 @@ pub(super) fn components() -> [(&'static str, Value); 54] {
             ),
         ),
         ("Timeline", object(&["entries"], json!({"entries": list("TimelineEntry")}))),
+        (
+            "Boots",
+            object(
+                &["macs", "boots", "racks"],
+                json!({
+                    "machine": text(), "macs": texts(), "boots": list("Boot"), "judgement": reference("Judgement"),
+                    "racks": list("Listener"), "others_lost": number(),
+                }),
+            ),
+        ),
+        (
+            "Boot",
+            object(
+                &["began", "mac", "entries"],
+                json!({
+                    "began": time(), "mac": text(), "entries": list("BootEntry"), "lost": number(), "judgement": reference("Judgement"),
+                }),
+            ),
+        ),
+        (
+            "BootEntry",
+            object(
+                &["at", "rack", "service", "asked", "answered", "times"],
+                json!({
+                    "at": time(), "rack": text(), "service": text(), "client": text(), "asked": text(), "answered": text(),
+                    "reason": text(), "address": text(), "times": number(), "opens": {"type": "boolean"},
+                }),
+            ),
+        ),
+        (
+            "Judgement",
+            object(
+                &["code", "message", "to_do"],
+                json!({"code": text(), "message": text(), "to_do": text()}),
+            ),
+        ),
+        (
+            "Listener",
+            object(
+                &["rack", "connected", "addresses"],
+                json!({"rack": text(), "connected": {"type": "boolean"}, "addresses": texts()}),
+            ),
+        ),
         (
             "Decisions",
             object(&["decisions"], json!({"decisions": list("Decision"), "next": {"type": "integer"}})),

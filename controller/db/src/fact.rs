@@ -2,7 +2,7 @@
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
-use crate::{Store, StoreError, ipam};
+use crate::{Store, StoreError, boot, ipam};
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
@@ -105,8 +105,12 @@ impl Store {
             if fact.seq <= through {
                 continue;
             }
-            woken.extend(insert(&mut tx, source, fact).await?);
-            ipam::block::note_in_force(&mut tx, rack, fact).await?;
+            if fact.kind == boot::BOOT_TRACE {
+                boot::insert(&mut tx, source, fact).await?;
+            } else {
+                woken.extend(insert(&mut tx, source, fact).await?);
+                ipam::block::note_in_force(&mut tx, rack, fact).await?;
+            }
             through = fact.seq;
         }
         let update = sqlx::query!(

@@ -15,6 +15,7 @@
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
 //! | `queue` | the reconcile queue and status writes |
 //! | `fact`, `step`, `claim`, `driver` | what was observed, done, and given to whom; what plans rest on |
+//! | `boot` | what machines asked of racks as they booted |
 //! | `operation` | what people ask of machines once |
 //! | `decision`, `fleet` | why a step was begun; how many may be at once |
 //! | `gauge` | what is measured |
@@ -44,6 +45,7 @@ mod access;
 mod account;
 mod audit;
 mod blob;
+mod boot;
 mod claim;
 mod concern;
 mod decision;
@@ -77,6 +79,7 @@ pub use access::{Enrolment, Joined, RegionProcess};
 pub use account::{Account, Bearer, Holder, Issued, RestsOn, RoleGrant};
 pub use audit::{Actor, AuditEntry, AuditPage, AuditQuery};
 pub use blob::Blob;
+pub use boot::{BOOT_TRACE, BootTrace};
 pub use claim::{Allocation, Claiming, Given};
 pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use decision::{ALLOCATE, Decision, NewDecision};

@@ -191,13 +191,13 @@ impl Store {
         }
     }
 
-    /// Makes the coming days' history partitions, and forgets facts older than `keep_days`.
+    /// Makes the coming days' history partitions, and forgets facts older than `keep_days`, and traces of boots.
     ///
     /// # Errors
     /// The database.
     pub async fn maintain(&self, keep_days: i32) -> Result<(), StoreError> {
         sqlx::query!("select maintain_fact_history($1)", keep_days).fetch_one(self.pool()).await?;
-        Ok(())
+        self.prune_boot_traces().await
     }
 
     /// Ends the notifier and the listener, and closes every connection that is given back within some seconds.

@@ -17,6 +17,7 @@
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
 //! | `waiting` | whom a deletion waits for |
 //! | `explain` | plan, waits, timeline |
+//! | `boots` | what machines asked of racks as they booted |
 //! | `operations` | what is asked of a machine once |
 //! | `blobs` | uploads and downloads |
 //! | `registry` | the Terraform provider, for Terraform to install |
@@ -32,6 +33,7 @@ mod apply;
 mod audit;
 mod blobs;
 mod body;
+mod boots;
 mod bucket;
 mod caller;
 mod caught;

@@ -39,6 +39,8 @@ pub enum Observed {
     DhcpInForce(DhcpInForce),
     /// A DHCP server that a rack was not told of.
     DhcpServer(DhcpServer),
+    /// What a machine asked as it booted; kept apart from other facts.
+    BootTrace(BootTrace),
     /// A rack introduced itself.
     Hello(Hello),
 }
@@ -71,6 +73,30 @@ pub struct DhcpServer {
     pub address: String,
     pub subnet_uid: String,
     pub seen: String,
+}
+
+/// See [`wire::BootTraceFact`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct BootTrace {
+    pub entries: Vec<BootTraceEntry>,
+    pub lost: u64,
+    pub others_lost: u64,
+}
+
+/// See [`wire::BootTraceEntry`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct BootTraceEntry {
+    pub at_unix_ms: i64,
+    pub service: String,
+    pub client: String,
+    pub asked: String,
+    pub answered: String,
+    pub reason: String,
+    pub address: String,
+    pub times: u32,
+    pub opens: bool,
 }
 
 /// See [`wire::PowerResult`].
@@ -194,7 +220,7 @@ impl Observed {
     /// Whether the planner has to look. A log is for people.
     #[must_use]
     pub fn wakes(&self) -> bool {
-        !matches!(self, Self::Log(_))
+        !matches!(self, Self::Log(_) | Self::BootTrace(_))
     }
 
     fn from_wire(body: Body) -> Option<Self> {
@@ -247,6 +273,21 @@ impl Observed {
             }
             Body::DhcpServer(it) => {
                 Self::DhcpServer(DhcpServer { address: it.address, subnet_uid: it.subnet_uid, seen: it.seen })
+            }
+            Body::BootTrace(it) => {
+                let entry = |it: wire::BootTraceEntry| BootTraceEntry {
+                    at_unix_ms: it.at_unix_ms,
+                    service: it.service,
+                    client: it.client,
+                    asked: it.asked,
+                    answered: it.answered,
+                    reason: it.reason,
+                    address: it.address,
+                    times: it.times,
+                    opens: it.opens,
+                };
+                let entries = it.entries.into_iter().map(entry).collect();
+                Self::BootTrace(BootTrace { entries, lost: it.lost, others_lost: it.others_lost })
             }
             Body::Log(it) => {
                 // PostgreSQL's JSON cannot hold NUL.

@@ -193,7 +193,7 @@ impl Session {
             .map(|r| r.rpc_address)
             .filter(|a| can_be_dialled(a))
             .collect();
-        let welcome = Welcome { incarnation: store.incarnation().to_string(), regions };
+        let welcome = Welcome { incarnation: store.incarnation().to_string(), regions, boot_traces: true };
         self.send(Message::Welcome(welcome)).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
         store.enqueue(self.rack.into(), Duration::ZERO).await?;

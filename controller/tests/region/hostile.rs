@@ -125,6 +125,8 @@ async fn what_is_around_a_spec_is_checked_as_well() {
         ("GET", "/api/v1/audit?actor=%00", &[], ""),
         ("GET", "/api/v1/audit?object=Zone/%00", &[], ""),
         ("GET", "/api/v1/zones/%ff", &[], ""),
+        ("GET", "/api/v1/boots/%00", &[], ""),
+        ("GET", "/api/v1/boots/52:54:00:00:00", &[], ""),
         ("POST", "/api/v1/login", &[], r#"{"user":"a\u0000","password":"x"}"#),
         ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a\u0000=b"}"#),
         ("POST", "/api/v1/apply", manager, r#"{"documents":[],"prune":"a=b\u0000"}"#),

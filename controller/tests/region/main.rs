@@ -8,6 +8,7 @@ mod apply;
 mod audit;
 mod backup;
 mod blobs;
+mod boots;
 mod carried;
 mod consequences;
 mod dhcp;

@@ -1,0 +1,117 @@
+//! Traces of boots: what machines asked of racks, by their MACs. Of each machine the last is kept, and of all that nobody declared so
+//! much together.
+
+use crate::fact::NewFact;
+use crate::object::signed;
+use crate::store::Tx;
+use crate::{Store, StoreError};
+use basalt_api::values::Uid;
+use serde_json::Value;
+
+/// The kind of facts that are traces.
+pub const BOOT_TRACE: &str = "boot_trace";
+
+/// What a rack told at once, of one machine, is a row. So many of a machine are kept.
+const OF_ONE: i64 = 256;
+/// So many of all machines that nobody declared: whenever the region tidies up.
+const OF_OTHERS: i64 = 20_000;
+/// For so long, in days.
+const KEPT: i32 = 14;
+
+/// What a rack told at once of a machine.
+#[derive(Clone, Debug)]
+pub struct BootTrace {
+    /// The machine.
+    pub mac: String,
+    /// The rack.
+    pub source: String,
+    /// As the rack told it.
+    pub body: Value,
+}
+
+/// Stores a trace. Without a MAC it is nobody's.
+pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<(), StoreError> {
+    let Some(mac) = &fact.mac else { return Ok(()) };
+    let others_lost = fact.body.get("others_lost").and_then(Value::as_u64).unwrap_or(0);
+    let insert = sqlx::query!(
+        "insert into boot_trace (mac, source, body, others_lost) values ($1::text::macaddr, $2, $3, $4)",
+        mac,
+        source,
+        fact.body,
+        signed(others_lost)
+    );
+    insert.execute(&mut **tx).await?;
+    let outdated = sqlx::query!(
+        "delete from boot_trace where mac = $1::text::macaddr
+         and id <= (select id from boot_trace where mac = $1::text::macaddr order by id desc offset $2 limit 1)",
+        mac,
+        OF_ONE
+    );
+    outdated.execute(&mut **tx).await?;
+    Ok(())
+}
+
+impl Store {
+    /// What is kept of these MACs, in the order in which it was stored.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn boot_traces(&self, macs: &[String]) -> Result<Vec<BootTrace>, StoreError> {
+        let rows = sqlx::query_as!(
+            BootTrace,
+            r#"select mac::text as "mac!", source, body from boot_trace
+               where mac = any($1::text[]::macaddr[]) order by id"#,
+            macs
+        );
+        Ok(rows.fetch_all(self.pool()).await?)
+    }
+
+    /// How much of machines that nobody declared racks could not keep within the last day.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn boot_traces_lost(&self) -> Result<u64, StoreError> {
+        let lost = sqlx::query_scalar!(
+            r#"select coalesce(sum(others_lost), 0)::bigint as "lost!" from boot_trace
+               where stored_at > now() - interval '1 day'"#
+        );
+        Ok(crate::object::unsigned(lost.fetch_one(self.pool()).await?))
+    }
+
+    /// The MACs that a machine boots by.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn macs_of(&self, machine: Uid) -> Result<Vec<String>, StoreError> {
+        let macs = sqlx::query_scalar!(
+            r#"select mac::text as "mac!" from machine_mac where machine = $1 order by mac"#,
+            machine.get()
+        );
+        Ok(macs.fetch_all(self.pool()).await?)
+    }
+
+    /// The machine that boots by a MAC.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn machine_of(&self, mac: &str) -> Result<Option<Uid>, StoreError> {
+        let machine =
+            sqlx::query_scalar!("select machine from machine_mac where mac = $1::text::macaddr", mac);
+        Ok(machine.fetch_optional(self.pool()).await?.map(Uid::from))
+    }
+
+    pub(crate) async fn prune_boot_traces(&self) -> Result<(), StoreError> {
+        let old =
+            sqlx::query!("delete from boot_trace where stored_at < now() - make_interval(days => $1)", KEPT);
+        old.execute(self.pool()).await?;
+        let many = sqlx::query!(
+            "delete from boot_trace t where not exists (select from machine_mac m where m.mac = t.mac)
+             and t.id <= (select o.id from boot_trace o
+                          where not exists (select from machine_mac m where m.mac = o.mac)
+                          order by o.id desc offset $1 limit 1)",
+            OF_OTHERS
+        );
+        many.execute(self.pool()).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! What became of a boot, where its last words say that plainly: two tables, of reasons that racks gave and of how far it came.
+
+use basalt_api::wire::{BootEntry, Judgement, Listener};
+
+/// A reason of a rack's, what it means, and what to do. `{asked}` and `{answered}` are those of the entry.
+const REASONS: &[(&str, &str, &str)] = &[
+    (
+        "never_taken",
+        "the last thing it asked for was {asked} by TFTP, and it never took a block of it",
+        "a firewall or router between it and the rack lets the question pass and not the answer, which comes from another UDP port; \
+         allow UDP from the rack's addresses to the machines, or boot by HTTP",
+    ),
+    (
+        "fell_silent",
+        "it took a part of {asked} and fell silent: {answered}",
+        "look at whether it was switched off, at its link, and at the MTU of the network between",
+    ),
+    (
+        "aborted",
+        "it ended the transfer of {asked} itself: {answered}",
+        "look at its console: its firmware does not like the file",
+    ),
+    (
+        "no_subnet",
+        "no subnet is declared for the link that it asks on ({answered})",
+        "declare the Subnet, on a Vlan with dhcp enabled, that the rack's or the relay's address is in",
+    ),
+    ("boot_off", "it has an address, and nothing to boot: {answered}", "set boot.mode of the Subnet to dhcp"),
+    (
+        "architecture",
+        "nothing is booted of its architecture here: {asked}",
+        "name the architecture in boot.architectures of the Subnet; there are loaders for amd64 and arm64",
+    ),
+    (
+        "unknown_client",
+        "nobody declared it, and unknown machines get no address here",
+        "declare a Machine with this MAC, or have unknown machines enlisted",
+    ),
+    (
+        "no_free_address",
+        "there was no address for it: {answered}",
+        "widen the Subnet's dynamic IpRanges, or shorten its leases",
+    ),
+    (
+        "withheld",
+        "the rack lost its leases, and gives no dynamic address before it knows of those that run",
+        "wait ten minutes, or bring a region back that tells the rack",
+    ),
+    (
+        "conflict",
+        "the address that it was to have is another host's: {answered}",
+        "find that host by its MAC; take its address out of the dynamic IpRange, or declare it as a Device",
+    ),
+    (
+        "other_server",
+        "it took the offer of another DHCP server: {answered}",
+        "switch that server off on this network, or set boot.mode of the Subnet to proxy so that racks answer beside it",
+    ),
+    (
+        "not_ours",
+        "it asks for an address that no rack here knows: {answered}",
+        "another DHCP server gave it; see whether that still runs",
+    ),
+    (
+        "address_refused",
+        "it was told that it cannot have its address: {answered}",
+        "it asks anew by itself; if it goes on like this, two servers or two subnets are on its link",
+    ),
+    ("malformed", "its question lacks what it needs: {answered}", "update its firmware"),
+    (
+        "disk",
+        "the rack could not write to its disk, and so could not answer",
+        "make room on the rack's disk, or replace it",
+    ),
+    (
+        "token_refused",
+        "it was refused its script: {answered}",
+        "have it boot by the network from the start, with a DHCP answer of this rack; a proxy or NAT between hides who it is",
+    ),
+    (
+        "nothing_to_do",
+        "it was told to boot its disk: {answered}",
+        "see `basalt explain machine NAME` for what it waits for",
+    ),
+    (
+        "not_found",
+        "it asked for what this rack does not have: {asked}",
+        "see `basalt-rack check` for loaders that are missing",
+    ),
+    (
+        "unavailable",
+        "{asked} could not be had: {answered}",
+        "see the rack's log, and whether a region is there to fetch it from",
+    ),
+    ("no_space", "the rack has no room for {asked}", "give the rack's cache more room"),
+    ("corrupt", "{asked} came damaged to the rack", "see the rack's log; upload the image again"),
+    (
+        "busy",
+        "the rack had too much to do: {answered}",
+        "it asks again by itself; add a rack if this stays so",
+    ),
+    (
+        "wrong_address",
+        "its agent's claim was refused: {answered}",
+        "another host has its address or its token; see its alarms",
+    ),
+    (
+        "fenced",
+        "its attempt was claimed from two places: {answered}",
+        "see its alarms before it is tried again",
+    ),
+    ("taken", "its attempt was taken by another program: {answered}", "see its alarms"),
+    ("outdated", "its agent is of a boot before the last one: {answered}", "power cycle it"),
+    (
+        "expired",
+        "it came too late: {answered}",
+        "it is tried again by itself; see `basalt explain machine NAME`",
+    ),
+    (
+        "no_attempt",
+        "it came for a task that is no longer its own: {answered}",
+        "see `basalt explain machine NAME`",
+    ),
+    ("bad_token", "its agent's token is not good: {answered}", "power cycle it, so that it gets another"),
+];
+
+/// How far a boot came whose last words were answered: whether that is it, what it means, and what to do.
+type Rule = (&'static str, fn(&BootEntry) -> bool, &'static str, &'static str);
+const STAGES: &[Rule] = &[
+    (
+        "offer_not_taken",
+        |it| is_dhcp(it) && (it.answered.starts_with("OFFER") || it.answered.starts_with("ADVERTISE")),
+        "it was offered an address and did not ask for it: {answered}",
+        "the offer does not reach it, or it likes another server's better: look at the relay, at the VLAN of its port, and at spanning tree \
+         (ports of machines should be edge ports)",
+    ),
+    (
+        "loader_not_asked",
+        |it| is_dhcp(it) && is(it, "firmware"),
+        "it was told what to boot and never asked for it: {answered}",
+        "a firewall between it and the rack drops UDP port 69 (TCP port 5248 for a URL), or another DHCP server names another loader",
+    ),
+    (
+        "script_not_asked",
+        |it| is_dhcp(it) && is(it, "ipxe"),
+        "iPXE was told where its script is and never asked for it: {answered}",
+        "a firewall between it and the rack drops TCP port 5248",
+    ),
+    (
+        "loader_is_silent",
+        |it| !is_dhcp(it) && it.service != "agent" && stays_in_firmware(it),
+        "it has {asked}, and what it loaded asked for nothing",
+        "look at its console: Secure Boot refuses unsigned loaders (set the loader to shim_grub), and a loader without a driver for the card finds no network",
+    ),
+    (
+        "kernel_not_asked",
+        |it| it.asked.starts_with("script") && it.answered.starts_with("ephemeral"),
+        "it has its script, and asked for no kernel",
+        "look at its console; a firewall may drop TCP port 5248",
+    ),
+    (
+        "power_off",
+        |it| it.asked.starts_with("script"),
+        "it was told to switch itself off",
+        "nothing: that is what it is to do",
+    ),
+    (
+        "agent_not_there",
+        |it| it.asked.contains("/blobs/"),
+        "it loaded {asked}, and its agent did not come for its task",
+        "look at its console: the kernel may have no driver for its network card, or not enough memory",
+    ),
+    (
+        "agent",
+        |it| it.service == "agent",
+        "it booted: its agent was here",
+        "see `basalt explain machine NAME` for how its task goes",
+    ),
+];
+
+fn is_dhcp(entry: &BootEntry) -> bool {
+    entry.service.starts_with("dhcp")
+}
+
+fn is(entry: &BootEntry, client: &str) -> bool {
+    entry.client.as_deref() == Some(client)
+}
+
+fn stays_in_firmware(entry: &BootEntry) -> bool {
+    !entry.asked.starts_with("script") && !entry.asked.contains("/blobs/")
+}
+
+/// What became of a boot. That another rack's offer was taken says nothing while there is something else to go by.
+pub(super) fn of(entries: &[BootEntry]) -> Option<Judgement> {
+    let other = |it: &&BootEntry| it.reason.as_deref() != Some("other_server");
+    let last = entries.iter().rev().find(other).or_else(|| entries.last())?;
+    // An offer that another server's was preferred to.
+    let preferred = entries.iter().rev().find(|it| !other(it)).filter(|it| it.at >= last.at && is_dhcp(last));
+    let last = preferred.filter(|_| last.answered.starts_with("OFFER")).unwrap_or(last);
+    let say = |code: &str, message: &str, to_do: &str| Judgement {
+        code: code.to_owned(),
+        message: message.replace("{asked}", &last.asked).replace("{answered}", &last.answered),
+        to_do: to_do.to_owned(),
+    };
+    match &last.reason {
+        Some(reason) => {
+            let (code, message, to_do) = REASONS.iter().find(|(code, ..)| code == reason)?;
+            Some(say(code, message, to_do))
+        }
+        None => {
+            let (code, _, message, to_do) = STAGES.iter().find(|(_, holds, ..)| holds(last))?;
+            Some(say(code, message, to_do))
+        }
+    }
+}
+
+/// Of a machine that no rack heard.
+pub(super) fn silence(macs: &[String], racks: &[Listener]) -> Judgement {
+    let who = if macs.is_empty() { "it has no MAC that it boots by".to_owned() } else { macs.join(", ") };
+    let listening = racks.iter().filter(|rack| rack.connected).count();
+    let (code, to_do) = match (macs.is_empty(), listening) {
+        (true, _) => ("no_mac", "name the MAC of the card that it boots by in boot_macs of the Machine"),
+        (_, 0) => (
+            "no_rack",
+            "no rack is connected, and what racks heard comes when one is: look at the racks and their link to the region",
+        ),
+        _ => (
+            "never_heard",
+            "see that it boots from the network card with this MAC, that the card's port is in the VLAN of a rack or of a relay that names one, \
+             that the Vlan has dhcp enabled, and run `basalt-rack check` on the rack",
+        ),
+    };
+    let message = format!("no rack heard of it within 14 days: {who}");
+    Judgement { code: code.to_owned(), message, to_do: to_do.to_owned() }
+}

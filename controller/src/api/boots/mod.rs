@@ -1,0 +1,176 @@
+//! Why a machine does not boot: what it asked of racks, boot by boot (`GET /api/v1/boots/{machine}`).
+//!
+//! A boot begins with a question that firmware or iPXE asks first (DISCOVER, SOLICIT), when nothing was heard for a minute or what was heard
+//! last comes later in a boot than whoever asks. Retransmissions of firmware are at most 32 seconds apart.
+
+mod judge;
+
+use super::App;
+use super::body;
+use super::caller::Caller;
+use super::problem::{Answer, Refusal};
+use super::query::NoParameters;
+use crate::racks::observed::BootTrace;
+use axum::Json;
+use axum::extract::{Path, State};
+use basalt_api::kinds::RackStatus;
+use basalt_api::values::{Mac, Name, Timestamp};
+use basalt_api::wire::{Boot, BootEntry, Boots, Listener};
+use basalt_api::{FieldCode, Kind, ProblemCode};
+use basalt_db::Key;
+
+/// After so long without a word, in milliseconds, firmware that asks has begun anew.
+const PAUSE_MS: i64 = 60_000;
+/// After so long whatever is asked is of another boot.
+const OVER_MS: i64 = 30 * 60_000;
+/// The most boots that are told of.
+const MOST: usize = 32;
+
+/// Of a MAC in any spelling, or of a machine by its name or uid.
+pub(super) async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    Path(asked): Path<String>,
+    _: NoParameters,
+) -> Answer<Json<Boots>> {
+    let kind = Kind::find("Machine")
+        .ok_or_else(|| Refusal::new(ProblemCode::Internal, "the kind Machine is not described"))?;
+    let (store, mac) = (app.store(), asked.parse::<Mac>().ok());
+    let uid = match mac {
+        Some(mac) => store.machine_of(&mac.to_string()).await?,
+        None => Some(store.get(kind.name, named(kind, &asked)?).await?.uid),
+    };
+    match uid {
+        Some(uid) => caller.sees(&app, kind, Key::Uid(uid)).await.map_err(|_| unseen(kind, mac, &asked))?,
+        // Whether a hidden machine has it, or none, is not to be told apart.
+        None if caller.rights.unlimited().is_none() => return Err(unseen(kind, mac, &asked)),
+        None => {}
+    }
+    let mut macs: Vec<Mac> = mac.into_iter().collect();
+    let mut machine = None;
+    if let Some(uid) = uid {
+        machine = store.get_by_uid(uid).await?.and_then(|object| object.name.parse::<Name>().ok());
+        if mac.is_none() {
+            macs = store.macs_of(uid).await?.iter().filter_map(|mac| mac.parse().ok()).collect();
+        }
+    }
+    let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
+    let mut boots = Vec::new();
+    for mac in &macs {
+        let own = mac.to_string();
+        let traces = store.boot_traces(&[own]).await?;
+        let told =
+            traces.into_iter().filter_map(|it| Some((it.source, serde_json::from_value(it.body).ok()?)));
+        boots.extend(told_apart(*mac, told.collect()));
+    }
+    boots.sort_by_key(|boot| std::cmp::Reverse(boot.began));
+    boots.truncate(MOST);
+    let racks = listeners(&app).await?;
+    let others_lost = if machine.is_none() { store.boot_traces_lost().await? } else { 0 };
+    let judgement = boots.is_empty().then(|| judge::silence(&texts, &racks));
+    Ok(Json(Boots { machine, macs, boots, judgement, racks, others_lost }))
+}
+
+fn named<'a>(kind: &Kind, asked: &'a str) -> Answer<Key<'a>> {
+    body::key(kind, asked).map_err(|_| {
+        let message = format!("{asked:?} is neither a machine's name nor a MAC");
+        Refusal::field("/machine", FieldCode::Format, message, "web1, uid:UUID or 52:54:00:12:34:56")
+    })
+}
+
+fn unseen(kind: &Kind, mac: Option<Mac>, asked: &str) -> Refusal {
+    match mac {
+        None => named(kind, asked).map_or_else(|refusal| refusal, |key| Caller::unseen(kind, key)),
+        Some(mac) => Refusal::new(
+            ProblemCode::NotFound,
+            format!(
+                "no machine that you may see boots by {mac}; who is limited to pools is told of no others"
+            ),
+        ),
+    }
+}
+
+/// Boots of one MAC, by what racks told, each with its judgement.
+fn told_apart(mac: Mac, told: Vec<(String, BootTrace)>) -> Vec<Boot> {
+    let mut lost = Vec::new();
+    let mut entries: Vec<BootEntry> = Vec::new();
+    for (rack, trace) in told {
+        let mut last = None;
+        for it in trace.entries {
+            let Ok(at) = Timestamp::from_millisecond(it.at_unix_ms) else { continue };
+            last = Some(at);
+            let text = |text: String| Some(text).filter(|text| !text.is_empty());
+            entries.push(BootEntry {
+                at,
+                rack: rack.clone(),
+                service: it.service,
+                client: text(it.client),
+                asked: it.asked,
+                answered: it.answered,
+                reason: text(it.reason),
+                address: text(it.address),
+                times: it.times.max(1),
+                opens: it.opens,
+            });
+        }
+        let last = last.or_else(|| entries.last().map(|entry| entry.at));
+        lost.extend(last.filter(|_| trace.lost > 0).map(|at| (at, trace.lost)));
+    }
+    entries.sort_by_key(|entry| entry.at);
+    let mut boots: Vec<Boot> = Vec::new();
+    for entry in entries {
+        match boots.last_mut().filter(|boot| !begins(&entry, boot)) {
+            Some(boot) => boot.entries.push(entry),
+            None => {
+                boots.push(Boot { began: entry.at, mac, entries: vec![entry], lost: 0, judgement: None });
+            }
+        }
+    }
+    for (at, count) in lost {
+        if let Some(boot) = boots.iter_mut().rev().find(|boot| boot.began <= at) {
+            boot.lost += count;
+        }
+    }
+    for boot in &mut boots {
+        boot.judgement = judge::of(&boot.entries);
+    }
+    boots
+}
+
+/// Whether another boot begins with this entry.
+fn begins(entry: &BootEntry, boot: &Boot) -> bool {
+    let Some(last) = boot.entries.last() else { return false };
+    let silent_ms = entry.at.duration_since(last.at).as_millis();
+    if silent_ms > i128::from(OVER_MS) {
+        return true;
+    }
+    let comes_later = |it: &BootEntry| stage(it) > stage(entry);
+    entry.opens && (silent_ms > i128::from(PAUSE_MS) || boot.entries.iter().any(comes_later))
+}
+
+/// How far a machine is that asks this: its firmware, iPXE on its way to its script, and whatever comes then.
+fn stage(entry: &BootEntry) -> u8 {
+    match (entry.service.as_str(), entry.client.as_deref()) {
+        ("dhcp" | "dhcp6", Some("firmware")) => 0,
+        ("dhcp" | "dhcp6", Some("ipxe")) => 1,
+        ("dhcp" | "dhcp6", _) | ("agent", _) => 2,
+        _ if entry.asked.starts_with("script") || entry.asked.contains("/blobs/") => 2,
+        _ => 0,
+    }
+}
+
+async fn listeners(app: &App) -> Answer<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for rack in app.store().all("Rack").await? {
+        let status: Option<RackStatus> = serde_json::from_str(rack.status.get()).ok();
+        let Ok(name) = rack.name.parse::<Name>() else { continue };
+        let (connected, addresses) = status.map_or_else(Default::default, |status| {
+            (status.connected, status.addresses.iter().map(ToString::to_string).collect())
+        });
+        listeners.push(Listener { rack: name, connected, addresses });
+    }
+    Ok(listeners)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Boots told apart, and judged.
+
+use super::*;
+use crate::racks::observed::BootTraceEntry;
+
+const MAC: Mac = Mac::new([0x52, 0x54, 0, 0, 0, 1]);
+
+type Seen<'a> = (i64, &'a str, &'a str, &'a str, &'a str, &'a str);
+
+/// Rows: seconds, service, client, asked, answered, reason.
+fn boots(rows: &[Seen<'_>]) -> Vec<Boot> {
+    let entry = |&(at, service, client, asked, answered, reason): &Seen<'_>| BootTraceEntry {
+        at_unix_ms: at * 1000,
+        service: service.into(),
+        client: client.into(),
+        asked: asked.into(),
+        answered: answered.into(),
+        reason: reason.into(),
+        address: String::new(),
+        times: 1,
+        opens: asked.starts_with("DISCOVER") && !client.is_empty() && client != "system",
+    };
+    let trace = BootTrace { entries: rows.iter().map(entry).collect(), lost: 0, others_lost: 0 };
+    told_apart(MAC, vec![("r1".to_owned(), trace)])
+}
+
+fn judged(rows: &[Seen<'_>]) -> String {
+    boots(rows).pop().and_then(|boot| boot.judgement).map(|it| it.code).unwrap_or_default()
+}
+
+const DISCOVER: Seen<'_> =
+    (0, "dhcp", "firmware", "DISCOVER, x86 BIOS", "OFFER 10.0.0.5: undionly.kpxe from 10.0.0.2", "");
+const REQUEST: Seen<'_> =
+    (1, "dhcp", "firmware", "REQUEST, x86 BIOS", "ACK 10.0.0.5: undionly.kpxe from 10.0.0.2", "");
+const LOADER: Seen<'_> = (2, "tftp", "", "undionly.kpxe", "70000 bytes in 40 ms", "");
+const IPXE: Seen<'_> = (4, "dhcp", "ipxe", "DISCOVER, iPXE", "OFFER 10.0.0.5: http://10.0.0.2:5248/ipxe", "");
+const IPXE_ACK: Seen<'_> =
+    (5, "dhcp", "ipxe", "REQUEST, iPXE", "ACK 10.0.0.5: http://10.0.0.2:5248/ipxe", "");
+const SCRIPT: Seen<'_> = (6, "http", "ipxe", "script for iPXE", "ephemeral environment, attempt 7", "");
+const KERNEL: Seen<'_> = (7, "http", "", "GET /blobs/0123456789ab…", "200, 9000000 bytes in 90 ms", "");
+const CLAIM: Seen<'_> = (20, "agent", "", "POST /agent/v1/claim", "200", "");
+
+#[test]
+fn a_whole_boot_is_one_and_a_reset_begins_another() {
+    let whole = [DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT, KERNEL, CLAIM];
+    assert_eq!(boots(&whole).len(), 1);
+    let again = |seen: Seen<'static>| (25, seen.1, seen.2, seen.3, seen.4, seen.5);
+    let reset = [&whole[..], &[again(DISCOVER)]].concat();
+    let told = boots(&reset);
+    assert_eq!(told.iter().map(|boot| boot.entries.len()).collect::<Vec<_>>(), [8, 1]);
+    // The card's own ROM is iPXE: it asks first.
+    let rom = [IPXE, IPXE_ACK, SCRIPT, again(IPXE)];
+    assert_eq!(boots(&rom).len(), 2);
+}
+
+#[test]
+fn firmware_that_asks_again_is_in_the_same_boot_unless_it_was_silent_for_a_minute() {
+    let again = |at| (at, DISCOVER.1, DISCOVER.2, DISCOVER.3, DISCOVER.4, DISCOVER.5);
+    assert_eq!(boots(&[again(0), again(4), again(12), again(28), again(60)]).len(), 1);
+    assert_eq!(boots(&[again(0), again(61)]).len(), 2);
+}
+
+#[test]
+fn how_far_it_came_is_judged_by_its_last_words() {
+    assert_eq!(judged(&[DISCOVER]), "offer_not_taken");
+    assert_eq!(judged(&[DISCOVER, REQUEST]), "loader_not_asked");
+    let never =
+        (2, "tftp", "", "undionly.kpxe", "no block was taken: 0 of 70000 bytes in 40 ms", "never_taken");
+    assert_eq!(judged(&[DISCOVER, REQUEST, never]), "never_taken");
+    assert_eq!(judged(&[DISCOVER, REQUEST, LOADER]), "loader_is_silent");
+    assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK]), "script_not_asked");
+    assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT]), "kernel_not_asked");
+    assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT, KERNEL]), "agent_not_there");
+    assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT, KERNEL, CLAIM]), "agent");
+}
+
+#[test]
+fn another_server_counts_where_nothing_else_does() {
+    let other = (
+        1,
+        "dhcp",
+        "firmware",
+        "REQUEST, x86 BIOS",
+        "not answered: the client chose server 10.0.0.9",
+        "other_server",
+    );
+    assert_eq!(judged(&[DISCOVER, other]), "other_server");
+    assert_eq!(
+        judged(&[DISCOVER, other, LOADER]),
+        "loader_is_silent",
+        "the other one is a rack, and went on"
+    );
+}
+
+#[test]
+fn a_judgement_says_what_was_asked() {
+    let never = (2, "tftp", "", "undionly.kpxe", "no block was taken", "never_taken");
+    let judgement = boots(&[DISCOVER, never]).remove(0).judgement.unwrap();
+    let expected = "the last thing it asked for was undionly.kpxe by TFTP, and it never took a block of it";
+    assert_eq!(judgement.message, expected);
+    assert!(judgement.to_do.contains("firewall"));
+}
+
+#[test]
+fn who_was_never_heard_is_told_what_to_look_at() {
+    let rack = |connected| Listener { rack: "r1".parse().unwrap(), connected, addresses: Vec::new() };
+    let code = |macs: &[String], racks: &[Listener]| judge::silence(macs, racks).code;
+    let mac = [MAC.to_string()];
+    assert_eq!(code(&mac, &[rack(true)]), "never_heard");
+    assert_eq!(code(&mac, &[rack(false)]), "no_rack");
+    assert_eq!(code(&[], &[rack(true)]), "no_mac");
+}
+
+#[test]
+fn what_was_lost_is_of_the_boot_that_it_was_told_with() {
+    let trace = |at_s: i64, lost| {
+        let entry = BootTraceEntry {
+            at_unix_ms: at_s * 1000,
+            service: "dhcp".into(),
+            client: "firmware".into(),
+            asked: "DISCOVER".into(),
+            answered: String::new(),
+            reason: "no_subnet".into(),
+            address: String::new(),
+            times: 0,
+            opens: true,
+        };
+        ("r1".to_owned(), BootTrace { entries: vec![entry], lost, others_lost: 0 })
+    };
+    let told = told_apart(MAC, vec![trace(0, 3), trace(600, 0)]);
+    assert_eq!(told.iter().map(|boot| boot.lost).collect::<Vec<_>>(), [3, 0]);
+    assert_eq!(told[0].entries[0].times, 1);
+}
