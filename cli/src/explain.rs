@@ -4,17 +4,21 @@ use basalt_api::plan::{PlanReport, StepState, TimelineEntry, Wait};
 use basalt_api::values::Timestamp;
 use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
+use crate::boots;
 use crate::output::show;
 use crate::region::{Connection, Failed, kind};
+
+/// What is no kind, and can be explained.
+const BOOT: &str = "boot";
 
 /// Arguments of `basalt explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind: machine, deployment or rack
+    /// Kind: machine, deployment or rack; or boot, for what a machine asked as it booted
     kind: String,
-    /// Which one
+    /// Which one; of boot a machine, or a MAC, which no machine need have
     name: String,
-    /// How many of the last things that happened are shown
+    /// How many of the last things that happened are shown, or of the last boots
     #[arg(long, default_value_t = 15)]
     history: usize,
     /// Show why steps were begun instead, and whether the same would be decided again
@@ -27,7 +31,14 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let client = connection.client()?;
+    if args.kind == BOOT {
+        let boots = client.boots(&args.name).await?;
+        let json = || format!("{}\n", serde_json::to_string_pretty(&boots).unwrap_or_default());
+        show(&if args.output == "json" { json() } else { boots::table(&args.name, &boots, args.history) });
+        return Ok(());
+    }
+    let kind = kind(&args.kind)?;
     if args.decisions {
         let decisions = client.decisions(kind, &args.name).await?;
         let json = || format!("{}\n", serde_json::to_string_pretty(&decisions).unwrap_or_default());

@@ -2,6 +2,7 @@
 
 mod apply;
 mod audit;
+mod boots;
 mod confirm;
 mod delete;
 mod dry_run;
@@ -62,7 +63,7 @@ enum Command {
     Label(label::Args),
     /// Show what changes, as it changes
     Watch(watch::Args),
-    /// Say what an object is doing, what it waits for, and what happened
+    /// Say what an object is doing, what it waits for, and what happened; or why a machine does not boot
     Explain(explain::Args),
     /// Log in, with a password or an ID token; other commands use the session until it ends
     Login(login::Args),
