@@ -31,7 +31,6 @@ use crate::http::admission::{Admission, Limits};
 use crate::http::{self, Site, Web};
 use crate::identity::{Identity, IdentityError, Membership};
 use crate::interfaces::{self, Link, Served, Served6};
-use crate::lease_file::Past;
 use crate::link::enrol::{EnrolError, enrol};
 use crate::link::join::{BadJoinToken, JoinToken};
 use crate::link::origin::RegionOrigin;
@@ -127,11 +126,7 @@ impl Daemon {
         let lock = lock(&dir)?;
         let identity = Arc::new(Identity::open(&dir)?);
         let membership = membership(&identity, &settings).await?;
-        let past = match &membership {
-            Some(it) if it.replaces => Past::Elsewhere,
-            _ if dir.join("spool").exists() => Past::Here,
-            _ => Past::None,
-        };
+        let ran_before = dir.join("spool").exists();
         let limits = spool::Limits { total: settings.spool_bytes, ..spool::Limits::default() };
         let (facts, spool) = writer::start(&dir, limits).map_err(files)?;
         let epochs = Arc::new(Epochs::open(&dir).map_err(files)?);
@@ -150,10 +145,12 @@ impl Daemon {
             boot: (settings.dhcp_port == basalt_dhcp::SERVER_PORT).then_some(basalt_dhcp::BOOT_SERVER_PORT),
             http: settings.http_port,
         };
-        let v6 = Dhcp6::open(&dir, past, ports.http, Arc::clone(&presence), facts.clone(), boot.clone());
+        let v6 =
+            Dhcp6::open(&dir, ran_before, ports.http, Arc::clone(&presence), facts.clone(), boot.clone());
         let v6 = Arc::new(v6.map_err(files)?);
-        let dhcp = Dhcp::open(&dir, past, ports, Arc::clone(&presence), facts.clone(), boot.clone(), v6)
-            .map_err(files)?;
+        let dhcp =
+            Dhcp::open(&dir, ran_before, ports, Arc::clone(&presence), facts.clone(), boot.clone(), v6)
+                .map_err(files)?;
         let dhcp = Arc::new(dhcp);
         let region = Arc::new(RegionOrigin::default());
         let origin: Arc<dyn BlobOrigin> =

@@ -206,9 +206,7 @@ impl Epochs {
         journal.append(std::slice::from_ref(&record))?;
         state.apply(&record);
         set_progress(state, bmc, id, Progress::Running);
-        if journal.has_outgrown(COMPACT_BYTES) {
-            journal.rewrite(&state.records())?;
-        }
+        journal.compact(COMPACT_BYTES, || state.records());
         Ok(admission)
     }
 

@@ -39,9 +39,6 @@ pub struct Membership {
     pub regions: Vec<String>,
     /// When the certificate ends, Unix milliseconds.
     pub not_after_unix_ms: i64,
-    /// It took the place of a rack of its name: there may be leases of which this data directory does not know.
-    #[serde(default)]
-    pub replaces: bool,
 }
 
 impl Membership {
@@ -134,6 +131,12 @@ impl Identity {
         self.write("certificate.der", certificate)?;
         self.write("ca.der", ca)?;
         self.keep(membership)
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data_dir(&self) -> &Path {
+        self.dir.parent().unwrap_or(&self.dir)
     }
 
     /// Keeps a renewed certificate of the same key and authority.

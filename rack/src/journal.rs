@@ -91,18 +91,32 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Ok(())
     }
 
+    /// Replaces everything by what is worth keeping, where the file has outgrown so many bytes. Where that fails, the file is as it was, and it is
+    /// tried again when it has grown by as much again.
+    pub fn compact(&mut self, bytes: u64, kept: impl FnOnce() -> Vec<T>) {
+        if !self.has_outgrown(bytes) {
+            return;
+        }
+        if let Err(error) = self.rewrite(&kept()) {
+            tracing::error!(%error, file = %self.path.display(), "the file cannot be rewritten in less room; free some space");
+            self.rewritten = self.length;
+        }
+    }
+
     /// Replaces everything by these records.
     ///
     /// # Errors
-    /// The file system's; the old file is then still there.
+    /// The file system's; the old file is then still there, or the new one.
     pub fn rewrite(&mut self, records: &[T]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in records {
             render(&mut bytes, record)?;
         }
-        durable::replace(&self.path, &bytes)?;
+        let replaced = durable::replace(&self.path, &bytes);
+        // Where that failed late, the new file is there already.
         self.file = OpenOptions::new().append(true).open(&self.path)?;
         self.length = self.file.seek(SeekFrom::End(0))?;
+        replaced?;
         self.rewritten = self.length;
         Ok(())
     }
@@ -110,7 +124,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     /// Whether it has more than so many bytes, and more than twice what was worth keeping when it was last rewritten: where that is much, it is
     /// not rewritten with each record.
     #[must_use]
-    pub fn has_outgrown(&self, bytes: u64) -> bool {
+    fn has_outgrown(&self, bytes: u64) -> bool {
         self.length > bytes.max(self.rewritten.saturating_mul(2))
     }
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use basalt_dhcp::Time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -17,17 +18,12 @@ use crate::journal::Journal;
 
 /// The longest lease that nobody but a lost lease file knew of.
 pub const UNKNOWN_LEASES: Duration = Duration::from_secs(600);
-
-/// What this rack did before it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Past {
-    /// Nothing.
-    None,
-    /// It ran on this data directory.
-    Here,
-    /// It ran on a data directory that is gone: it has taken the place of a rack, whose addresses it leases.
-    Elsewhere,
-}
+/// How long a loss is remembered. Leases are not longer.
+const REMEMBERED: Duration = Duration::from_secs(31 * 86_400);
+/// That of DHCPv4, in the data directory.
+pub const V4: &str = "leases";
+/// That of DHCPv6.
+pub const V6: &str = "leases6";
 
 /// An open lease file.
 #[derive(Debug)]
@@ -36,73 +32,96 @@ pub struct Opened<T> {
     pub journal: Journal<T>,
     /// What it held, oldest first.
     pub records: Vec<T>,
-    /// Until when leases may run that are not among them, Unix milliseconds.
-    pub incomplete_until: Option<i64>,
+    /// When leases were lost that are not among them.
+    pub lost_at: Option<Time>,
 }
 
-/// Opens a lease file. `used`: leases were kept in it, or in one whose place it takes; where it is not there, they are lost.
+/// Until when no dynamic address is given to unknown clients, where leases were lost.
+#[must_use]
+pub fn withheld_until(lost_at: Time) -> Time {
+    lost_at + UNKNOWN_LEASES
+}
+
+/// For how much longer leases may run that were lost, where the longest lasts so many seconds.
+#[must_use]
+pub fn unsure(lost_at: Option<Time>, longest_seconds: Option<u32>, now: Time) -> Duration {
+    let longest = Duration::from_secs(longest_seconds.unwrap_or_default().into()).max(UNKNOWN_LEASES);
+    lost_at.map_or(Duration::ZERO, |at| now.until(at + longest))
+}
+
+/// Notes that this data directory lacks leases: its rack has taken the place of another, whose addresses it leases.
 ///
 /// # Errors
 /// The file system's.
-pub fn open<T>(path: &Path, used: bool, now_ms: i64) -> io::Result<Opened<T>>
+pub fn note_loss(data_dir: &Path, now: Time) -> io::Result<()> {
+    [V4, V6].iter().try_for_each(|file| note(&data_dir.join(file), now))
+}
+
+fn note(file: &Path, now: Time) -> io::Result<()> {
+    durable::replace(&durable::beside(file, "lost"), format!("{}\n", now.unix_millis()).as_bytes())
+}
+
+/// Opens a lease file. `used`: leases were kept in it; where it is not there, they are lost.
+///
+/// # Errors
+/// The file system's.
+pub fn open<T>(path: &Path, used: bool, now: Time) -> io::Result<Opened<T>>
 where
     T: Serialize + DeserializeOwned,
 {
-    let note = durable::beside(path, "lost");
-    let until = now_ms.saturating_add(i64::try_from(UNKNOWN_LEASES.as_millis()).unwrap_or(i64::MAX));
-    let lost = || durable::replace(&note, format!("{until}\n").as_bytes());
     if used && !path.exists() {
-        lost()?;
+        note(path, now)?;
     }
     let (journal, found) = Journal::open(path)?;
     if found.skipped > 0 {
         tracing::error!(file = %path.display(), lines = found.skipped, "the lease file has damaged lines; they are skipped");
-        lost()?;
+        note(path, now)?;
     }
-    let incomplete_until = match fs::read_to_string(&note) {
-        // Whatever the clock was then, it is no longer than that from now.
-        Ok(noted) => Some(noted.trim().parse().unwrap_or(until).min(until)).filter(|&until| until > now_ms),
+    let noted = durable::beside(path, "lost");
+    let mut lost_at = match fs::read_to_string(&noted) {
+        // Whatever the clock was then, it was not later than now.
+        Ok(at) => Some(at.trim().parse().map_or(now, Time).min(now)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    match incomplete_until {
-        Some(_) => tracing::warn!(
+    if lost_at.is_some_and(|at| at + REMEMBERED <= now) {
+        fs::remove_file(&noted)?;
+        lost_at = None;
+    }
+    if lost_at.is_some_and(|at| withheld_until(at) > now) {
+        tracing::warn!(
             file = %path.display(),
             "leases were lost: clients without a known lease or reservation get no address for up to 10 minutes"
-        ),
-        None if note.exists() => fs::remove_file(&note)?,
-        None => {}
+        );
     }
-    Ok(Opened { journal, records: found.records, incomplete_until })
+    Ok(Opened { journal, records: found.records, lost_at })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOW: i64 = 1_700_000_000_000;
-    const TEN_MINUTES: i64 = 600_000;
+    const NOW: Time = Time(1_700_000_000_000);
 
-    fn incomplete_until(path: &Path, used: bool, now_ms: i64) -> Option<i64> {
-        let mut opened = open::<u32>(path, used, now_ms).unwrap();
+    fn lost_at(path: &Path, used: bool, now: Time) -> Option<Time> {
+        let mut opened = open::<u32>(path, used, now).unwrap();
         // As servers do.
         opened.journal.rewrite(&opened.records).unwrap();
-        opened.incomplete_until
+        opened.lost_at
     }
 
     #[test]
-    fn a_lost_file_is_missed_for_ten_minutes_however_often_the_rack_starts() {
+    fn a_lost_file_is_missed_however_often_the_rack_starts_until_no_lease_can_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("leases");
-        assert_eq!(incomplete_until(&path, false, NOW), None, "nothing was leased yet");
-        assert_eq!(incomplete_until(&path, true, NOW), None);
+        assert_eq!(lost_at(&path, false, NOW), None, "nothing was leased yet");
+        assert_eq!(lost_at(&path, true, NOW), None);
         fs::remove_file(&path).unwrap();
-        let until = Some(NOW + TEN_MINUTES);
-        for later in [0, 1, TEN_MINUTES - 1] {
-            assert_eq!(incomplete_until(&path, true, NOW + later), until);
+        for later in [0, 1, 86_400] {
+            assert_eq!(lost_at(&path, true, NOW.plus_seconds(later)), Some(NOW));
         }
-        assert_eq!(incomplete_until(&path, true, NOW + TEN_MINUTES), None);
-        assert_eq!(incomplete_until(&path, true, NOW), None, "it is forgotten");
+        assert_eq!(lost_at(&path, true, NOW + REMEMBERED), None);
+        assert_eq!(lost_at(&path, true, NOW), None, "it is forgotten");
     }
 
     #[test]
@@ -110,8 +129,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("leases");
         fs::write(&path, "0 7\n").unwrap();
-        for later in [0, 1000] {
-            assert_eq!(incomplete_until(&path, true, NOW + later), Some(NOW + TEN_MINUTES));
+        for later in [0, 1] {
+            assert_eq!(lost_at(&path, true, NOW.plus_seconds(later)), Some(NOW));
+        }
+    }
+
+    #[test]
+    fn who_takes_the_place_of_another_lacks_its_leases_whatever_files_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in [V4, V6] {
+            assert_eq!(lost_at(&dir.path().join(file), false, NOW), None);
+        }
+        note_loss(dir.path(), NOW).unwrap();
+        for file in [V4, V6] {
+            assert_eq!(lost_at(&dir.path().join(file), true, NOW.plus_seconds(1)), Some(NOW));
         }
     }
 
@@ -119,10 +150,19 @@ mod tests {
     fn a_clock_that_was_set_back_makes_it_no_longer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("leases");
-        incomplete_until(&path, true, NOW);
-        let earlier = NOW - 86_400_000;
-        assert_eq!(incomplete_until(&path, true, earlier), Some(earlier + TEN_MINUTES));
+        note(&path, NOW).unwrap();
+        let earlier = Time(NOW.0 - 86_400_000);
+        assert_eq!(lost_at(&path, true, earlier), Some(earlier));
         fs::write(durable::beside(&path, "lost"), "?").unwrap();
-        assert_eq!(incomplete_until(&path, true, NOW), Some(NOW + TEN_MINUTES));
+        assert_eq!(lost_at(&path, true, NOW), Some(NOW));
+    }
+
+    #[test]
+    fn the_region_is_told_for_as_long_as_the_longest_lease_may_run() {
+        let later = NOW.plus_seconds(700);
+        assert_eq!(unsure(None, Some(86_400), later), Duration::ZERO);
+        assert_eq!(unsure(Some(NOW), None, NOW), UNKNOWN_LEASES);
+        assert_eq!(unsure(Some(NOW), Some(600), later), Duration::ZERO);
+        assert_eq!(unsure(Some(NOW), Some(86_400), later), Duration::from_secs(86_400 - 700));
     }
 }

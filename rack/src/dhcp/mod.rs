@@ -22,7 +22,7 @@ use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served;
 use crate::journal::Journal;
-use crate::lease_file::{self, Past};
+use crate::lease_file;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -74,6 +74,8 @@ struct Core {
     server: Server,
     journal: Journal<Lease>,
     parked: Parked,
+    /// When leases were lost.
+    lost_at: Option<Time>,
     /// The blocks that are leased from; 0: of no region.
     delegation: u64,
 }
@@ -85,7 +87,7 @@ impl Dhcp {
     /// The file system's.
     pub fn open(
         data_dir: &Path,
-        past: Past,
+        ran_before: bool,
         ports: Ports,
         presence: Arc<Presence>,
         facts: Facts,
@@ -93,19 +95,25 @@ impl Dhcp {
         v6: Arc<Dhcp6>,
     ) -> io::Result<Self> {
         let now = now();
-        let file = lease_file::open(&data_dir.join("leases"), past != Past::None, unix_ms())?;
+        let file = lease_file::open(&data_dir.join(lease_file::V4), ran_before, now)?;
         let mut journal = file.journal;
         let mut server = Server::new(basalt_dhcp::Config::default()).map_err(io::Error::other)?;
         server.restore(file.records);
-        if let Some(until) = file.incomplete_until {
-            server.withhold_dynamic_until(Time(u64::try_from(until).unwrap_or(0)));
+        if let Some(at) = file.lost_at {
+            server.withhold_dynamic_until(lease_file::withheld_until(at));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
             presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
         }
-        let core = Mutex::new(Core { server, journal, parked: Parked::default(), delegation: 0 });
+        let core = Mutex::new(Core {
+            server,
+            journal,
+            parked: Parked::default(),
+            lost_at: file.lost_at,
+            delegation: 0,
+        });
         Ok(Self { core, v6, ports, presence, facts, boot, others: Others::default() })
     }
 
@@ -150,7 +158,8 @@ impl Dhcp {
         );
         let (further, unsure) = self.v6.leftover();
         leftover.extend(further);
-        let unsure = unsure.max(now.until(core.server.withheld_until()));
+        let longest = core.server.config().subnets.iter().map(|subnet| subnet.lease_seconds).max();
+        let unsure = unsure.max(lease_file::unsure(core.lost_at, longest, now));
         let unsure_ms = u64::try_from(unsure.as_millis()).unwrap_or(u64::MAX);
         let fact = DhcpInForceFact { delegation: core.delegation, leftover, unsure_ms };
         self.facts.tell(About::default().saw(Body::DhcpInForce(fact)));
@@ -395,10 +404,7 @@ impl Core {
             return Ok(());
         }
         self.journal.append(leases)?;
-        if self.journal.has_outgrown(COMPACT_BYTES) {
-            let leases: Vec<Lease> = self.server.leases().cloned().collect();
-            self.journal.rewrite(&leases)?;
-        }
+        self.journal.compact(COMPACT_BYTES, || self.server.leases().cloned().collect());
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served6;
 use crate::journal::Journal;
-use crate::lease_file::{self, Past};
+use crate::lease_file;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -54,6 +54,8 @@ pub struct Dhcp6 {
 struct Core {
     server: Server,
     journal: Journal<Lease>,
+    /// When leases were lost.
+    lost_at: Option<Time>,
     /// There are subnets to serve.
     wanted: bool,
 }
@@ -66,7 +68,7 @@ impl Dhcp6 {
     /// The file system's.
     pub fn open(
         data_dir: &Path,
-        past: Past,
+        ran_before: bool,
         http_port: u16,
         presence: Arc<Presence>,
         facts: Facts,
@@ -75,13 +77,12 @@ impl Dhcp6 {
         let (duid, had_one) = own_duid(&data_dir.join("duid"))?;
         let now = now();
         // A directory of a version before has neither DUID nor leases: it has leased nothing.
-        let used = past == Past::Elsewhere || (past == Past::Here && had_one);
-        let file = lease_file::open(&data_dir.join("leases6"), used, unix_ms())?;
+        let file = lease_file::open(&data_dir.join(lease_file::V6), ran_before && had_one, now)?;
         let mut journal = file.journal;
         let mut server = Server::new(duid, Config::default()).map_err(io::Error::other)?;
         server.restore(file.records);
-        if let Some(until) = file.incomplete_until {
-            server.withhold_dynamic_until(Time(u64::try_from(until).unwrap_or(0)));
+        if let Some(at) = file.lost_at {
+            server.withhold_dynamic_until(lease_file::withheld_until(at));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
@@ -90,7 +91,7 @@ impl Dhcp6 {
                 presence.leased(mac, lease.address.into(), millis(lease.expires));
             }
         }
-        let core = Mutex::new(Core { server, journal, wanted: false });
+        let core = Mutex::new(Core { server, journal, lost_at: file.lost_at, wanted: false });
         Ok(Self { core, http_port, presence, facts, boot })
     }
 
@@ -123,7 +124,8 @@ impl Dhcp6 {
         let leftover = leftover::runs(
             leases.iter().map(|lease| (&*lease.subnet, lease.address.into(), lasts(now, lease.expires))),
         );
-        (leftover, now.until(core.server.withheld_until()))
+        let longest = core.server.config().subnets.iter().map(|subnet| subnet.lease_seconds).max();
+        (leftover, lease_file::unsure(core.lost_at, longest, now))
     }
 
     /// A region has stored this lease: its renewals may take the whole lease time.
@@ -302,21 +304,20 @@ impl Core {
             return Ok(());
         }
         self.journal.append(leases)?;
-        if self.journal.has_outgrown(COMPACT_BYTES) {
-            let leases: Vec<Lease> = self.server.leases().cloned().collect();
-            self.journal.rewrite(&leases)?;
-        }
+        self.journal.compact(COMPACT_BYTES, || self.server.leases().cloned().collect());
         Ok(())
     }
 }
 
 /// The DUID in this file; one of a new UUID where there is none. Whether there was.
 fn own_duid(path: &Path) -> io::Result<(Duid, bool)> {
+    let mut had_one = false;
     match std::fs::read_to_string(path) {
         Ok(text) => match text.trim().parse() {
             Ok(duid) => return Ok((duid, true)),
             Err(error) => {
-                tracing::error!(%error, "file `duid` is damaged: this rack gets another DUID, and clients will ask for their addresses anew")
+                tracing::error!(%error, "file `duid` is damaged: this rack gets another DUID, and clients will ask for their addresses anew");
+                had_one = true;
             }
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -324,7 +325,7 @@ fn own_duid(path: &Path) -> io::Result<(Duid, bool)> {
     }
     let duid = Duid::of_uuid(uuid::Uuid::new_v4().into_bytes());
     durable::replace(path, format!("{duid}\n").as_bytes())?;
-    Ok((duid, false))
+    Ok((duid, had_one))
 }
 
 fn lease_fact(lease: &Lease, released: bool) -> Body {
@@ -358,6 +359,6 @@ mod tests {
         assert_eq!(own_duid(&path).unwrap(), (first.clone(), true));
         std::fs::write(&path, "?").unwrap();
         let (second, had_one) = own_duid(&path).unwrap();
-        assert!(second != first && !had_one);
+        assert!(second != first && had_one, "there may be leases");
     }
 }

@@ -129,6 +129,7 @@ impl Admission {
     }
 
     async fn place_within(self: &Arc<Self>, client: IpAddr, patience: Duration) -> Result<Place, Busy> {
+        let client = host(client);
         let mut turn = {
             let mut line = self.line();
             if line.counts.sending < self.limits.places && line.held_by(client) < self.limits.of_one {
@@ -153,6 +154,14 @@ impl Admission {
                 Err(Busy)
             }
         }
+    }
+}
+
+/// A host of IPv6 has as many addresses of its link as it likes.
+fn host(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
     }
 }
 

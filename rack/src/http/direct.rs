@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::response::IntoResponse;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -31,7 +31,9 @@ const HEADERS: usize = 32;
 const CHUNK: u64 = 1 << 20;
 /// Bytes after which the thread is given back.
 const TURN: u64 = 8 << 20;
-/// How long the thread is kept while the socket is full.
+/// How long the thread is kept where the socket is full again and again: others wait for one.
+const KEPT: Duration = Duration::from_millis(100);
+/// How long it is kept while the socket is full.
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// A request that is answered here.
@@ -212,22 +214,25 @@ async fn send(stream: &Arc<TcpStream>, piece: Piece, limits: Limits) -> io::Resu
 
 /// Gives the kernel as much as it takes, and more as long as the client makes room at once. Answers up to where.
 fn push(stream: &TcpStream, file: &File, first: u64, end: u64) -> io::Result<u64> {
-    let mut offset = first;
+    let (mut offset, until) = (first, Instant::now() + KEPT);
     let some = |offset: &mut u64| {
         let most = usize::try_from((end - *offset).min(CHUNK)).unwrap_or(usize::MAX);
         Ok(rustix::fs::sendfile(stream, file, Some(offset), most)?)
     };
     // The first by tokio, which so learns that the socket is full. Afterwards the kernel is asked: a wake-up by tokio takes three threads.
     let mut sent = stream.try_io(Interest::WRITABLE, || some(&mut offset));
+    let mut waited = false;
     loop {
         match sent {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
             Ok(_) if offset == end || offset - first >= TURN => return Ok(offset),
-            Ok(_) => {}
+            Ok(_) => waited = false,
+            // Where there was to be room, and is none, it is memory that the kernel lacks: to ask again at once is in vain.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if !has_room_soon(stream)? {
+                if waited || Instant::now() >= until || !has_room_soon(stream)? {
                     return Ok(offset);
                 }
+                waited = true;
             }
             Err(error) => return Err(error),
         }

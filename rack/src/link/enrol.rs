@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use basalt_dhcp::Time;
 use basalt_proto::rack_v1::enrolment_client::EnrolmentClient;
 use basalt_proto::rack_v1::{EnrolReply, EnrolRequest};
 use tonic::Code;
 
 use super::join::JoinToken;
 use super::tls;
+use crate::clock::unix_ms;
 use crate::hash::sha256;
 use crate::identity::{Identity, IdentityError, Membership};
+use crate::lease_file;
 
 /// How long regions that do not answer are tried.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,8 +113,14 @@ fn keep(
         name: name.to_owned(),
         regions: token.urls.clone(),
         not_after_unix_ms: reply.not_after_unix_ms,
-        replaces: reply.replaces,
     };
+    let before = identity.membership()?;
+    if reply.replaces && before.is_none_or(|before| before.rack_uid != membership.rack_uid) {
+        // The other rack's leases are not here: that is known before this one is in its place.
+        let data_dir = identity.data_dir();
+        lease_file::note_loss(data_dir, Time(u64::try_from(unix_ms()).unwrap_or(0)))
+            .map_err(|error| IdentityError::File(data_dir.to_owned(), error))?;
+    }
     identity.join(&membership, &reply.certificate_der, &reply.ca_der)?;
     tracing::info!(rack = %membership.rack_uid, region = address, "enrolled");
     Ok(membership)

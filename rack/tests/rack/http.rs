@@ -232,7 +232,7 @@ async fn who_would_wait_long_for_a_fetch_is_told_when_to_come_back_and_it_goes_o
     let (content, gate) = (vec![7; 100], Arc::new(Semaphore::new(0)));
     let name = hex::encode(sha256(&content));
     let far = Arc::new(Far { content: content.clone(), gate: Arc::clone(&gate) });
-    let limits = Limits { fetch: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits { fetch: Duration::from_secs(2), ..Limits::default() };
     let server = Server::serve(dir.path(), name.clone(), far, limits).await;
     assert_eq!(server.ask(1, "HTTP/1.1", 0).await.1, 503);
     gate.add_permits(1);

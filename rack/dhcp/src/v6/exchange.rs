@@ -276,16 +276,21 @@ impl<'a> Exchange<'a> {
         let send = self.send(reply);
         let mut told = self.refused(duid, &outcomes);
         let mut actions = Vec::new();
-        for outcome in &outcomes {
-            let Some(address) = outcome.granted else { continue };
+        // As what was known says it: to make room for one may be to forget another.
+        let granted = outcomes.iter().filter_map(|outcome| {
+            let address = outcome.granted?;
             let renewed = self.own(duid, outcome.asked, address).is_some();
-            let lease = self.lease(duid, outcome.asked.iaid, address);
+            Some((self.lease(duid, outcome.asked.iaid, address), renewed))
+        });
+        let granted: Vec<(Lease, bool)> = granted.collect();
+        for (lease, renewed) in granted {
+            let address = lease.address;
             self.table.make_room(self.now, address);
             self.table.insert(lease.clone());
             actions.push(Action::Persist(lease.clone()));
             told.push(Action::Report(Event::Leased { lease, renewed }));
             if let Some((client, url)) = &boot {
-                let mac = super::identity::heard(self.packet, self.via.from);
+                let mac = self.heard();
                 let (duid, client, url) = (duid.clone(), *client, url.clone());
                 told.push(Action::Report(Event::Boot { duid, mac, address, client, url }));
             }
@@ -394,11 +399,17 @@ impl<'a> Exchange<'a> {
         self.table.available(self.now, address, duid, iaid)
             || self.table.get(address).is_some_and(|lease| {
                 let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
-                let heard = super::identity::heard(self.packet, self.via.from);
+                let same_interface =
+                    lease.mac_heard && self.heard().is_some_and(|mac| lease.mac == Some(mac));
                 lease.state == LeaseState::Bound
-                    && (lease.duid != *duid || (heard.is_some() && heard == lease.mac))
+                    && (lease.duid != *duid || same_interface)
                     && owner.is_some_and(|owner| owner.is_of(&lease.duid, lease.mac))
             })
+    }
+
+    /// The interface's hardware address, where it does not rest on the client's word.
+    fn heard(&self) -> Option<Mac> {
+        super::identity::heard(self.packet, self.via.from)
     }
 
     /// The association's live record of this address.
@@ -424,6 +435,7 @@ impl<'a> Exchange<'a> {
             duid: duid.clone(),
             iaid,
             mac: self.mac,
+            mac_heard: self.heard().is_some(),
             subnet: subnet.subnet.id.clone(),
             hostname: self.hostname().or_else(|| known.and_then(|lease| lease.hostname.clone())),
             state: LeaseState::Bound,

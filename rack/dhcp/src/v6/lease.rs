@@ -10,7 +10,7 @@ use super::{AddressRange, Duid};
 use crate::{LeaseState, Mac, Time};
 
 /// Records that are kept at once; with so many, the one that ended first is forgotten for another, of whichever subnet it is, or there is
-/// no address. An IPv6 range has more addresses than a server has memory. What is reserved does not count.
+/// no address. An IPv6 range has more addresses than a server has memory. Who has a reservation is served in any case.
 pub const MAX_LEASES: usize = 65_536;
 /// Addresses that one DUID may hold on a link: a host has one for each of its interfaces there. (Copies of one disk have one DUID.)
 const MAX_OF_ONE: usize = 16;
@@ -29,6 +29,9 @@ pub struct Lease {
     /// Its hardware address, where it can be known.
     #[serde(default)]
     pub mac: Option<Mac>,
+    /// That was heard, and not read in its DUID, which all interfaces of a host share.
+    #[serde(default)]
+    pub mac_heard: bool,
     /// [`Subnet::id`](super::Subnet::id).
     pub subnet: String,
     /// What the client calls itself (option 39).
@@ -144,6 +147,13 @@ impl Table {
         while self.len() >= MAX_LEASES && !self.records.contains_key(&address) && !self.is_full(now) {
             let Some(&(_, oldest)) = self.by_expiry.first() else { return };
             self.remove(oldest);
+            // It can be found again.
+            let number = u128::from(oldest);
+            for (start, walked) in &mut self.walked {
+                if *start <= oldest && number < *walked {
+                    *walked = number;
+                }
+            }
         }
     }
 

@@ -218,6 +218,12 @@ impl Server {
         Ok(())
     }
 
+    /// What it was told.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Says which addresses this server has on which interface, link-local ones left out. The subnets of an interface's addresses are those of its link.
     pub fn set_links(&mut self, links: BTreeMap<u32, Vec<Ipv6Addr>>) {
         self.links = links;

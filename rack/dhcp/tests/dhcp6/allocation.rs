@@ -86,6 +86,18 @@ fn the_parts_of_one_firmware_share_the_reservation_of_their_interface() {
 }
 
 #[test]
+fn an_interface_that_was_given_the_reservation_of_another_by_their_duid_keeps_it_alone() {
+    let mut reserved = subnet();
+    reserved.reservations = vec![reservation(1, 0x11)];
+    reserved.dynamic.clear();
+    let mut server = server(reserved);
+    let ask = |iaid| Ask::of(MessageType::Request, 1).here().ia(iaid, &[]);
+    assert_eq!(server.ask(START, &ask(1)).address(), ip(0x11), "its DUID says that it is the other");
+    let interface = Arrival { from: "fe80::5054:ff:fe00:1".parse().unwrap(), ..LINK };
+    assert_eq!(server.ask_via(START, interface, &ask(2)).ia_status(), Some(Status::NoAddrsAvail));
+}
+
+#[test]
 fn two_interfaces_of_one_host_do_not_share_what_is_reserved_for_its_duid() {
     let mut reserved = subnet();
     let own = Reservation { client: Client::Duid(duid(1)), address: ip(0x11), hostname: None };

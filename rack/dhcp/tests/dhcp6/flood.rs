@@ -51,22 +51,76 @@ fn clients_that_lease_fill_a_bounded_table_and_shut_out_nobody_who_is_known() {
 
 #[test]
 fn what_ended_on_one_link_leaves_room_on_another() {
+    let (mut server, there) = beside_a_vast_one();
+    fill(&mut server, START);
+    let request = stranger(MessageType::Request, CLIENTS).here().ia(1, &[]);
+    assert_eq!(server.ask_via(START, there, &request).ia_status(), Some(Status::NoAddrsAvail));
+    assert!(server.ask_via(START.plus_seconds(700), there, &request).address().segments()[2] == 1);
+    assert_eq!(server.known(), MAX_LEASES);
+}
+
+/// A small range on a link of its own, beside a vast one.
+fn beside_a_vast_one() -> (Server, Arrival) {
     let mut other = Subnet::new("other", "2001:db8:1::/64".parse().unwrap());
     let address = |last: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last);
-    other.dynamic = vec![AddressRange { start: address(0x100), end: address(0x1ff) }];
+    other.dynamic = vec![AddressRange { start: address(0x100), end: address(0x13f) }];
     let mut first = subnet();
     first.dynamic =
         vec![AddressRange { start: ip(0x100), end: "2001:db8::ffff:ffff:ffff:ffff".parse().unwrap() }];
     let mut server = with(Config { subnets: vec![first, other], ..Config::default() });
     server.set_links(BTreeMap::from([(INTERFACE, vec![ip(2)]), (INTERFACE + 1, vec![address(2)])]));
+    (server, Arrival { interface: INTERFACE + 1, ..LINK })
+}
+
+/// As many as there is room for lease an address of the vast range.
+fn fill(server: &mut Server, now: Time) {
     for number in 0..u32::try_from(MAX_LEASES).unwrap() {
-        server.ask(START, &stranger(MessageType::Request, number).here().ia(number, &[]));
+        server.ask(now, &stranger(MessageType::Request, number).here().ia(number, &[]));
     }
-    let there = Arrival { interface: INTERFACE + 1, ..LINK };
-    let request = stranger(MessageType::Request, CLIENTS).here().ia(1, &[]);
-    assert_eq!(server.ask_via(START, there, &request).ia_status(), Some(Status::NoAddrsAvail));
-    assert!(server.ask_via(START.plus_seconds(700), there, &request).address().segments()[2] == 1);
-    assert_eq!(server.known(), MAX_LEASES);
+}
+
+#[test]
+fn what_was_forgotten_is_found_again() {
+    let (mut server, there) = beside_a_vast_one();
+    let lease = |server: &mut Server, now, client: u32| {
+        let request = stranger(MessageType::Request, client).here().ia(1, &[]);
+        server.ask_via(now, there, &request).addresses()
+    };
+    for client in 0..64 {
+        assert_eq!(lease(&mut server, START, CLIENTS + client).len(), 1);
+    }
+    fill(&mut server, START.plus_seconds(700));
+    let later = START.plus_seconds(1400);
+    for client in 100..164 {
+        assert_eq!(
+            lease(&mut server, later, CLIENTS + client).len(),
+            1,
+            "client {client} of 64 on 64 addresses"
+        );
+    }
+}
+
+#[test]
+fn what_is_told_and_what_is_kept_are_the_same_though_room_is_made() {
+    let (mut server, there) = beside_a_vast_one();
+    let day = 86_400;
+    let mut config = server.config().clone();
+    config.subnets.iter_mut().for_each(|subnet| subnet.lease_seconds = day);
+    server.set_config(START, config).unwrap();
+    let own = stranger(MessageType::Request, CLIENTS);
+    let address = server.ask_via(START, there, &own.clone().here().ia(2, &[])).address();
+    server.acknowledge(START, address, None).unwrap();
+    let renew = stranger(MessageType::Renew, CLIENTS).here().ia(2, &[address]);
+    assert_eq!(server.ask_via(START, there, &renew).lifetimes()[0].valid_life, day);
+    fill(&mut server, START.plus_seconds(day - 400));
+    // Of all that have ended, that address is the one which did so first.
+    let now = START.plus_seconds(day + 300);
+    let answer = server.ask_via(now, there, &own.here().ia(1, &[]).ia(2, &[address]));
+    let (told, kept) = (answer.lifetimes(), answer.persisted());
+    assert_eq!((told.len(), kept.len()), (2, 2));
+    for (told, kept) in told.iter().zip(&kept) {
+        assert_eq!((told.addr, now.plus_seconds(told.valid_life)), (kept.address, kept.expires));
+    }
 }
 
 #[test]
