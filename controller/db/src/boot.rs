@@ -42,8 +42,11 @@ pub(crate) async fn insert(tx: &mut Tx, source: &str, fact: &NewFact) -> Result<
     );
     insert.execute(&mut **tx).await?;
     let outdated = sqlx::query!(
-        "delete from boot_trace where mac = $1::text::macaddr
-         and id <= (select id from boot_trace where mac = $1::text::macaddr order by id desc offset $2 limit 1)",
+        // Another rack may tell of the same machine now: what that one removes is not waited for.
+        "delete from boot_trace where id in (
+           select id from boot_trace where mac = $1::text::macaddr
+           and id <= (select id from boot_trace where mac = $1::text::macaddr order by id desc offset $2 limit 1)
+           for update skip locked)",
         mac,
         OF_ONE
     );
@@ -100,15 +103,24 @@ impl Store {
         Ok(machine.fetch_optional(self.pool()).await?.map(Uid::from))
     }
 
-    pub(crate) async fn prune_boot_traces(&self) -> Result<(), StoreError> {
-        let old =
-            sqlx::query!("delete from boot_trace where stored_at < now() - make_interval(days => $1)", KEPT);
+    /// Forgets traces that are older than they are kept, and of machines that nobody declared those that are too many.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn prune_boot_traces(&self) -> Result<(), StoreError> {
+        let old = sqlx::query!(
+            "delete from boot_trace where id in (
+               select id from boot_trace where stored_at < now() - make_interval(days => $1) for update skip locked)",
+            KEPT
+        );
         old.execute(self.pool()).await?;
         let many = sqlx::query!(
-            "delete from boot_trace t where not exists (select from machine_mac m where m.mac = t.mac)
-             and t.id <= (select o.id from boot_trace o
-                          where not exists (select from machine_mac m where m.mac = o.mac)
-                          order by o.id desc offset $1 limit 1)",
+            "delete from boot_trace where id in (
+               select t.id from boot_trace t where not exists (select from machine_mac m where m.mac = t.mac)
+               and t.id <= (select o.id from boot_trace o
+                            where not exists (select from machine_mac m where m.mac = o.mac)
+                            order by o.id desc offset $1 limit 1)
+               for update skip locked)",
             OF_OTHERS
         );
         many.execute(self.pool()).await?;

@@ -191,13 +191,13 @@ impl Store {
         }
     }
 
-    /// Makes the coming days' history partitions, and forgets facts older than `keep_days`, and traces of boots.
+    /// Makes the coming days' history partitions, and forgets facts older than `keep_days`.
     ///
     /// # Errors
     /// The database.
     pub async fn maintain(&self, keep_days: i32) -> Result<(), StoreError> {
         sqlx::query!("select maintain_fact_history($1)", keep_days).fetch_one(self.pool()).await?;
-        self.prune_boot_traces().await
+        Ok(())
     }
 
     /// Ends the notifier and the listener, and closes every connection that is given back within some seconds.

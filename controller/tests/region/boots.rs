@@ -112,7 +112,7 @@ async fn a_trace_is_no_fact_that_anything_waits_for_and_only_the_last_is_kept() 
     assert_eq!(kept.len(), 256);
     let first = kept[0].body["entries"][0]["at_unix_ms"].as_i64();
     assert_eq!(first, Some(1_800_000_044_000), "the last ones");
-    store.maintain(30).await.expect("it is tidied up");
+    store.prune_boot_traces().await.expect("it is tidied up");
     assert_eq!(store.boot_traces(&[MAC.to_owned()]).await.expect("traces").len(), 256);
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
 use basalt_dhcp::ingress::{self, Packet};
 use basalt_dhcp::{Action, BootClient, BootMode, Event, Firmware, Ignored, Mac, Server, Subnet, Transport};
@@ -12,9 +13,12 @@ use crate::trace::{Asker, Entry, Trace, reason};
 /// Questions that wait for a probe; the server has no more of them open.
 const PARKED: usize = 2_048;
 
-/// Questions whose answers come after their addresses were probed.
+/// Longer than probes take: an answer that has not come by then does not come.
+const PROBED: Duration = Duration::from_secs(5);
+
+/// Questions whose answers come after their addresses were probed, and when they were asked.
 #[derive(Debug, Default)]
-pub(super) struct Parked(HashMap<Mac, Entry>);
+pub(super) struct Parked(HashMap<Mac, (Instant, Entry)>);
 
 /// A line of a trace, and whose.
 pub(super) type Line = (Mac, Entry);
@@ -36,8 +40,8 @@ impl Parked {
         }
         let entry = question(packet, client);
         if actions.iter().all(|action| matches!(action, Action::Probe { .. })) {
-            if self.0.len() < PARKED && packet.kind == MessageType::Discover {
-                self.0.insert(mac, entry);
+            if packet.kind == MessageType::Discover {
+                self.park(mac, entry);
             }
             return None;
         }
@@ -45,6 +49,15 @@ impl Parked {
         let renews = client.is_none() && !packet.ciaddr.is_unspecified();
         let entry = answered(entry, client, server, interface, actions)?;
         (entry.reason.is_some() || !renews).then_some((mac, entry))
+    }
+
+    fn park(&mut self, mac: Mac, entry: Entry) {
+        if self.0.len() >= PARKED {
+            self.0.retain(|_, (asked, _)| asked.elapsed() < PROBED);
+        }
+        if self.0.len() < PARKED || self.0.contains_key(&mac) {
+            self.0.insert(mac, (Instant::now(), entry));
+        }
     }
 
     /// What came of probes.
@@ -55,7 +68,7 @@ impl Parked {
         }
         for action in actions {
             if let Action::Report(Event::Taken { lease, holder }) = action
-                && let Some(entry) = self.0.get(&lease.mac)
+                && let Some((_, entry)) = self.0.get(&lease.mac)
             {
                 let answered = format!("{} was to be offered, and {holder} has it", lease.address);
                 let conflict = Entry { answered, reason: Some(reason::CONFLICT), ..entry.clone() };
@@ -63,7 +76,8 @@ impl Parked {
             }
             if let Action::Send { bytes, .. } = action
                 && let Some(mac) = ingress::parse(bytes).ok().and_then(|reply| reply.mac())
-                && let Some(entry) = self.0.remove(&mac)
+                && let Some((asked, entry)) = self.0.remove(&mac)
+                && asked.elapsed() < PROBED
             {
                 let client = entry.asker == Asker::Firmware;
                 let entry = answer_of(entry, bytes, client, server, interface);
@@ -317,7 +331,7 @@ mod tests {
     #[test]
     fn an_answer_that_waits_for_a_probe_is_told_with_its_question() {
         let mut server = server(|_| {});
-        server.set_probing(1, Some(std::time::Duration::from_millis(200)));
+        server.set_probing(1, Some(Duration::from_millis(200)));
         let packet = ingress::parse(&rom(MessageType::Discover, 0).encode()).unwrap();
         let (trace, mut parked) = (Trace::default(), Parked::default());
         let now = Time(1_700_000_000_000);
@@ -328,7 +342,7 @@ mod tests {
         let lines = parked.concluded(&server, 1, &actions);
         assert_eq!(lines[0].1.reason, Some(reason::CONFLICT));
         assert_eq!(lines[0].1.answered, "10.77.0.100 was to be offered, and 02:00:00:00:00:09 has it");
-        let actions = server.conclude(now + std::time::Duration::from_millis(200), 1);
+        let actions = server.conclude(now + Duration::from_millis(200), 1);
         let lines = parked.concluded(&server, 1, &actions);
         assert_eq!(lines[0].1.asked, "DISCOVER, x86 BIOS");
         assert_eq!(lines[0].1.answered, "OFFER 10.77.0.101: undionly.kpxe from 10.77.0.2");

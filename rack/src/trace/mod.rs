@@ -25,6 +25,8 @@ pub use book::Book;
 
 /// How often what was seen is told.
 const EVERY: Duration = Duration::from_secs(1);
+/// Entries of addresses that nobody here gave which are looked up at once. Those beyond are left out.
+const STRANGERS: usize = 256;
 /// The longest texts that are told, in characters. File names are the machines'.
 const LONGEST: usize = 240;
 
@@ -129,13 +131,17 @@ pub struct Due {
     pub others_lost: u64,
 }
 
-/// Takes what services see.
+/// Takes what services see. They do not wait for it.
 #[derive(Debug, Default)]
-pub struct Trace(Mutex<Book>);
+pub struct Trace {
+    book: Mutex<Book>,
+    /// When, at which address, and what: the kernel may know whose that is.
+    of_strangers: Mutex<Vec<(i64, IpAddr, Entry)>>,
+}
 
 impl Trace {
     fn with<T>(&self, change: impl FnOnce(&mut Book) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether what this machine's operating system asks of DHCP belongs to a boot.
@@ -150,17 +156,32 @@ impl Trace {
         self.with(|book| book.note(unix_ms(), mac, declared, entry));
     }
 
-    /// The same, where only the address shows who asks.
+    /// The same, where only the address shows who asks: who was last told that it has it, otherwise whose the kernel knows it to be.
     pub fn saw_at(&self, address: IpAddr, table: Option<&BootTable>, entry: Entry) {
-        if let Some(mac) = self.who(address) {
-            self.saw(mac, table, Entry { address: Some(address), ..entry });
+        let entry = Entry { address: Some(address), ..entry };
+        if let Some(mac) = self.with(|book| book.who(address)) {
+            return self.saw(mac, table, entry);
+        }
+        // There is no such table for IPv6.
+        let mut of_strangers = self.of_strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        if address.is_ipv4() && of_strangers.len() < STRANGERS {
+            of_strangers.push((unix_ms(), address, entry));
         }
     }
 
-    /// Who was last told that it has this address; otherwise whose the kernel knows it to be.
-    #[must_use]
-    pub fn who(&self, address: IpAddr) -> Option<Mac> {
-        self.with(|book| book.who(address)).or_else(|| neighbours::mac_of(address))
+    /// Looks up whom the kernel knows, in one reading.
+    async fn introduce_strangers(&self, table: Option<&BootTable>) {
+        let entries = std::mem::take(&mut *self.of_strangers.lock().unwrap_or_else(PoisonError::into_inner));
+        if entries.is_empty() {
+            return;
+        }
+        let known = tokio::task::spawn_blocking(neighbours::all).await.unwrap_or_default();
+        for (at, address, entry) in entries {
+            if let Some(mac) = known.get(&address) {
+                let declared = table.is_some_and(|table| table.machine(*mac).is_some());
+                self.with(|book| book.note(at, *mac, declared, entry));
+            }
+        }
     }
 
     fn due(&self) -> Vec<Due> {
@@ -181,6 +202,7 @@ pub async fn tell(
             _ = timer.tick() => {}
         }
         let table = boot.borrow().clone();
+        facts.trace().introduce_strangers(table.as_deref()).await;
         for due in facts.trace().due() {
             facts.tell_if_there_is_room(fact(due, table.as_deref()));
         }

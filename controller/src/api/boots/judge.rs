@@ -190,10 +190,26 @@ fn stays_in_firmware(entry: &BootEntry) -> bool {
     !entry.asked.starts_with("script") && !entry.asked.contains("/blobs/")
 }
 
-/// What became of a boot. That another rack's offer was taken says nothing while there is something else to go by.
+/// How far a machine is that asks this. A transfer may be given up long after the machine went on, and an agent fetches blobs.
+fn reach(entry: &BootEntry) -> u8 {
+    match entry.service.as_str() {
+        "agent" => 5,
+        _ if entry.asked.contains("/blobs/") => 4,
+        "dhcp" | "dhcp6" if is(entry, "ipxe") => 2,
+        "dhcp" | "dhcp6" if is(entry, "system") && entry.reason.is_some() => 4,
+        "dhcp" | "dhcp6" => 0,
+        _ if entry.asked.starts_with("script") => 3,
+        // To ask for a size is not to fetch.
+        _ if entry.answered.starts_with("its size, ") => 0,
+        _ => 1,
+    }
+}
+
+/// What became of a boot, by the last thing that was asked for of what comes latest in one. That another rack's offer was taken says
+/// nothing while there is something else to go by.
 pub(super) fn of(entries: &[BootEntry]) -> Option<Judgement> {
     let other = |it: &&BootEntry| it.reason.as_deref() != Some("other_server");
-    let last = entries.iter().rev().find(other).or_else(|| entries.last())?;
+    let last = entries.iter().filter(other).max_by_key(|it| reach(it)).or_else(|| entries.last())?;
     // An offer that another server's was preferred to.
     let preferred = entries.iter().rev().find(|it| !other(it)).filter(|it| it.at >= last.at && is_dhcp(last));
     let last = preferred.filter(|_| last.answered.starts_with("OFFER")).unwrap_or(last);

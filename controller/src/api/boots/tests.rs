@@ -131,3 +131,14 @@ fn what_was_lost_is_of_the_boot_that_it_was_told_with() {
     assert_eq!(told.iter().map(|boot| boot.lost).collect::<Vec<_>>(), [3, 0]);
     assert_eq!(told[0].entries[0].times, 1);
 }
+
+#[test]
+fn what_comes_latest_in_a_boot_counts_and_not_what_ended_last() {
+    let whole = [DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT, KERNEL];
+    assert_eq!(judged(&whole), "agent_not_there");
+    let image = (40, "http", "", "GET /blobs/ba9876543210…", "200, 900000000 bytes", "");
+    assert_eq!(judged(&[&whole[..], &[CLAIM, image]].concat()), "agent", "it fetches what it installs");
+    // The last acknowledgement was lost: the rack gave the loader up when iPXE ran already.
+    let given_up = (32, "tftp", "", "undionly.kpxe", "the client fell silent after …", "fell_silent");
+    assert_eq!(judged(&[&whole[..], &[given_up]].concat()), "agent_not_there");
+}
