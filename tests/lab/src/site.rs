@@ -27,6 +27,8 @@ const REGION_START: Duration = Duration::from_secs(120);
 const RACK_START: Duration = Duration::from_secs(60);
 /// What runs drains when it is asked to end.
 const DRAIN: Duration = Duration::from_secs(20);
+/// What a rack's log says once machines can boot from it.
+const SERVES: [&str; 2] = ["HTTP is served", "DHCP is served"];
 /// Pause between two looks at something that becomes.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// One request to the region.
@@ -115,6 +117,15 @@ pub fn quickstart_machines() -> Vec<MachineConfig> {
         ..MachineConfig::numbered(number, firmware)
     };
     vec![named(1, Firmware::Bios, "bios"), named(2, Firmware::Uefi, "uefi")]
+}
+
+/// A rack that has been started.
+struct Launched {
+    process: LabProcess,
+    name: String,
+    log: PathBuf,
+    /// Bytes that its log had before.
+    logged: u64,
 }
 
 /// A region, racks and machines. All end when it is dropped.
@@ -276,27 +287,13 @@ impl Site {
         Ok(())
     }
 
-    /// Starts a rack, which joins the region when it has not yet, and waits until it serves. Rack 1 runs beside the region,
-    /// any other, `rack-N`, on a host of its own with address 10.77.0.N.
+    /// Starts a rack, which joins the region when it has not yet, and waits until it is connected. Rack 1 runs beside the
+    /// region, any other, `rack-N`, on a host of its own with address 10.77.0.N.
     ///
     /// # Errors
     /// It ended, with the end of its log; or the region gave no token.
     pub async fn start_rack(&mut self, number: u8) -> Result<(), SiteError> {
-        let name = format!("rack-{number}");
-        let program = self.programs.path("basalt-rack");
-        let (mut command, interface) = if number == 1 {
-            (self.lab.command(program)?, "br0")
-        } else {
-            (self.host(number)?.command(program)?, host::INTERFACE)
-        };
-        let directory = self.directory().join(&name);
-        command.arg("--data-dir").arg(&directory).args(["--name", &name, "--interface", interface]);
-        if !directory.join("identity").exists() {
-            command.env("BASALT_RACK_JOIN", self.join_token().await?);
-        }
-        command.envs(self.rack_variables.iter().map(|(name, value)| (name, value)));
-        let log = self.directory().join(format!("{name}.log"));
-        let mut process = self.start(command, &log)?;
+        let Launched { mut process, name, log, .. } = self.launch_rack(number).await?;
         let client = self.client()?;
         let kind = basalt_api::Kind::find("Rack");
         let joined = async {
@@ -312,6 +309,43 @@ impl Site {
             .await?;
         self.racks.insert(number, process);
         Ok(())
+    }
+
+    /// Starts a rack that has joined before, and waits until it serves machines, region or not.
+    ///
+    /// # Errors
+    /// It ended, with the end of its log.
+    pub async fn start_rack_alone(&mut self, number: u8) -> Result<(), SiteError> {
+        let Launched { mut process, log, logged, .. } = self.launch_rack(number).await?;
+        let serves = async {
+            while !SERVES.iter().all(|line| read_from(&log, logged).contains(line)) {
+                tokio::time::sleep(INTERVAL).await;
+            }
+        };
+        until(&mut process, "basalt-rack", "the rack's service of machines", RACK_START, &log, serves)
+            .await?;
+        self.racks.insert(number, process);
+        Ok(())
+    }
+
+    async fn launch_rack(&mut self, number: u8) -> Result<Launched, SiteError> {
+        let name = format!("rack-{number}");
+        let program = self.programs.path("basalt-rack");
+        let (mut command, interface) = if number == 1 {
+            (self.lab.command(program)?, "br0")
+        } else {
+            (self.host(number)?.command(program)?, host::INTERFACE)
+        };
+        let directory = self.directory().join(&name);
+        command.arg("--data-dir").arg(&directory).args(["--name", &name, "--interface", interface]);
+        if !directory.join("identity").exists() {
+            command.env("BASALT_RACK_JOIN", self.join_token().await?);
+        }
+        command.envs(self.rack_variables.iter().map(|(name, value)| (name, value)));
+        let log = self.directory().join(format!("{name}.log"));
+        let logged = std::fs::metadata(&log).map_or(0, |log| log.len());
+        let process = self.start(command, &log)?;
+        Ok(Launched { process, name, log, logged })
     }
 
     /// The host of a rack that does not run beside the region.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use basalt_bmc::{BootDevice, BootOverride, ChassisBackend, CompletionCode, PowerState, PowerVerb};
 
 use crate::cable::Cable;
+use crate::dhcp::Lease;
 use crate::event::{Event, Log};
 use crate::fault::Faults;
 use crate::hardware::Hardware;
@@ -32,17 +33,19 @@ pub(crate) struct Power {
     pub(crate) cable: Option<Cable>,
     /// An operating system listens for the power button.
     pub(crate) button: bool,
+    /// What an operating system has by DHCP.
+    pub(crate) lease: Option<Lease>,
     boot: BootOverride,
 }
 
 impl Power {
     pub(crate) const OFF: Self =
-        Self { on: false, cycle: 0, cable: None, button: false, boot: BootOverride::NONE };
+        Self { on: false, cycle: 0, cable: None, button: false, lease: None, boot: BootOverride::NONE };
 
     /// Cuts the power: the next thing that the machine wants to do does not happen, and nothing that is under way gets out.
     pub(crate) fn cut(&mut self, log: &Log) {
         self.on = false;
-        self.button = false;
+        self.end_system();
         drop(self.cable.take());
         log.push(Event::PoweredOff);
     }
@@ -57,8 +60,14 @@ impl Power {
         if self.boot.once {
             self.boot = BootOverride::NONE;
         }
-        self.button = false;
+        self.end_system();
         order
+    }
+
+    /// No operating system runs any more.
+    fn end_system(&mut self) {
+        self.button = false;
+        self.lease = None;
     }
 }
 

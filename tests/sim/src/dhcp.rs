@@ -45,44 +45,83 @@ pub(crate) fn lease(life: &Life, who: Speaker) -> Result<Option<Binding>, Stop> 
     };
     let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let mac = options.mac.0.iter().fold(0u64, |sum, octet| sum << 8 | u64::from(*octet));
-    let (mut client, mut actions) = Client::start(config, now, mac ^ u64::from(nanoseconds) << 20);
-    loop {
-        for action in std::mem::take(&mut actions) {
-            life.check()?;
-            match action {
-                ClientAction::Send { server, bytes } => {
-                    let to = SocketAddrV4::new(server.unwrap_or(Ipv4Addr::BROADCAST), SERVER_PORT);
-                    if let Err(error) = socket.send_to(&bytes, &SockAddr::from(to)) {
-                        return gone(life, who, &error);
+    let (client, actions) = Client::start(config, now, mac ^ u64::from(nanoseconds) << 20);
+    let mut lease = Lease { client, socket };
+    let binding = lease.converse(life, who, Duration::ZERO, actions)?;
+    if who == Speaker::System && binding.is_some() {
+        life.act(|power| power.lease = Some(lease))?;
+    }
+    Ok(binding)
+}
+
+/// Renews what the installed system has, as it would when half of the time is over.
+pub(crate) fn renew(life: &Life) -> Result<(), Stop> {
+    let Some(mut lease) = life.act(|power| power.lease.take())? else {
+        return life.refused("the system has no lease to renew");
+    };
+    let now = Time::from(SystemTime::now());
+    let early = lease.client.binding().map(|binding| now.until(binding.renew)).unwrap_or_default();
+    let actions = lease.client.on_timer(now + early);
+    lease.converse(life, Speaker::System, early, actions)?;
+    life.act(|power| power.lease = Some(lease))
+}
+
+/// A client, and what it speaks through.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    client: Client,
+    socket: Socket,
+}
+
+impl Lease {
+    /// Goes on until the client has an address or gives up. Its clock is `early` before everybody else's.
+    fn converse(
+        &mut self,
+        life: &Life,
+        who: Speaker,
+        early: Duration,
+        mut actions: Vec<ClientAction>,
+    ) -> Result<Option<Binding>, Stop> {
+        let Self { client, socket } = self;
+        loop {
+            for action in std::mem::take(&mut actions) {
+                life.check()?;
+                match action {
+                    ClientAction::Send { server, bytes } => {
+                        let to = SocketAddrV4::new(server.unwrap_or(Ipv4Addr::BROADCAST), SERVER_PORT);
+                        if let Err(error) = socket.send_to(&bytes, &SockAddr::from(to)) {
+                            return gone(life, who, &error);
+                        }
                     }
-                }
-                ClientAction::Configured(binding) => {
-                    let prefix = u32::from(binding.netmask).leading_ones();
-                    let prefix = u8::try_from(prefix).unwrap_or(32);
-                    let configured =
-                        cable::configure(life.namespace(), binding.address, prefix, binding.gateway);
-                    if let Err(error) = configured {
-                        return gone(life, who, &error);
+                    ClientAction::Configured(binding) => {
+                        let prefix = u32::from(binding.netmask).leading_ones();
+                        let prefix = u8::try_from(prefix).unwrap_or(32);
+                        let configured =
+                            cable::configure(life.namespace(), binding.address, prefix, binding.gateway);
+                        if let Err(error) = configured {
+                            return gone(life, who, &error);
+                        }
+                        life.event(Event::DhcpAck { who, address: binding.address })?;
+                        return Ok(Some(binding));
                     }
-                    life.event(Event::DhcpAck { who, address: binding.address })?;
-                    return Ok(Some(binding));
+                    ClientAction::GaveUp => {
+                        life.refused(format!("DHCP: nobody answers {who:?}"))?;
+                        return Ok(None);
+                    }
+                    ClientAction::Lost(address) => life.refused(format!("DHCP: {address} is lost"))?,
+                    ClientAction::Wake(_) => {}
                 }
-                ClientAction::GaveUp => {
-                    life.refused(format!("DHCP: nobody answers {who:?}"))?;
-                    return Ok(None);
-                }
-                ClientAction::Wake(_) | ClientAction::Lost(_) => {}
             }
-        }
-        let datagram = match receive(&socket) {
-            Ok(datagram) => datagram,
-            Err(error) => return gone(life, who, &error),
-        };
-        life.check()?;
-        let now = Time::from(SystemTime::now());
-        actions = datagram.map(|bytes| client.on_packet(now, &bytes)).unwrap_or_default();
-        if actions.is_empty() {
-            actions = client.on_timer(now);
+            let datagram = match receive(socket) {
+                Ok(datagram) => datagram,
+                Err(error) => return gone(life, who, &error),
+            };
+            life.check()?;
+            let now = Time::from(SystemTime::now()) + early;
+            actions = datagram.map(|bytes| client.on_packet(now, &bytes)).unwrap_or_default();
+            if actions.is_empty() {
+                actions = client.on_timer(now);
+            }
         }
     }
 }

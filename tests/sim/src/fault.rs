@@ -96,6 +96,8 @@ pub enum Fault {
     DiesAt(Stage),
     /// The machine does nothing more when it gets there, until its power is cut.
     HangsAt(Stage),
+    /// The machine stays there until this fault is taken from it.
+    HeldAt(Stage),
     /// Every stage takes so much longer.
     Slow(Duration),
     /// The disk shows 64 MiB.
@@ -130,6 +132,11 @@ impl Faults {
     /// Adds one that fires so many times.
     pub fn times(&self, fault: Fault, times: u32) {
         self.lock().active.push((fault, Some(times)));
+    }
+
+    /// Whether it may still fire.
+    pub(crate) fn is_set(&self, fault: Fault) -> bool {
+        self.lock().active.iter().any(|(active, left)| *active == fault && *left != Some(0))
     }
 
     /// How often this fault fired.

@@ -61,6 +61,20 @@ impl Life {
         });
     }
 
+    /// Does something beside the thread of the power cycle that there is now; nothing without one.
+    pub(crate) fn beside(
+        chassis: &Arc<Chassis>,
+        work: impl FnOnce(&Self) -> Result<(), Stop> + Send + 'static,
+    ) {
+        let power = chassis.power.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(namespace) = power.cable.as_ref().map(|cable| cable.namespace().to_owned()) else { return };
+        let life = Self { chassis: Arc::clone(chassis), cycle: power.cycle, namespace };
+        std::thread::spawn(move || {
+            // Whatever stops it: what it did is logged.
+            let _stopped = work(&life);
+        });
+    }
+
     fn run(&self) {
         loop {
             match firmware::boot(self) {
@@ -125,6 +139,11 @@ impl Life {
     pub(crate) fn suffer(&self, stage: Stage) -> Result<(), Stop> {
         if let Some(Fault::Slow(by)) = self.fault(|fault| matches!(fault, Fault::Slow(_)))? {
             self.pause(by)?;
+        }
+        if let Some(held) = self.fault(|fault| fault == Fault::HeldAt(stage))? {
+            while self.chassis.faults.is_set(held) {
+                self.pause(BLINK)?;
+            }
         }
         match self.fault(|fault| matches!(fault, Fault::DiesAt(at) | Fault::HangsAt(at) if at == stage))? {
             Some(Fault::DiesAt(_)) => Err(Stop::Reset),

@@ -11,12 +11,13 @@ use basalt_bmc::{BmcServer, Credentials, PowerState, ServerConfig};
 use basalt_lab::Lab;
 use tokio::sync::oneshot;
 
-use crate::cable;
 use crate::chassis::{Backend, Chassis, Power};
 use crate::event::{Entry, Event, Log};
 use crate::fault::Faults;
 use crate::hardware::Hardware;
+use crate::life::Life;
 use crate::options::MachineOptions;
+use crate::{cable, dhcp};
 
 /// How long a BMC may take to start.
 const BMC_START: Duration = Duration::from_secs(10);
@@ -202,6 +203,11 @@ impl SimMachine {
     /// Presses the power button of a machine that is off.
     pub fn press_power(&self) {
         self.chassis.power_on();
+    }
+
+    /// Lets the installed system think that half of its lease is over: it asks for its renewal.
+    pub fn renew_lease(&self) {
+        Life::beside(&self.chassis, dhcp::renew);
     }
 
     /// Pulls the plug. Nothing that the machine wanted to do happens any more; its BMC goes on.

@@ -263,6 +263,12 @@ impl Fleet {
         }
     }
 
+    /// Deletes at once, without what its removal would do to machines.
+    pub(crate) async fn let_go(&self, plural: &str, name: &str) {
+        let options = DeleteOptions { force: true, ..DeleteOptions::default() };
+        self.client.delete(kind(plural), name, options).await.expect("it is let go");
+    }
+
     /// Waits until the object is ready; a stall that mends itself is waited out.
     pub(crate) async fn ready(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;

@@ -1,6 +1,7 @@
 //! Region, rack and simulated machines together: whole lives, every kill, every bad luck, in seconds each.
 #![expect(clippy::print_stdout, reason = "what was said is read by people")]
 
+mod alone;
 mod announced;
 mod bad_luck;
 mod fleet;
@@ -9,4 +10,5 @@ mod lives;
 mod racks;
 mod restore;
 mod secrets;
+mod store;
 mod terraform;

@@ -3,11 +3,12 @@
 //! What racks are told of BMCs holds what it is for, readable by its owner alone: [`KEPT`].
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::fleet::{Fleet, LIMIT, machine_spec};
+use crate::store;
 use basalt_rack::link::join::JoinToken;
 use basalt_sim::Firmware;
 use serde_json::{Value, json};
@@ -122,17 +123,6 @@ async fn post(fleet: &Fleet, path: &str, body: &Value) -> Value {
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     assert!(head.contains(" 201 "), "{path}: {answer}");
     serde_json::from_str(body).expect("JSON")
-}
-
-async fn dump(fleet: &Fleet) -> Vec<u8> {
-    let url = basalt_db::cluster::url_in(&fleet.site.directory().join("region"));
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let newest =
-        versions.map(|version| version.path().join("bin/pg_dump")).filter(|path| path.exists()).max();
-    let program = newest.unwrap_or_else(|| PathBuf::from("pg_dump"));
-    let output = Command::new(program).arg(url).output().await.expect("pg_dump");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
 }
 
 /// Terraform declares a user, whose password is nowhere but in its environment, and a zone.
@@ -252,7 +242,7 @@ async fn planted_secrets_are_nowhere_but_where_they_are_named() {
     let tell = |name: &str, bytes: Vec<u8>| {
         std::fs::write(directory.join("told").join(name.replace('/', "-")), bytes).expect("a file");
     };
-    tell("pg_dump", dump(&fleet).await);
+    tell("pg_dump", store::ask(&fleet, "pg_dump", &[]).await);
     let version = String::from_utf8(asked(&fleet, "/version").await).expect("text");
     let version = version.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     let life = text(&serde_json::from_str(version).expect("JSON"), "incarnation");
