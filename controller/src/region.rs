@@ -365,6 +365,7 @@ async fn prune_all(store: &Store, keep: Duration, rows: u32) -> Result<(), Store
     store.prune_deliveries(DELIVERED_FOR, DEAD_FOR).await?;
     store.forget_decisions(HISTORY_DAYS, DECISIONS).await?;
     store.compact_changes(keep, rows.into()).await?;
+    store.forget_leases().await?;
     store.prune_boot_traces().await
 }
 

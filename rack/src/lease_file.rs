@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use basalt_dhcp::Time;
+use basalt_dhcp::{GRACE, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -36,17 +36,18 @@ pub struct Opened<T> {
     pub lost_at: Option<Time>,
 }
 
-/// Until when no dynamic address is given to unknown clients, where leases were lost.
+/// Until when no dynamic address is given to unknown clients, where leases were lost. `told`: what other
+/// racks may let clients keep was told by a region, or they let none.
 #[must_use]
-pub fn withheld_until(lost_at: Time) -> Time {
-    lost_at + UNKNOWN_LEASES
+pub fn withheld_until(lost_at: Time, told: bool) -> Time {
+    lost_at + UNKNOWN_LEASES + if told { Duration::ZERO } else { GRACE }
 }
 
 /// For how much longer leases may run that were lost, where the longest lasts so many seconds.
 #[must_use]
 pub fn unsure(lost_at: Option<Time>, longest_seconds: Option<u32>, now: Time) -> Duration {
     let longest = Duration::from_secs(longest_seconds.unwrap_or_default().into()).max(UNKNOWN_LEASES);
-    lost_at.map_or(Duration::ZERO, |at| now.until(at + longest))
+    lost_at.map_or(Duration::ZERO, |at| now.until(at + longest + GRACE))
 }
 
 /// Notes that this data directory lacks leases: its rack has taken the place of another, whose addresses it leases.
@@ -88,10 +89,10 @@ where
         fs::remove_file(&noted)?;
         lost_at = None;
     }
-    if lost_at.is_some_and(|at| withheld_until(at) > now) {
+    if lost_at.is_some_and(|at| withheld_until(at, false) > now) {
         tracing::warn!(
             file = %path.display(),
-            "leases were lost: clients without a known lease or reservation get no address for up to 10 minutes"
+            "leases were lost: clients without a known lease or reservation get no address for 10 minutes, and until a region says what it knows, or for 20"
         );
     }
     Ok(Opened { journal, records: found.records, lost_at })
@@ -161,8 +162,8 @@ mod tests {
     fn the_region_is_told_for_as_long_as_the_longest_lease_may_run() {
         let later = NOW.plus_seconds(700);
         assert_eq!(unsure(None, Some(86_400), later), Duration::ZERO);
-        assert_eq!(unsure(Some(NOW), None, NOW), UNKNOWN_LEASES);
-        assert_eq!(unsure(Some(NOW), Some(600), later), Duration::ZERO);
-        assert_eq!(unsure(Some(NOW), Some(86_400), later), Duration::from_secs(86_400 - 700));
+        assert_eq!(unsure(Some(NOW), None, NOW), UNKNOWN_LEASES + GRACE);
+        assert_eq!(unsure(Some(NOW), Some(60), NOW.plus_seconds(1200)), Duration::ZERO);
+        assert_eq!(unsure(Some(NOW), Some(86_400), later), Duration::from_secs(86_400 - 700) + GRACE);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
-use crate::{Store, StoreError, boot, ipam};
+use crate::{Store, StoreError, boot, ipam, lease};
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
@@ -110,6 +110,7 @@ impl Store {
             } else {
                 woken.extend(insert(&mut tx, source, fact).await?);
                 ipam::block::note_in_force(&mut tx, rack, fact).await?;
+                lease::note(&mut tx, rack, fact).await?;
             }
             through = fact.seq;
         }

@@ -59,6 +59,7 @@ mod holders;
 mod invariant;
 mod ipam;
 mod layer;
+mod lease;
 mod object;
 mod operation;
 mod overlay;
@@ -91,6 +92,7 @@ pub use gauge::{FailingGauge, KindGauge, PhaseGauge, QueueGauge};
 pub use ipam::{
     Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
 };
+pub use lease::{Grantor, LeasesSeen, RackLease};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;

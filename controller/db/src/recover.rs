@@ -104,6 +104,8 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
     sqlx::query!("update dhcp_block set leaves_at = null where range is null and free_at is null")
         .execute(&mut *tx)
         .await?;
+    // Spans of time on the clock that the backup was made with.
+    sqlx::query!("delete from lease").execute(&mut *tx).await?;
     sqlx::query!("delete from region_process").execute(&mut *tx).await?;
     tx.commit().await?;
     connection.close().await?;

@@ -60,7 +60,8 @@ pub async fn write(
 fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[Address]) -> DhcpConcern {
     let mut subnets = Vec::new();
     for net in estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv4()) {
-        if !estate::racks_of(net, &estate.racks).iter().any(|other| other.uid == rack.uid) {
+        let serving = estate::racks_of(net, &estate.racks);
+        if !serving.iter().any(|other| other.uid == rack.uid) {
             continue;
         }
         let uid = net.uid.to_string();
@@ -80,6 +81,7 @@ fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[
             routes: estate.routes.iter().filter(|route| route.source == net.uid).filter_map(route).collect(),
             boot: boot_answers(net).into(),
             architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
+            shared: serving.len() > 1,
             options: net.vlan.dhcp.options.iter().filter_map(|(code, value)| option(code, value)).collect(),
             ..DhcpSubnet::default()
         });

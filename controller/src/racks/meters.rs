@@ -160,6 +160,7 @@ impl Meters {
                 "power"
             }
             from_region::Message::Ping(_) => "ping",
+            from_region::Message::Leases(_) => "leases",
         };
         self.message("to_rack", kind);
     }

@@ -54,6 +54,11 @@ pub struct Lease {
     pub expires_unix_ms: i64,
     pub released: bool,
     pub subnet_uid: String,
+    /// For how much longer it ran as the rack told it, in milliseconds, and the address was kept for its client.
+    #[serde(default)]
+    pub ends_in_ms: i64,
+    #[serde(default)]
+    pub kept_for_ms: Option<i64>,
 }
 
 /// See [`wire::BootRequestFact`].
@@ -223,7 +228,7 @@ impl Observed {
         !matches!(self, Self::Log(_) | Self::BootTrace(_))
     }
 
-    fn from_wire(body: Body) -> Option<Self> {
+    fn from_wire(body: Body, rack_now_ms: i64) -> Option<Self> {
         Some(match body {
             Body::Lease(it) => Self::Lease(Lease {
                 address: it.address,
@@ -231,6 +236,10 @@ impl Observed {
                 expires_unix_ms: it.expires_unix_ms,
                 released: it.released,
                 subnet_uid: it.subnet_uid,
+                ends_in_ms: it.expires_unix_ms.saturating_sub(rack_now_ms),
+                kept_for_ms: Some(it.kept_unix_ms)
+                    .filter(|&until| until != 0)
+                    .map(|until| until.saturating_sub(rack_now_ms)),
             }),
             Body::BootRequest(it) => Self::BootRequest(BootRequest {
                 service: it.service,
@@ -298,11 +307,11 @@ impl Observed {
     }
 }
 
-/// A fact as a rack delivers it. What cannot be understood is kept as an alarm: its number must not be lost.
+/// A fact as a rack delivers it, when its clock says that. What cannot be understood is kept as an alarm: its number must not be lost.
 #[must_use]
-pub fn new_fact(fact: wire::Fact) -> NewFact {
+pub fn new_fact(fact: wire::Fact, rack_now_ms: i64) -> NewFact {
     let seq = fact.seq;
-    let observed = fact.body.and_then(Observed::from_wire).unwrap_or_else(|| {
+    let observed = fact.body.and_then(|body| Observed::from_wire(body, rack_now_ms)).unwrap_or_else(|| {
         let message =
             format!("fact {seq} of this rack cannot be understood; is the rack newer than the region?");
         Observed::Alarm(Alarm { code: "unknown_fact".to_owned(), message })
@@ -349,14 +358,14 @@ mod tests {
             message: "no answer\0".into(),
             epoch: 3,
         });
-        let fact = new_fact(wire::Fact { seq: 9, body: Some(body), attempt: 4, ..wire::Fact::default() });
+        let fact = new_fact(wire::Fact { seq: 9, body: Some(body), attempt: 4, ..wire::Fact::default() }, 0);
         assert_eq!((fact.kind.as_str(), fact.attempt), ("power", Some(Attempt::new(4))));
         assert!(!fact.body.to_string().contains('\0') && !fact.body.to_string().contains("\\u0000"));
     }
 
     #[test]
     fn an_unreadable_fact_keeps_its_number_and_is_seen_by_people() {
-        let fact = new_fact(wire::Fact { seq: 7, body: None, ..wire::Fact::default() });
+        let fact = new_fact(wire::Fact { seq: 7, body: None, ..wire::Fact::default() }, 0);
         assert_eq!((fact.seq, fact.kind.as_str()), (7, "alarm"));
     }
 

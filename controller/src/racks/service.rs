@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basalt_api::values::{Generation, RackId, Timestamp, Uid};
-use basalt_db::{ConcernAck, Key, NewFact, Store, StoreError, trace};
+use basalt_db::{ConcernAck, Key, LeasesSeen, NewFact, Store, StoreError, trace};
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::from_rack::Message as Said;
 use basalt_proto::rack_v1::from_region::Message;
+use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::rack_link_server::RackLink;
 use basalt_proto::rack_v1::{
     BlobChunk, ConcernReply, ConcernVersion, FactAck, FactBatch, FetchBlobRequest, FromRack, FromRegion,
-    Hello, RenewReply, RenewRequest, Welcome,
+    Hello, Leases, RackLease, RenewReply, RenewRequest, Welcome,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -36,6 +37,10 @@ const STORE_TRIES: usize = 5;
 const CHUNK: usize = 256 * 1024;
 /// The concerns are looked at this long after a change, so that a burst of changes is sent once.
 const COALESCE: Duration = Duration::from_millis(10);
+/// How often a rack is told what others leased, at most.
+const SHARE: Duration = Duration::from_secs(1);
+/// So many leases are told in one message.
+const SHARED: usize = 2000;
 /// And anyway this often.
 const LOOK_ANYWAY: Duration = Duration::from_secs(5);
 
@@ -203,8 +208,14 @@ impl Session {
             hello.held.into_iter().map(|h| (h.concern, (h.sha256, h.incarnation))).collect::<Vec<_>>();
         self.note_held(&sent).await?;
         let mut woken = store.woken();
+        let mut shared: Option<(LeasesSeen, Instant)> = None;
         loop {
             self.push(&mut sent).await?;
+            if shared.as_ref().is_none_or(|(_, at)| at.elapsed() >= SHARE) {
+                let at = Instant::now();
+                let seen = self.share(shared.as_ref().map(|(seen, _)| seen)).await?;
+                shared = Some((seen, at));
+            }
             tokio::select! {
                 message = said.next() => match message {
                     Some(Ok(FromRack { message: Some(message) })) => self.heard(message).await?,
@@ -242,6 +253,21 @@ impl Session {
             trace::within(concern.trace, self.send(Message::Concern(version))).await;
         }
         Ok(())
+    }
+
+    /// Tells the rack of leases in the subnets where it gives addresses: of all, or of those that others granted since.
+    async fn share(&self, seen: Option<&LeasesSeen>) -> Result<LeasesSeen, StoreError> {
+        let (leases, now) = self.racks.store.leases_for(self.rack, seen).await?;
+        let mut leases: Vec<_> = leases.into_iter().map(told).collect();
+        while leases.len() > SHARED {
+            let rest = leases.split_off(SHARED);
+            let part = std::mem::replace(&mut leases, rest);
+            self.send(Message::Leases(Leases { leases: part, complete: false })).await;
+        }
+        if seen.is_none() || !leases.is_empty() {
+            self.send(Message::Leases(Leases { leases, complete: true })).await;
+        }
+        Ok(now)
     }
 
     /// A rack that comes back with the present bytes has applied them, though nobody asks it this time.
@@ -315,8 +341,11 @@ impl Session {
             );
             return Ok(());
         };
+        let waited = i64::try_from(batch.oldest_ms).unwrap_or(i64::MAX);
+        let first = batch.facts.first().map_or(0, |first| first.observed_unix_ms);
+        let rack_now_ms = first.saturating_add(waited);
         let facts: Vec<NewFact> =
-            batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact))).collect();
+            batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact, rack_now_ms))).collect();
         let through = self.stored(spool, &facts).await?;
         self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through })).await;
         Ok(())
@@ -345,6 +374,24 @@ impl Session {
         self.racks.sessions.meters().told(self.rack, &message);
         // A closed stream is noticed by the caller's loop.
         let _ = self.sender.send(Ok(FromRegion { message: Some(message) })).await;
+    }
+}
+
+fn told(lease: basalt_db::RackLease) -> RackLease {
+    let by = match lease.by {
+        basalt_db::Grantor::Itself => Grantor::Self_,
+        basalt_db::Grantor::Owner => Grantor::Owner,
+        basalt_db::Grantor::Another => Grantor::Unspecified,
+    };
+    RackLease {
+        subnet_uid: lease.subnet.to_string(),
+        address: lease.address,
+        mac: lease.mac,
+        hostname: lease.hostname,
+        ends_in_ms: lease.ends_in_ms,
+        given_back: lease.given_back,
+        kept_for_ms: lease.kept_for_ms.unwrap_or_default(),
+        by: by.into(),
     }
 }
 

@@ -30,7 +30,7 @@ impl<'a> Rack<'a> {
         self.seq += 1;
         let body = Body::BootTrace(BootTraceFact { entries, lost: 2, others_lost: 5 });
         let fact = Fact { seq: self.seq, mac: mac.to_owned(), body: Some(body), ..Fact::default() };
-        let facts = [observed::new_fact(fact)];
+        let facts = [observed::new_fact(fact, 0)];
         let store = self.lab.region.store();
         store.store_facts(self.uid, "r1", uuid::Uuid::from_u128(1), &facts).await.expect("it is stored");
     }

@@ -5,8 +5,8 @@ use crate::enrolment::NewRack;
 use crate::support::Lab;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
-    ConcernReply, ConcernVersion, Fact, FactBatch, FromRack, Hello, Interface, PowerCommand, PowerResult,
-    fact, from_rack, from_region,
+    ConcernReply, ConcernVersion, Fact, FactBatch, FromRack, Hello, Interface, Leases, PowerCommand,
+    PowerResult, fact, from_rack, from_region,
 };
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 pub(crate) struct Told {
     pub(crate) concerns: Vec<ConcernVersion>,
     pub(crate) commands: Vec<PowerCommand>,
+    pub(crate) leases: Vec<Leases>,
 }
 
 /// A rack on its link, until it is dropped.
@@ -77,6 +78,9 @@ impl Linked {
                         };
                         heard.lock().expect("told").commands.push(command);
                         say(&outbox, from_rack::Message::Facts(batch)).await;
+                    }
+                    Some(from_region::Message::Leases(leases)) => {
+                        heard.lock().expect("told").leases.push(leases);
                     }
                     _ => {}
                 }

@@ -22,6 +22,7 @@ mod inventory;
 mod issuer;
 mod kinds;
 mod layers;
+mod leases;
 mod leaving;
 mod linked;
 mod metrics;

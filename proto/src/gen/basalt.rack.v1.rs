@@ -98,6 +98,9 @@ pub struct DhcpSubnet {
     /// "amd64", "arm64": whose boot clients are told anything; empty: all
     #[prost(string, repeated, tag = "15")]
     pub architectures: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// other racks give addresses here too, and are told of this one's leases
+    #[prost(bool, tag = "24")]
+    pub shared: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Route {
@@ -376,6 +379,9 @@ pub struct LeaseFact {
     pub released: bool,
     #[prost(string, tag = "5")]
     pub subnet_uid: ::prost::alloc::string::String,
+    /// until then the rack gives the address to nobody else; 0: it does not say so
+    #[prost(int64, tag = "6")]
+    pub kept_unix_ms: i64,
 }
 /// From now on the rack grants dynamic addresses from the blocks of this delegation alone.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -622,14 +628,14 @@ pub mod from_rack {
         Pong(super::Pong),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromRegion {
-    #[prost(oneof = "from_region::Message", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "from_region::Message", tags = "1, 2, 3, 4, 5, 6")]
     pub message: ::core::option::Option<from_region::Message>,
 }
 /// Nested message and enum types in `FromRegion`.
 pub mod from_region {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
         /// answers Hello
         #[prost(message, tag = "1")]
@@ -643,6 +649,84 @@ pub mod from_region {
         Power(super::PowerCommand),
         #[prost(message, tag = "5")]
         Ping(super::Ping),
+        #[prost(message, tag = "6")]
+        Leases(super::Leases),
+    }
+}
+/// Leases of IPv4 addresses that racks granted in subnets where this one gives addresses: all at first, then what changes.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Leases {
+    #[prost(message, repeated, tag = "1")]
+    pub leases: ::prost::alloc::vec::Vec<RackLease>,
+    /// now all have been told
+    #[prost(bool, tag = "2")]
+    pub complete: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RackLease {
+    #[prost(string, tag = "1")]
+    pub subnet_uid: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub mac: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub hostname: ::prost::alloc::string::String,
+    /// below zero: it has ended
+    #[prost(sint64, tag = "5")]
+    pub ends_in_ms: i64,
+    /// by its client
+    #[prost(bool, tag = "6")]
+    pub given_back: bool,
+    /// for so long who granted it gives the address to nobody else; 0: that is not said
+    #[prost(sint64, tag = "7")]
+    pub kept_for_ms: i64,
+    #[prost(enumeration = "rack_lease::Grantor", tag = "8")]
+    pub by: i32,
+}
+/// Nested message and enum types in `RackLease`.
+pub mod rack_lease {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Grantor {
+        /// another rack, which lets the client keep an address
+        Unspecified = 0,
+        /// this rack itself
+        Self_ = 1,
+        /// the rack whose address it is
+        Owner = 2,
+    }
+    impl Grantor {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "GRANTOR_UNSPECIFIED",
+                Self::Self_ => "SELF",
+                Self::Owner => "OWNER",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "GRANTOR_UNSPECIFIED" => Some(Self::Unspecified),
+                "SELF" => Some(Self::Self_),
+                "OWNER" => Some(Self::Owner),
+                _ => None,
+            }
+        }
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

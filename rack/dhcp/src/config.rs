@@ -71,6 +71,9 @@ pub struct Subnet {
     pub options: Vec<RawOption>,
     /// Option 51 in seconds, at least 60.
     pub lease_seconds: u32,
+    /// Other servers give addresses here too, and are told of this one's leases ([`Server::learn`](crate::Server::learn)).
+    #[serde(default)]
+    pub shared: bool,
     /// Where addresses for clients without a reservation come from.
     #[serde(default)]
     pub dynamic: Vec<AddressRange>,
@@ -98,6 +101,7 @@ impl Subnet {
             mtu: None,
             options: Vec::new(),
             lease_seconds: ten_minutes(),
+            shared: false,
             dynamic: Vec::new(),
             reservations: Vec::new(),
             boot: Boot::default(),

@@ -6,6 +6,7 @@ use dhcproto::v4::{MessageType, OptionCode};
 
 use crate::detect;
 use crate::egress::Message;
+use crate::elsewhere::{self, Elsewhere, GRACE};
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
@@ -50,6 +51,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) config: &'a Config,
     pub(crate) table: &'a mut Table,
     pub(crate) probes: &'a mut Probes,
+    pub(crate) elsewhere: &'a Elsewhere,
     /// No dynamic address but to clients whose lease is known.
     pub(crate) withheld: bool,
     /// The client is one of those that get answers.
@@ -90,7 +92,8 @@ impl Exchange<'_> {
         let address = self.choose()?;
         self.settle(address);
         let held = self.table.get(address).filter(|lease| lease.mac == self.mac && lease.is_live(self.now));
-        let is_allocated = held.is_some() || self.scope.owner(address).is_some();
+        let is_allocated =
+            held.is_some() || self.scope.owner(address).is_some() || self.kept_until(address).is_some();
         // A lease that still runs is longer than an offer, and stays.
         if held.is_none_or(|lease| lease.state == LeaseState::Offered) {
             let lease = self.lease(address, LeaseState::Offered, OFFER_SECONDS);
@@ -219,7 +222,7 @@ impl Exchange<'_> {
         vec![self.send(reply), Action::Report(Event::Refused { mac: self.mac, address, reason })]
     }
 
-    /// The address to offer: reserved, current, previous, asked for, offered in vain, never used, longest unused.
+    /// The address to offer: reserved, current, another server's that the client may keep, previous, asked for, offered in vain, never used, longest unused.
     fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
         let (now, mac, network) = (self.now, self.mac, &self.network);
         let dynamic = |address: Ipv4Addr| network.is_dynamic(address);
@@ -227,12 +230,20 @@ impl Exchange<'_> {
             |table: &Table, address: Ipv4Addr| dynamic(address) && table.available(now, address, mac);
 
         let mut reserved = network.reservations(mac).map(|it| it.address);
-        if let Some(reserved) = reserved.find(|&address| self.table.available(now, address, mac)) {
+        if let Some(reserved) = reserved.find(|&address| self.is_free(address)) {
             return Ok(reserved);
         }
         let own = self.table.of(mac).filter(|lease| offerable(self.table, lease.address));
         let own = own.max_by_key(|lease| (lease.is_live(now), lease.expires));
-        if let Some(lease) = own.filter(|lease| !self.withheld || lease.is_live(now)) {
+        if let Some(lease) = own.filter(|lease| lease.is_live(now)) {
+            return Ok(lease.address);
+        }
+        let others = self.elsewhere.of(mac).chain(self.table.of(mac).map(|lease| lease.address));
+        let kept = others.filter_map(|address| Some((self.kept_until(address)?, address))).max();
+        if let Some((_, address)) = kept {
+            return Ok(address);
+        }
+        if let Some(lease) = own.filter(|_| !self.withheld) {
             return Ok(lease.address);
         }
         if self.withheld {
@@ -254,7 +265,7 @@ impl Exchange<'_> {
         if !self.scope.subnet.cidr.contains(&address) {
             return Verdict::Refuse("address is not on this network");
         }
-        let free = self.table.available(self.now, address, self.mac);
+        let free = self.is_free(address);
         match self.scope.owner(address) {
             Some(owner) if owner != self.mac => {
                 return Verdict::Refuse("address is reserved for another client");
@@ -264,19 +275,42 @@ impl Exchange<'_> {
             _ => {}
         }
         let mut reserved = self.network.reservations(self.mac).map(|it| it.address);
-        if reserved.any(|reserved| self.table.available(self.now, reserved, self.mac)) {
+        if reserved.any(|reserved| self.is_free(reserved)) {
             return Verdict::Refuse("another address is reserved for this client");
         }
-        let own = self.own(address).is_some();
+        if self.kept_until(address).is_some() {
+            return Verdict::Grant;
+        }
+        let (own, dynamic) = (self.own(address).is_some(), self.network.is_dynamic(address));
+        if !own && !dynamic && self.scope.subnet.shared {
+            return Verdict::Unknown;
+        }
         if !own && self.has_other_lease(address) {
             return Verdict::Refuse("client has another lease");
         }
-        match self.network.is_dynamic(address) {
+        match dynamic {
             true if own || !self.withheld => Verdict::Grant,
             true => Verdict::Unknown,
             false if own => Verdict::Refuse("address is no longer given out"),
             false => Verdict::Unknown,
         }
+    }
+
+    /// No other client has the address.
+    fn is_free(&self, address: Ipv4Addr) -> bool {
+        self.table.available(self.now, address, self.mac)
+            && !self.elsewhere.is_anothers(self.now, address, self.mac)
+    }
+
+    /// Until when the client may keep an address that is another server's to give, if it may.
+    fn kept_until(&self, address: Ipv4Addr) -> Option<Time> {
+        let scope = self.network.scope(address).filter(|scope| scope.owner(address).is_none())?;
+        if scope.is_dynamic(address) || !self.table.available(self.now, address, self.mac) {
+            return None;
+        }
+        let own = self.table.get(address).filter(|lease| lease.mac == self.mac);
+        let until = own.and_then(|lease| lease.kept_until).max(self.elsewhere.kept_until(address, self.mac));
+        until.filter(|&until| elsewhere::is_worth_it(self.now, until))
     }
 
     /// The client's live record of this address.
@@ -311,6 +345,10 @@ impl Exchange<'_> {
         let hostname = self.packet.options.text(OptionCode::Hostname);
         let hostname = hostname.filter(|name| !name.is_empty() && name.len() <= MAX_HOSTNAME);
         let hostname = hostname.filter(|name| !name.chars().any(char::is_control));
+        let expires = self.now.plus_seconds(seconds);
+        let is_shared =
+            state == LeaseState::Bound && self.scope.subnet.shared && self.scope.is_dynamic(address);
+        let promises = is_shared.then(|| expires + GRACE);
         Lease {
             address,
             mac: self.mac,
@@ -318,13 +356,19 @@ impl Exchange<'_> {
             hostname: hostname.map(str::to_owned).or_else(|| known.and_then(|lease| lease.hostname.clone())),
             state,
             granted: self.now,
-            expires: self.now.plus_seconds(seconds),
+            expires,
             acknowledged: known.is_some_and(|lease| lease.acknowledged),
+            promised_until: promises.max(known.and_then(|lease| lease.promised_until)),
+            kept_until: self.kept_until(address),
         }
     }
 
     fn lease_seconds(&self, address: Ipv4Addr) -> u32 {
         let whole = self.scope.subnet.lease_seconds;
+        if let Some(until) = self.kept_until(address) {
+            let seconds = u32::try_from(self.now.until(until).as_secs()).unwrap_or(u32::MAX);
+            return whole.min(seconds);
+        }
         let known = self.table.get(address).is_some_and(|lease| lease.mac == self.mac && lease.acknowledged);
         if known { whole } else { whole.min(self.config.unacknowledged_seconds) }
     }

@@ -42,13 +42,34 @@ pub struct Lease {
     /// The region knows of it: renewals may take the subnet's whole lease time.
     #[serde(default)]
     pub acknowledged: bool,
+    /// Other servers may let the client keep the address until then, [`GRACE`](crate::GRACE) after the lease ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promised_until: Option<Time>,
+    /// The address is another server's, which keeps it for the client until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<Time>,
 }
 
 impl Lease {
-    /// Whether the address must not go to anyone else.
+    /// Whether it runs.
     #[must_use]
     pub fn is_live(&self, now: Time) -> bool {
         self.state != LeaseState::Ended && self.expires > now
+    }
+
+    /// Until when the address must not go to anyone else.
+    #[must_use]
+    pub fn held_until(&self) -> Time {
+        let runs = if self.state == LeaseState::Ended { self.granted } else { self.expires };
+        self.promised_until.map_or(runs, |promised| promised.max(runs))
+    }
+
+    fn is_held(&self, now: Time) -> bool {
+        self.held_until() > now
+    }
+
+    fn is_promised(&self, now: Time) -> bool {
+        self.promised_until.is_some_and(|promised| promised > now)
     }
 }
 
@@ -119,7 +140,7 @@ impl Table {
     pub(crate) fn reconfigured(&mut self, now: Time, wanted: impl Fn(Ipv4Addr) -> bool) {
         self.walked.clear();
         let stale: Vec<_> =
-            self.records.values().filter(|lease| !lease.is_live(now) && !wanted(lease.address)).collect();
+            self.records.values().filter(|lease| !lease.is_held(now) && !wanted(lease.address)).collect();
         for address in stale.into_iter().map(|lease| lease.address).collect::<Vec<_>>() {
             self.remove(address);
         }
@@ -128,7 +149,7 @@ impl Table {
     /// Nobody else holds the address.
     pub(crate) fn available(&self, now: Time, address: Ipv4Addr, mac: Mac) -> bool {
         self.get(address).is_none_or(|lease| {
-            !lease.is_live(now) || (lease.mac == mac && lease.state != LeaseState::Quarantined)
+            !lease.is_held(now) || (lease.mac == mac && lease.state != LeaseState::Quarantined)
         })
     }
 
@@ -161,7 +182,8 @@ impl Table {
     pub(crate) fn spare_offer(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         let full = self.offers.len() >= MAX_OFFERS;
         let spare = self.offers.iter().take_while(|(expires, _)| full || *expires <= now);
-        spare.map(|&(_, address)| address).find(|&address| usable(address))
+        let is_spare = |address: &Ipv4Addr| self.get(*address).is_none_or(|lease| !lease.is_promised(now));
+        spare.map(|&(_, address)| address).find(|address| is_spare(address) && usable(*address))
     }
 
     /// How many addresses there are records of.
@@ -172,7 +194,8 @@ impl Table {
     /// The usable address whose lease ended first.
     pub(crate) fn longest_ended(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         let ended = self.by_expiry.iter().take_while(|(expires, _)| *expires <= now);
-        ended.map(|&(_, address)| address).find(|&address| usable(address))
+        let is_free = |address: &Ipv4Addr| self.get(*address).is_none_or(|lease| !lease.is_held(now));
+        ended.map(|&(_, address)| address).find(|address| is_free(address) && usable(*address))
     }
 
     /// Leases that ran out after `since` and not after `now`, marked as ended.

@@ -42,8 +42,8 @@
 //! [`Server::tick`]; with [`Server::set_probing`], [`Server::heard`] and [`Server::conclude`]; when the region has taken note of a lease, [`Server::acknowledge`]; when a concern arrives,
 //! [`Server::set_config`].
 //!
-//! Several racks on one link need different dynamic ranges. That the rack of rank *k* offers *k* × 400 ms later is not
-//! here; it needs one more action, "send after, unless", that the caller's timer carries out.
+//! Several racks on one link need different dynamic ranges. What each granted, the others are told with [`Server::learn`]. All offer
+//! at once.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
@@ -57,6 +57,7 @@ pub mod ingress;
 pub mod v6;
 
 mod config;
+mod elsewhere;
 mod exchange;
 mod lease;
 mod mac;
@@ -73,6 +74,7 @@ pub use client::Client;
 pub use config::{
     AddressRange, Boot, BootMode, Config, ConfigError, Loaders, RawOption, Reservation, Route, Subnet,
 };
+pub use elsewhere::{GRACE, Grantor, Told};
 pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
 pub use proxy::BOOT_SERVER_PORT;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dhcproto::v4::Opcode;
 
+use crate::elsewhere::{Elsewhere, GRACE, Grantor, Told};
 use crate::exchange::Exchange;
 use crate::ingress::Packet;
 use crate::lease::Table;
@@ -109,6 +110,8 @@ pub enum Event {
         /// The client already had it.
         renewed: bool,
     },
+    /// Another server let a client keep the address that it has of this one, or this one had forgotten that.
+    Learned(Lease),
     /// A client gave its address back.
     Released(Lease),
     /// A client found its address in use by another host.
@@ -254,6 +257,7 @@ pub struct Server {
     links: BTreeMap<u32, Vec<Ipv4Addr>>,
     table: Table,
     probes: Probes,
+    elsewhere: Elsewhere,
     dynamic_from: Time,
     swept: Time,
 }
@@ -272,6 +276,7 @@ impl Server {
             links: BTreeMap::new(),
             table: Table::default(),
             probes: Probes::default(),
+            elsewhere: Elsewhere::default(),
             dynamic_from: Time::default(),
             swept: Time::default(),
         })
@@ -287,8 +292,9 @@ impl Server {
         self.scopes = config.subnets.iter().map(Scope::new).collect();
         self.config = config;
         let scopes = &self.scopes;
-        self.table
-            .reconfigured(now, |address| scopes.iter().any(|scope| scope.subnet.cidr.contains(&address)));
+        let is_ours = |address| scopes.iter().any(|scope| scope.subnet.cidr.contains(&address));
+        self.table.reconfigured(now, is_ours);
+        self.elsewhere.tidy(now, is_ours);
         Ok(())
     }
 
@@ -311,7 +317,7 @@ impl Server {
         &self.config
     }
 
-    /// Takes leases that were persisted, or that another rack granted. Of two records of one address the one granted
+    /// Takes leases that were persisted. Of two records of one address the one granted
     /// later wins, so a file of appended records can be given as it is.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = Lease>) {
         for lease in leases {
@@ -319,6 +325,58 @@ impl Server {
                 self.table.insert(lease);
             }
         }
+    }
+
+    /// Takes what the region says that servers granted, this one among them. The actions persist and report what is this server's own.
+    pub fn learn(&mut self, now: Time, told: impl IntoIterator<Item = Told>) -> Vec<Action> {
+        let mut told: Vec<Told> = told.into_iter().collect();
+        // What it granted itself says more than what was made of it.
+        told.sort_by_key(|told| told.by);
+        let mut actions = Vec::new();
+        for told in told {
+            let Some(scope) = self.scopes.iter().find(|scope| scope.subnet.cidr.contains(&told.address))
+            else {
+                continue;
+            };
+            let is_own = scope.is_dynamic(told.address);
+            let known = self.table.get(told.address);
+            let is_news = match (told.by, known) {
+                (Grantor::Owner, _) if !is_own => {
+                    self.elsewhere.learn(now, &told);
+                    continue;
+                }
+                // What it knows itself is newer.
+                (Grantor::Own, known) => known.is_none() && told.kept_until.unwrap_or(told.ends) > now,
+                _ if !is_own || told.given_back || told.ends <= now => false,
+                (_, Some(lease)) if lease.mac == told.mac => {
+                    lease.state != LeaseState::Quarantined && lease.expires < told.ends
+                }
+                (_, known) => known.is_none_or(|lease| lease.held_until() <= now),
+            };
+            if !is_news {
+                continue;
+            }
+            let known = known.filter(|lease| lease.mac == told.mac);
+            let promise = match told.by {
+                Grantor::Own => told.kept_until,
+                Grantor::Owner | Grantor::Another => Some(told.ends + GRACE),
+            };
+            let lease = Lease {
+                address: told.address,
+                mac: told.mac,
+                subnet: scope.subnet.id.clone(),
+                hostname: told.hostname.or_else(|| known.and_then(|lease| lease.hostname.clone())),
+                state: if told.given_back { LeaseState::Ended } else { LeaseState::Bound },
+                granted: now,
+                expires: told.ends,
+                acknowledged: true,
+                promised_until: promise.max(known.and_then(|lease| lease.promised_until)),
+                kept_until: (!is_own).then_some(told.ends),
+            };
+            self.table.insert(lease.clone());
+            actions.extend([Action::Persist(lease.clone()), Action::Report(Event::Learned(lease))]);
+        }
+        actions
     }
 
     /// Gives no dynamic address, except to clients whose lease is known, before `until`: for a server that lost its
@@ -350,14 +408,15 @@ impl Server {
         self.table.len()
     }
 
-    /// Leases that still run on addresses outside of the configured dynamic ranges, in order of address: of ranges that it had
-    /// before, or reserved ones.
+    /// Leases on addresses outside of the configured dynamic ranges that are held still, in order of address: of ranges that it had
+    /// before, or reserved ones. Not those on addresses of other servers.
     pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {
         let dynamic = |address| {
             let mut ranges = self.scopes.iter().flat_map(|scope| &scope.subnet.dynamic);
             ranges.any(|range| range.contains(address))
         };
-        self.leases().filter(move |lease| lease.is_live(now) && !dynamic(lease.address))
+        let is_left = move |lease: &&Lease| lease.held_until() > now && lease.kept_until.is_none();
+        self.leases().filter(move |lease| is_left(lease) && !dynamic(lease.address))
     }
 
     /// Until when leases may run that this server lost; see [`Server::withhold_dynamic_until`].
@@ -389,6 +448,7 @@ impl Server {
     pub fn tick(&mut self, now: Time) -> Vec<Action> {
         let expired = self.table.expire(self.swept, now);
         self.swept = self.swept.max(now);
+        self.elsewhere.tidy(now, |_| true);
         expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
     }
 
@@ -472,6 +532,7 @@ impl Server {
             config: &self.config,
             table: &mut self.table,
             probes: &mut self.probes,
+            elsewhere: &self.elsewhere,
             withheld: now < self.dynamic_from,
             served: known || self.config.serve_unknown,
         })

@@ -26,6 +26,12 @@ impl Time {
         Duration::from_millis(later.0.saturating_sub(self.0))
     }
 
+    /// So long before this moment; the epoch, if that is before it.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+
     /// This moment plus whole seconds.
     #[must_use]
     pub const fn plus_seconds(self, seconds: u32) -> Self {

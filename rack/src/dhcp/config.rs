@@ -101,6 +101,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
         BootAnswers::Proxy => BootMode::Proxy,
         BootAnswers::None => BootMode::Off,
     };
+    subnet.shared = from.shared;
     subnet.boot = Boot {
         mode,
         firmware: from.architectures.iter().flat_map(|it| firmware(it)).copied().collect(),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use basalt_dhcp::{Action, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
-use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, fact::Body};
+use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leases, fact::Body};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
 pub mod config;
+mod learned;
 pub(crate) mod leftover;
 pub(crate) mod others;
 pub(crate) mod trace;
@@ -100,7 +101,7 @@ impl Dhcp {
         let mut server = Server::new(basalt_dhcp::Config::default()).map_err(io::Error::other)?;
         server.restore(file.records);
         if let Some(at) = file.lost_at {
-            server.withhold_dynamic_until(lease_file::withheld_until(at));
+            server.withhold_dynamic_until(lease_file::withheld_until(at, false));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
@@ -176,6 +177,30 @@ impl Dhcp {
             && let Err(error) = core.journal.append(&[lease])
         {
             tracing::warn!(%error, %address, "the lease file cannot be written");
+        }
+    }
+
+    /// Takes what a region says that racks granted where this one gives addresses.
+    pub fn learn(&self, told: Leases) {
+        let now = now();
+        let leases = told.leases.into_iter().filter_map(|lease| learned::told(lease, now));
+        let (actions, kept) = {
+            let mut core = self.lock();
+            let core = &mut *core;
+            let actions = core.server.learn(now, leases);
+            let kept = core.keep(&persisted(&actions));
+            if let Some(at) = core.lost_at.filter(|_| told.complete && kept.is_ok()) {
+                core.server.withhold_dynamic_until(lease_file::withheld_until(at, true));
+            }
+            (actions, kept)
+        };
+        if let Err(error) = &kept {
+            tracing::error!(%error, "leases that a region told cannot be written");
+        }
+        for action in actions.into_iter().filter(|_| kept.is_ok()) {
+            if let Action::Report(event) = action {
+                self.report(event);
+            }
         }
     }
 
@@ -290,12 +315,7 @@ impl Dhcp {
                     }
                 }
             }
-            let leases = handled.iter().flatten().filter_map(|action| match action {
-                Action::Persist(lease) => Some(lease.clone()),
-                _ => None,
-            });
-            let leases: Vec<Lease> = leases.collect();
-            core.keep(&leases)
+            core.keep(&persisted(handled.iter().flatten()))
         };
         if let Err(error) = &kept {
             tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
@@ -329,6 +349,14 @@ impl Dhcp {
                 tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, renewed, "lease granted");
                 self.presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
                 self.facts.tell(about.saw(lease_fact(&lease, false)));
+            }
+            Event::Learned(lease) => {
+                let about = about(lease.mac);
+                tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, "lease learned");
+                if lease.is_live(now()) {
+                    self.presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
+                    self.facts.tell(about.saw(lease_fact(&lease, false)));
+                }
             }
             Event::Released(lease) | Event::Expired(lease) => {
                 let about = about(lease.mac);
@@ -414,6 +442,14 @@ fn durable(action: Action, kept: bool) -> Option<Action> {
     (kept || !matches!(action, Action::Persist(_))).then_some(action)
 }
 
+fn persisted<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<Lease> {
+    let lease = |action: &Action| match action {
+        Action::Persist(lease) => Some(lease.clone()),
+        _ => None,
+    };
+    actions.into_iter().filter_map(lease).collect()
+}
+
 fn lease_fact(lease: &Lease, released: bool) -> Body {
     Body::Lease(LeaseFact {
         address: lease.address.to_string(),
@@ -421,6 +457,7 @@ fn lease_fact(lease: &Lease, released: bool) -> Body {
         expires_unix_ms: millis(lease.expires),
         released,
         subnet_uid: lease.subnet.clone(),
+        kept_unix_ms: lease.promised_until.map_or(0, millis),
     })
 }
 

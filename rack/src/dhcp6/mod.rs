@@ -82,7 +82,7 @@ impl Dhcp6 {
         let mut server = Server::new(duid, Config::default()).map_err(io::Error::other)?;
         server.restore(file.records);
         if let Some(at) = file.lost_at {
-            server.withhold_dynamic_until(lease_file::withheld_until(at));
+            server.withhold_dynamic_until(lease_file::withheld_until(at, true));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
@@ -335,6 +335,7 @@ fn lease_fact(lease: &Lease, released: bool) -> Body {
         expires_unix_ms: millis(lease.expires),
         released,
         subnet_uid: lease.subnet.clone(),
+        kept_unix_ms: 0,
     })
 }
 

@@ -176,6 +176,12 @@ async fn listen(
             Some(from_region::Message::Ping(ping)) => {
                 send(outbox, from_rack::Message::Pong(Pong { nonce: ping.nonce })).await?;
             }
+            Some(from_region::Message::Leases(leases)) => {
+                let dhcp = Arc::clone(&context.dhcp);
+                tokio::task::spawn_blocking(move || dhcp.learn(leases))
+                    .await
+                    .map_err(std::io::Error::other)?;
+            }
             Some(from_region::Message::Welcome(_)) | None => {}
         }
     }

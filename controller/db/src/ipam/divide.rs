@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 /// Nobody knows of a longer lease: a region that has not heard of one lets it last this long at most.
 const UNKNOWN_US: i64 = 600 * 1_000_000;
+/// For so long after a lease its address is kept for its client, whom another rack may have let keep it.
+const KEPT_US: i64 = 600 * 1_000_000;
 
 /// Addresses from `first` to `last`, both included, as numbers of 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,7 +142,8 @@ fn released(parts: &[Part], situation: &Situation) -> Vec<Part> {
             }
             part.hold = Hold::Leaving(None);
         }
-        let longest = i64::from(part.lease_seconds).saturating_mul(1_000_000).max(UNKNOWN_US);
+        let longest =
+            i64::from(part.lease_seconds).saturating_mul(1_000_000).max(UNKNOWN_US).saturating_add(KEPT_US);
         match (part.hold, situation.told.get(&part.rack)) {
             (Hold::Ending(at), _) if at <= situation.now_us => {}
             (Hold::Leaving(_), None) => {
@@ -411,7 +414,7 @@ mod tests {
         situation.told.remove(&rack(2));
         let parts = divided(&both, &situation);
         assert_eq!(text(&parts), "1:10-14 .2:15-19");
-        situation.now_us = 3_599_999_999;
+        situation.now_us = 3_599_999_999 + KEPT_US;
         assert_eq!(text(&divided(&parts, &situation)), "1:10-14 .2:15-19");
         situation.now_us += 1;
         assert_eq!(text(&divided(&parts, &situation)), "1:10-19");
@@ -427,7 +430,7 @@ mod tests {
         situation.told.get_mut(&rack(2)).unwrap().unsure_until = Some(5);
         let parts = divided(&parts, &situation);
         assert_eq!(text(&parts), "1:10-14 .2:15-19");
-        assert!(parts.iter().any(|part| part.hold == Hold::Ending(UNKNOWN_US)), "{parts:?}");
+        assert!(parts.iter().any(|part| part.hold == Hold::Ending(UNKNOWN_US + KEPT_US)), "{parts:?}");
     }
 
     #[test]

@@ -11,4 +11,5 @@ mod ipam;
 mod objects;
 mod old;
 mod rotate;
+mod shared_leases;
 mod work;

@@ -1,5 +1,5 @@
-//! Several servers on one link, each with a block of its own and none knowing of the others: clients boot, renew and boot again
-//! while servers die, come back, lose their lease files and do not hear everybody.
+//! Several servers on one link, each with a block of its own, and none knowing of the others or all told of each other's leases by a
+//! region: clients boot, renew and boot again while servers die, come back, lose their lease files and do not hear everybody.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use basalt_dhcp::client::{ClientAction, ClientConfig};
 use basalt_dhcp::{
-    Action, AddressRange, Arrival, Client, Event, Lease, Mac, Reservation, Server, Subnet, Time, ingress,
+    Action, AddressRange, Arrival, Client, Event, GRACE, Grantor, Lease, LeaseState, Mac, Reservation,
+    Server, Subnet, Time, Told, ingress,
 };
 
 use crate::support::*;
@@ -52,12 +53,29 @@ impl Random {
 }
 
 enum Happens {
-    ToRack { rack: u8, unicast: bool, bytes: Vec<u8> },
-    ToClient { client: u8, bytes: Vec<u8> },
-    Wake { client: u8 },
-    Boot { client: u8 },
+    ToRack {
+        rack: u8,
+        unicast: bool,
+        bytes: Vec<u8>,
+    },
+    ToClient {
+        client: u8,
+        bytes: Vec<u8>,
+    },
+    Wake {
+        client: u8,
+    },
+    Boot {
+        client: u8,
+    },
     Fault,
-    Start { rack: u8 },
+    Start {
+        rack: u8,
+    },
+    /// The region and a rack exchange what they have for each other.
+    Sync {
+        rack: u8,
+    },
 }
 
 /// A server, and what of it outlives a kill.
@@ -66,6 +84,11 @@ struct Rack {
     file: Vec<Lease>,
     /// Until when it misses leases.
     incomplete_until: Time,
+    lost_at: Time,
+    is_told: bool,
+    /// What the region has not heard yet, and until when it does not.
+    spool: Vec<Lease>,
+    unlinked: Time,
     /// Whom it does not hear, and who does not hear it: clients of even or of odd numbers.
     cut_off: (Time, u8),
 }
@@ -90,6 +113,12 @@ struct Counts {
     kept: u64,
     /// A reserved address from another server than before.
     kept_by_another: u64,
+    /// A dynamic address from another server than before.
+    extended: u64,
+    /// Leases that a server was told of, that were its own and that it did not know.
+    learned: u64,
+    /// Times that the region and a rack could not exchange anything.
+    unlinked: u64,
 }
 
 struct World {
@@ -100,6 +129,8 @@ struct World {
     order: u64,
     racks: Vec<Rack>,
     machines: Vec<Machine>,
+    /// What the region knows, by rack: nothing, where there is none.
+    region: Option<BTreeMap<(u8, Ipv4Addr), Lease>>,
     counts: Counts,
 }
 
@@ -116,19 +147,31 @@ fn reserved(client: u8) -> Option<Ipv4Addr> {
     (client < RESERVED).then(|| ip(20 + client))
 }
 
-fn start(rack: u8) -> Server {
+fn start(rack: u8, shared: bool) -> Server {
     let reservations =
         (0..RESERVED).map(|client| Reservation { address: ip(20 + client), ..reservation(client, 0) });
-    let subnet = Subnet { dynamic: vec![block(rack)], reservations: reservations.collect(), ..subnet() };
+    let subnet =
+        Subnet { dynamic: vec![block(rack)], reservations: reservations.collect(), shared, ..subnet() };
     Server::new(config(subnet)).unwrap()
 }
 
+impl Rack {
+    fn keep(&mut self, lease: Lease) {
+        self.file.push(lease.clone());
+        self.spool.push(lease);
+    }
+}
+
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, with_region: bool) -> Self {
         let rack = |number| Rack {
-            server: Some(start(number)),
+            server: Some(start(number, with_region)),
             file: Vec::new(),
             incomplete_until: START,
+            lost_at: START,
+            is_told: true,
+            spool: Vec::new(),
+            unlinked: START,
             cut_off: (START, 0),
         };
         let machine = |number| {
@@ -143,8 +186,12 @@ impl World {
             order: 0,
             racks: (0..RACKS).map(rack).collect(),
             machines: (0..CLIENTS).map(machine).collect(),
+            region: with_region.then(BTreeMap::new),
             counts: Counts::default(),
         };
+        for rack in 0..RACKS {
+            world.after(Duration::from_secs(1), Happens::Sync { rack });
+        }
         for client in 0..CLIENTS {
             world.after(Duration::ZERO, Happens::Boot { client });
         }
@@ -180,6 +227,7 @@ impl World {
                 Happens::Boot { client } => self.boot(client),
                 Happens::Fault => self.fault(),
                 Happens::Start { rack } => self.start(rack),
+                Happens::Sync { rack } => self.sync(rack),
             }
         }
         for (client, machine) in (0..).zip(&self.machines) {
@@ -251,7 +299,10 @@ impl World {
         let last = self.machines[usize::from(client)].last.replace((address, server));
         match last {
             Some(last) if last == (address, server) => self.counts.kept += 1,
-            Some((before, _)) if before == address => self.counts.kept_by_another += 1,
+            Some((before, _)) if before == address && reserved(client) == Some(address) => {
+                self.counts.kept_by_another += 1;
+            }
+            Some((before, _)) if before == address => self.counts.extended += 1,
             Some((_, before)) if before != server => self.counts.takeovers += 1,
             _ => {}
         }
@@ -263,7 +314,13 @@ impl World {
         let via = Arrival { local: identity(number), unicast, ..LINK };
         // Whom it may give something to before it knows of all leases.
         let known: Vec<_> = rack.file.iter().map(|lease| (lease.mac, lease.address)).collect();
-        let is_known = |mac: Mac, address| mac.0[5] < RESERVED || known.contains(&(mac, address));
+        // Addresses of others it gives to clients that have them, as the region says.
+        let is_others = |address| !(block(number).start..=block(number).end).contains(&address);
+        let is_known = |mac: Mac, address| {
+            mac.0[5] < RESERVED
+                || known.contains(&(mac, address))
+                || (self.region.is_some() && is_others(address))
+        };
         let mut sent = Vec::new();
         for action in server.handle(self.now, via, &ingress::parse(bytes).unwrap()) {
             match action {
@@ -272,7 +329,7 @@ impl World {
                 ) if self.now < rack.incomplete_until => {
                     assert!(is_known(mac, address), "{address} for {mac} of a server that lost its leases");
                 }
-                Action::Persist(lease) => rack.file.push(lease),
+                Action::Persist(lease) => rack.keep(lease),
                 Action::Send { bytes, .. } => sent.push(bytes),
                 Action::Probe { .. } | Action::Report(_) => {}
             }
@@ -306,7 +363,13 @@ impl World {
                 if loses {
                     self.counts.lost_files += 1;
                     rack.file.clear();
+                    rack.lost_at = self.now;
+                    rack.is_told = false;
                     rack.incomplete_until = self.now.plus_seconds(TEN_MINUTES);
+                    if self.region.is_some() {
+                        // Until it is told.
+                        rack.incomplete_until = rack.incomplete_until + GRACE;
+                    }
                 }
                 let away = self.random.seconds(1, 120);
                 self.after(away, Happens::Start { rack: number });
@@ -314,6 +377,11 @@ impl World {
             2 => {
                 let until = self.now + self.random.seconds(5, 300);
                 self.racks[usize::from(number)].cut_off = (until, number % 2);
+                if self.region.is_some() && self.random.one_in(2) {
+                    self.counts.unlinked += 1;
+                    let until = self.now + self.random.seconds(5, 900);
+                    self.racks[usize::from(number)].unlinked = until;
+                }
             }
             // Power comes back: everybody boots at once.
             3 if self.random.one_in(4) => (0..CLIENTS).for_each(|client| self.boot(client)),
@@ -331,7 +399,7 @@ impl World {
         if rack.server.is_some() {
             return;
         }
-        let mut server = start(number);
+        let mut server = start(number, self.region.is_some());
         server.restore(rack.file.iter().cloned());
         if self.now < rack.incomplete_until {
             server.withhold_dynamic_until(rack.incomplete_until);
@@ -340,11 +408,57 @@ impl World {
     }
 }
 
-#[test]
-fn no_address_is_two_clients_whichever_racks_die_lose_their_leases_or_do_not_hear_and_all_end_with_one() {
+impl World {
+    fn sync(&mut self, number: u8) {
+        let (now, rest) = (self.now, self.random.seconds(1, 20));
+        self.after(rest, Happens::Sync { rack: number });
+        let (Some(region), rack) = (&mut self.region, &mut self.racks[usize::from(number)]) else { return };
+        let Some(server) = rack.server.as_mut().filter(|_| rack.unlinked <= now) else { return };
+        for lease in rack.spool.drain(..) {
+            server.acknowledge(lease.address, lease.mac);
+            region.insert((number, lease.address), lease);
+        }
+        let told = region.iter().map(|((of, address), lease)| {
+            let by = match *of {
+                of if of == number => Grantor::Own,
+                of if (block(of).start..=block(of).end).contains(address) => Grantor::Owner,
+                _ => Grantor::Another,
+            };
+            let (subnet, hostname, given_back) =
+                (lease.subnet.clone(), None, lease.state == LeaseState::Ended);
+            Told {
+                address: *address,
+                mac: lease.mac,
+                subnet,
+                hostname,
+                ends: lease.expires,
+                kept_until: lease.promised_until,
+                given_back,
+                by,
+            }
+        });
+        let told: Vec<Told> = told.collect();
+        for action in server.learn(now, told) {
+            if let Action::Persist(lease) = action {
+                self.counts.learned += 1;
+                self.racks[usize::from(number)].keep(lease);
+            }
+        }
+        let rack = &mut self.racks[usize::from(number)];
+        if rack.incomplete_until > now && !rack.is_told {
+            rack.is_told = true;
+            rack.incomplete_until = rack.lost_at.plus_seconds(TEN_MINUTES);
+            let server = rack.server.as_mut().expect("it runs");
+            server.withhold_dynamic_until(rack.incomplete_until);
+        }
+    }
+}
+
+/// Adds up what happened in many histories, each of its own seed.
+fn histories(with_region: bool) -> Counts {
     let mut all = Counts::default();
     for seed in 0..HISTORIES {
-        let counts = std::panic::catch_unwind(|| World::new(seed).run());
+        let counts = std::panic::catch_unwind(|| World::new(seed, with_region).run());
         let counts = counts.unwrap_or_else(|_| panic!("in the history of seed {seed}"));
         all.kills += counts.kills;
         all.lost_files += counts.lost_files;
@@ -353,9 +467,12 @@ fn no_address_is_two_clients_whichever_racks_die_lose_their_leases_or_do_not_hea
         all.takeovers += counts.takeovers;
         all.kept += counts.kept;
         all.kept_by_another += counts.kept_by_another;
+        all.extended += counts.extended;
+        all.learned += counts.learned;
+        all.unlinked += counts.unlinked;
     }
     println!("{HISTORIES} histories: {all:?}");
-    let Counts { kills, lost_files, undelivered, boots, takeovers, kept, kept_by_another } = all;
+    let Counts { kills, lost_files, undelivered, boots, takeovers, kept, kept_by_another, .. } = all;
     for (count, what) in [
         (kills, "kill"),
         (lost_files, "lost lease file"),
@@ -364,6 +481,25 @@ fn no_address_is_two_clients_whichever_racks_die_lose_their_leases_or_do_not_hea
         (takeovers, "client that another server took over"),
         (kept, "client that kept its address"),
         (kept_by_another, "client that another server let keep its address"),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+    all
+}
+
+#[test]
+fn no_address_is_two_clients_whichever_racks_die_lose_their_leases_or_do_not_hear_and_all_end_with_one() {
+    let counts = histories(false);
+    assert_eq!(counts.extended, 0, "nobody knows of the others' leases");
+}
+
+#[test]
+fn nor_where_racks_let_each_others_clients_keep_their_addresses_whoever_is_cut_off_from_the_region() {
+    let counts = histories(true);
+    for (count, what) in [
+        (counts.extended, "client that kept the address of another server"),
+        (counts.learned, "lease that a server learned"),
+        (counts.unlinked, "rack that was cut off from the region"),
     ] {
         assert!(count > 0, "no {what}");
     }

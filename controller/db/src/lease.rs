@@ -1,0 +1,161 @@
+//! Leases of IPv4 addresses, for the other racks of the network: what each granted last of each address.
+
+use std::net::Ipv4Addr;
+
+use basalt_api::values::RackId;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::fact::NewFact;
+use crate::store::Tx;
+use crate::{Store, StoreError};
+
+/// The kind of facts that are leases of IPv4 addresses.
+const LEASE: &str = "lease";
+/// A lease that ended is of no use to anyone after so many days.
+const KEPT: i32 = 1;
+/// A hundred years: whatever a rack says, the database can add it to a moment.
+const LONGEST_MS: i64 = 100 * 366 * 86_400_000;
+
+/// Who granted a lease, from where a rack stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grantor {
+    /// That rack.
+    Itself,
+    /// The rack whose address it is.
+    Owner,
+    /// Another rack.
+    Another,
+}
+
+/// A lease, as a rack is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RackLease {
+    /// The subnet.
+    pub subnet: Uuid,
+    /// The address.
+    pub address: String,
+    /// The client.
+    pub mac: String,
+    /// What the client calls itself.
+    pub hostname: String,
+    /// For how much longer it runs, in milliseconds; below zero, if it has ended.
+    pub ends_in_ms: i64,
+    /// For how much longer who granted it gives the address to nobody else, in milliseconds, if it says so.
+    pub kept_for_ms: Option<i64>,
+    /// Its client gave it back.
+    pub given_back: bool,
+    /// Who granted it.
+    pub by: Grantor,
+}
+
+/// Up to where a rack was told of leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeasesSeen {
+    xmin: String,
+    subnets: Vec<Uuid>,
+}
+
+/// Takes note of a lease that a rack told of.
+pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<(), StoreError> {
+    let text = |field: &str| fact.body.get(field).and_then(Value::as_str);
+    let span = |field: &str| {
+        fact.body.get(field).and_then(Value::as_i64).map(|ms| ms.clamp(-LONGEST_MS, LONGEST_MS))
+    };
+    // A rack may say anything.
+    let address = text("address").and_then(|address| address.parse::<Ipv4Addr>().ok());
+    let subnet = text("subnet_uid").and_then(|uid| uid.parse::<Uuid>().ok());
+    let (LEASE, Some(mac), Some(address), Some(subnet)) = (fact.kind.as_str(), &fact.mac, address, subnet)
+    else {
+        return Ok(());
+    };
+    // Its subnet may be gone.
+    let upsert = sqlx::query!(
+        "insert into lease (rack, subnet, address, mac, hostname, ends_at, kept_until, given_back)
+         select $1, subnet, $3::text::inet, $4::text::macaddr, $5, now() + $6::bigint * interval '1 millisecond',
+           now() + $7::bigint * interval '1 millisecond', $8
+         from subnet_cidr where subnet = $2 and $3::text::inet <<= cidr
+         on conflict (subnet, address, rack) do update
+         set mac = excluded.mac, hostname = excluded.hostname, ends_at = excluded.ends_at,
+             kept_until = excluded.kept_until, given_back = excluded.given_back, changed = pg_current_xact_id()",
+        rack.get(),
+        subnet,
+        address.to_string(),
+        mac,
+        text("hostname").unwrap_or_default(),
+        span("ends_in_ms").unwrap_or_default(),
+        span("kept_for_ms"),
+        fact.body.get("released").and_then(Value::as_bool).unwrap_or_default()
+    );
+    upsert.execute(&mut **tx).await?;
+    Ok(())
+}
+
+impl Store {
+    /// What a rack has to be told of leases in the subnets where it gives addresses: all that matters, its own among it, or what others
+    /// granted since it was told last.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn leases_for(
+        &self,
+        rack: RackId,
+        seen: Option<&LeasesSeen>,
+    ) -> Result<(Vec<RackLease>, LeasesSeen), StoreError> {
+        let now = sqlx::query!(
+            // Whatever is not committed yet comes after this.
+            r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "xmin!",
+                 array(select distinct subnet from dhcp_block where rack = $1 order by 1) as "subnets!""#,
+            rack.get()
+        );
+        let now = now.fetch_one(self.pool()).await?;
+        let now = LeasesSeen { xmin: now.xmin, subnets: now.subnets };
+        // Of a subnet that is new to it, it knows nothing.
+        let since = seen.filter(|seen| seen.subnets == now.subnets).map(|seen| seen.xmin.as_str());
+        let rows = sqlx::query!(
+            r#"select l.subnet, host(l.address) as "address!", l.mac::text as "mac!", l.hostname, l.given_back,
+                 (extract(epoch from l.ends_at - clock_timestamp()) * 1000)::bigint as "ends_in_ms!",
+                 (extract(epoch from l.kept_until - clock_timestamp()) * 1000)::bigint as kept_for_ms,
+                 l.rack = $1 as "is_own!",
+                 exists (select from dhcp_block b
+                   where b.subnet = l.subnet and b.rack = l.rack and b.span @> l.address) as "is_owners!"
+               from lease l
+               where l.subnet = any($3)
+                 and l.changed >= coalesce($2::text, '0')::xid8 and ($2::text is null or l.rack <> $1)
+                 and greatest(l.ends_at, l.kept_until) > now()
+               order by l.subnet, l.address, l.rack"#,
+            rack.get(),
+            since,
+            &now.subnets
+        );
+        let leases = rows.fetch_all(self.pool()).await?.into_iter().map(|row| RackLease {
+            subnet: row.subnet,
+            address: row.address,
+            mac: row.mac,
+            hostname: row.hostname,
+            ends_in_ms: row.ends_in_ms,
+            kept_for_ms: row.kept_for_ms,
+            given_back: row.given_back,
+            by: match (row.is_own, row.is_owners) {
+                (true, _) => Grantor::Itself,
+                (false, true) => Grantor::Owner,
+                (false, false) => Grantor::Another,
+            },
+        });
+        Ok((leases.collect(), now))
+    }
+
+    /// Forgets leases that ended long ago.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn forget_leases(&self) -> Result<(), StoreError> {
+        sqlx::query!(
+            "delete from lease where greatest(ends_at, kept_until) < now() - make_interval(days => $1)",
+            KEPT
+        )
+        .execute(self.pool())
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Racks of one network are told of each other's leases.
+
+use crate::linked::Linked;
+use crate::support::{Lab, lab};
+use basalt_api::values::RackId;
+use basalt_db::Key;
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::rack_lease::Grantor;
+use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, Fact, LeaseFact, RackLease, fact};
+use basalt_region::controller::Controller;
+use basalt_region::racks::observed::new_fact;
+use prost::Message;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the rack's clock says: it need not be right.
+const RACK_NOW_MS: i64 = 1_000_000;
+
+async fn furnish(lab: &Lab) {
+    lab.api.declare("/api/v1/fabrics/default", "{}").await;
+    let vlan = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true}}"#;
+    lab.api.declare("/api/v1/vlans/default.0", vlan).await;
+    lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"default.0","cidr":"10.77.0.0/24"}"#).await;
+    let pool = r#"{"subnet":"lab","start":"10.77.0.100","end":"10.77.0.199"}"#;
+    lab.api.declare("/api/v1/ip_ranges/pool", pool).await;
+}
+
+async fn uid(lab: &Lab, kind: &str, name: &str) -> uuid::Uuid {
+    lab.region.store().get(kind, Key::Name(name)).await.expect("it is there").uid.get()
+}
+
+/// The first lease that a rack is told of, once `holds` of it.
+async fn told(rack: &Linked, holds: impl Fn(&RackLease) -> bool) -> RackLease {
+    let began = Instant::now();
+    loop {
+        let told = rack.told().leases;
+        if let Some(lease) = told.iter().flat_map(|told| &told.leases).find(|lease| holds(lease)) {
+            return lease.clone();
+        }
+        assert!(began.elapsed() < PATIENCE, "the rack is told {told:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The number of the blocks that a rack is told to lease from, now that it is not alone.
+async fn shared_delegation(rack: &Linked) -> u64 {
+    let began = Instant::now();
+    loop {
+        let told = rack.told().concerns;
+        let dhcp = told.iter().filter(|version| version.concern == "dhcp");
+        let mut dhcp = dhcp.map(|version| DhcpConcern::decode(version.body.as_slice()).expect("a concern"));
+        if let Some(concern) = dhcp.find(|it| it.subnets.iter().any(|subnet| subnet.shared)) {
+            return concern.delegation;
+        }
+        assert!(began.elapsed() < PATIENCE, "the rack is told {told:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_rack_hears_what_another_leases_while_it_runs_and_all_of_it_when_it_comes() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rpc = controller.rpc_address();
+    let first = Linked::come(&lab, rpc, "r1", "10.77.0.2/24").await;
+    let r1 = RackId::from(uid(&lab, "Rack", "r1").await);
+    let subnet_uid = uid(&lab, "Subnet", "lab").await.to_string();
+    let leased = |seq, address: &str, released| {
+        let lease = LeaseFact {
+            address: address.into(),
+            hostname: "m1".into(),
+            expires_unix_ms: RACK_NOW_MS + 3_600_000,
+            released,
+            subnet_uid: subnet_uid.clone(),
+            kept_unix_ms: RACK_NOW_MS + 4_200_000,
+        };
+        let (mac, body) = ("52:54:00:00:00:01".into(), Some(fact::Body::Lease(lease)));
+        new_fact(Fact { seq, mac, body, ..Fact::default() }, RACK_NOW_MS)
+    };
+    let store = lab.region.store();
+    let said = async |facts: &[_]| {
+        store.store_facts(r1, "r1", uuid::Uuid::from_u128(1), facts).await.expect("they are stored");
+    };
+    said(&[leased(1, "10.77.0.100", false)]).await;
+
+    let second = Linked::come(&lab, rpc, "r2", "10.77.0.3/24").await;
+    let in_force = DhcpInForceFact { delegation: shared_delegation(&first).await, ..Default::default() };
+    let in_force = Fact { seq: 2, body: Some(fact::Body::DhcpInForce(in_force)), ..Fact::default() };
+    said(&[new_fact(in_force, RACK_NOW_MS)]).await;
+    let known = told(&second, |lease| lease.address == "10.77.0.100").await;
+    assert_eq!(known.by(), Grantor::Owner, "of a rack's own block");
+    assert_eq!((&*known.mac, &*known.hostname, known.given_back), ("52:54:00:00:00:01", "m1", false));
+    for (ms, whole) in [(known.ends_in_ms, 3_600_000), (known.kept_for_ms, 4_200_000)] {
+        assert!(ms <= whole && ms > whole - 60_000, "{ms} of {whole}, whatever the rack's clock says");
+    }
+    assert!(second.told().leases.iter().any(|told| told.complete));
+
+    said(&[leased(3, "10.77.0.101", false), leased(4, "10.77.0.100", true)]).await;
+    told(&second, |lease| lease.address == "10.77.0.101" && !lease.given_back).await;
+    told(&second, |lease| lease.address == "10.77.0.100" && lease.given_back).await;
+    assert!(
+        !first.told().leases.iter().flat_map(|told| &told.leases).any(|lease| lease.by() != Grantor::Self_),
+        "nobody else leased anything"
+    );
+    drop((first, second));
+
+    let again = Linked::come(&lab, rpc, "r1", "10.77.0.2/24").await;
+    let own = told(&again, |lease| lease.address == "10.77.0.101").await;
+    assert_eq!(own.by(), Grantor::Self_, "it may have lost its lease file");
+}

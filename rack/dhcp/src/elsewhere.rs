@@ -1,0 +1,117 @@
+//! What other servers of a link granted, as the region tells it, so that a client keeps its address while the server that gave it
+//! is away (RFC 2131 §4.3.2 lets any server answer a client that reboots or rebinds).
+//!
+//! An address is one server's to give. That server promises to give it to nobody else for [`GRACE`] after a lease has ended, and so
+//! any other may let the client keep it for that long, whoever can hear whom. Once the server hears that, its own lease and promise are
+//! longer, and the others hear of it in turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use crate::{Mac, Time};
+
+/// For how long after a lease its address is kept for its client, where servers share leases.
+pub const GRACE: Duration = Duration::from_secs(600);
+/// What word of a lease may be late by, and clocks may differ in how fast they go.
+const MARGIN: Duration = Duration::from_secs(60);
+/// A client with less would have to ask again at once.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// Who granted a lease that a server is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grantor {
+    /// The server itself: it may have lost its lease file.
+    Own,
+    /// The server whose address it is.
+    Owner,
+    /// One of the others.
+    Another,
+}
+
+/// A lease that a server is told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The client.
+    pub mac: Mac,
+    /// [`Subnet::id`](crate::Subnet::id).
+    pub subnet: String,
+    /// What the client calls itself.
+    pub hostname: Option<String>,
+    /// When it ends, or would have ended.
+    pub ends: Time,
+    /// Until when who granted it gives the address to nobody else, if it promises that.
+    pub kept_until: Option<Time>,
+    /// The client gave it back.
+    pub given_back: bool,
+    /// Who granted it.
+    pub by: Grantor,
+}
+
+#[derive(Debug)]
+struct Lease {
+    mac: Mac,
+    ends: Time,
+    kept_until: Time,
+}
+
+/// Leases of addresses that other servers give, as those last said.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    leases: BTreeMap<Ipv4Addr, Lease>,
+    by_mac: BTreeSet<(Mac, Ipv4Addr)>,
+}
+
+impl Elsewhere {
+    /// Takes the word of the server whose address it is.
+    pub(crate) fn learn(&mut self, now: Time, told: &Told) {
+        self.forget(told.address);
+        let kept_until = told.kept_until.filter(|&until| !told.given_back && until > now);
+        if let Some(kept_until) = kept_until {
+            self.leases.insert(told.address, Lease { mac: told.mac, ends: told.ends, kept_until });
+            self.by_mac.insert((told.mac, told.address));
+        }
+    }
+
+    fn forget(&mut self, address: Ipv4Addr) {
+        if let Some(lease) = self.leases.remove(&address) {
+            self.by_mac.remove(&(lease.mac, address));
+        }
+    }
+
+    /// Forgets what nobody may extend any more, and what is not wanted.
+    pub(crate) fn tidy(&mut self, now: Time, wanted: impl Fn(Ipv4Addr) -> bool) {
+        let stale = |(address, lease): (&Ipv4Addr, &Lease)| {
+            (!wanted(*address) || lease.kept_until <= now).then_some(*address)
+        };
+        for address in self.leases.iter().filter_map(stale).collect::<Vec<_>>() {
+            self.forget(address);
+        }
+    }
+
+    /// The client's addresses.
+    pub(crate) fn of(&self, mac: Mac) -> impl Iterator<Item = Ipv4Addr> {
+        let addresses = (mac, Ipv4Addr::UNSPECIFIED)..=(mac, Ipv4Addr::BROADCAST);
+        self.by_mac.range(addresses).map(|&(_, address)| address)
+    }
+
+    /// Another client has the address.
+    pub(crate) fn is_anothers(&self, now: Time, address: Ipv4Addr, mac: Mac) -> bool {
+        self.leases.get(&address).is_some_and(|lease| lease.mac != mac && lease.ends > now)
+    }
+
+    /// Until when this client surely has the address to itself.
+    pub(crate) fn kept_until(&self, address: Ipv4Addr, mac: Mac) -> Option<Time> {
+        self.leases
+            .get(&address)
+            .filter(|lease| lease.mac == mac)
+            .map(|lease| lease.kept_until.before(MARGIN))
+    }
+}
+
+/// Whether a lease up to then is worth giving.
+pub(crate) fn is_worth_it(now: Time, until: Time) -> bool {
+    now.until(until) >= SHORTEST
+}
