@@ -39,7 +39,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::support::{Client, DEADLINE, fact, settings};
 
-const SECRET: &str = "one-time";
+pub(super) const SECRET: &str = "one-time";
 const BLOB: &[u8] = b"a blob that only the region has";
 
 const DAY_MS: i64 = 86_400_000;
@@ -121,7 +121,7 @@ impl Ca {
 }
 
 /// What the test holds of a link: messages from the rack, and a way to answer.
-struct Linked {
+pub(super) struct Linked {
     certificate: Vec<u8>,
     from_rack: Streaming<FromRack>,
     to_rack: mpsc::Sender<Result<FromRegion, Status>>,
@@ -134,11 +134,11 @@ impl Linked {
         message.unwrap().expect("the rack closed the link").message.unwrap()
     }
 
-    async fn send(&self, message: from_region::Message) {
+    pub(super) async fn send(&self, message: from_region::Message) {
         self.to_rack.send(Ok(FromRegion { message: Some(message) })).await.unwrap();
     }
 
-    async fn welcome(&mut self) -> basalt_proto::rack_v1::Hello {
+    pub(super) async fn welcome(&mut self) -> basalt_proto::rack_v1::Hello {
         self.welcome_to("inc-1", Vec::new()).await
     }
 
@@ -188,7 +188,7 @@ impl Linked {
 }
 
 #[derive(Clone)]
-struct Region {
+pub(super) struct Region {
     ca: Arc<Ca>,
     enrolments: Arc<Mutex<Vec<String>>>,
     /// When certificates end that enrolment gives.
@@ -274,7 +274,7 @@ async fn bound() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-async fn serve(region: Region, name: &str, stop: CancellationToken) -> SocketAddr {
+pub(super) async fn serve(region: Region, name: &str, stop: CancellationToken) -> SocketAddr {
     let (listener, address) = bound().await;
     serve_on(listener, region, name, stop);
     address
@@ -309,7 +309,7 @@ fn serve_on(listener: TcpListener, region: Region, name: &str, stop: Cancellatio
     );
 }
 
-fn region() -> (Region, mpsc::Receiver<Linked>) {
+pub(super) fn region() -> (Region, mpsc::Receiver<Linked>) {
     let (links, linked) = mpsc::channel(4);
     let region = Region {
         ca: Arc::new(Ca::new()),
@@ -322,12 +322,12 @@ fn region() -> (Region, mpsc::Receiver<Linked>) {
     (region, linked)
 }
 
-fn token(region: &Region, address: SocketAddr, secret: &str) -> String {
+pub(super) fn token(region: &Region, address: SocketAddr, secret: &str) -> String {
     let ca_sha256 = hex::encode(sha256(&region.ca.der));
     JoinToken { urls: vec![format!("https://{address}")], ca_sha256, secret: secret.into() }.render()
 }
 
-async fn next_link(linked: &mut mpsc::Receiver<Linked>) -> Linked {
+pub(super) async fn next_link(linked: &mut mpsc::Receiver<Linked>) -> Linked {
     tokio::time::timeout(DEADLINE, linked.recv()).await.expect("the rack did not dial").unwrap()
 }
 

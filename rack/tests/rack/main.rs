@@ -16,6 +16,7 @@ mod peers;
 mod peers6;
 mod port;
 mod router_advertisement;
+mod shared_leases;
 mod storm;
 mod support;
 mod tftp;
