@@ -137,6 +137,7 @@ impl Daemon {
         }
         let concerns = Arc::new(concerns);
         let boot = concerns.views.boot.subscribe();
+        let served = settings.interfaces.clone();
         let presence = Arc::new(Presence::default());
         let ports = Ports {
             server: settings.dhcp_port,
@@ -199,6 +200,7 @@ impl Daemon {
         if let Some(membership) = membership {
             let context = Context {
                 identity,
+                interfaces: served,
                 concerns,
                 epochs,
                 power: Arc::new(power),

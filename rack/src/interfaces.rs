@@ -85,12 +85,13 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
     Ok(found)
 }
 
-/// Every interface with what it has, as a rack introduces itself.
+/// Every interface with what it has, as a rack introduces itself that serves the named ones.
 ///
 /// # Errors
 /// The operating system's.
-pub fn describe() -> io::Result<Vec<Interface>> {
+pub fn describe(served: &[String]) -> io::Result<Vec<Interface>> {
     let describe = |(name, it): (String, Found)| Interface {
+        served: served.contains(&name),
         name,
         mac: it.mac.map(|mac| mac.to_string()).unwrap_or_default(),
         addresses: it
@@ -169,8 +170,9 @@ mod tests {
         let served = served(&["lo".to_owned()]).unwrap();
         assert!(served.iter().any(|it| it.addresses.contains(&Ipv4Addr::LOCALHOST) && it.index > 0));
         assert_eq!(served.first().unwrap().mac, None, "loopback has no frames");
-        let described = describe().unwrap();
+        let described = describe(&["lo".to_owned()]).unwrap();
         let lo = described.iter().find(|it| it.name == "lo").unwrap();
+        assert!(described.iter().all(|it| it.served == (it.name == "lo")));
         assert!(lo.addresses.contains(&"127.0.0.1/8".to_owned()));
     }
 

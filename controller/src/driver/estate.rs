@@ -16,6 +16,8 @@ pub struct RackSeen {
     pub name: String,
     /// Its addresses, as it said in its last Hello.
     pub addresses: Vec<IpAddr>,
+    /// Those of them where it answers machines.
+    pub served: Vec<IpAddr>,
     /// Set aside by an operator, or being deleted.
     pub maintenance: bool,
     /// Since when its stream is open here; the database's clock.
@@ -66,17 +68,19 @@ pub struct RouteSeen {
     pub metric: u32,
 }
 
-/// The racks that answer DHCP on a subnet, in order: those attached to it, or those of them that the VLAN names.
+/// The racks that answer DHCP on a subnet, in order: those attached to it, or those that the VLAN names, which relays may
+/// stand before.
 #[must_use]
 pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
     if !net.vlan.dhcp.enabled {
         return Vec::new();
     }
     let named: BTreeSet<&str> = net.vlan.dhcp.racks.iter().map(basalt_api::Ref::as_str).collect();
-    let attached = |rack: &&RackSeen| rack.addresses.iter().any(|a| net.subnet.cidr.contains(*a));
-    let wanted = |rack: &&RackSeen| named.is_empty() || named.contains(rack.name.as_str());
-    let mut serving: Vec<_> =
-        racks.iter().filter(|r| !r.maintenance).filter(attached).filter(wanted).collect();
+    let wanted = |rack: &&RackSeen| match named.is_empty() {
+        true => rack.served.iter().any(|a| net.subnet.cidr.contains(*a)),
+        false => named.contains(rack.name.as_str()),
+    };
+    let mut serving: Vec<_> = racks.iter().filter(|r| !r.maintenance).filter(wanted).collect();
     serving.sort_by_key(|rack| rack.uid);
     serving
 }
@@ -145,6 +149,7 @@ mod tests {
             uid: RackId::from(uuid::Uuid::from_u128(n)),
             name: format!("rack{n}"),
             addresses: vec![address.parse().unwrap()],
+            served: vec![address.parse().unwrap()],
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
             last_seen: Timestamp::UNIX_EPOCH,
@@ -178,6 +183,23 @@ mod tests {
         let names: Vec<_> =
             boot_racks(&[net("10.77.0.0/24")], &racks).iter().map(|r| r.name.clone()).collect();
         assert_eq!(names, ["rack2"]);
+    }
+
+    #[test]
+    fn a_rack_does_not_answer_where_it_serves_nobody() {
+        let racks = [RackSeen { served: vec!["10.1.0.1".parse().unwrap()], ..rack(1, "10.77.0.1", true) }];
+        assert!(racks_of(&net("10.77.0.0/24"), &racks).is_empty());
+        let near = power_rack("10.77.0.101".parse().ok(), &[net("10.77.0.0/24")], &racks);
+        assert_eq!(near.unwrap().name, "rack1", "and reaches BMCs there");
+    }
+
+    #[test]
+    fn racks_that_a_vlan_names_answer_there_through_its_relay() {
+        let racks = [rack(1, "10.1.0.1", true), rack(2, "10.1.0.2", true), rack(3, "10.77.0.1", true)];
+        let mut net = net("10.77.0.0/24");
+        net.vlan.dhcp.racks = ["rack1", "rack2"].map(|name| name.parse().unwrap()).into();
+        let names: Vec<_> = racks_of(&net, &racks).iter().map(|rack| rack.name.clone()).collect();
+        assert_eq!(names, ["rack1", "rack2"]);
     }
 
     #[test]

@@ -424,18 +424,18 @@ async fn rack(
     let uid = RackId::from(object.uid);
     // A rack that had nothing to say was there all the same.
     let mut last_seen = object.created_at.max(sessions.left(uid));
-    let mut addresses = Vec::new();
+    let (mut addresses, mut served) = (Vec::new(), Vec::new());
     for fact in store.latest_facts(object.uid).await? {
         last_seen = last_seen.max(fact.stored_at);
         if let Some(Observed::Hello(hello)) = Observed::of(&fact) {
-            // `10.77.0.1/24`
-            addresses = hello.addresses.iter().filter_map(|a| a.split('/').next()?.parse().ok()).collect();
+            (addresses, served) = (hello.addresses().collect(), hello.served().collect());
         }
     }
     Ok(RackSeen {
         uid,
         name: object.name.clone(),
         addresses,
+        served,
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
         last_seen,

@@ -290,7 +290,7 @@ impl Turn<'_> {
         let machine = loaded.input.uid;
         let racks = super::estate::boot_racks(&estate.nets, &estate.racks);
         let report = ReportTo {
-            racks: racks.iter().filter_map(|rack| served_at(estate, rack)).collect(),
+            racks: racks.iter().flat_map(|rack| served_at(estate, rack)).collect(),
             token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
         };
         let context = Context { attempt, not_after: step.not_after, report: Some(report) };
@@ -372,14 +372,12 @@ pub(super) fn in_words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Where a machine reaches a rack's HTTP service.
-fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> Option<String> {
+/// Where machines reach a rack's HTTP service. Those of one network may not reach its address on another.
+fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> impl Iterator<Item = String> {
     let inside =
         |address: &&std::net::IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(**address));
-    rack.addresses
-        .iter()
-        .find(inside)
-        .map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
+    let addresses = rack.served.iter().filter(inside);
+    addresses.map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
 }
 
 /// Every MAC that is known of a machine.

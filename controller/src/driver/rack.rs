@@ -1,5 +1,6 @@
 //! A rack's reconciliation: it is told what to do, and its status says what it answered.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use basalt_api::kinds::{
@@ -74,13 +75,14 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
     let mut status = RackStatus::default();
     status.common.observed_generation = object.generation;
     status.connected = driver.sessions.since(uid).is_some();
+    let mut served: Vec<IpAddr> = Vec::new();
     for fact in driver.store.latest_facts(object.uid).await? {
         status.last_seen = status.last_seen.max(Some(fact.stored_at));
         match Observed::of(&fact) {
             Some(Observed::Hello(hello)) => {
+                status.addresses = hello.addresses().collect();
+                served = hello.served().collect();
                 status.version = Some(hello.version);
-                status.addresses =
-                    hello.addresses.iter().filter_map(|a| a.split('/').next()?.parse().ok()).collect();
             }
             Some(Observed::Health(health)) => {
                 let state = if health.ok { ServiceState::Running } else { ServiceState::Stopped };
@@ -92,7 +94,7 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
         }
     }
     for (_, subnet) in readable::<SubnetSpec>(driver.store.all("Subnet").await?) {
-        if status.addresses.iter().any(|a| subnet.cidr.contains(*a)) {
+        if served.iter().any(|a| subnet.cidr.contains(*a)) {
             status.vlans.insert(subnet.vlan);
         }
     }

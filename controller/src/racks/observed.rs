@@ -1,5 +1,7 @@
 //! Facts, from the wire to the store and back: one table of kinds, one JSON form of each.
 
+use std::net::IpAddr;
+
 use basalt_api::agent::TaskResult;
 use basalt_api::values::{Attempt, Mac, Timestamp, Uid};
 use basalt_db::NewFact;
@@ -192,7 +194,26 @@ pub struct Leftover {
 pub struct Hello {
     pub version: String,
     pub addresses: Vec<String>,
+    /// Those of interfaces whose clients it answers.
+    pub served: Option<Vec<String>>,
     pub spki_sha256: String,
+}
+
+impl Hello {
+    /// Where it answers machines. A rack that did not tell answers at all of its addresses.
+    pub fn served(&self) -> impl Iterator<Item = IpAddr> {
+        bare(self.served.as_ref().unwrap_or(&self.addresses))
+    }
+
+    /// Every address that it has.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        bare(&self.addresses)
+    }
+}
+
+/// Of `10.77.0.1/24` the address.
+fn bare(addresses: &[String]) -> impl Iterator<Item = IpAddr> {
+    addresses.iter().filter_map(|address| address.split('/').next()?.parse().ok())
 }
 
 impl Observed {

@@ -403,8 +403,14 @@ fn can_be_dialled(address: &str) -> bool {
 
 fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
     let addresses = hello.interfaces.iter().flat_map(|i| i.addresses.clone()).collect();
-    let hello =
-        observed::Hello { version: hello.version.clone(), addresses, spki_sha256: hello.spki_sha256.clone() };
+    let served = hello.interfaces.iter().filter(|i| i.served);
+    let served: Vec<_> = served.flat_map(|i| i.addresses.clone()).collect();
+    let hello = observed::Hello {
+        version: hello.version.clone(),
+        addresses,
+        served: (!served.is_empty()).then_some(served),
+        spki_sha256: hello.spki_sha256.clone(),
+    };
     let (kind, body) = Observed::Hello(hello).stored();
     NewFact {
         seq: 0,

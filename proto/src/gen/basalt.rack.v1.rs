@@ -755,6 +755,9 @@ pub struct Interface {
     /// CIDR form
     #[prost(string, repeated, tag = "3")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// its clients are answered; a rack that says so of none is of a version that did not tell
+    #[prost(bool, tag = "4")]
+    pub served: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeldConcern {

@@ -40,6 +40,8 @@ const LASTED: Duration = Duration::from_secs(5);
 pub struct Context {
     /// Who this rack is.
     pub identity: Arc<Identity>,
+    /// The interfaces whose clients it answers.
+    pub interfaces: Vec<String>,
     /// Its concerns.
     pub concerns: Arc<ConcernStore>,
     /// Incarnations and epochs.

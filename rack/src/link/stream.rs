@@ -102,7 +102,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
 }
 
 fn hello(context: &Context, me: &Me) -> Hello {
-    let interfaces = interfaces::describe().unwrap_or_else(|error| {
+    let interfaces = interfaces::describe(&context.interfaces).unwrap_or_else(|error| {
         tracing::warn!(%error, "this host's interfaces cannot be listed");
         Vec::new()
     });

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::error::LabError;
 use crate::lab::Lab;
 use crate::name::LabName;
-use crate::network::Namespace;
+use crate::network::{BRIDGE, Namespace};
 use crate::process::supervised;
 
 /// What its interface is called inside.
@@ -27,8 +27,33 @@ impl Host {
     pub fn connect(lab: &Lab, name: &str, address: Ipv4Addr) -> Result<Self, LabError> {
         let full = LabName::new(&format!("{}-{name}", lab.name().label), lab.name().owner)?;
         let host = Self { namespace: Namespace(full.to_string()) };
-        host.namespace.create_host(lab.namespace(), &format!("host-{name}"), INTERFACE, address)?;
+        host.namespace.create_host()?;
+        host.namespace.plug(lab.namespace(), BRIDGE, &format!("host-{name}"), INTERFACE, address)?;
         Ok(host)
+    }
+
+    /// Plugs it into another bridge of its lab as well, with an interface of this name, and this address of a /24. The lab's end
+    /// of the cable is called `cable`.
+    ///
+    /// # Errors
+    /// [`LabError`]: there is no such bridge.
+    pub fn plug(
+        &self,
+        lab: &Lab,
+        bridge: &str,
+        cable: &str,
+        interface: &str,
+        address: Ipv4Addr,
+    ) -> Result<(), LabError> {
+        self.namespace.plug(lab.namespace(), bridge, cable, interface, address)
+    }
+
+    /// Lets it reach a network by a router.
+    ///
+    /// # Errors
+    /// [`LabError`]: the router is on no network of its own.
+    pub fn add_route(&self, network: &str, router: Ipv4Addr) -> Result<(), LabError> {
+        self.namespace.add_route(network, router)
     }
 
     /// A command that will run on this host and end with this process.

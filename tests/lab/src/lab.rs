@@ -1,6 +1,7 @@
 //! A lab: made, used, and removed without a trace.
 
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
@@ -75,6 +76,23 @@ impl Lab {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Adds a bridge, which shares nothing with the others; nobody has an address there yet.
+    ///
+    /// # Errors
+    /// [`LabError`]: there is one of this name.
+    pub fn add_bridge(&self, name: &str) -> Result<(), LabError> {
+        let number = name.bytes().fold(0u8, u8::wrapping_add);
+        self.namespace.add_bridge(name, &format!("52:54:00:77:01:{number:02x}"))
+    }
+
+    /// Lets whoever runs inside the lab reach a network by a router.
+    ///
+    /// # Errors
+    /// [`LabError`]: the router is on no network of the lab's own.
+    pub fn add_route(&self, network: &str, router: Ipv4Addr) -> Result<(), LabError> {
+        self.namespace.add_route(network, router)
     }
 
     /// A command that will run inside the lab and end with this process; add arguments, environment, and output.

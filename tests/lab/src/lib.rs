@@ -56,4 +56,5 @@ pub use error::LabError;
 pub use host::Host;
 pub use lab::{Lab, list, sweep, take_down};
 pub use machine::{BootOrder, Firmware, Mac, Machine, MachineConfig};
+pub use network::BRIDGE;
 pub use process::LabProcess;

@@ -13,6 +13,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::error::LabError;
 use crate::process::{self, run};
 
+/// The bridge that every lab has.
+pub const BRIDGE: &str = "br0";
 /// The bridge's address and prefix: the host side, where racks run.
 pub(crate) const BRIDGE_ADDRESS: &str = "10.77.0.1/24";
 /// The bridge's own address.
@@ -34,49 +36,47 @@ impl Namespace {
     pub(crate) fn create(&self) -> Result<(), LabError> {
         run("ip", &["netns", "add", &self.0])?;
         self.ip(&["link", "set", "lo", "up"])?;
-        // No spanning tree and no multicast snooping: a port forwards from its first packet on. An address of its own:
-        // otherwise it takes the lowest of its ports', and changes it under everybody's feet when a cable is pulled.
-        self.ip(&[
-            "link",
-            "add",
-            "br0",
-            "address",
-            BRIDGE_MAC,
-            "type",
-            "bridge",
-            "stp_state",
-            "0",
-            "forward_delay",
-            "0",
-            "mcast_snooping",
-            "0",
-        ])?;
-        self.ip(&["address", "add", BRIDGE_ADDRESS, "dev", "br0"])?;
-        self.ip(&["link", "set", "br0", "up"])
+        self.add_bridge(BRIDGE, BRIDGE_MAC)?;
+        self.ip(&["address", "add", BRIDGE_ADDRESS, "dev", BRIDGE])
     }
 
-    /// As a host with one interface, whose cable ends in a lab's bridge.
-    pub(crate) fn create_host(
+    /// No spanning tree and no multicast snooping: a port forwards from its first packet on. A hardware address of its own:
+    /// otherwise it takes the lowest of its ports', and changes it under everybody's feet when a cable is pulled.
+    pub(crate) fn add_bridge(&self, name: &str, mac: &str) -> Result<(), LabError> {
+        let still = ["stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"];
+        self.ip(&[&["link", "add", name, "address", mac, "type", "bridge"][..], &still].concat())?;
+        self.ip(&["link", "set", name, "up"])
+    }
+
+    /// As a host without an interface.
+    pub(crate) fn create_host(&self) -> Result<(), LabError> {
+        run("ip", &["netns", "add", &self.0])?;
+        self.ip(&["link", "set", "lo", "up"])
+    }
+
+    /// Gives a host an interface, whose cable ends in a lab's bridge.
+    pub(crate) fn plug(
         &self,
         lab: &str,
+        bridge: &str,
         cable: &str,
         interface: &str,
         address: Ipv4Addr,
     ) -> Result<(), LabError> {
-        run("ip", &["netns", "add", &self.0])?;
-        run(
-            "ip",
-            &["-n", lab, "link", "add", cable, "type", "veth", "peer", "name", interface, "netns", &self.0],
-        )?;
-        run("ip", &["-n", lab, "link", "set", cable, "master", "br0", "up"])?;
-        self.ip(&["link", "set", "lo", "up"])?;
+        let veth = ["type", "veth", "peer", "name", interface, "netns", &self.0];
+        run("ip", &[&["-n", lab, "link", "add", cable][..], &veth].concat())?;
+        run("ip", &["-n", lab, "link", "set", cable, "master", bridge, "up"])?;
         self.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
         self.ip(&["link", "set", interface, "up"])
     }
 
+    pub(crate) fn add_route(&self, network: &str, router: Ipv4Addr) -> Result<(), LabError> {
+        self.ip(&["route", "add", network, "via", &router.to_string()])
+    }
+
     pub(crate) fn add_tap(&self, tap: &str) -> Result<(), LabError> {
         self.ip(&["tuntap", "add", tap, "mode", "tap"])?;
-        self.ip(&["link", "set", tap, "master", "br0", "up"])
+        self.ip(&["link", "set", tap, "master", BRIDGE, "up"])
     }
 
     pub(crate) fn add_address(&self, address: Ipv4Addr) -> Result<(), LabError> {

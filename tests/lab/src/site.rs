@@ -3,8 +3,8 @@
 //! Everything is in the lab's directory and in its namespace. The region's API answers at `DIR/region/api.sock`, which is
 //! in the file system and therefore reached from everywhere on the host, and at 127.0.0.1:5240 inside the lab.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,8 @@ const RACK_START: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(20);
 /// What a rack's log says once machines can boot from it.
 const SERVES: [&str; 2] = ["HTTP is served", "DHCP is served"];
+/// The interface of a rack that serves another bridge than the lab's first.
+const HALL: &str = "eth1";
 /// Pause between two looks at something that becomes.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// One request to the region.
@@ -136,6 +138,7 @@ pub struct Site {
     region: Option<LabProcess>,
     machines: Vec<Machine>,
     hosts: BTreeMap<u8, Host>,
+    moved: BTreeSet<u8>,
     lab: Lab,
     programs: Programs,
     region_variables: Vec<(String, String)>,
@@ -154,6 +157,7 @@ impl Site {
             region: None,
             machines: Vec::new(),
             hosts: BTreeMap::new(),
+            moved: BTreeSet::new(),
             lab: Lab::create(label)?,
             programs,
             region_variables: Vec::new(),
@@ -334,7 +338,8 @@ impl Site {
         let (mut command, interface) = if number == 1 {
             (self.lab.command(program)?, "br0")
         } else {
-            (self.host(number)?.command(program)?, host::INTERFACE)
+            let interface = if self.moved.contains(&number) { HALL } else { host::INTERFACE };
+            (self.host(number)?.command(program)?, interface)
         };
         let directory = self.directory().join(&name);
         command.arg("--data-dir").arg(&directory).args(["--name", &name, "--interface", interface]);
@@ -348,8 +353,25 @@ impl Site {
         Ok(Launched { process, name, log, logged })
     }
 
+    /// Puts a rack, not the first, on another bridge of the lab: it answers machines there, at this address, and reaches regions as
+    /// before.
+    ///
+    /// # Errors
+    /// [`SiteError::Lab`].
+    pub fn move_rack(&mut self, number: u8, bridge: &str, address: Ipv4Addr) -> Result<(), SiteError> {
+        self.host(number)?;
+        if let Some(host) = self.hosts.get(&number) {
+            host.plug(&self.lab, bridge, &format!("hall-rack-{number}"), HALL, address)?;
+        }
+        self.moved.insert(number);
+        Ok(())
+    }
+
     /// The host of a rack that does not run beside the region.
-    fn host(&mut self, number: u8) -> Result<&Host, SiteError> {
+    ///
+    /// # Errors
+    /// [`SiteError::Lab`].
+    pub fn host(&mut self, number: u8) -> Result<&Host, SiteError> {
         Ok(match self.hosts.entry(number) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(free) => {

@@ -14,8 +14,6 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The machine's end of the cable.
 pub(crate) const INTERFACE: &str = "eth0";
-/// The lab's bridge.
-const BRIDGE: &str = "br0";
 
 /// Removed when dropped: no packet leaves the machine from then on.
 #[derive(Debug)]
@@ -29,7 +27,7 @@ pub(crate) struct Cable {
 impl Cable {
     /// Makes a namespace and plugs it in. It is called as a lab would be, so that the next lab removes what a killed
     /// process leaves.
-    pub(crate) fn connect(lab: &str, mac: Mac) -> io::Result<Self> {
+    pub(crate) fn connect(lab: &str, bridge: &str, mac: Mac) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let owner = Owner::current().map_err(io::Error::other)?;
@@ -42,7 +40,7 @@ impl Cable {
             &["-n", lab, "-batch", "-"],
             &format!(
                 "link add {link} type veth peer name {INTERFACE} address {mac} netns {namespace}\n\
-                 link set {link} master {BRIDGE} up\n"
+                 link set {link} master {bridge} up\n"
             ),
         )?;
         ip(&["-n", namespace, "-batch", "-"], &format!("link set lo up\nlink set {INTERFACE} up\n"))?;

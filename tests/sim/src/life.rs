@@ -38,15 +38,16 @@ impl Life {
     pub(crate) fn begin(chassis: Arc<Chassis>, cycle: u64) {
         std::thread::spawn(move || {
             let refused = |why: String| chassis.log.push(Event::Refused { why });
-            let cable = match cable::Cable::connect(&chassis.lab, chassis.options.mac) {
-                Ok(cable) => cable,
-                Err(error) => {
-                    return refused(format!(
-                        "the network of {} cannot be made: {error}",
-                        chassis.options.name
-                    ));
-                }
-            };
+            let cable =
+                match cable::Cable::connect(&chassis.lab, &chassis.options.bridge, chassis.options.mac) {
+                    Ok(cable) => cable,
+                    Err(error) => {
+                        return refused(format!(
+                            "the network of {} cannot be made: {error}",
+                            chassis.options.name
+                        ));
+                    }
+                };
             if let Err(error) = cable.enter() {
                 return refused(format!(
                     "the network of {} cannot be entered: {error}",

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use basalt_dhcp::Mac;
+use basalt_lab::BRIDGE;
 
 /// The firmware a machine boots with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct MachineOptions {
     pub name: String,
     /// Its NIC's address.
     pub mac: Mac,
+    /// The lab's bridge that its NIC is plugged into.
+    pub bridge: String,
     /// BIOS or UEFI.
     pub firmware: Firmware,
     /// What it tries first when its BMC says nothing.
@@ -63,6 +66,7 @@ impl MachineOptions {
         Self {
             name: format!("sim{number}"),
             mac: Mac([0x52, 0x54, 0x00, 0x51, 0x00, number]),
+            bridge: BRIDGE.to_owned(),
             firmware,
             boot_order: BootOrder::default(),
             bmc_address: Ipv4Addr::new(10, 77, 0, 100u8.saturating_add(number)),

@@ -282,16 +282,16 @@ impl Fleet {
         }
     }
 
-    /// Waits until the rack has a part of the dynamic range, which the others have said that they lease from no more.
-    pub(crate) async fn leases(&self, rack: &str) {
+    /// Waits until the rack has a part of this dynamic range, which the others have said that they lease from no more.
+    pub(crate) async fn leases(&self, range: &str, rack: &str) {
         let end = Instant::now() + LIMIT;
         loop {
-            let range = self.client.get(kind("ip_ranges"), "lab").await.expect("a range");
-            let blocks = range.status["blocks"].as_object().expect("its blocks");
-            if blocks.values().any(|block| block["rack"] == rack && block["state"] == "leased") {
+            let blocks = self.status("ip_ranges", range).await["blocks"].take();
+            let mut parts = blocks.as_object().into_iter().flat_map(|blocks| blocks.values());
+            if parts.any(|block| block["rack"] == rack && block["state"] == "leased") {
                 return;
             }
-            assert!(Instant::now() < end, "{rack} has no part of {blocks:?}");
+            assert!(Instant::now() < end, "{rack} has no part of {range}: {blocks:?}");
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -7,6 +7,7 @@ mod bad_luck;
 mod fleet;
 mod kills;
 mod lives;
+mod networks;
 mod racks;
 mod restore;
 mod secrets;

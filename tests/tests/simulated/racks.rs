@@ -10,7 +10,7 @@ use basalt_sim::{Event, Fault, Firmware, SimMachine};
 use crate::fleet::{Fleet, LIMIT, machine_spec};
 
 /// The address that each machine had last.
-fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {
+pub(crate) fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {
     let last = |machine: &SimMachine| {
         machine.events().iter().rev().find_map(|entry| match entry.event {
             Event::DhcpAck { address, .. } => Some(address),
@@ -20,7 +20,7 @@ fn addresses(machines: &[SimMachine]) -> BTreeMap<Ipv4Addr, Mac> {
     machines.iter().filter_map(|machine| Some((last(machine)?, machine.options().mac))).collect()
 }
 
-async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
+pub(crate) async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
     for machine in machines {
         let name = &machine.options().name;
         fleet.declare("machines", name, machine_spec(machine)).await;
@@ -36,7 +36,7 @@ async fn deployed(fleet: &Fleet, machines: &[SimMachine]) {
 async fn either_of_two_racks_is_enough() {
     let mut fleet = Fleet::start("racks", &[]).await;
     fleet.site.start_rack(2).await.expect("the second rack joins");
-    fleet.leases("rack-2").await;
+    fleet.leases("lab", "rack-2").await;
 
     let machines: Vec<_> = (1..=4).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
     deployed(&fleet, &machines).await;
@@ -63,7 +63,7 @@ async fn a_rack_that_dies_in_the_middle_of_an_install_is_replaced_by_the_other()
     let begins = machine.wait_for(|event| matches!(event, Event::WroteDisk { .. }), LIMIT).await;
     begins.expect("the install begins");
     fleet.site.start_rack(2).await.expect("the second rack joins");
-    fleet.leases("rack-2").await;
+    fleet.leases("lab", "rack-2").await;
     fleet.site.kill_rack(1);
     assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 0, "in the middle");
     machine.faults().set(&[]);
