@@ -47,6 +47,8 @@ use crate::trace;
 
 /// How often interfaces are looked at.
 const INTERFACES: Duration = Duration::from_secs(2);
+/// How often it is looked for loaders that were not installed.
+const INSTALLED: Duration = Duration::from_secs(60);
 /// How often concern files are looked at.
 const FILES: Duration = Duration::from_secs(1);
 /// Before a failed service is started again.
@@ -185,7 +187,14 @@ impl Daemon {
             facts: facts.clone(),
             tasks: tasks.clone(),
         };
-        tasks.spawn(configure_dhcp(Arc::clone(&dhcp), Arc::clone(&concerns), stop.clone()));
+        let loaders_health = Health::new("loaders".to_owned(), facts.clone());
+        tasks.spawn(configure_dhcp(
+            Arc::clone(&dhcp),
+            Arc::clone(&concerns),
+            services.web.loaders.clone(),
+            loaders_health,
+            stop.clone(),
+        ));
         tasks.spawn(tick(dhcp.clone(), stop.clone()));
         if let Some(address) = services.settings.metrics {
             services.start_metrics(address, stop.clone());
@@ -432,17 +441,37 @@ fn lock(dir: &std::path::Path) -> Result<std::fs::File, StartError> {
     }
 }
 
-async fn configure_dhcp(dhcp: Arc<Dhcp>, concerns: Arc<ConcernStore>, stop: CancellationToken) {
+/// Has DHCP follow its concern, and what is installed of the loaders that it is to name.
+async fn configure_dhcp(
+    dhcp: Arc<Dhcp>,
+    concerns: Arc<ConcernStore>,
+    loaders: Loaders,
+    health: Health,
+    stop: CancellationToken,
+) {
     let mut view = concerns.views.dhcp.subscribe();
+    let mut timer = tokio::time::interval(INSTALLED);
+    let mut before = None;
     loop {
-        let concern = view.borrow_and_update().clone();
-        if let Some(concern) = concern {
-            dhcp.configure(&concern);
-        }
-        tokio::select! {
+        let changed = tokio::select! {
             () = stop.cancelled() => return,
-            changed = view.changed() => if changed.is_err() { return },
+            changed = view.changed() => match changed {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            _ = timer.tick() => false,
+        };
+        let Some(concern) = view.borrow_and_update().clone() else { continue };
+        let lacking = loaders.lacking(&concern);
+        if !changed && before.as_ref() == Some(&lacking) {
+            continue;
         }
+        dhcp.configure(&concern, &loaders);
+        match &lacking {
+            None => health.up(),
+            Some(problem) => health.down(problem),
+        }
+        before = Some(lacking);
     }
 }
 

@@ -54,8 +54,8 @@ pub struct VlanSpec {
     pub mtu: u32,
     /// The routing world it belongs to: addresses of one space reach each other.
     pub space: Option<Ref<Space>>,
-    /// The loader that machines here get. Absent: as Settings say.
-    #[field(server_chosen, dormant(shim_grub = "every machine gets iPXE"))]
+    /// The loader that x86-64 UEFI machines here get. Absent: as Settings say.
+    #[field(server_chosen)]
     pub loader: Option<Loader>,
     /// Whether and how racks answer DHCP here.
     #[field(default)]

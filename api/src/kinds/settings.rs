@@ -23,8 +23,8 @@ pub struct SettingsSpec {
     /// Kernel parameters for every system that boots, before those of tags and machines.
     #[field(reboot)]
     pub kernel_options: Option<String>,
-    /// The loader that machines get when nothing else is known of them.
-    #[field(default = Loader::Ipxe, dormant(shim_grub = "every machine gets iPXE"))]
+    /// The loader that x86-64 UEFI machines get where their Vlan says nothing else. BIOS and arm64 machines get iPXE.
+    #[field(default = Loader::Ipxe)]
     pub loader: Loader,
     /// DNS servers that racks ask about everything they do not answer themselves, in order. Absent: the rack's own.
     #[field(dormant = "racks do not answer DNS")]
@@ -98,12 +98,13 @@ pub const DEADLINE_NAMES: [&str; 14] = [
     "operation",
 ];
 
-/// What a machine loads first.
+/// What an x86-64 UEFI machine loads first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
 pub enum Loader {
-    /// iPXE.
+    /// iPXE, which firmware with Secure Boot on refuses.
     Ipxe,
-    /// The distribution's signed shim and GRUB, for Secure Boot.
+    /// The distribution's signed shim and GRUB, with Secure Boot on or off. Racks need them installed (on Debian the packages
+    /// `shim-signed` and `grub-efi-amd64-signed`); one that has not names iPXE, and says so.
     ShimGrub,
 }
 

@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use basalt_api::kinds::{BootMode, ImagePurpose, MachineSpec};
+use basalt_api::kinds::{BootMode, ImagePurpose, Loader, MachineSpec};
 use basalt_api::values::{Attempt, MachineId};
 use basalt_db::{Address, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::{
-    AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, EphemeralBoot,
-    ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation, Route, boot_machine,
+    AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, DhcpConcern, DhcpSubnet,
+    EphemeralBoot, ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation, Route,
+    boot_machine,
 };
 use prost::Message;
 
@@ -82,6 +83,7 @@ fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[
             boot: boot_answers(net).into(),
             architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
             shared: serving.len() > 1,
+            loader: boot_loader(estate, net).into(),
             options: net.vlan.dhcp.options.iter().filter_map(|(code, value)| option(code, value)).collect(),
             ..DhcpSubnet::default()
         });
@@ -95,6 +97,14 @@ pub(super) const fn boot_answers(net: &Net) -> BootAnswers {
         BootMode::Dhcp => BootAnswers::Unspecified,
         BootMode::Proxy => BootAnswers::Proxy,
         BootMode::None => BootAnswers::None,
+    }
+}
+
+/// What x86-64 UEFI loads first there.
+pub(super) fn boot_loader(estate: &Estate, net: &Net) -> BootLoader {
+    match net.vlan.loader.unwrap_or(estate.settings.loader) {
+        Loader::Ipxe => BootLoader::Unspecified,
+        Loader::ShimGrub => BootLoader::ShimGrub,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use basalt_db::{Address, Delegation};
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 
-use super::concerns::{around, boot_answers, lease_seconds, own_addresses, reserved};
+use super::concerns::{around, boot_answers, boot_loader, lease_seconds, own_addresses, reserved};
 use super::estate::{self, Net, RackSeen};
 use super::load::Estate;
 
@@ -22,21 +22,21 @@ pub(super) fn subnets(
         let racks = estate::racks_of(net, &estate.racks);
         let serves = racks.iter().any(|other| other.uid == rack.uid);
         let serves = serves && net.gives_addresses();
-        serves.then(|| subnet(net, racks.len() == 1, &own_addresses(estate), delegation, addresses))
+        serves.then(|| subnet(estate, net, racks.len() == 1, delegation, addresses))
     };
     nets.filter_map(one).collect()
 }
 
 fn subnet(
+    estate: &Estate,
     net: &Net,
     alone: bool,
-    own: &BTreeSet<IpAddr>,
     delegation: &Delegation,
     addresses: &[Address],
 ) -> Dhcp6Subnet {
     // The first address is the routers' (RFC 4291 §2.6.1).
     let routers = net.subnet.cidr.network();
-    let kept: BTreeSet<IpAddr> = own.iter().copied().chain([routers]).collect();
+    let kept: BTreeSet<IpAddr> = own_addresses(estate).into_iter().chain([routers]).collect();
     let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
     let reservation = |(mac, address): (&str, &Address)| Dhcp6Reservation {
         mac: mac.to_owned(),
@@ -56,6 +56,7 @@ fn subnet(
         rapid_commit: alone,
         boot: boot_answers(net).into(),
         architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
+        loader: boot_loader(estate, net).into(),
         ..Dhcp6Subnet::default()
     }
 }

@@ -25,7 +25,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Image", &["Rack", "Machine"]),
     ("Machine", &["Rack"]),
     ("Rack", &["Machine", "Discovery"]),
-    ("Settings", &["Machine"]),
+    ("Settings", &["Machine", "Rack"]),
 ];
 
 /// Until the next try, after the database has refused one.

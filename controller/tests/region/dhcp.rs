@@ -6,7 +6,8 @@ use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
 use basalt_proto::rack_v1::{
-    BootAnswers, Dhcp6Reservation, DhcpConcern, DhcpSubnet, RawOption, Reservation, Route,
+    BootAnswers, BootLoader, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet, RawOption, Reservation,
+    Route,
 };
 use basalt_region::racks::observed::{DhcpInForce, DhcpServer, Hello, Leftover, Observed};
 use prost::Message;
@@ -225,6 +226,32 @@ async fn where_another_server_gives_the_addresses_racks_give_none_and_boot_machi
     lab.api.declare("/api/v1/subnets/lab", &with(r#"{"mode":"none"}"#)).await;
     rack.told(&lab, says(BootAnswers::None)).await;
     rack.told(&lab, has(&["10.77.0.100-10.77.0.199"])).await;
+}
+
+#[tokio::test]
+async fn uefi_is_told_the_loader_of_the_vlan_and_else_that_of_settings() {
+    let lab = served().await;
+    let subnet = r#"{"vlan":"default.0","cidr":"2001:db8::/64"}"#;
+    lab.api.declare("/api/v1/subnets/lab6", subnet).await;
+    let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let hello = Hello { addresses: vec!["10.77.0.2/24".into(), "2001:db8::2/64".into()], ..Hello::default() };
+    let hello = fact(0, rack.uid.into(), &Observed::Hello(hello));
+    lab.region.store().store_own_fact(&hello).await.expect("it is stored");
+    let all = |loader: BootLoader| {
+        move |concern: &DhcpConcern| {
+            let v4 = concern.subnets.first().map(DhcpSubnet::loader);
+            let v6 = concern.subnets6.first().map(Dhcp6Subnet::loader);
+            (v4, v6) == (Some(loader), Some(loader))
+        }
+    };
+    rack.told(&lab, all(BootLoader::Unspecified)).await;
+    lab.api.declare("/api/v1/settings/default", r#"{"loader":"shim_grub"}"#).await;
+    rack.told(&lab, all(BootLoader::ShimGrub)).await;
+    let vlan = |loader: &str| format!(r#"{{"fabric":"default","vid":0,"dhcp":{{"enabled":true}}{loader}}}"#);
+    lab.api.declare("/api/v1/vlans/default.0", &vlan(r#","loader":"ipxe""#)).await;
+    rack.told(&lab, all(BootLoader::Unspecified)).await;
+    lab.api.declare("/api/v1/vlans/default.0", &vlan("")).await;
+    rack.told(&lab, all(BootLoader::ShimGrub)).await;
 }
 
 /// The discoveries' names, and what their conditions say of Stalled.

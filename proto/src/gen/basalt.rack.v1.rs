@@ -44,6 +44,8 @@ pub struct Dhcp6Subnet {
     /// those told what to boot; none: all
     #[prost(string, repeated, tag = "11")]
     pub architectures: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(enumeration = "BootLoader", tag = "12")]
+    pub loader: i32,
 }
 /// By `duid` where it is not empty, else by `mac`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -98,6 +100,8 @@ pub struct DhcpSubnet {
     /// "amd64", "arm64": whose boot clients are told anything; empty: all
     #[prost(string, repeated, tag = "15")]
     pub architectures: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(enumeration = "BootLoader", tag = "16")]
+    pub loader: i32,
     /// other racks give addresses here too, and are told of this one's leases
     #[prost(bool, tag = "24")]
     pub shared: bool,
@@ -291,6 +295,35 @@ impl BootAnswers {
             "BOOT_ANSWERS_UNSPECIFIED" => Some(Self::Unspecified),
             "BOOT_ANSWERS_PROXY" => Some(Self::Proxy),
             "BOOT_ANSWERS_NONE" => Some(Self::None),
+            _ => None,
+        }
+    }
+}
+/// What x86-64 UEFI is told to load first. BIOS and arm64 get iPXE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum BootLoader {
+    /// iPXE
+    Unspecified = 0,
+    /// the distribution's signed shim, which loads its GRUB
+    ShimGrub = 1,
+}
+impl BootLoader {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "BOOT_LOADER_UNSPECIFIED",
+            Self::ShimGrub => "BOOT_LOADER_SHIM_GRUB",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "BOOT_LOADER_UNSPECIFIED" => Some(Self::Unspecified),
+            "BOOT_LOADER_SHIM_GRUB" => Some(Self::ShimGrub),
             _ => None,
         }
     }

@@ -183,6 +183,9 @@ pub struct Boot {
     pub firmware: BTreeSet<Firmware>,
     /// The loader of each firmware.
     pub loaders: Loaders,
+    /// The loader that should be named to x86-64 UEFI where [`Boot::loaders`] has another in its place. This server does not read it: it
+    /// is for whoever tells of its answers.
+    pub instead_of: Option<String>,
     /// The script for iPXE. `{server}` is the address that the request arrived at, `{mac}` the client.
     pub script_url: String,
     /// The loader for UEFI HTTP boot. Also `{loader}`, its name.
@@ -195,6 +198,7 @@ impl Default for Boot {
             mode: BootMode::default(),
             firmware: BTreeSet::new(),
             loaders: Loaders::default(),
+            instead_of: None,
             script_url: "http://{server}:5248/ipxe?mac={mac}".to_owned(),
             loader_url: "http://{server}:5248/loaders/{loader}".to_owned(),
         }

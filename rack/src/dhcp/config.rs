@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use basalt_dhcp::{AddressRange, Boot, BootMode, Config, Firmware, RawOption, Reservation, Route, Subnet};
 use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet};
 
+use crate::loaders;
+
 /// What a concern says that no server could do.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConcern {
@@ -104,6 +106,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
     subnet.shared = from.shared;
     subnet.boot = Boot {
         mode,
+        loaders: loaders::named(from.loader()),
         firmware: from.architectures.iter().flat_map(|it| firmware(it)).copied().collect(),
         script_url: format!("http://{{server}}:{http_port}/ipxe?mac={{mac}}"),
         loader_url: format!("http://{{server}}:{http_port}/loaders/{{loader}}"),
@@ -154,6 +157,15 @@ mod tests {
         assert_eq!((subnet.lease_seconds, subnet.mtu, &subnet.domain), (600, None, &None));
         assert_eq!(subnet.reservations[0].hostname.as_deref(), Some("m1"));
         assert_eq!(subnet.boot.script_url, "http://{server}:8080/ipxe?mac={mac}");
+    }
+
+    #[test]
+    fn the_loader_that_is_chosen_is_that_of_x86_64_uefi() {
+        let mut concern = concern();
+        concern.subnets[0].set_loader(proto::BootLoader::ShimGrub);
+        let loaders = config(&concern, 8080).unwrap().subnets[0].boot.loaders.clone();
+        let named = [Firmware::Bios, Firmware::EfiX64, Firmware::EfiArm64].map(|it| loaders.get(it));
+        assert_eq!(named, ["undionly.kpxe", "shimx64.efi", "snponly-arm64.efi"]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::health::Health;
 use crate::interfaces::Served;
 use crate::journal::Journal;
 use crate::lease_file;
+use crate::loaders::Loaders;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -119,12 +120,18 @@ impl Dhcp {
     }
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
-    pub fn configure(&self, concern: &DhcpConcern) {
+    pub fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) {
         let mut core = self.lock();
-        match config::config(concern, self.ports.http).map_err(|error| error.to_string()) {
+        let config = config::config(concern, self.ports.http).map(|mut config| {
+            for (subnet, told) in config.subnets.iter_mut().zip(&concern.subnets) {
+                loaders.replace_absent(told.loader(), &mut subnet.boot);
+            }
+            config
+        });
+        match config.map_err(|error| error.to_string()) {
             Ok(config) => match core.server.set_config(now(), config) {
                 // What is not in force of IPv6 is not in force.
-                Ok(()) if !self.v6.configure(concern) => {}
+                Ok(()) if !self.v6.configure(concern, loaders) => {}
                 Ok(()) => {
                     core.delegation = concern.delegation;
                     self.tell_in_force(&core);

@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use basalt_dhcp::ingress::{self, Packet};
-use basalt_dhcp::{Action, BootClient, BootMode, Event, Firmware, Ignored, Mac, Server, Subnet, Transport};
+use basalt_dhcp::{
+    Action, Boot, BootClient, BootMode, Event, Firmware, Ignored, Mac, Server, Subnet, Transport,
+};
 use dhcproto::v4::{MessageType, OptionCode};
 
 use crate::trace::{Asker, Entry, Trace, reason};
@@ -191,6 +193,9 @@ fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface
     if !file.is_empty() {
         let from = if file.contains("://") { String::new() } else { format!(" from {}", reply.siaddr) };
         answered.push_str(&format!(": {file}{from}"));
+        if let Some(boot) = subnet_of(server, interface, given).map(|subnet| &subnet.boot) {
+            answered.push_str(&instead_of(boot, &file));
+        }
     } else if boots {
         let (code, words) = nothing_to_boot(server, interface, given);
         answered.push_str(&format!(", and nothing to boot: {words}"));
@@ -200,9 +205,24 @@ fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface
     Some(Entry { answered, reason: why, address: settled.map(Into::into), ..entry })
 }
 
-fn nothing_to_boot(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> (&'static str, &'static str) {
+/// The subnet of an answer.
+fn subnet_of(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> Option<&Subnet> {
     let of_address = |address| server.config().subnets.iter().find(|it: &&Subnet| it.cidr.contains(&address));
-    let subnet = given.and_then(of_address).or_else(|| server.subnets_of(interface).next());
+    given.and_then(of_address).or_else(|| server.subnets_of(interface).next())
+}
+
+/// That a loader was named in place of another one.
+pub(crate) fn instead_of(boot: &Boot, file: &str) -> String {
+    match &boot.instead_of {
+        Some(wanted) if file.ends_with(&boot.loaders.efi_x64) => {
+            format!(", since {wanted} is not installed on this rack")
+        }
+        _ => String::new(),
+    }
+}
+
+fn nothing_to_boot(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> (&'static str, &'static str) {
+    let subnet = subnet_of(server, interface, given);
     if subnet.is_some_and(|subnet| subnet.boot.mode == BootMode::Off) {
         return (reason::BOOT_OFF, "the subnet's boot mode is none");
     }
@@ -249,7 +269,7 @@ const fn kind(kind: MessageType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_dhcp::{AddressRange, Arrival, Boot, Config, Time, egress};
+    use basalt_dhcp::{AddressRange, Arrival, Config, Time, egress};
 
     const MAC: &str = "52:54:00:00:00:01";
     const VIA: Arrival = Arrival { interface: 1, local: Ipv4Addr::new(10, 77, 0, 2), unicast: false };

@@ -7,6 +7,7 @@ use basalt_dhcp::{Boot, BootMode};
 use basalt_proto::rack_v1::{BootAnswers, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern};
 
 use crate::dhcp::config::firmware;
+use crate::loaders;
 
 /// What a concern says that no server could do.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +84,7 @@ fn subnet(from: &Dhcp6Subnet, http_port: u16) -> Result<Subnet, BadConcern> {
     }
     subnet.boot = Boot {
         mode: if from.boot() == BootAnswers::None { BootMode::Off } else { BootMode::Network },
+        loaders: loaders::named(from.loader()),
         firmware: from.architectures.iter().flat_map(|it| firmware(it)).copied().collect(),
         script_url: format!("http://{{server}}:{http_port}/ipxe?mac={{mac}}"),
         loader_url: format!("http://{{server}}:{http_port}/loaders/{{loader}}"),
@@ -117,6 +119,7 @@ mod tests {
                     reservation("", "00:04:01", "2001:db8::12"),
                 ],
                 rapid_commit: true,
+                loader: proto::BootLoader::ShimGrub.into(),
                 ..Dhcp6Subnet::default()
             }],
             ..DhcpConcern::default()
@@ -131,6 +134,7 @@ mod tests {
         assert_eq!(subnet.reservations[0].client, Client::Mac("52:54:00:00:00:01".parse().unwrap()));
         assert_eq!(subnet.reservations[1].client, Client::Duid("00:04:01".parse().unwrap()));
         assert_eq!(subnet.reservations[1].hostname.as_deref(), Some("m1"));
+        assert_eq!(subnet.boot.loaders.efi_x64, "shimx64.efi");
         assert_eq!(subnet.boot.script_url, "http://{server}:8080/ipxe?mac={mac}");
     }
 

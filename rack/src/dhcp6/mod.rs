@@ -26,6 +26,7 @@ use crate::health::Health;
 use crate::interfaces::Served6;
 use crate::journal::Journal;
 use crate::lease_file;
+use crate::loaders::Loaders;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
 
@@ -96,9 +97,15 @@ impl Dhcp6 {
     }
 
     /// Takes another concern; it was checked before. False: it cannot be used, and the one before stays.
-    pub fn configure(&self, concern: &DhcpConcern) -> bool {
+    pub fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) -> bool {
         let mut core = self.lock();
-        let config = config::config(concern, self.http_port).map_err(|error| error.to_string());
+        let config = config::config(concern, self.http_port).map(|mut config| {
+            for (subnet, told) in config.subnets.iter_mut().zip(&concern.subnets6) {
+                loaders.replace_absent(told.loader(), &mut subnet.boot);
+            }
+            config
+        });
+        let config = config.map_err(|error| error.to_string());
         let wanted = config.as_ref().is_ok_and(|config| !config.subnets.is_empty());
         let taken = config
             .and_then(|config| core.server.set_config(now(), config).map_err(|error| error.to_string()));
@@ -206,7 +213,13 @@ impl Dhcp6 {
                 match ingress::parse(datagram) {
                     Ok(packet) => {
                         let actions = core.server.handle(now(), *via, &packet);
-                        traced.extend(trace::message(self.facts.trace(), *via, &packet, &actions));
+                        traced.extend(trace::message(
+                            self.facts.trace(),
+                            core.server.config(),
+                            *via,
+                            &packet,
+                            &actions,
+                        ));
                         handled.push(actions);
                     }
                     Err(error) => tracing::debug!(%error, from = %via.from, "malformed DHCPv6 message"),

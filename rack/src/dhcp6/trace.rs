@@ -3,16 +3,18 @@
 use std::net::IpAddr;
 
 use basalt_dhcp::v6::ingress::{self, Packet};
-use basalt_dhcp::v6::{Action, Arrival, Event, Ignored, boot_client, hardware_address};
+use basalt_dhcp::v6::{Action, Arrival, Config, Event, Ignored, boot_client, hardware_address};
 use basalt_dhcp::{BootClient, Mac};
 use dhcproto::v6::{MessageType, OptionCode};
+use ipnet::IpNet;
 
-use crate::dhcp::trace::{asker, by, name};
+use crate::dhcp::trace::{asker, by, instead_of, name};
 use crate::trace::{Asker, Entry, Trace, reason};
 
 /// What a message came to, and whose it is; `None` where it is of no boot.
 pub(super) fn message(
     trace: &Trace,
+    config: &Config,
     via: Arrival,
     packet: &Packet,
     actions: &[Action],
@@ -23,7 +25,7 @@ pub(super) fn message(
     if client.is_none() && (renews || !trace.follows(mac)) {
         return None;
     }
-    Some((mac, answered(question(packet, client), client, actions)?))
+    Some((mac, answered(question(packet, client), client, config, actions)?))
 }
 
 fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
@@ -46,7 +48,7 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     Entry { service: "dhcp6", asker, asked, opens, ..Entry::default() }
 }
 
-fn answered(entry: Entry, client: Option<BootClient>, actions: &[Action]) -> Option<Entry> {
+fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: &[Action]) -> Option<Entry> {
     if let Some(Action::Report(Event::Ignored { reason, .. })) = actions.first() {
         return ignored(entry, reason);
     }
@@ -70,7 +72,12 @@ fn answered(entry: Entry, client: Option<BootClient>, actions: &[Action]) -> Opt
         answered.push_str(&format!(": {words}"));
         why = Some(reason::NO_FREE_ADDRESS);
     } else if let Some(url) = reply.options.raw(OptionCode::OptBootfileUrl) {
-        answered.push_str(&format!(": {}", String::from_utf8_lossy(url)));
+        let url = String::from_utf8_lossy(url);
+        answered.push_str(&format!(": {url}"));
+        let subnet = |address: &IpAddr| config.subnets.iter().find(|it| IpNet::V6(it.cidr).contains(address));
+        if let Some(subnet) = addresses.first().and_then(subnet) {
+            answered.push_str(&instead_of(&subnet.boot, &url));
+        }
     } else if client.is_some() {
         answered.push_str(", and nothing to boot: the subnet boots nothing of this architecture");
         why = Some(reason::ARCHITECTURE);

@@ -134,7 +134,8 @@ fn router(web: Arc<Web>) -> Router {
         .nest("/agent/v1", agent::router())
         .layer(axum::middleware::from_fn(in_time))
         // A blob may have to be fetched first, which has a deadline of its own.
-        .route("/loaders/{name}", get(files::loader))
+        // Shim asks for `/loaders//grubx64.efi`.
+        .route("/loaders/{*name}", get(files::loader))
         .route("/blobs/{sha256}", get(files::blob))
         .layer(axum::middleware::from_fn_with_state(meters, meters::count))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&web), trace::note))

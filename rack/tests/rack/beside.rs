@@ -20,7 +20,7 @@ use super::peers::{on_switch, start, start_with, subnet};
 use super::support::{boot_concern, fact, traced};
 
 /// UEFI on an emulated processor takes half a minute to ask for the network, on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 const OTHER: &str = "52:54:00:00:00:09";
 pub(super) const MACHINE: &str = "52:54:00:00:00:01";
 /// What runs out is an address of dnsmasq alone.

@@ -16,6 +16,7 @@ mod peers;
 mod peers6;
 mod port;
 mod router_advertisement;
+mod secure_boot;
 mod shared_leases;
 mod storm;
 mod support;

@@ -141,6 +141,11 @@ impl Running {
         let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
         assert!(sent.success(), "SIG{name}: {sent}");
     }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
 }
 
 impl Drop for Running {

@@ -147,6 +147,17 @@ const STAGES: &[Rule] = &[
         "a firewall between it and the rack drops TCP port 5248",
     ),
     (
+        "shim_is_silent",
+        |it| {
+            !is_dhcp(it)
+                && (it.asked.contains("shimx64.efi") || it.asked.contains("grubx64.efi"))
+                && !it.answered.starts_with("its size, ")
+        },
+        "it has {asked}, and what it loaded asked for nothing",
+        "look at its console: firmware may trust other keys than Microsoft's UEFI CA, or have revoked this shim or GRUB (install newer ones on the \
+         racks); and a GRUB that was loaded by HTTP may know no network",
+    ),
+    (
         "loader_is_silent",
         |it| !is_dhcp(it) && it.service != "agent" && stays_in_firmware(it),
         "it has {asked}, and what it loaded asked for nothing",
@@ -190,6 +201,13 @@ fn stays_in_firmware(entry: &BootEntry) -> bool {
     !entry.asked.starts_with("script") && !entry.asked.contains("/blobs/")
 }
 
+/// What shim and GRUB ask for, each time, and do without.
+const OPTIONAL: [&str; 3] = ["revocations_", "shim_certificate_", ".lst"];
+
+fn is_optional(entry: &BootEntry) -> bool {
+    entry.reason.as_deref() == Some("not_found") && OPTIONAL.iter().any(|name| entry.asked.contains(name))
+}
+
 /// How far a machine is that asks this. A transfer may be given up long after the machine went on, and an agent fetches blobs.
 fn reach(entry: &BootEntry) -> u8 {
     match entry.service.as_str() {
@@ -199,6 +217,7 @@ fn reach(entry: &BootEntry) -> u8 {
         "dhcp" | "dhcp6" if is(entry, "system") && entry.reason.is_some() => 4,
         "dhcp" | "dhcp6" => 0,
         _ if entry.asked.starts_with("script") => 3,
+        _ if is_optional(entry) => 0,
         // To ask for a size is not to fetch.
         _ if entry.answered.starts_with("its size, ") => 0,
         _ => 1,

@@ -68,6 +68,17 @@ fn how_far_it_came_is_judged_by_its_last_words() {
         (2, "tftp", "", "undionly.kpxe", "no block was taken: 0 of 70000 bytes in 40 ms", "never_taken");
     assert_eq!(judged(&[DISCOVER, REQUEST, never]), "never_taken");
     assert_eq!(judged(&[DISCOVER, REQUEST, LOADER]), "loader_is_silent");
+    let shim = (2, "tftp", "", "shimx64.efi", "1048504 bytes in 312 ms", "");
+    let does_without = (3, "tftp", "", "revocations_sbat.efi", "refused: file not found", "not_found");
+    assert_eq!(judged(&[DISCOVER, REQUEST, shim, does_without]), "shim_is_silent");
+    let no_grub = (4, "tftp", "", "grubx64.efi", "refused: file not found", "not_found");
+    assert_eq!(judged(&[DISCOVER, REQUEST, shim, does_without, no_grub]), "not_found");
+    let grub = (4, "tftp", "", "grubx64.efi", "3843520 bytes in 2938 ms", "");
+    let no_list = (5, "tftp", "", "grub/x86_64-efi/fs.lst", "refused: file not found", "not_found");
+    assert_eq!(judged(&[DISCOVER, REQUEST, shim, grub, no_list]), "shim_is_silent");
+    let off = (6, "tftp", "", "script for GRUB", "power off", "");
+    let its_file = (6, "tftp", "", "grub/grub.cfg-52:54:00:00:00:01", "36 bytes in 3 ms", "");
+    assert_eq!(judged(&[DISCOVER, REQUEST, shim, grub, no_list, off, its_file]), "power_off");
     assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK]), "script_not_asked");
     assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT]), "kernel_not_asked");
     assert_eq!(judged(&[DISCOVER, REQUEST, LOADER, IPXE, IPXE_ACK, SCRIPT, KERNEL]), "agent_not_there");
