@@ -73,11 +73,12 @@ impl Controller {
         region.set_joiner(Joiner::new(store.clone(), authority.certificate(), rpc_address, join_urls));
         let racks = Racks { store, sessions, authority, blobs: region.blobs().clone() };
         let mut stop = region.stopping();
+        let api = region.forwarded();
         let serving = async move {
             let stopped = async move {
                 let _ = stop.wait_for(|stop| *stop).await;
             };
-            if let Err(error) = listener::serve(listener, racks, stopped).await {
+            if let Err(error) = listener::serve(listener, racks, api, stopped).await {
                 tracing::error!(%error, "racks are not served any more");
             }
         };

@@ -1,7 +1,7 @@
 //! A running region: what it starts, in which order, and how it stops.
 
 use crate::admin_token;
-use crate::api::{self, App, Certificate, CertificateError, Tls};
+use crate::api::{self, App, Certificate, CertificateError, Forwarded, Tls};
 use crate::blobs::Blobs;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::driver::{Machinery, PLANNED, RECONCILED};
@@ -268,6 +268,12 @@ impl Region {
     /// Lets the API ask the driver. Until then `/plan`, `/waits` and `/timeline` answer `unavailable`.
     pub fn set_machinery(&self, machinery: Arc<dyn Machinery>) {
         self.app.set_machinery(machinery);
+    }
+
+    /// The API, for what racks pass on.
+    #[must_use]
+    pub fn forwarded(&self) -> Forwarded {
+        Forwarded::new(self.app.clone())
     }
 
     /// Lets the API make join tokens.

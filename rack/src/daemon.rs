@@ -28,6 +28,7 @@ use crate::epochs::Epochs;
 use crate::facts::health;
 use crate::health::Health;
 use crate::http::admission::{Admission, Limits};
+use crate::http::forward::Regions;
 use crate::http::{self, Site, Web};
 use crate::identity::{Identity, IdentityError, Membership};
 use crate::interfaces::{self, Link, Served, Served6};
@@ -128,6 +129,7 @@ impl Daemon {
         let lock = lock(&dir)?;
         let identity = Arc::new(Identity::open(&dir)?);
         let membership = membership(&identity, &settings).await?;
+        let membership = membership.map(|membership| Arc::new(Mutex::new(membership)));
         let ran_before = dir.join("spool").exists();
         let limits = spool::Limits { total: settings.spool_bytes, ..spool::Limits::default() };
         let (facts, spool) = writer::start(&dir, limits).map_err(files)?;
@@ -176,6 +178,9 @@ impl Daemon {
             facts: facts.clone(),
             reports: http::report::Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
+            regions: membership
+                .as_ref()
+                .map(|it| Regions::new(Arc::clone(&identity), Arc::clone(it), Arc::clone(&region))),
         });
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
@@ -216,7 +221,7 @@ impl Daemon {
                 facts: facts.clone(),
                 dhcp,
                 origin: region,
-                membership: Arc::new(Mutex::new(membership)),
+                membership,
                 delivery: Arc::new(Mutex::new(0)),
             };
             tasks.spawn(link::run(Arc::new(context), stop.clone()));

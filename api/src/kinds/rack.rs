@@ -42,6 +42,9 @@ pub struct RackStatus {
     /// Version of its program.
     #[field(volatile)]
     pub version: Option<String>,
+    /// SHA-256 of the public key (SubjectPublicKeyInfo) that its HTTPS port shows: what clients pin.
+    #[field(volatile)]
+    pub spki_sha256: Option<Sha256>,
     /// Its addresses.
     #[field(volatile)]
     pub addresses: Vec<IpAddr>,

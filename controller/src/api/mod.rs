@@ -22,6 +22,7 @@
 //! | `blobs` | uploads and downloads |
 //! | `registry` | the Terraform provider, for Terraform to install |
 //! | `system`, `docs`, `metrics` | health, version, OpenAPI; the same for people; what is counted |
+//! | `forwarded` | the same for what racks pass on |
 //! | `serve`, `stall` | the listeners; connections whose other end does not read |
 //! | `problem`, `caught` | errors, all of them; handlers that panic |
 
@@ -39,6 +40,7 @@ mod caller;
 mod caught;
 mod docs;
 mod explain;
+mod forwarded;
 mod guard;
 mod guards;
 mod layers;
@@ -65,6 +67,7 @@ mod waiting;
 mod watch;
 mod webhooks;
 
+pub use forwarded::Forwarded;
 pub(crate) use render::first_status;
 pub use rights::Role;
 pub use serve::{Tls, serve_tcp, serve_unix};

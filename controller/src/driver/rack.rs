@@ -83,6 +83,7 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
                 status.addresses = hello.addresses().collect();
                 served = hello.served().collect();
                 status.version = Some(hello.version);
+                status.spki_sha256 = hello.spki_sha256.parse().ok();
             }
             Some(Observed::Health(health)) => {
                 let state = if health.ok { ServiceState::Running } else { ServiceState::Stopped };

@@ -1,12 +1,16 @@
-//! TLS for the racks' port. Client certificates are asked for, and needed by everything but enrolment.
+//! TLS for the racks' port. Client certificates are asked for, and needed by everything but enrolment. What is asked there and is no
+//! call of the racks' protocol, a rack passes on from somebody who asks the API.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
 use basalt_proto::rack_v1::rack_link_server::RackLinkServer;
 use rustls::crypto::aws_lc_rs;
@@ -18,12 +22,14 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::Connected;
 use x509_parser::prelude::FromDer;
 
 use super::authority::{Authority, AuthorityError};
 use super::service::Racks;
+use crate::api::Forwarded;
 
 /// How long a client may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -35,6 +41,9 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 pub const PORTS: std::ops::RangeInclusive<u16> = 5250..=5270;
 /// A boot concern of thousands of machines is larger than tonic's default of 4 MiB.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
+
+/// How the paths of the racks' protocol begin.
+const PROTOCOL: &str = "/basalt.rack.v1.";
 
 /// Why racks cannot be listened to.
 #[derive(Debug, thiserror::Error)]
@@ -89,24 +98,40 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 pub async fn serve(
     listener: TcpListener,
     racks: Racks,
+    api: Forwarded,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ListenError> {
     let acceptor = acceptor(&racks.authority)?;
     let (sender, incoming) = mpsc::channel(64);
     let accepting = tokio::spawn(accept(listener, Arc::clone(&racks.authority), acceptor, sender));
+    let link = RackLinkServer::new(racks.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    let routes = Routes::new(EnrolmentServer::new(racks.clone())).add_service(link).into_axum_router();
+    let routes = routes.layer(middleware::from_fn_with_state((racks, api), sort));
     let served = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(EnrolmentServer::new(racks.clone()))
-        .add_service(
-            RackLinkServer::new(racks)
-                .max_decoding_message_size(MAX_MESSAGE)
-                .max_encoding_message_size(MAX_MESSAGE),
-        )
+        .add_routes(Routes::from(routes))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
         .await;
     accepting.abort();
     served.map_err(|error| ListenError::Tls(error.to_string()))
+}
+
+/// Tells calls of the racks' protocol from what racks pass on.
+async fn sort(State((racks, api)): State<(Racks, Forwarded)>, request: Request, next: Next) -> Response {
+    if request.uri().path().starts_with(PROTOCOL) {
+        return next.run(request).await;
+    }
+    let peer = request.extensions().get::<Peer>().cloned();
+    match racks.rack_behind(peer.as_ref()).await {
+        Ok(_) => {
+            let rack = peer.and_then(|peer| peer.address).map(|address| address.ip().to_canonical());
+            api.answer(rack.unwrap_or(IpAddr::from([0; 4])), request).await
+        }
+        Err(status) => Forwarded::refuse(status.message()),
+    }
 }
 
 fn server_config(authority: &Authority) -> Result<ServerConfig, ListenError> {

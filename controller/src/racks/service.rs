@@ -75,7 +75,13 @@ pub(super) fn unavailable(error: &StoreError) -> Status {
 impl Racks {
     /// The enrolled rack behind a connection.
     pub(super) async fn rack_of<T>(&self, request: &Request<T>) -> Result<RackId, Status> {
-        let peer = request.extensions().get::<Peer>().and_then(|peer| peer.spki_sha256);
+        let peer = request.extensions().get::<Peer>().cloned();
+        self.rack_behind(peer.as_ref()).await
+    }
+
+    /// As [`Racks::rack_of`], of whoever is at the other end.
+    pub(super) async fn rack_behind(&self, peer: Option<&Peer>) -> Result<RackId, Status> {
+        let peer = peer.and_then(|peer| peer.spki_sha256);
         let Some(spki) = peer else {
             return Err(Status::unauthenticated("this call needs the certificate that enrolment gave"));
         };

@@ -101,8 +101,12 @@ impl NewRack {
 
     /// A connection that shows this certificate.
     pub(crate) async fn link(&self, certificate: &[u8]) -> RackLinkClient<Channel> {
-        let identity = Some((certificate.to_vec(), &self.key));
-        RackLinkClient::new(dial(self.rpc, tls(&self.ca, identity)).await)
+        RackLinkClient::new(self.dial(Some(certificate)).await)
+    }
+
+    pub(crate) async fn dial(&self, certificate: Option<&[u8]>) -> Channel {
+        let identity = certificate.map(|certificate| (certificate.to_vec(), &self.key));
+        dial(self.rpc, tls(&self.ca, identity)).await
     }
 
     async fn renew(&self, certificate: &[u8], key: &rcgen::KeyPair) -> Result<RenewReply, Status> {
@@ -111,7 +115,7 @@ impl NewRack {
     }
 }
 
-async fn region() -> (Lab, Controller) {
+pub(crate) async fn region() -> (Lab, Controller) {
     let lab = lab().await;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();

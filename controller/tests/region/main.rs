@@ -16,6 +16,7 @@ mod enrolment;
 mod examples;
 mod faults;
 mod first_token;
+mod forwarded;
 mod hostile;
 mod images;
 mod inventory;

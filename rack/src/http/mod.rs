@@ -6,6 +6,7 @@
 //! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`] |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
+//! | `/api/…` and the regions' other paths | TLS | [`forward`] |
 
 use std::io;
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ pub mod agent;
 pub mod boot;
 pub mod direct;
 pub mod files;
+pub mod forward;
 pub mod report;
 mod trace;
 
@@ -77,6 +79,8 @@ pub struct Web {
     pub reports: report::Reports,
     /// `basalt.spki`.
     pub spki_sha256: String,
+    /// Where the API is passed on to; `None`: this rack has joined no region.
+    pub regions: Option<forward::Regions>,
 }
 
 /// The two ends of a connection.
@@ -137,6 +141,8 @@ fn router(web: Arc<Web>) -> Router {
         // Shim asks for `/loaders//grubx64.efi`.
         .route("/loaders/{*name}", get(files::loader))
         .route("/blobs/{sha256}", get(files::blob))
+        // How long they may take the region says.
+        .merge(forward::router())
         .layer(axum::middleware::from_fn_with_state(meters, meters::count))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&web), trace::note))
         .with_state(web)

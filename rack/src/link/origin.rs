@@ -1,9 +1,10 @@
 //! Blobs from the regions that are linked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use basalt_proto::rack_v1::FetchBlobRequest;
 use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
@@ -18,17 +19,34 @@ use crate::blobs::{BlobOrigin, BlobStream, OriginError};
 #[derive(Debug, Default)]
 pub struct RegionOrigin {
     channels: Mutex<BTreeMap<String, Channel>>,
+    /// Since when the others are not linked.
+    unlinked: Mutex<HashMap<String, Instant>>,
 }
 
 impl RegionOrigin {
     /// A link is up.
     pub fn insert(&self, address: &str, channel: Channel) {
+        self.unlinked.lock().unwrap_or_else(PoisonError::into_inner).remove(address);
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), channel);
     }
 
     /// A link is down.
     pub fn remove(&self, address: &str) {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).remove(address);
+        let mut unlinked = self.unlinked.lock().unwrap_or_else(PoisonError::into_inner);
+        unlinked.entry(address.to_owned()).or_insert_with(Instant::now);
+    }
+
+    /// Whether there is a link to the region at this address.
+    #[must_use]
+    pub fn is_linked(&self, address: &str) -> bool {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).contains_key(address)
+    }
+
+    /// How long there has been none, where there is none now and this rack has tried.
+    #[must_use]
+    pub fn unlinked_for(&self, address: &str) -> Option<Duration> {
+        self.unlinked.lock().unwrap_or_else(PoisonError::into_inner).get(address).map(Instant::elapsed)
     }
 
     async fn ask_all(&self, sha256: &str, offset: u64) -> Result<BlobStream, OriginError> {

@@ -37,17 +37,30 @@ pub async fn connect(address: &str, config: Arc<ClientConfig>) -> Result<Channel
     let connector = TlsConnector::from(config);
     let dial = tower::service_fn(move |uri: Uri| {
         let connector = connector.clone();
-        async move { tokio::time::timeout(DIAL, open(uri, connector)).await.map_err(std::io::Error::from)? }
+        async move {
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            let opened = open(host, uri.port_u16().unwrap_or_default(), connector);
+            tokio::time::timeout(DIAL, opened).await.map_err(std::io::Error::from)?.map(TokioIo::new)
+        }
     });
     endpoint.connect_with_connector(dial).await
 }
 
-async fn open(uri: Uri, connector: TlsConnector) -> std::io::Result<TokioIo<TlsStream<TcpStream>>> {
-    let name = ServerName::try_from(REGION_SERVER_NAME).map_err(std::io::Error::other)?;
+/// A connection to a region, for one request.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn open_one(address: &str, config: Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
+    let uri: Uri = address.parse().map_err(std::io::Error::other)?;
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+    open(host, uri.port_u16().unwrap_or_default(), TlsConnector::from(config)).await
+}
+
+async fn open(host: &str, port: u16, connector: TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(REGION_SERVER_NAME).map_err(std::io::Error::other)?;
+    let stream = TcpStream::connect((host, port)).await?;
     stream.set_nodelay(true)?;
-    Ok(TokioIo::new(connector.connect(name, stream).await?))
+    connector.connect(name, stream).await
 }
 
 /// TLS for enrolment: the server must present the CA with this fingerprint, and a region's certificate of it.

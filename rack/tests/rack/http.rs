@@ -57,6 +57,7 @@ impl Server {
             facts,
             reports: Reports::default(),
             spki_sha256: identity.spki_sha256.clone(),
+            regions: None,
         });
         let site = Site::new(Arc::clone(&web), TlsAcceptor::from(Arc::new(identity.agent_tls().unwrap())));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

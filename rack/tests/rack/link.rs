@@ -34,6 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -142,7 +143,11 @@ impl Linked {
         self.welcome_to("inc-1", Vec::new()).await
     }
 
-    async fn welcome_to(&mut self, incarnation: &str, regions: Vec<String>) -> basalt_proto::rack_v1::Hello {
+    pub(super) async fn welcome_to(
+        &mut self,
+        incarnation: &str,
+        regions: Vec<String>,
+    ) -> basalt_proto::rack_v1::Hello {
         let from_rack::Message::Hello(hello) = self.next().await else { panic!("no hello") };
         self.send(from_region::Message::Welcome(Welcome {
             incarnation: incarnation.into(),
@@ -198,6 +203,8 @@ pub(super) struct Region {
     /// Whether racks take the place of others.
     replaces: bool,
     links: mpsc::Sender<Linked>,
+    /// What it answers to requests that are no call of the racks' protocol.
+    pub(super) api: axum::Router,
 }
 
 impl Region {
@@ -298,9 +305,10 @@ fn serve_on(listener: TcpListener, region: Region, name: &str, stop: Cancellatio
             });
         }
     });
-    let server = tonic::transport::Server::builder()
-        .add_service(EnrolmentServer::new(region.clone()))
-        .add_service(RackLinkServer::new(region));
+    let routes =
+        Routes::new(EnrolmentServer::new(region.clone())).add_service(RackLinkServer::new(region.clone()));
+    let routes = routes.into_axum_router().fallback_service(region.api);
+    let server = tonic::transport::Server::builder().add_routes(Routes::from(routes));
     tokio::spawn(
         server.serve_with_incoming_shutdown(
             ReceiverStream::new(incoming),
@@ -318,6 +326,7 @@ pub(super) fn region() -> (Region, mpsc::Receiver<Linked>) {
         renewed: Some(Arc::default()),
         replaces: false,
         links,
+        api: axum::Router::new(),
     };
     (region, linked)
 }

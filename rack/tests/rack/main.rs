@@ -8,6 +8,7 @@ mod bad_link;
 mod beside;
 mod cache;
 mod firmware6;
+mod forward;
 mod http;
 mod link;
 mod loopback;

@@ -15,6 +15,7 @@ use basalt_rack::settings::{Given, Settings};
 use basalt_rack::spool::writer::Facts;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -154,10 +155,16 @@ impl Client {
     }
 
     pub(crate) async fn send(&self, request: http::Request<Full<Bytes>>) -> Answer {
-        tokio::time::timeout(DEADLINE, self.exchange(request)).await.expect("no answer in time")
+        let exchange = async {
+            let (parts, body) = self.open(request).await.into_parts();
+            let body = body.collect().await.unwrap().to_bytes().to_vec();
+            Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        };
+        tokio::time::timeout(DEADLINE, exchange).await.expect("no answer in time")
     }
 
-    async fn exchange(&self, mut request: http::Request<Full<Bytes>>) -> Answer {
+    /// The answer as soon as it begins.
+    pub(crate) async fn open(&self, mut request: http::Request<Full<Bytes>>) -> http::Response<Incoming> {
         request.headers_mut().insert("host", "rack".parse().unwrap());
         let stream = self.connect().await;
         match &self.spki {
@@ -196,16 +203,13 @@ impl Client {
     }
 }
 
-async fn talk<S>(stream: S, request: http::Request<Full<Bytes>>) -> Answer
+async fn talk<S>(stream: S, request: http::Request<Full<Bytes>>) -> http::Response<Incoming>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let answer = sender.send_request(request).await.unwrap();
-    let (parts, body) = answer.into_parts();
-    let body = body.collect().await.unwrap().to_bytes().to_vec();
-    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    sender.send_request(request).await.unwrap()
 }
 
 /// Accepts one public key, as an agent does.
