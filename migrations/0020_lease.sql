@@ -3,7 +3,7 @@
 
 create table lease (
   rack       uuid not null,
-  subnet     uuid not null references subnet_cidr on delete cascade,
+  subnet     uuid not null,              -- no reference: facts wait for nobody who works on a subnet's addresses
   address    inet not null check (family(address) = 4 and masklen(address) = 32),
   mac        macaddr not null,
   hostname   text not null,

@@ -52,7 +52,7 @@ pub struct RackLease {
 /// Up to where a rack was told of leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasesSeen {
-    xmin: String,
+    snapshot: String,
     subnets: Vec<Uuid>,
 }
 
@@ -103,15 +103,15 @@ impl Store {
         seen: Option<&LeasesSeen>,
     ) -> Result<(Vec<RackLease>, LeasesSeen), StoreError> {
         let now = sqlx::query!(
-            // Whatever is not committed yet comes after this.
-            r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "xmin!",
+            // What is not in it comes after it.
+            r#"select pg_current_snapshot()::text as "snapshot!",
                  array(select distinct subnet from dhcp_block where rack = $1 order by 1) as "subnets!""#,
             rack.get()
         );
         let now = now.fetch_one(self.pool()).await?;
-        let now = LeasesSeen { xmin: now.xmin, subnets: now.subnets };
+        let now = LeasesSeen { snapshot: now.snapshot, subnets: now.subnets };
         // Of a subnet that is new to it, it knows nothing.
-        let since = seen.filter(|seen| seen.subnets == now.subnets).map(|seen| seen.xmin.as_str());
+        let since = seen.filter(|seen| seen.subnets == now.subnets).map(|seen| seen.snapshot.as_str());
         let rows = sqlx::query!(
             r#"select l.subnet, host(l.address) as "address!", l.mac::text as "mac!", l.hostname, l.given_back,
                  (extract(epoch from l.ends_at - clock_timestamp()) * 1000)::bigint as "ends_in_ms!",
@@ -121,7 +121,8 @@ impl Store {
                    where b.subnet = l.subnet and b.rack = l.rack and b.span @> l.address) as "is_owners!"
                from lease l
                where l.subnet = any($3)
-                 and l.changed >= coalesce($2::text, '0')::xid8 and ($2::text is null or l.rack <> $1)
+                 and l.changed >= coalesce(pg_snapshot_xmin($2::text::pg_snapshot), '0'::xid8)
+                 and ($2::text is null or (l.rack <> $1 and not pg_visible_in_snapshot(l.changed, $2::text::pg_snapshot)))
                  and greatest(l.ends_at, l.kept_until) > now()
                order by l.subnet, l.address, l.rack"#,
             rack.get(),
@@ -145,13 +146,14 @@ impl Store {
         Ok((leases.collect(), now))
     }
 
-    /// Forgets leases that ended long ago.
+    /// Forgets leases that ended long ago, or whose subnet is gone.
     ///
     /// # Errors
     /// The database.
     pub async fn forget_leases(&self) -> Result<(), StoreError> {
         sqlx::query!(
-            "delete from lease where greatest(ends_at, kept_until) < now() - make_interval(days => $1)",
+            "delete from lease where greatest(ends_at, kept_until) < now() - make_interval(days => $1)
+             or subnet not in (select subnet from subnet_cidr)",
             KEPT
         )
         .execute(self.pool())

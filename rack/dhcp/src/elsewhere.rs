@@ -53,8 +53,9 @@ pub struct Told {
 #[derive(Debug)]
 struct Lease {
     mac: Mac,
-    ends: Time,
     kept_until: Time,
+    /// The client may have it no more by this one.
+    given_back: bool,
 }
 
 /// Leases of addresses that other servers give, as those last said.
@@ -68,9 +69,9 @@ impl Elsewhere {
     /// Takes the word of the server whose address it is.
     pub(crate) fn learn(&mut self, now: Time, told: &Told) {
         self.forget(told.address);
-        let kept_until = told.kept_until.filter(|&until| !told.given_back && until > now);
-        if let Some(kept_until) = kept_until {
-            self.leases.insert(told.address, Lease { mac: told.mac, ends: told.ends, kept_until });
+        if let Some(kept_until) = told.kept_until.filter(|&until| until > now) {
+            let lease = Lease { mac: told.mac, kept_until, given_back: told.given_back };
+            self.leases.insert(told.address, lease);
             self.by_mac.insert((told.mac, told.address));
         }
     }
@@ -81,14 +82,12 @@ impl Elsewhere {
         }
     }
 
-    /// Forgets what nobody may extend any more, and what is not wanted.
-    pub(crate) fn tidy(&mut self, now: Time, wanted: impl Fn(Ipv4Addr) -> bool) {
-        let stale = |(address, lease): (&Ipv4Addr, &Lease)| {
-            (!wanted(*address) || lease.kept_until <= now).then_some(*address)
-        };
-        for address in self.leases.iter().filter_map(stale).collect::<Vec<_>>() {
-            self.forget(address);
-        }
+    /// Forgets what nobody has to keep any more. Whether there was something.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        let stale = self.leases.iter().filter(|(_, lease)| lease.kept_until <= now);
+        let stale: Vec<Ipv4Addr> = stale.map(|(&address, _)| address).collect();
+        stale.iter().for_each(|&address| self.forget(address));
+        !stale.is_empty()
     }
 
     /// The client's addresses.
@@ -97,16 +96,16 @@ impl Elsewhere {
         self.by_mac.range(addresses).map(|&(_, address)| address)
     }
 
-    /// Another client has the address.
+    /// Another client has the address, or may have it by one of the others.
     pub(crate) fn is_anothers(&self, now: Time, address: Ipv4Addr, mac: Mac) -> bool {
-        self.leases.get(&address).is_some_and(|lease| lease.mac != mac && lease.ends > now)
+        self.leases.get(&address).is_some_and(|lease| lease.mac != mac && lease.kept_until > now)
     }
 
     /// Until when this client surely has the address to itself.
     pub(crate) fn kept_until(&self, address: Ipv4Addr, mac: Mac) -> Option<Time> {
         self.leases
             .get(&address)
-            .filter(|lease| lease.mac == mac)
+            .filter(|lease| lease.mac == mac && !lease.given_back)
             .map(|lease| lease.kept_until.before(MARGIN))
     }
 }

@@ -146,7 +146,7 @@ impl Exchange<'_> {
             Verdict::Grant => Ok(self.acknowledge(address)),
             Verdict::Refuse(reason) => Ok(self.refuse(address, reason)),
             // The client chose this server, so nobody else will answer it.
-            Verdict::Unknown if server.is_some() => {
+            Verdict::Unknown if server.is_some_and(|server| self.is_chosen(server)) => {
                 Ok(self.refuse(address, "address is not this server's to give"))
             }
             Verdict::Unknown => Err(Ignored::NotOurs(address)),
@@ -225,7 +225,9 @@ impl Exchange<'_> {
     /// The address to offer: reserved, current, another server's that the client may keep, previous, asked for, offered in vain, never used, longest unused.
     fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
         let (now, mac, network) = (self.now, self.mac, &self.network);
-        let dynamic = |address: Ipv4Addr| network.is_dynamic(address);
+        let elsewhere = self.elsewhere;
+        let dynamic =
+            |address: Ipv4Addr| network.is_dynamic(address) && !elsewhere.is_anothers(now, address, mac);
         let offerable =
             |table: &Table, address: Ipv4Addr| dynamic(address) && table.available(now, address, mac);
 
@@ -271,6 +273,7 @@ impl Exchange<'_> {
                 return Verdict::Refuse("address is reserved for another client");
             }
             Some(_) if free => return Verdict::Grant,
+            None if !free && self.is_for_others_to_judge(address) => return Verdict::Unknown,
             _ if !free => return Verdict::Refuse("address is in use"),
             _ => {}
         }
@@ -294,6 +297,18 @@ impl Exchange<'_> {
             false if own => Verdict::Refuse("address is no longer given out"),
             false => Verdict::Unknown,
         }
+    }
+
+    /// The client means this server, and none that shares the subnet: a relay may speak for all of them (RFC 5107).
+    fn is_chosen(&self, server: Ipv4Addr) -> bool {
+        self.network.is_own(server) || !self.scope.subnet.shared
+    }
+
+    /// Whether the address is free, another server knows, and not this one.
+    fn is_for_others_to_judge(&self, address: Ipv4Addr) -> bool {
+        self.scope.subnet.shared
+            && !self.network.is_dynamic(address)
+            && !self.elsewhere.is_anothers(self.now, address, self.mac)
     }
 
     /// No other client has the address.

@@ -111,7 +111,8 @@ impl Table {
         self.remove(address);
         self.by_mac.entry(lease.mac).or_default().insert(address);
         self.by_expiry.insert((lease.expires, address));
-        if lease.state == LeaseState::Offered {
+        // Another server's is never offered to anybody else.
+        if lease.state == LeaseState::Offered && lease.kept_until.is_none() {
             self.offers.insert((lease.expires, address));
         }
         self.records.insert(address, lease);
@@ -144,6 +145,11 @@ impl Table {
         for address in stale.into_iter().map(|lease| lease.address).collect::<Vec<_>>() {
             self.remove(address);
         }
+    }
+
+    /// Walks the ranges anew: more may be usable than before.
+    pub(crate) fn walk_again(&mut self) {
+        self.walked.clear();
     }
 
     /// Nobody else holds the address.

@@ -20,6 +20,11 @@ pub const SERVER_PORT: u16 = 67;
 /// The port that clients listen on.
 pub const CLIENT_PORT: u16 = 68;
 
+/// So much is kept of what is told of subnets that are not configured.
+const MAX_UNPLACED: usize = 65_536;
+/// Two words for one moment differ by less.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
 /// Where a datagram came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
@@ -258,6 +263,8 @@ pub struct Server {
     table: Table,
     probes: Probes,
     elsewhere: Elsewhere,
+    /// What was told of subnets that are not configured.
+    unplaced: BTreeMap<(Ipv4Addr, Grantor), Told>,
     dynamic_from: Time,
     swept: Time,
 }
@@ -277,25 +284,27 @@ impl Server {
             table: Table::default(),
             probes: Probes::default(),
             elsewhere: Elsewhere::default(),
+            unplaced: BTreeMap::new(),
             dynamic_from: Time::default(),
             swept: Time::default(),
         })
     }
 
     /// Takes another configuration and keeps the leases. A lease that it no longer allows is refused when the client
-    /// renews it, and its address goes to nobody else before it ends.
+    /// renews it, and its address goes to nobody else before it ends. The actions are those of what was told before its subnet was
+    /// configured ([`Server::learn`]).
     ///
     /// # Errors
     /// The configuration contradicts itself; the old one stays.
-    pub fn set_config(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
+    pub fn set_config(&mut self, now: Time, config: Config) -> Result<Vec<Action>, ConfigError> {
         config.check()?;
         self.scopes = config.subnets.iter().map(Scope::new).collect();
         self.config = config;
         let scopes = &self.scopes;
         let is_ours = |address| scopes.iter().any(|scope| scope.subnet.cidr.contains(&address));
         self.table.reconfigured(now, is_ours);
-        self.elsewhere.tidy(now, is_ours);
-        Ok(())
+        let told = std::mem::take(&mut self.unplaced);
+        Ok(self.learn(now, told.into_values()))
     }
 
     /// Says which addresses this server has on which interface. Subnets of several addresses of one interface share that link: a
@@ -336,6 +345,9 @@ impl Server {
         for told in told {
             let Some(scope) = self.scopes.iter().find(|scope| scope.subnet.cidr.contains(&told.address))
             else {
+                if self.unplaced.len() < MAX_UNPLACED {
+                    self.unplaced.insert((told.address, told.by), told);
+                }
                 continue;
             };
             let is_own = scope.is_dynamic(told.address);
@@ -346,10 +358,17 @@ impl Server {
                     continue;
                 }
                 // What it knows itself is newer.
-                (Grantor::Own, known) => known.is_none() && told.kept_until.unwrap_or(told.ends) > now,
+                (Grantor::Own, known) => {
+                    let is_unknown =
+                        known.is_none_or(|lease| now < self.dynamic_from && lease.held_until() <= now);
+                    is_unknown && told.kept_until.unwrap_or(told.ends) > now
+                }
                 _ if !is_own || told.given_back || told.ends <= now => false,
                 (_, Some(lease)) if lease.mac == told.mac => {
-                    lease.state != LeaseState::Quarantined && lease.expires < told.ends
+                    let is_over = lease.state == LeaseState::Ended && lease.promised_until >= Some(told.ends);
+                    lease.state != LeaseState::Quarantined
+                        && lease.expires + TOLERANCE < told.ends
+                        && !is_over
                 }
                 (_, known) => known.is_none_or(|lease| lease.held_until() <= now),
             };
@@ -397,9 +416,9 @@ impl Server {
         self.table.get(address)
     }
 
-    /// Everything worth persisting: all records but offers, in order of address.
+    /// Everything worth persisting, in order of address: all records but offers of what was promised to nobody.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
-        self.table.iter().filter(|lease| lease.state != LeaseState::Offered)
+        self.table.iter().filter(|lease| lease.state != LeaseState::Offered || lease.promised_until.is_some())
     }
 
     /// How many addresses something is known about. What this server needs of memory grows with it, and with nothing else.
@@ -417,6 +436,12 @@ impl Server {
         };
         let is_left = move |lease: &&Lease| lease.held_until() > now && lease.kept_until.is_none();
         self.leases().filter(move |lease| is_left(lease) && !dynamic(lease.address))
+    }
+
+    /// Whether something was told of subnets that are not configured yet.
+    #[must_use]
+    pub fn has_unplaced(&self) -> bool {
+        !self.unplaced.is_empty()
     }
 
     /// Until when leases may run that this server lost; see [`Server::withhold_dynamic_until`].
@@ -448,7 +473,9 @@ impl Server {
     pub fn tick(&mut self, now: Time) -> Vec<Action> {
         let expired = self.table.expire(self.swept, now);
         self.swept = self.swept.max(now);
-        self.elsewhere.tidy(now, |_| true);
+        if self.elsewhere.tidy(now) {
+            self.table.walk_again();
+        }
         expired.into_iter().map(|lease| Action::Report(Event::Expired(lease))).collect()
     }
 

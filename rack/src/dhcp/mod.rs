@@ -78,6 +78,9 @@ struct Core {
     parked: Parked,
     /// When leases were lost.
     lost_at: Option<Time>,
+    /// A region has told all that it knows of leases.
+    is_told: bool,
+    is_configured: bool,
     /// The blocks that are leased from; 0: of no region.
     delegation: u64,
 }
@@ -114,6 +117,8 @@ impl Dhcp {
             journal,
             parked: Parked::default(),
             lost_at: file.lost_at,
+            is_told: false,
+            is_configured: false,
             delegation: 0,
         });
         Ok(Self { core, v6, ports, presence, facts, boot, others: Others::default() })
@@ -121,27 +126,33 @@ impl Dhcp {
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
     pub fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) {
-        let mut core = self.lock();
-        let config = config::config(concern, self.ports.http).map(|mut config| {
-            for (subnet, told) in config.subnets.iter_mut().zip(&concern.subnets) {
-                loaders.replace_absent(told.loader(), &mut subnet.boot);
+        let mut config = match config::config(concern, self.ports.http) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::error!(%error, "the DHCP concern cannot be used; the one before stays");
+                return;
             }
-            config
-        });
-        match config.map_err(|error| error.to_string()) {
-            Ok(config) => match core.server.set_config(now(), config) {
-                // What is not in force of IPv6 is not in force.
-                Ok(()) if !self.v6.configure(concern, loaders) => {}
-                Ok(()) => {
-                    core.delegation = concern.delegation;
-                    self.tell_in_force(&core);
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
-                }
-            },
-            Err(error) => tracing::error!(error, "the DHCP concern cannot be used; the one before stays"),
+        };
+        for (subnet, told) in config.subnets.iter_mut().zip(&concern.subnets) {
+            loaders.replace_absent(told.loader(), &mut subnet.boot);
         }
+        let mut core = self.lock();
+        let actions = match core.server.set_config(now(), config) {
+            Ok(actions) => actions,
+            Err(error) => {
+                tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
+                return;
+            }
+        };
+        core.is_configured = true;
+        let learned = core.learned(&actions);
+        // What is not in force of IPv6 is not in force.
+        if self.v6.configure(concern, loaders) {
+            core.delegation = concern.delegation;
+            self.tell_in_force(&core);
+        }
+        drop(core);
+        learned.into_iter().for_each(|event| self.report(event));
     }
 
     /// Tells again which blocks are leased from: a region may have lost what it was told.
@@ -159,11 +170,10 @@ impl Dhcp {
         }
         let now = now();
         let leases: Vec<&Lease> = core.server.leftover(now).collect();
-        let mut leftover = leftover::runs(
-            leases
-                .iter()
-                .map(|lease| (&*lease.subnet, lease.address.into(), leftover::lasts(now, lease.expires))),
-        );
+        let mut leftover =
+            leftover::runs(leases.iter().map(|lease| {
+                (&*lease.subnet, lease.address.into(), leftover::lasts(now, lease.held_until()))
+            }));
         let (further, unsure) = self.v6.leftover();
         leftover.extend(further);
         let longest = core.server.config().subnets.iter().map(|subnet| subnet.lease_seconds).max();
@@ -191,24 +201,12 @@ impl Dhcp {
     pub fn learn(&self, told: Leases) {
         let now = now();
         let leases = told.leases.into_iter().filter_map(|lease| learned::told(lease, now));
-        let (actions, kept) = {
-            let mut core = self.lock();
-            let core = &mut *core;
-            let actions = core.server.learn(now, leases);
-            let kept = core.keep(&persisted(&actions));
-            if let Some(at) = core.lost_at.filter(|_| told.complete && kept.is_ok()) {
-                core.server.withhold_dynamic_until(lease_file::withheld_until(at, true));
-            }
-            (actions, kept)
-        };
-        if let Err(error) = &kept {
-            tracing::error!(%error, "leases that a region told cannot be written");
-        }
-        for action in actions.into_iter().filter(|_| kept.is_ok()) {
-            if let Action::Report(event) = action {
-                self.report(event);
-            }
-        }
+        let mut core = self.lock();
+        let actions = core.server.learn(now, leases);
+        core.is_told |= told.complete;
+        let learned = core.learned(&actions);
+        drop(core);
+        learned.into_iter().for_each(|event| self.report(event));
     }
 
     /// How many leases run.
@@ -441,6 +439,24 @@ impl Core {
         self.journal.append(leases)?;
         self.journal.compact(COMPACT_BYTES, || self.server.leases().cloned().collect());
         Ok(())
+    }
+
+    /// Keeps what was learned of leases; what is then to be reported. Once all that a region knows is known here, dynamic addresses
+    /// are withheld for a shorter time.
+    fn learned(&mut self, actions: &[Action]) -> Vec<Event> {
+        if let Err(error) = self.keep(&persisted(actions)) {
+            tracing::error!(%error, "leases that a region told cannot be written");
+            return Vec::new();
+        }
+        let is_whole = self.is_told && self.is_configured && !self.server.has_unplaced();
+        if let Some(at) = self.lost_at.filter(|_| is_whole) {
+            self.server.withhold_dynamic_until(lease_file::withheld_until(at, true));
+        }
+        let event = |action: &Action| match action {
+            Action::Report(event) => Some(event.clone()),
+            _ => None,
+        };
+        actions.iter().filter_map(event).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 mod allocation;
 mod boot;
 mod client;
+mod elsewhere;
 mod flood;
 mod hostile;
 mod layout;
