@@ -135,6 +135,8 @@ struct Launched {
 pub struct Site {
     // Dropped in this order.
     racks: BTreeMap<u8, LabProcess>,
+    /// Racks that were killed, and may not have ended yet.
+    killed: BTreeMap<u8, LabProcess>,
     region: Option<LabProcess>,
     machines: Vec<Machine>,
     hosts: BTreeMap<u8, Host>,
@@ -154,6 +156,7 @@ impl Site {
         let programs = Programs::find()?;
         Ok(Self {
             racks: BTreeMap::new(),
+            killed: BTreeMap::new(),
             region: None,
             machines: Vec::new(),
             hosts: BTreeMap::new(),
@@ -262,6 +265,7 @@ impl Site {
     pub fn kill_rack(&mut self, number: u8) {
         if let Some(rack) = self.racks.remove(&number) {
             rack.kill();
+            self.killed.insert(number, rack);
         }
     }
 
@@ -349,6 +353,10 @@ impl Site {
         command.envs(self.rack_variables.iter().map(|(name, value)| (name, value)));
         let log = self.directory().join(format!("{name}.log"));
         let logged = std::fs::metadata(&log).map_or(0, |log| log.len());
+        if let Some(mut before) = self.killed.remove(&number) {
+            // Until then it holds its data directory. Who waits in vain is told so by the next one.
+            let _late = tokio::time::timeout(RACK_START, before.ended()).await;
+        }
         let process = self.start(command, &log)?;
         Ok(Launched { process, name, log, logged })
     }
