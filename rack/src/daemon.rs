@@ -466,7 +466,8 @@ async fn configure_dhcp(
             },
             _ = timer.tick() => false,
         };
-        let Some(concern) = view.borrow_and_update().clone() else { continue };
+        // What came meanwhile is not seen yet, and is news then.
+        let Some(concern) = view.borrow().clone() else { continue };
         let lacking = loaders.lacking(&concern);
         if !changed && before.as_ref() == Some(&lacking) {
             continue;
