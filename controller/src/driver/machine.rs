@@ -4,6 +4,7 @@
 //! region that holds the lease plans the same step, and does the same effect under the same key.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use basalt_api::agent::{DiskMarker, MarkerState};
@@ -372,12 +373,25 @@ pub(super) fn in_words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Where machines reach a rack's HTTP service. Those of one network may not reach its address on another.
-fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> impl Iterator<Item = String> {
-    let inside =
-        |address: &&std::net::IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(**address));
-    let addresses = rack.served.iter().filter(inside);
-    addresses.map(|address| format!("http://{}", std::net::SocketAddr::new(*address, RACK_HTTP)))
+/// Where machines reach a rack's HTTP service. Those of one network may not reach its address on another. A rack behind relays need stand
+/// in no declared subnet.
+fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> Vec<String> {
+    let is_declared = |address: &IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(*address));
+    let has_declared = rack.served.iter().any(is_declared);
+    let reached = rack.served.iter().filter(|address| match has_declared {
+        true => is_declared(address),
+        false => is_routed(address),
+    });
+    reached.map(|address| format!("http://{}", SocketAddr::new(*address, RACK_HTTP))).collect()
+}
+
+/// Another host may reach it.
+fn is_routed(address: &IpAddr) -> bool {
+    let is_of_link = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(is_of_link || address.is_loopback() || address.is_unspecified())
 }
 
 /// Every MAC that is known of a machine.
