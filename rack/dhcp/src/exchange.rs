@@ -222,7 +222,8 @@ impl Exchange<'_> {
         vec![self.send(reply), Action::Report(Event::Refused { mac: self.mac, address, reason })]
     }
 
-    /// The address to offer: reserved, current, another server's that the client may keep, previous, asked for, offered in vain, never used, longest unused.
+    /// The address to offer: reserved, current, another server's that the client may keep, previous, asked for, offered in vain, never
+    /// used, longest unused.
     fn choose(&mut self) -> Result<Ipv4Addr, Ignored> {
         let (now, mac, network) = (self.now, self.mac, &self.network);
         let elsewhere = self.elsewhere;

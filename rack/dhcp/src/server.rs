@@ -345,7 +345,8 @@ impl Server {
         for told in told {
             let Some(scope) = self.scopes.iter().find(|scope| scope.subnet.cidr.contains(&told.address))
             else {
-                if self.unplaced.len() < MAX_UNPLACED {
+                let matters = told.kept_until.unwrap_or(told.ends) > now;
+                if matters && self.unplaced.len() < MAX_UNPLACED {
                     self.unplaced.insert((told.address, told.by), told);
                 }
                 continue;
