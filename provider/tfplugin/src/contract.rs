@@ -72,7 +72,7 @@ fn conform_value(attribute: &Attribute, value: Val, at: &Path) -> Result<Val, Di
     }
 }
 
-fn check_type(of: &Type, value: &Val, at: &Path) -> Result<(), Diag> {
+pub(crate) fn check_type(of: &Type, value: &Val, at: &Path) -> Result<(), Diag> {
     match (of, value) {
         (_, Val::Null | Val::Unknown)
         | (Type::Bool, Val::Bool(_))

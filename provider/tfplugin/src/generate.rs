@@ -55,8 +55,7 @@ mod tests {
             Attribute::computed("shelf", Type::Number),
             Attribute::optional("loud", Type::Bool).default(false),
         ];
-        let mut old = Attribute::optional("age", Type::Number);
-        old.deprecated = true;
+        let old = Attribute::optional("age", Type::Number).deprecated();
         let schema = Schema {
             attributes: vec![
                 Attribute::required("name", Type::String),

@@ -5,6 +5,7 @@
 //!   PlanResourceChange(prior, config)  ──> plan: pure               (plan, schema)
 //!   ApplyResourceChange(planned)       ──> your Resource            (provider)
 //!                                      <── contract check, then state (contract)
+//!                              a Val, or a struct of yours: #[derive(Model)]   (value, model)
 //! ```
 //!
 //! The crate owns everything that Terraform demands of any provider: the handshake, values and
@@ -52,6 +53,7 @@ mod generate;
 mod identity;
 mod list;
 mod log;
+mod model;
 mod path;
 mod plan;
 mod provider;
@@ -69,12 +71,21 @@ pub use ephemeral::{Ephemeral, Opened};
 pub use function::{Function, Parameter, Refusal, Signature};
 pub use identity::Identity;
 pub use list::{ListResource, Listed, Listing, Query};
+pub use model::{Model, Nested, Text, Tf, Typed};
 pub use path::{Path, Step};
 pub use provider::{Change, Cx, DataSource, Deferral, Moved, Provider, Resource};
 pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};
 pub use server::{Options, Reattached, serve};
+#[cfg(feature = "derive")]
+pub use tfplugin_derive::Model;
 pub use tonic::async_trait;
 pub use value::{Num, Object, Type, Val};
+
+/// For what is derived.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::model::Reader;
+}
 
 /// Generated from `proto/tfplugin6.proto` by `tests/generated.rs`.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications, clippy::all)]

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use crate::contract::check_type;
+use crate::path::Path;
 use crate::pb;
 use crate::value::{Object, Type, Val, same_elements};
 
@@ -186,6 +188,13 @@ impl Attribute {
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replace = true;
+        self
+    }
+
+    /// Terraform warns of it.
+    #[must_use]
+    pub fn deprecated(mut self) -> Self {
+        self.deprecated = true;
         self
     }
 
@@ -410,6 +419,10 @@ fn check(attributes: &[Attribute], within: &str, in_set: bool, problems: &mut Ve
         if attribute.default.is_some() && attribute.mode != Mode::OptionalComputed {
             wrong("a default needs an attribute that is optional and computed");
         }
+        let default = attribute.default.as_ref();
+        if default.is_some_and(|it| check_type(&attribute.value_type(), it, &Path::root()).is_err()) {
+            wrong("the default is not of its type");
+        }
         if attribute.write_only && attribute.is_computed() {
             wrong("write-only and computed exclude each other");
         }
@@ -449,6 +462,7 @@ mod tests {
             attributes: vec![
                 Attribute::optional("count", Type::Number),
                 Attribute::optional("Bad", Type::String),
+                Attribute::optional("legs", Type::Number).default("four"),
                 Attribute::nested(
                     "keys",
                     Mode::Optional,
@@ -463,6 +477,7 @@ mod tests {
             [
                 "count: the name is Terraform's own",
                 "Bad: a name is lower-case letters, digits and underscores, and begins with no digit",
+                "legs: the default is not of its type",
                 "keys.secret_wo: a set cannot hold what is write-only",
             ]
         );

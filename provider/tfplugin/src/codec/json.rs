@@ -1,73 +1,65 @@
 //! JSON as it stands in state files.
+//!
+//! It is read piece by piece from its text: a number as [`Value`] has it loses the digits that a double has not.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::CodecError;
 use crate::path::Path;
 use crate::value::{Num, Object, Type, Val};
 
-pub(crate) fn decode(bytes: &[u8], of: &Type) -> Result<Val, CodecError> {
-    from_json(&serde_json::from_slice(bytes)?, of)
-}
-
 /// Reads a state. Attributes that the type does not have are dropped, those that it has and the
 /// state lacks are null: that is all the migration which most changes of a schema need.
-pub(crate) fn from_json(value: &Value, of: &Type) -> Result<Val, CodecError> {
-    read(value, of, &Path::root())
+pub(crate) fn decode(bytes: &[u8], of: &Type) -> Result<Val, CodecError> {
+    read(serde_json::from_slice(bytes)?, of, &Path::root())
 }
 
-fn read(value: &Value, of: &Type, at: &Path) -> Result<Val, CodecError> {
-    Ok(match (value, of) {
-        (Value::Null, _) => Val::Null,
-        (Value::Bool(value), Type::Bool) => Val::Bool(*value),
-        (Value::Number(value), Type::Number) => {
-            let text = value.to_string();
-            match Num::parse(&text) {
-                Some(value) => Val::Num(value),
-                None => {
-                    return Err(CodecError::Number { at: at.clone(), text });
-                }
-            }
+/// As [`decode`].
+pub(crate) fn from_json(value: &Value, of: &Type) -> Result<Val, CodecError> {
+    read(&to_raw_value(value)?, of, &Path::root())
+}
+
+fn read(raw: &RawValue, of: &Type, at: &Path) -> Result<Val, CodecError> {
+    let text = raw.get();
+    let got = match (text.as_bytes().first(), of) {
+        (Some(b'n'), _) => return Ok(Val::Null),
+        (Some(b't' | b'f'), Type::Bool) => return Ok(Val::Bool(text == "true")),
+        (Some(b'"'), Type::String) => return Ok(Val::Str(serde_json::from_str(text)?)),
+        (Some(b'-' | b'0'..=b'9'), Type::Number) => {
+            let wrong = || CodecError::Number { at: at.clone(), text: text.to_owned() };
+            return Num::parse(text).map(Val::Num).ok_or_else(wrong);
         }
-        (Value::String(text), Type::String) => Val::Str(text.clone()),
-        (Value::Array(items), Type::List(element) | Type::Set(element)) => Val::List(
-            items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| read(item, element, &at.index(i)))
-                .collect::<Result<_, _>>()?,
-        ),
-        (Value::Object(items), Type::Map(element)) => Val::Map(
-            items
-                .iter()
-                .map(|(key, item)| Ok((key.clone(), read(item, element, &at.key(key))?)))
-                .collect::<Result<Object, CodecError>>()?,
-        ),
-        (Value::Object(items), Type::Object(attributes)) => Val::Map(
-            attributes
-                .iter()
-                .map(|(name, of)| {
-                    let item = items.get(name).unwrap_or(&Value::Null);
-                    Ok((name.clone(), read(item, of, &at.attr(name))?))
-                })
-                .collect::<Result<Object, CodecError>>()?,
-        ),
-        (other, of) => {
-            return Err(CodecError::Mismatch {
-                at: at.clone(),
-                want: of.clone(),
-                got: match other {
-                    Value::Null => "null",
-                    Value::Bool(_) => "a bool",
-                    Value::Number(_) => "a number",
-                    Value::String(_) => "text",
-                    Value::Array(_) => "an array",
-                    Value::Object(_) => "an object",
-                }
-                .to_owned(),
+        (Some(b'['), Type::List(element) | Type::Set(element)) => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            let items = items.into_iter().enumerate().map(|(i, item)| read(item, element, &at.index(i)));
+            return items.collect::<Result<_, _>>().map(Val::List);
+        }
+        (Some(b'{'), Type::Map(element)) => {
+            let items: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+            let items = items.into_iter().map(|(key, item)| {
+                let item = read(item, element, &at.key(&key))?;
+                Ok((key, item))
             });
+            return items.collect::<Result<Object, _>>().map(Val::Map);
         }
-    })
+        (Some(b'{'), Type::Object(attributes)) => {
+            let items: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+            let attributes = attributes.iter().map(|(name, of)| {
+                let item = items.get(name).map(|item| read(item, of, &at.attr(name)));
+                Ok((name.clone(), item.transpose()?.unwrap_or_default()))
+            });
+            return attributes.collect::<Result<Object, _>>().map(Val::Map);
+        }
+        (Some(b't' | b'f'), _) => "a bool",
+        (Some(b'"'), _) => "text",
+        (Some(b'['), _) => "an array",
+        (Some(b'{'), _) => "an object",
+        _ => "a number",
+    };
+    Err(CodecError::Mismatch { at: at.clone(), want: of.clone(), got: got.to_owned() })
 }
 
 /// Writes a value; what is unknown becomes null, for JSON has no word for it.
@@ -102,5 +94,32 @@ mod tests {
             from_json(&state, &of).expect("a state"),
             Val::from([("name", "web".into()), ("ports", Val::Null)])
         );
+    }
+
+    #[test]
+    fn numbers_keep_all_their_digits() {
+        let of = Type::list(Type::Number);
+        let state = br#"[ 0.1234567890123456789, 36893488147419103233,-1e3 , 7 ]"#;
+        assert_eq!(
+            decode(state, &of).expect("numbers").to_string(),
+            "[0.1234567890123456789, 36893488147419103233, -1000, 7]"
+        );
+    }
+
+    #[test]
+    fn what_is_not_of_its_type_is_told_with_its_place() {
+        let of = Type::Object([("ports".to_owned(), Type::map(Type::set(Type::Number)))].into());
+        for (state, want) in [
+            (r#"{"ports": {"a": [1, "2"]}}"#, "ports[\"a\"][1]: number expected, text found"),
+            (r#"{"ports": {"a": true}}"#, "ports[\"a\"]: set of number expected, a bool found"),
+            (r#"{"ports": [1]}"#, "ports: map of set of number expected, an array found"),
+            (r#"{"ports": 1}"#, "ports: map of set of number expected, a number found"),
+            (r#"{"ports": {"a": [{}]}}"#, "ports[\"a\"][0]: number expected, an object found"),
+            (r#"{"ports": {"a": [1e9999]}}"#, "ports[\"a\"][0]: \"1e9999\" is not a number"),
+            (r#"{"ports": "#, "bytes are not JSON"),
+        ] {
+            assert_eq!(decode(state.as_bytes(), &of).expect_err(state).to_string(), want);
+        }
+        assert_eq!(decode(b" null ", &of).expect("nothing"), Val::Null);
     }
 }

@@ -45,6 +45,30 @@ pub enum CodecError {
     },
 }
 
+impl Val {
+    /// Reads a value of this type as it is on the wire.
+    ///
+    /// # Errors
+    /// The bytes are not msgpack, or say something else.
+    pub fn from_msgpack(bytes: &[u8], of: &Type) -> Result<Self, CodecError> {
+        msgpack::decode(bytes, of)
+    }
+
+    /// The value as it is on the wire.
+    #[must_use]
+    pub fn to_msgpack(&self) -> Vec<u8> {
+        msgpack::encode(self)
+    }
+
+    /// Reads a value of this type as it is in a state file.
+    ///
+    /// # Errors
+    /// The bytes are not JSON, or say something else.
+    pub fn from_json(bytes: &[u8], of: &Type) -> Result<Self, CodecError> {
+        json::decode(bytes, of)
+    }
+}
+
 /// Reads what Terraform sent. An absent message, or one without content, is null.
 pub(crate) fn decode(value: Option<&pb::DynamicValue>, of: &Type) -> Result<Val, CodecError> {
     match value {

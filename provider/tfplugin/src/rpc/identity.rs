@@ -74,14 +74,14 @@ impl Rpc {
         let result = guarded("UpgradeResourceIdentity", &request.type_name, async {
             let (resource, _) = self.resource(&request.type_name)?;
             let raw = request.raw_identity.unwrap_or_default().json;
-            let json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
             let identity = resource.identity();
-            let json = if request.version < identity.current_version() {
-                resource.upgrade_identity(request.version, json)?
-            } else {
-                json
-            };
-            codec::json::from_json(&json, &identity.value_type(resource.schema())).map_err(undecodable)
+            let of = identity.value_type(resource.schema());
+            if request.version >= identity.current_version() {
+                return codec::json::decode(&raw, &of).map_err(undecodable);
+            }
+            let json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
+            let json = resource.upgrade_identity(request.version, json)?;
+            codec::json::from_json(&json, &of).map_err(undecodable)
         })
         .await;
         let (identity, diags) = match result {

@@ -17,13 +17,11 @@ impl Rpc {
         let result = guarded("UpgradeResourceState", &request.type_name, async {
             let (resource, of) = self.resource(&request.type_name)?;
             let raw = request.raw_state.unwrap_or_default().json;
+            if request.version >= resource.schema().version {
+                return codec::json::decode(&raw, of).map_err(undecodable);
+            }
             let json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
-            let json = if request.version < resource.schema().version {
-                resource.upgrade(request.version, json)?
-            } else {
-                json
-            };
-            codec::json::from_json(&json, of).map_err(undecodable)
+            codec::json::from_json(&resource.upgrade(request.version, json)?, of).map_err(undecodable)
         })
         .await;
         let (state, diags) = match result {

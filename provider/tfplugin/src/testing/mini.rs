@@ -475,7 +475,7 @@ impl MiniCore {
             type_name: type_name.to_owned(),
             version: known.version,
             raw_identity: Some(pb::RawState {
-                json: crate::to_json(&value).to_string().into_bytes(),
+                json: wire::stored(&value).into_bytes(),
                 ..Default::default()
             }),
         };
@@ -521,7 +521,7 @@ impl MiniCore {
     }
 
     async fn upgrade(&mut self, type_name: &str, state: &Val) -> Result<Val, Broken> {
-        let json = crate::to_json(state).to_string().into_bytes();
+        let json = wire::stored(state).into_bytes();
         let request = pb::upgrade_resource_state::Request {
             type_name: type_name.to_owned(),
             version: self.schema(type_name)?.version,

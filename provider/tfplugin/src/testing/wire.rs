@@ -1,4 +1,4 @@
-//! Schemas and identities as a provider sends them.
+//! Schemas and identities as a provider sends them, and states as Terraform does.
 
 use crate::codec;
 use crate::pb;
@@ -125,6 +125,22 @@ fn of(json: &serde_json::Value) -> Option<Type> {
             Some(Type::Object(attributes.collect::<Option<_>>()?))
         }
         _ => None,
+    }
+}
+
+/// A state as Terraform stores it: its numbers have all their digits.
+pub(super) fn stored(value: &Val) -> String {
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    match value {
+        Val::Null | Val::Unknown => "null".to_owned(),
+        Val::Bool(value) => value.to_string(),
+        Val::Num(value) => value.to_string(),
+        Val::Str(value) => text(value),
+        Val::List(items) => format!("[{}]", items.iter().map(stored).collect::<Vec<_>>().join(",")),
+        Val::Map(items) => {
+            let items = items.iter().map(|(key, item)| format!("{}:{}", text(key), stored(item)));
+            format!("{{{}}}", items.collect::<Vec<_>>().join(","))
+        }
     }
 }
 

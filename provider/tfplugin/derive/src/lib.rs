@@ -1,0 +1,127 @@
+//! `#[derive(Model)]` for a struct gives its `tfplugin::Model`: the schema that Terraform sees of it, and the way from a
+//! value and back. Documentation comments become descriptions; a field's type says what the attribute holds.
+//!
+//! ## `#[tf(…)]` of a field
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `required` | the configuration must have it |
+//! | `optional` | the configuration may have it; otherwise it is null, and so the type is `Option<…>` or `Tf<…>` |
+//! | `computed` | the provider gives the value; with `optional`, unless the configuration does |
+//! | `default = "x"` | the value where the configuration has none: a literal, or whatever else can be in a model |
+//! | `replace` | a change replaces the resource |
+//! | `use_state` | an update does not change this computed value |
+//! | `sensitive` | not shown in plans, nor in errors |
+//! | `write_only` | only ever in the configuration; elsewhere it is null |
+//! | `deprecated` | Terraform warns of it |
+//! | `semantics = Semantics::Mac` | which spellings mean the same, where the type does not say so |
+//! | `nested` | a model, or a `Vec`, a `BTreeSet` or a `BTreeMap` of them, whose fields are attributes of their own |
+//! | `name = "type"` | the attribute's name, where it is not the field's |
+//!
+//! ## `#[tf(…)]` of the struct
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `version = 2` | the schema's version |
+
+mod input;
+
+use input::{FieldInput, ModelInput};
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, parse_macro_input};
+
+/// See the crate's documentation.
+#[proc_macro_derive(Model, attributes(tf))]
+pub fn derive_model(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    let model = ModelInput::parse(&input).map(|model| expand(&model));
+    model.unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+fn expand(model: &ModelInput) -> Tokens {
+    let ModelInput { ident, doc, version, fields } = model;
+    let idents: Vec<_> = fields.iter().map(|field| &field.ident).collect();
+    let names: Vec<_> = fields.iter().map(|field| &field.name).collect();
+    let types = fields.iter().map(|field| &field.ty);
+    let secrets = fields.iter().map(|field| field.sensitive || field.write_only);
+    let attributes = fields.iter().map(attribute);
+    let absences = fields.iter().map(absence);
+    quote! {
+        impl ::tfplugin::Model for #ident {
+            fn schema() -> ::tfplugin::Schema {
+                ::tfplugin::Schema {
+                    version: #version,
+                    description: ::core::convert::Into::into(#doc),
+                    attributes: ::std::vec![#(#attributes),*],
+                }
+            }
+            fn from_val_at(
+                val: &::tfplugin::Val,
+                at: &::tfplugin::Path,
+            ) -> ::core::result::Result<Self, ::tfplugin::Diags> {
+                let mut __object = ::tfplugin::__private::Reader::new(val, at)?;
+                // All of them are read, so that all that is wrong is told at once.
+                let (#(::core::option::Option::Some(#idents),)*) =
+                    (#(__object.attribute::<#types>(#names, #secrets),)*)
+                else {
+                    return ::core::result::Result::Err(__object.wrong());
+                };
+                ::core::result::Result::Ok(Self { #(#idents),* })
+            }
+            fn to_val(&self) -> ::tfplugin::Val {
+                ::tfplugin::Val::from([#((#names, ::tfplugin::Typed::write(&self.#idents))),*])
+            }
+        }
+        #(#absences)*
+    }
+}
+
+/// The `Attribute` expression.
+fn attribute(field: &FieldInput) -> Tokens {
+    let FieldInput { name, doc, ty, mode, .. } = field;
+    let made = if field.nested {
+        quote_spanned! {ty.span()=>
+            ::tfplugin::Attribute::nested(
+                #name, ::tfplugin::Mode::#mode, <#ty as ::tfplugin::Nested>::NESTING,
+                <<#ty as ::tfplugin::Nested>::Of as ::tfplugin::Model>::schema().attributes,
+            )
+        }
+    } else {
+        let semantics = match &field.semantics {
+            Some(semantics) => quote!(#semantics),
+            None => quote!(<#ty as ::tfplugin::Typed>::semantics()),
+        };
+        quote! {
+            ::tfplugin::Attribute::plain(#name, ::tfplugin::Mode::#mode, <#ty as ::tfplugin::Typed>::of())
+                .semantics(#semantics)
+        }
+    };
+    let default = field.default.as_ref().map(|value| {
+        let value = input::default_value(value);
+        quote!(.default(#value))
+    });
+    let words = [
+        (field.replace, quote!(.replace())),
+        (field.use_state, quote!(.use_state())),
+        (field.sensitive, quote!(.sensitive())),
+        (field.write_only, quote!(.write_only())),
+        (field.deprecated, quote!(.deprecated())),
+    ];
+    let words = words.iter().filter(|(said, _)| *said).map(|(_, call)| call);
+    quote!(#made.doc(#doc)#default #(#words)*)
+}
+
+/// Refuses, when it is compiled, a type that cannot be null for an attribute that can, and one that makes no sense.
+fn absence(field: &FieldInput) -> Tokens {
+    let FieldInput { name, ty, .. } = field;
+    if !field.may_be_absent() {
+        return quote_spanned!(ty.span()=> const _: bool = <#ty as ::tfplugin::Typed>::NULLABLE;);
+    }
+    let why = format!("`{name}` can be null: its type is to be Option<…> or Tf<…>");
+    quote_spanned! {ty.span()=>
+        const _: () = ::core::assert!(<#ty as ::tfplugin::Typed>::NULLABLE, #why);
+    }
+}

@@ -1,0 +1,270 @@
+//! What values are in Rust: numbers, text and what is written as such, and collections.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::{Model, Nested, Typed, wrong_kind, wrong_value};
+use crate::diag::{Diag, Diags};
+use crate::path::Path;
+use crate::schema::{Nesting, Semantics};
+use crate::value::{Num, Type, Val};
+
+impl Typed for bool {
+    fn of() -> Type {
+        Type::Bool
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        val.as_bool().ok_or_else(|| wrong_kind("a bool", val, at))
+    }
+    fn write(&self) -> Val {
+        Val::Bool(*self)
+    }
+}
+
+impl Typed for Num {
+    fn of() -> Type {
+        Type::Number
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        number("a number", val, at).cloned()
+    }
+    fn write(&self) -> Val {
+        Val::Num(self.clone())
+    }
+}
+
+/// Infinities, and what is not a number, are written as null: Terraform has none of them.
+impl Typed for f64 {
+    fn of() -> Type {
+        Type::Number
+    }
+    /// Only a number that is written as it was read: Terraform refuses any other answer than its own.
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        const WANT: &str = "a number of 64 bits";
+        let number = number(WANT, val, at)?.to_string();
+        let read = number.parse::<Self>().ok().filter(|read| read.write() == *val);
+        let why = || format!("{number}, which has more digits than are kept, or is too large");
+        read.ok_or_else(|| wrong_value(WANT, &why(), at))
+    }
+    fn write(&self) -> Val {
+        Num::parse(&self.to_string()).map_or(Val::Null, Val::Num)
+    }
+}
+
+fn number<'a>(want: &str, val: &'a Val, at: &Path) -> Result<&'a Num, Diags> {
+    match val {
+        Val::Num(number) => Ok(number),
+        other => Err(wrong_kind(want, other, at)),
+    }
+}
+
+macro_rules! integers {
+    ($($of:ty),*) => {$(
+                impl Typed for $of {
+            fn of() -> Type {
+                Type::Number
+            }
+            fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+                let want = || format!("a whole number from {} to {}", Self::MIN, Self::MAX);
+                let number = number(&want(), val, at)?.to_string();
+                number.parse().map_err(|_| wrong_value(&want(), &number, at))
+            }
+            fn write(&self) -> Val {
+                Val::Num(i64::try_from(*self).map_or_else(|_| Num::Dec(self.to_string()), Num::Int))
+            }
+        }
+    )*};
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64, usize);
+
+impl Typed for String {
+    fn of() -> Type {
+        Type::String
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        text("a string", val, at).map(str::to_owned)
+    }
+    fn write(&self) -> Val {
+        Val::Str(self.clone())
+    }
+}
+
+fn text<'a>(want: &str, val: &'a Val, at: &Path) -> Result<&'a str, Diags> {
+    val.as_str().ok_or_else(|| wrong_kind(want, val, at))
+}
+
+fn parsed<T: FromStr<Err: Display>>(want: &str, val: &Val, at: &Path) -> Result<T, Diags> {
+    let text = text(want, val, at)?;
+    text.parse().map_err(|error| wrong_value(want, &format!("{text:?}: {error}"), at))
+}
+
+/// Whatever can be parsed and shown, as text. It is shown so that it can be parsed again; what is shown alike means the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text<T>(pub T);
+
+impl<T: FromStr<Err: Display> + Display> Typed for Text<T> {
+    fn of() -> Type {
+        Type::String
+    }
+    fn semantics() -> Semantics {
+        Semantics::Canonical(|text| Some(text.parse::<T>().ok()?.to_string()))
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        parsed("what belongs here", val, at).map(Self)
+    }
+    fn write(&self) -> Val {
+        Val::Str(self.0.to_string())
+    }
+}
+
+macro_rules! texts {
+    ($($of:ty: $want:literal, $semantics:expr);*) => {$(
+                impl Typed for $of {
+            fn of() -> Type {
+                Type::String
+            }
+            fn semantics() -> Semantics {
+                $semantics
+            }
+            fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+                parsed($want, val, at)
+            }
+            fn write(&self) -> Val {
+                Val::Str(self.to_string())
+            }
+        }
+    )*};
+}
+
+texts! {
+    IpAddr: "an IP address", Semantics::Ip;
+    Ipv4Addr: "an IPv4 address", Semantics::Ip;
+    Ipv6Addr: "an IPv6 address", Semantics::Ip;
+    serde_json::Value: "JSON", Semantics::Json
+}
+
+/// As `1h 30m`, `90m` or `PT1H30M`. One of more than 292 billion years is written as that.
+impl Typed for Duration {
+    fn of() -> Type {
+        Type::String
+    }
+    fn semantics() -> Semantics {
+        Semantics::Canonical(|text| Some(spelled(text.parse().ok()?)))
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        const WANT: &str = "a duration, like 1h 30m";
+        let read: SignedDuration = parsed(WANT, val, at)?;
+        Self::try_from(read)
+            .map_err(|_| wrong_value(WANT, &format!("{}, which is negative", spelled(read)), at))
+    }
+    fn write(&self) -> Val {
+        Val::Str(spelled(SignedDuration::try_from(*self).unwrap_or(SignedDuration::MAX)))
+    }
+}
+
+fn spelled(duration: SignedDuration) -> String {
+    format!("{duration:#}")
+}
+
+/// Reads all elements, and tells all that is wrong with them.
+fn elements<'a, K, T: Typed, C: FromIterator<(K, T)>>(
+    items: impl Iterator<Item = (K, &'a Val, Path)>,
+) -> Result<C, Diags> {
+    let mut wrong = Diags::default();
+    let read = items.filter_map(|(key, item, at)| match T::read(item, &at) {
+        Ok(item) => Some((key, item)),
+        Err(diags) => {
+            wrong.extend(diags);
+            None
+        }
+    });
+    let read = read.collect();
+    if wrong.is_empty() { Ok(read) } else { Err(wrong) }
+}
+
+fn listed<T: Typed>(want: &str, val: &Val, at: &Path) -> Result<Vec<T>, Diags> {
+    let items = val.as_list().ok_or_else(|| wrong_kind(want, val, at))?;
+    let items = items.iter().enumerate().map(|(i, item)| (i, item, at.index(i)));
+    let read: Vec<(usize, T)> = elements(items)?;
+    Ok(read.into_iter().map(|(_, item)| item).collect())
+}
+
+fn written<'a, T: Typed + 'a>(items: impl IntoIterator<Item = &'a T>) -> Val {
+    Val::List(items.into_iter().map(T::write).collect())
+}
+
+impl<T: Typed> Typed for Vec<T> {
+    fn of() -> Type {
+        Type::list(T::of())
+    }
+    fn semantics() -> Semantics {
+        T::semantics()
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        listed("a list", val, at)
+    }
+    fn write(&self) -> Val {
+        written(self)
+    }
+}
+
+impl<T: Typed + Ord> Typed for BTreeSet<T> {
+    const IS_SET: bool = true;
+    fn of() -> Type {
+        Type::set(T::of())
+    }
+    fn semantics() -> Semantics {
+        T::semantics()
+    }
+    /// What is there twice is refused: it could not be written again.
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        let (mut set, mut wrong) = (Self::new(), Diags::default());
+        for (i, item) in listed("a set", val, at)?.into_iter().enumerate() {
+            if !set.insert(item) {
+                let detail = "Another element of the set means the same. Leave one of them out.";
+                wrong.push(Diag::error("Twice the same", detail).at(at.index(i)));
+            }
+        }
+        if wrong.is_empty() { Ok(set) } else { Err(wrong) }
+    }
+    fn write(&self) -> Val {
+        written(self)
+    }
+}
+
+impl<T: Typed> Typed for BTreeMap<String, T> {
+    fn of() -> Type {
+        Type::map(T::of())
+    }
+    fn semantics() -> Semantics {
+        T::semantics()
+    }
+    fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
+        let items = val.as_map().ok_or_else(|| wrong_kind("a map", val, at))?;
+        elements(items.iter().map(|(key, item)| (key.clone(), item, at.key(key))))
+    }
+    fn write(&self) -> Val {
+        Val::Map(self.iter().map(|(key, item)| (key.clone(), item.write())).collect())
+    }
+}
+
+impl<M: Model> Nested for Vec<M> {
+    type Of = M;
+    const NESTING: Nesting = Nesting::List;
+}
+
+impl<M: Model + Ord> Nested for BTreeSet<M> {
+    type Of = M;
+    const NESTING: Nesting = Nesting::Set;
+}
+
+impl<M: Model> Nested for BTreeMap<String, M> {
+    type Of = M;
+    const NESTING: Nesting = Nesting::Map;
+}
