@@ -141,7 +141,7 @@ impl Daemon {
         }
         let concerns = Arc::new(concerns);
         let boot = concerns.views.boot.subscribe();
-        let served = settings.interfaces.clone();
+        let settings = Arc::new(settings);
         let presence = Arc::new(Presence::default());
         let ports = Ports {
             server: settings.dhcp_port,
@@ -185,7 +185,7 @@ impl Daemon {
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let services = Services {
-            settings: Arc::new(settings),
+            settings: Arc::clone(&settings),
             dhcp: Arc::clone(&dhcp),
             web,
             tls: TlsAcceptor::from(Arc::new(identity.agent_tls()?)),
@@ -214,7 +214,7 @@ impl Daemon {
         if let Some(membership) = membership {
             let context = Context {
                 identity,
-                interfaces: served,
+                settings,
                 concerns,
                 epochs,
                 power: Arc::new(power),
@@ -472,7 +472,7 @@ async fn configure_dhcp(
         if !changed && before.as_ref() == Some(&lacking) {
             continue;
         }
-        dhcp.configure(&concern, &loaders);
+        dhcp.configure(&concern, &loaders).await;
         match &lacking {
             None => health.up(),
             Some(problem) => health.down(problem),

@@ -206,7 +206,7 @@ impl Epochs {
         journal.append(std::slice::from_ref(&record))?;
         state.apply(&record);
         set_progress(state, bmc, id, Progress::Running);
-        journal.compact(COMPACT_BYTES, || state.records());
+        journal.compact(COMPACT_BYTES, || Some(state.records()));
         Ok(admission)
     }
 

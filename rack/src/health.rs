@@ -10,32 +10,37 @@ use crate::spool::writer::Facts;
 pub struct Health {
     name: String,
     facts: Facts,
-    up: Mutex<Option<bool>>,
+    /// Told last: its problem, if it had one.
+    told: Mutex<Option<Option<String>>>,
 }
 
 impl Health {
     /// A service that has not been started.
     #[must_use]
     pub fn new(name: String, facts: Facts) -> Self {
-        Self { name, facts, up: Mutex::new(None) }
+        Self { name, facts, told: Mutex::new(None) }
     }
 
     /// It serves.
     pub fn up(&self) {
-        if self.change(true) {
-            self.facts.tell(health(&self.name, None));
-        }
+        self.tell(None);
     }
 
     /// It does not.
     pub fn down(&self, problem: &str) {
-        if self.change(false) {
+        if self.tell(Some(problem)) {
             tracing::error!(service = %self.name, problem, "service failed; it is tried again until it works");
-            self.facts.tell(health(&self.name, Some(problem)));
         }
     }
 
-    fn change(&self, to: bool) -> bool {
-        self.up.lock().unwrap_or_else(PoisonError::into_inner).replace(to) != Some(to)
+    /// Whether this is news.
+    fn tell(&self, problem: Option<&str>) -> bool {
+        let now = problem.map(str::to_owned);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = told.replace(now.clone()) != Some(now);
+        if is_news {
+            self.facts.tell(health(&self.name, problem));
+        }
+        is_news
     }
 }

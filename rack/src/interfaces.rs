@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::Interface;
@@ -85,13 +85,12 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
     Ok(found)
 }
 
-/// Every interface with what it has, as a rack introduces itself that serves the named ones.
+/// Every interface with what it has, as a rack introduces itself.
 ///
 /// # Errors
 /// The operating system's.
-pub fn describe(served: &[String]) -> io::Result<Vec<Interface>> {
+pub fn describe() -> io::Result<Vec<Interface>> {
     let describe = |(name, it): (String, Found)| Interface {
-        served: served.contains(&name),
         name,
         mac: it.mac.map(|mac| mac.to_string()).unwrap_or_default(),
         addresses: it
@@ -102,6 +101,23 @@ pub fn describe(served: &[String]) -> io::Result<Vec<Interface>> {
             .collect(),
     };
     Ok(list()?.into_iter().map(describe).collect())
+}
+
+/// Every address of the named interfaces now, but for link-local ones; and whether each of them has one.
+///
+/// # Errors
+/// The operating system's.
+pub fn addresses(interfaces: &[String]) -> io::Result<(Vec<IpAddr>, bool)> {
+    let found = list()?;
+    let of = |name: &String| {
+        let found = found.get(name)?;
+        let v4 = found.addresses.iter().map(|it| IpAddr::from(it.addr()));
+        let v6 = found.addresses6.iter().map(|it| IpAddr::from(it.addr()));
+        Some(v4.chain(v6).collect::<Vec<_>>())
+    };
+    let of_each: Vec<Vec<IpAddr>> = interfaces.iter().map(|name| of(name).unwrap_or_default()).collect();
+    let each_has_one = of_each.iter().all(|it| !it.is_empty());
+    Ok((of_each.into_iter().flatten().collect(), each_has_one))
 }
 
 /// Those of the named interfaces that have an IPv4 address now.
@@ -170,14 +186,17 @@ mod tests {
         let served = served(&["lo".to_owned()]).unwrap();
         assert!(served.iter().any(|it| it.addresses.contains(&Ipv4Addr::LOCALHOST) && it.index > 0));
         assert_eq!(served.first().unwrap().mac, None, "loopback has no frames");
-        let described = describe(&["lo".to_owned()]).unwrap();
+        let described = describe().unwrap();
         let lo = described.iter().find(|it| it.name == "lo").unwrap();
-        assert!(described.iter().all(|it| it.served == (it.name == "lo")));
         assert!(lo.addresses.contains(&"127.0.0.1/8".to_owned()));
     }
 
     #[test]
     fn an_interface_that_is_not_there_serves_nothing() {
-        assert!(served(&["nosuch0".to_owned()]).unwrap().is_empty());
+        let named = ["lo".to_owned(), "nosuch0".to_owned()];
+        assert!(served(&named[1..]).unwrap().is_empty());
+        let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
+        assert!(addresses(&named[..1]).is_ok_and(|(of, each)| of.contains(&localhost) && each));
+        assert!(addresses(&named).is_ok_and(|(of, each)| of.contains(&localhost) && !each));
     }
 }

@@ -23,6 +23,10 @@ pub struct Journal<T> {
     length: u64,
     /// How long it was when it was last rewritten.
     rewritten: u64,
+    /// Another file may have its name.
+    is_replaced: bool,
+    /// There may be bytes beyond its length.
+    is_torn: bool,
     records: PhantomData<fn(T)>,
 }
 
@@ -68,8 +72,15 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
             file.set_len(whole as u64)?;
             file.sync_all()?;
         }
-        let journal =
-            Self { path: path.to_owned(), file, length: whole as u64, rewritten: 0, records: PhantomData };
+        let journal = Self {
+            path: path.to_owned(),
+            file,
+            length: whole as u64,
+            rewritten: 0,
+            is_replaced: false,
+            is_torn: false,
+            records: PhantomData,
+        };
         Ok((journal, Recovered { records, skipped, existed }))
     }
 
@@ -82,22 +93,38 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         for record in records {
             render(&mut bytes, record)?;
         }
+        self.mend()?;
         let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
-            self.file.set_len(self.length)?;
+            self.is_torn = true;
+            self.mend()?;
             return Err(error);
         }
         self.length += bytes.len() as u64;
         Ok(())
     }
 
-    /// Replaces everything by what is worth keeping, where the file has outgrown so many bytes. Where that fails, the file is as it was, and it is
-    /// tried again when it has grown by as much again.
-    pub fn compact(&mut self, bytes: u64, kept: impl FnOnce() -> Vec<T>) {
-        if !self.has_outgrown(bytes) {
-            return;
+    /// Has the file be the one of its name, and end with a whole record. What is written otherwise, nobody reads.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.is_replaced {
+            self.file = OpenOptions::new().append(true).open(&self.path)?;
+            self.length = self.file.seek(SeekFrom::End(0))?;
+            self.is_replaced = false;
         }
-        if let Err(error) = self.rewrite(&kept()) {
+        if self.is_torn {
+            self.file.set_len(self.length)?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+
+    /// Replaces everything by what is worth keeping, where the file has outgrown so many bytes and that is known. Where that fails, the file is as it was, and it is
+    /// tried again when it has grown by as much again.
+    pub fn compact(&mut self, bytes: u64, kept: impl FnOnce() -> Option<Vec<T>>) {
+        if self.has_outgrown(bytes)
+            && let Some(kept) = kept()
+            && let Err(error) = self.rewrite(&kept)
+        {
             tracing::error!(%error, file = %self.path.display(), "the file cannot be rewritten in less room; free some space");
             self.rewritten = self.length;
         }
@@ -112,13 +139,30 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         for record in records {
             render(&mut bytes, record)?;
         }
+        self.mend()?;
+        // Where that fails late, the new file is there already.
+        self.is_replaced = true;
         let replaced = durable::replace(&self.path, &bytes);
-        // Where that failed late, the new file is there already.
-        self.file = OpenOptions::new().append(true).open(&self.path)?;
-        self.length = self.file.seek(SeekFrom::End(0))?;
+        self.mend()?;
         replaced?;
         self.rewritten = self.length;
         Ok(())
+    }
+
+    /// One whose file takes nothing.
+    #[cfg(test)]
+    pub(crate) fn read_only(path: &Path) -> Self {
+        let file = File::open(path).unwrap();
+        let (is_replaced, is_torn) = (false, false);
+        Self {
+            path: path.to_owned(),
+            file,
+            length: 0,
+            rewritten: 0,
+            is_replaced,
+            is_torn,
+            records: PhantomData,
+        }
     }
 
     /// Whether it has more than so many bytes, and more than twice what was worth keeping when it was last rewritten: where that is much, it is

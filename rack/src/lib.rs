@@ -24,6 +24,7 @@ pub mod interfaces;
 pub mod journal;
 pub mod kill;
 pub mod lease_file;
+mod lease_log;
 pub mod link;
 pub mod loaders;
 pub mod meters;

@@ -1,9 +1,12 @@
 //! Boot loaders that the rack hands out, by TFTP and HTTP: a table of names, and nothing else; and which of them its DHCP names.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use basalt_dhcp::Boot;
-use basalt_proto::rack_v1::{BootLoader, DhcpConcern};
+use basalt_dhcp::{Boot, BootMode, Firmware};
+use basalt_proto::rack_v1::{BootAnswers, BootLoader, DhcpConcern};
+
+use crate::dhcp::config::firmware;
 
 /// Names that clients may ask for, and where in the loader directory, or elsewhere, distributions put them, best first.
 const LOADERS: &[(&str, &[&str])] = &[
@@ -37,10 +40,46 @@ const fn choice(loader: BootLoader) -> (&'static str, &'static [&'static str], &
     }
 }
 
+/// As [`choice`], of any firmware.
+const fn started(
+    firmware: Firmware,
+    loader: BootLoader,
+) -> (&'static str, &'static [&'static str], &'static str) {
+    match firmware {
+        Firmware::Bios => ("undionly.kpxe", &["undionly.kpxe"], "`ipxe`"),
+        Firmware::EfiX64 => choice(loader),
+        Firmware::EfiArm64 => ("snponly-arm64.efi", &["snponly-arm64.efi"], "`ipxe`"),
+    }
+}
+
+/// What machines start with for which there have to be loaders: where any architecture is served, that of common ones.
+fn boots(architectures: &[String]) -> Vec<Firmware> {
+    match architectures {
+        [] => vec![Firmware::Bios, Firmware::EfiX64],
+        some => some.iter().flat_map(|it| firmware(it)).copied().collect(),
+    }
+}
+
+const fn in_words(firmware: Firmware) -> &'static str {
+    match firmware {
+        Firmware::Bios => "BIOS",
+        Firmware::EfiX64 => "x86-64 UEFI",
+        Firmware::EfiArm64 => "arm64 UEFI",
+    }
+}
+
 /// The names that DHCP tells by a choice.
 #[must_use]
 pub fn named(loader: BootLoader) -> basalt_dhcp::Loaders {
     basalt_dhcp::Loaders { efi_x64: choice(loader).0.to_owned(), ..basalt_dhcp::Loaders::default() }
+}
+
+/// How clients of a subnet get their addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Ipv4,
+    Ipv6,
+    BesideAnother,
 }
 
 /// The directory.
@@ -83,31 +122,88 @@ impl Loaders {
         choice(loader).1.iter().all(|name| self.path(name).is_some())
     }
 
-    /// Has DHCP name iPXE where what was chosen is not installed and iPXE is: with Secure Boot a machine refuses it, others boot.
+    /// Why iPXE is named in its place.
+    fn replaced(&self, loader: BootLoader, beside_another: bool) -> Option<String> {
+        if loader == FALLBACK || !self.has(FALLBACK) {
+            return None;
+        }
+        if beside_another {
+            return Some("GRUB asks the server that gave the address for its files".to_owned());
+        }
+        let missing = self.missing_of(Firmware::EfiX64, loader);
+        let are = if missing.len() > 1 { "are" } else { "is" };
+        (!missing.is_empty()).then(|| format!("{} {are} not installed on this rack", missing.join(" and ")))
+    }
+
+    /// Has DHCP name iPXE where what was chosen is not installed or would not find this rack, and iPXE is: with Secure Boot a machine
+    /// refuses it, others boot.
     pub(crate) fn replace_absent(&self, loader: BootLoader, boot: &mut Boot) {
-        if !self.has(loader) && self.has(FALLBACK) {
-            boot.instead_of = Some(std::mem::replace(&mut boot.loaders, named(FALLBACK)).efi_x64);
+        if let Some(reason) = self.replaced(loader, boot.mode == BootMode::Proxy) {
+            boot.loaders = named(FALLBACK);
+            boot.replaced = Some(reason);
         }
     }
 
-    /// What racks are told to name and is not installed, in words with what to do.
+    /// What machines are to boot and is not installed, in words with what to do.
     #[must_use]
     pub fn lacking(&self, concern: &DhcpConcern) -> Option<String> {
-        let v4 = concern.subnets.iter().map(|it| (it.loader(), &it.cidr));
-        let v6 = concern.subnets6.iter().map(|it| (it.loader(), &it.cidr));
-        let is_absent = |(loader, _): &(BootLoader, &String)| *loader != FALLBACK && !self.has(*loader);
-        let absent: Vec<_> = v4.chain(v6).filter(is_absent).collect();
-        let (loader, _) = absent.first()?;
-        let cidrs: Vec<&str> = absent.iter().map(|(_, cidr)| cidr.as_str()).collect();
-        let (name, files, packages) = choice(*loader);
-        let missing: Vec<&str> = files.iter().copied().filter(|name| self.path(name).is_none()).collect();
-        Some(format!(
-            "x86-64 UEFI of {} is to boot {name}, and {} {} not installed: it is told to boot {}, which Secure Boot refuses; install the packages {packages}",
-            cidrs.join(" and "),
-            missing.join(" and "),
-            if missing.len() > 1 { "are" } else { "is" },
-            choice(FALLBACK).0,
-        ))
+        let none = BootAnswers::None;
+        let v4 = concern.subnets.iter().filter(|it| it.boot() != none);
+        let v4 = v4.map(|it| {
+            let place = if it.boot() == BootAnswers::Proxy { Place::BesideAnother } else { Place::Ipv4 };
+            (&it.cidr, &it.architectures, it.loader(), place)
+        });
+        let v6 = concern.subnets6.iter().filter(|it| it.boot() != none);
+        let v6 = v6.map(|it| (&it.cidr, &it.architectures, it.loader(), Place::Ipv6));
+        let mut absent: BTreeMap<(Firmware, BootLoader, bool), Vec<&str>> = BTreeMap::new();
+        for (cidr, architectures, loader, place) in v4.chain(v6) {
+            for firmware in
+                boots(architectures).into_iter().filter(|it| *it != Firmware::Bios || place != Place::Ipv6)
+            {
+                let beside_another =
+                    place == Place::BesideAnother && firmware == Firmware::EfiX64 && loader != FALLBACK;
+                if beside_another || !self.missing_of(firmware, loader).is_empty() {
+                    absent.entry((firmware, loader, beside_another)).or_default().push(cidr);
+                }
+            }
+        }
+        let sentences = absent.iter().map(|(of, cidrs)| self.sentence(*of, cidrs));
+        Some(sentences.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
+    }
+
+    fn missing_of(&self, firmware: Firmware, loader: BootLoader) -> Vec<&'static str> {
+        let (_, files, _) = started(firmware, loader);
+        files.iter().copied().filter(|name| self.path(name).is_none()).collect()
+    }
+
+    fn sentence(
+        &self,
+        (firmware, loader, beside_another): (Firmware, BootLoader, bool),
+        cidrs: &[&str],
+    ) -> String {
+        let (name, _, packages) = started(firmware, loader);
+        let missing = self.missing_of(firmware, loader);
+        let are = if missing.len() > 1 { "are" } else { "is" };
+        let (why, what_to_do) = match beside_another {
+            true => (
+                "another DHCP server gives the addresses, whom GRUB asks for its files".to_owned(),
+                match self.has(FALLBACK) {
+                    true => "choose ipxe there, or have this rack give the addresses".to_owned(),
+                    false => "choose ipxe there, and install `ipxe`, or have this rack give the addresses"
+                        .to_owned(),
+                },
+            ),
+            false => (
+                format!("{} {are} not installed in {}", missing.join(" and "), self.dir.display()),
+                format!("install {packages}"),
+            ),
+        };
+        let instead = match firmware == Firmware::EfiX64 && self.replaced(loader, beside_another).is_some() {
+            true => format!("it is told to boot {}, which Secure Boot refuses", choice(FALLBACK).0),
+            false => "it cannot boot from the network".to_owned(),
+        };
+        let (of, cidrs) = (in_words(firmware), cidrs.join(" and "));
+        format!("{of} of {cidrs} is to boot {name}, and {why}: {instead}; {what_to_do}")
     }
 
     /// The directory.
@@ -148,22 +244,55 @@ mod tests {
         let named = || {
             let mut boot = Boot { loaders: named(BootLoader::ShimGrub), ..Boot::default() };
             loaders.replace_absent(BootLoader::ShimGrub, &mut boot);
-            (boot.loaders.efi_x64, boot.instead_of)
+            (boot.loaders.efi_x64, boot.replaced)
         };
+        let install = |name: &str| std::fs::write(dir.path().join(name), b"loader").unwrap();
+        let lacking = || loaders.lacking(&concern).unwrap();
         assert_eq!(named(), ("shimx64.efi".to_owned(), None), "nothing is there that could be named");
-        std::fs::write(dir.path().join("snponly.efi"), b"iPXE").unwrap();
-        std::fs::write(dir.path().join("shimx64.efi"), b"shim").unwrap();
-        assert_eq!(named(), ("snponly.efi".to_owned(), Some("shimx64.efi".to_owned())));
-        let lacking = loaders.lacking(&concern).unwrap();
+        assert!(lacking().contains("shimx64.efi and grubx64.efi are not installed"), "{}", lacking());
         assert!(
-            lacking.starts_with(
-                "x86-64 UEFI of 10.77.0.0/24 is to boot shimx64.efi, and grubx64.efi is not installed"
-            ),
-            "{lacking}"
+            lacking().contains("it cannot boot from the network; install `shim-signed`"),
+            "{}",
+            lacking()
         );
+        install("snponly.efi");
+        install("shimx64.efi");
+        assert_eq!(
+            named(),
+            ("snponly.efi".to_owned(), Some("grubx64.efi is not installed on this rack".to_owned()))
+        );
+        assert!(lacking().starts_with("BIOS of 10.77.0.0/24 is to boot undionly.kpxe, and"), "{}", lacking());
+        install("undionly.kpxe");
+        let of_uefi = "x86-64 UEFI of 10.77.0.0/24 is to boot shimx64.efi, and grubx64.efi is not installed";
+        assert!(lacking().starts_with(of_uefi), "{}", lacking());
+        assert!(lacking().contains("it is told to boot snponly.efi"), "{}", lacking());
         let signed = dir.path().join("usr/lib/grub/x86_64-efi-signed");
         std::fs::create_dir_all(&signed).unwrap();
         std::fs::write(signed.join("grubnetx64.efi.signed"), b"GRUB").unwrap();
         assert_eq!((named(), loaders.lacking(&concern)), (("shimx64.efi".to_owned(), None), None));
+
+        let mut beside = concern.clone();
+        beside.subnets[0].set_boot(BootAnswers::Proxy);
+        let lacking = loaders.lacking(&beside).unwrap();
+        assert!(lacking.contains("another DHCP server gives the addresses"), "{lacking}");
+        let mut boot =
+            Boot { mode: BootMode::Proxy, loaders: super::named(BootLoader::ShimGrub), ..Boot::default() };
+        loaders.replace_absent(BootLoader::ShimGrub, &mut boot);
+        assert_eq!(boot.loaders.efi_x64, "snponly.efi");
+    }
+
+    #[test]
+    fn what_no_machine_is_to_boot_is_not_missed() {
+        let loaders = Loaders { dir: "/nowhere".into(), root: "/nowhere".into() };
+        let lacking =
+            |subnet| loaders.lacking(&DhcpConcern { subnets: vec![subnet], ..DhcpConcern::default() });
+        let subnet = |boot: BootAnswers, architectures: &[&str]| basalt_proto::rack_v1::DhcpSubnet {
+            boot: boot.into(),
+            architectures: architectures.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        };
+        assert_eq!(lacking(subnet(BootAnswers::None, &[])), None);
+        let of_arm = lacking(subnet(BootAnswers::Unspecified, &["arm64"])).unwrap();
+        assert!(of_arm.starts_with("arm64 UEFI") && !of_arm.contains("BIOS"), "{of_arm}");
     }
 }

@@ -1,5 +1,6 @@
 //! Machine: a physical machine, its BMC, and what is to be done with it while nobody has deployed it.
 
+use super::dhcp_options;
 use super::host_network::network_rules;
 use super::{
     Axes, CommonStatus, Deployment, Domain, Inventory, NetworkConfig, Ownership, OwnershipMode, Pool, Rack,
@@ -48,6 +49,8 @@ pub struct MachineSpec {
     /// Kernel parameters for every system that boots on it.
     #[field(reboot)]
     pub kernel_options: Option<String>,
+    /// DHCPv4 options for its interfaces, as those of a Vlan.
+    pub dhcp_options: BTreeMap<String, String>,
     /// How its hardware is read.
     #[field(default)]
     pub commissioning: Commissioning,
@@ -307,6 +310,7 @@ pub struct BootProgress {
 }
 
 fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
+    dhcp_options::rules(&spec.dhcp_options, "/dhcp_options", rule);
     if let Some(bmc) = &spec.bmc {
         match bmc.driver {
             PowerDriver::Ipmi if bmc.address.is_none() => rule.missing(

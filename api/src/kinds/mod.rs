@@ -5,6 +5,7 @@ mod access;
 mod address;
 mod deployment;
 mod device;
+mod dhcp_options;
 mod dns;
 mod host_network;
 mod image;

@@ -1,9 +1,9 @@
 //! Fabric, Vlan, Subnet and IpRange: the network as it is cabled and addressed.
 
-use super::{Architecture, CommonStatus, Loader, Rack, Space, kind};
+use super::{Architecture, CommonStatus, Loader, Rack, Space, dhcp_options, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
-use crate::values::{Cidr, Duration, Host};
+use crate::values::{Cidr, Duration, Host, Hostname};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -71,47 +71,19 @@ pub struct VlanDhcp {
     /// How long a lease lasts.
     #[field(default = "10m")]
     pub lease_time: Duration,
-    /// Racks that answer. Empty: every rack attached to the VLAN.
+    /// Racks that answer, each of which takes part in its addresses: attached to the VLAN, or behind relays. Empty: every rack that
+    /// serves an interface of the VLAN.
     pub racks: BTreeSet<Ref<Rack>>,
     /// DHCP servers elsewhere that racks pass requests on to, instead of answering them.
     #[field(dormant = "racks relay nothing")]
     pub relay_to: BTreeSet<IpAddr>,
-    /// Options beyond those that racks send by themselves, by their number (RFC 2132): IPv4 addresses with commas between them, bytes
-    /// as `hex:…`, or a text.
+    /// DHCPv4 options beyond those that racks send by themselves, by their number (RFC 2132): IPv4 addresses with commas between them,
+    /// bytes as `hex:…`, or a text. Of one number a machine's comes before its subnet's, and that before this.
     pub options: BTreeMap<String, String>,
 }
 
-/// DHCP options that racks send or read themselves: mask, router, DNS servers, host name, domain name, MTU, broadcast address,
-/// NTP servers, address and lease, message type and server, boot file, client and its architecture, search list, RFC 3442's routes.
-const OWN_OPTIONS: [u8; 28] = [
-    1, 3, 6, 12, 15, 26, 28, 42, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 66, 67, 82, 93, 94, 97, 119,
-    121,
-];
-
 fn vlan_rules(spec: &VlanSpec, rule: &mut Rule<'_>) {
-    for (number, value) in &spec.dhcp.options {
-        let pointer = crate::pointer::child("/dhcp/options", number);
-        match number.parse::<u8>().ok().filter(|n| (1..=254).contains(n) && n.to_string() == *number) {
-            None => rule.broken(pointer, format!("{number:?} is no option's number"), "1 to 254, like 150"),
-            Some(own) if OWN_OPTIONS.contains(&own) => rule.broken(
-                pointer,
-                format!("racks send and read option {own} themselves"),
-                "the field that says it: gateway, dns_servers, ntp_servers, mtu, lease_time; or another option",
-            ),
-            Some(_) => {
-                let hex = value.strip_prefix("hex:");
-                let is_bytes = |hex: &str| hex.len().is_multiple_of(2) && hex.bytes().all(|b| b.is_ascii_hexdigit());
-                let length = hex.map_or(value.len(), |hex| hex.len() / 2);
-                if !hex.is_none_or(is_bytes) || !(1..=255).contains(&length) {
-                    rule.broken(
-                        pointer,
-                        format!("{value:?} is no value of an option"),
-                        "a text or address of 1 to 255 bytes, or bytes like hex:0a4d0001",
-                    );
-                }
-            }
-        }
-    }
+    dhcp_options::rules(&spec.dhcp.options, "/dhcp/options", rule);
     if spec.dhcp.enabled && !spec.dhcp.relay_to.is_empty() {
         rule.broken(
             "/dhcp/relay_to",
@@ -170,6 +142,10 @@ pub struct SubnetSpec {
     /// How machines here boot from the network.
     #[field(default)]
     pub boot: SubnetBoot,
+    /// Domains in which DHCP clients here look up short names, in order (RFC 3397, RFC 3646); 255 bytes together at most.
+    pub search_domains: Vec<Hostname>,
+    /// DHCPv4 options for clients here, as those of a Vlan.
+    pub dhcp_options: BTreeMap<String, String>,
 }
 
 /// Which names addresses of a subnet have (RFC 1035 §3.5, RFC 3596 §2.5).
@@ -247,8 +223,28 @@ pub struct SubnetPurposes {
     pub reserved: u64,
 }
 
+/// Bytes of domains that clients search: one option of DHCPv4 has no more.
+const MOST_OF_DOMAINS: usize = 255;
+
 fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
     let cidr = spec.cidr;
+    dhcp_options::rules(&spec.dhcp_options, "/dhcp_options", rule);
+    if cidr.network().is_ipv6() && !spec.dhcp_options.is_empty() {
+        rule.broken(
+            "/dhcp_options",
+            "DHCPv6 has other options, by other numbers",
+            "leave them out of an IPv6 subnet",
+        );
+    }
+    // As RFC 3397 writes them, but for what names share.
+    let domains: usize = spec.search_domains.iter().map(|domain| domain.as_str().len() + 2).sum();
+    if domains > MOST_OF_DOMAINS {
+        rule.broken(
+            "/search_domains",
+            format!("the domains need {domains} bytes of a DHCP reply"),
+            format!("at most {MOST_OF_DOMAINS}: fewer, or shorter ones"),
+        );
+    }
     let is_router = |ip: IpAddr| match ip {
         // RFC 4861 §4.2: routers of an IPv6 network announce themselves by their link-local address.
         IpAddr::V6(ip) if cidr.network().is_ipv6() && ip.is_unicast_link_local() => true,

@@ -48,7 +48,7 @@ pub struct RackStatus {
     /// Its addresses.
     #[field(volatile)]
     pub addresses: Vec<IpAddr>,
-    /// VLANs it is attached to.
+    /// VLANs of the interfaces that it serves.
     #[field(volatile)]
     pub vlans: BTreeSet<Ref<Vlan>>,
     /// What it holds of each concern: `dhcp`, `boot`, `dns`, …

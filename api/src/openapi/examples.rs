@@ -54,7 +54,8 @@ pub fn examples() -> Vec<Example> {
             json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "description": "the lab", "gateway": "10.77.0.1",
                 "dns_servers": ["10.77.0.2"], "ntp_servers": ["ntp.example.com"], "managed": true,
                 "allow_dns": true, "allow_proxy": false, "rdns": "enabled",
-                "boot": {"mode": "dhcp", "architectures": ["amd64"]}}),
+                "boot": {"mode": "dhcp", "architectures": ["amd64"]}, "search_domains": ["lab.example.com"],
+                "dhcp_options": {"150": "10.77.0.5"}}),
         ),
         ("Subnet", "office", json!({"vlan": "default.0", "cidr": "10.78.0.0/24"})),
         (
@@ -134,7 +135,7 @@ pub fn examples() -> Vec<Example> {
                     "tls": {"verify": true, "fingerprint": sha256}},
                 "ownership": {"power": "managed", "boot": "managed", "network": "managed", "os": "managed"},
                 "network": network, "storage": {"layout": "flat", "disk": "sda", "root_size": "8GiB"},
-                "boot_order": "disk_first", "kernel_options": "quiet",
+                "boot_order": "disk_first", "kernel_options": "quiet", "dhcp_options": {"150": "10.77.0.6"},
                 "commissioning": {"scripts": ["disks"], "testing": ["disks"], "skip": false, "skip_bmc_config": true, "keep_power": false},
                 "power": "auto", "mode": "managed", "locked": false, "description": "the first one"}),
         ),

@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use basalt_api::kinds::{BootMode, ImagePurpose, Loader, MachineSpec};
+use basalt_api::kinds::{BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
 use basalt_api::values::{Attempt, MachineId};
 use basalt_db::{Address, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::{
-    AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, DhcpConcern, DhcpSubnet,
-    EphemeralBoot, ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation, Route,
-    boot_machine,
+    AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, ClientOptions, DhcpConcern,
+    DhcpSubnet, EphemeralBoot, ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation,
+    Route, boot_machine,
 };
 use prost::Message;
 
@@ -43,7 +43,8 @@ pub async fn write(
                 "dhcp" => {
                     store.delegate(&served(&estate)).await?;
                     let delegation = store.delegation(rack.uid).await?;
-                    dhcp(&estate, rack, &delegation, &store.addresses().await?).encode_to_vec()
+                    let (addresses, machines) = (store.addresses().await?, store.all("Machine").await?);
+                    dhcp(&estate, rack, &delegation, &addresses, machines).encode_to_vec()
                 }
                 "images" => images(&estate).encode_to_vec(),
                 "power" => power(store).await?.encode_to_vec(),
@@ -58,7 +59,13 @@ pub async fn write(
     Ok(())
 }
 
-fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[Address]) -> DhcpConcern {
+fn dhcp(
+    estate: &Estate,
+    rack: &RackSeen,
+    delegation: &Delegation,
+    addresses: &[Address],
+    machines: Vec<Object>,
+) -> DhcpConcern {
     let mut subnets = Vec::new();
     for net in estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv4()) {
         let serving = estate::racks_of(net, &estate.racks);
@@ -84,12 +91,14 @@ fn dhcp(estate: &Estate, rack: &RackSeen, delegation: &Delegation, addresses: &[
             architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
             shared: serving.len() > 1,
             loader: boot_loader(estate, net).into(),
-            options: net.vlan.dhcp.options.iter().filter_map(|(code, value)| option(code, value)).collect(),
+            search: list(Some(&net.subnet.search_domains)),
+            options: options([&net.vlan.dhcp.options, &net.subnet.dhcp_options]),
             ..DhcpSubnet::default()
         });
     }
     let subnets6 = concerns6::subnets(estate, rack, delegation, addresses);
-    DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number, subnets6 }
+    let client_options = of_clients(machines);
+    DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number, client_options, subnets6 }
 }
 
 pub(super) const fn boot_answers(net: &Net) -> BootAnswers {
@@ -112,6 +121,30 @@ pub(super) fn boot_loader(estate: &Estate, net: &Net) -> BootLoader {
 fn route(route: &RouteSeen) -> Option<Route> {
     let is_ipv4 = route.gateway.is_ipv4() && route.destination.network().is_ipv4();
     is_ipv4.then(|| Route { to: route.destination.to_string(), via: route.gateway.to_string() })
+}
+
+/// Options of each client that a machine has some for: of every MAC that is declared or was found.
+fn of_clients(machines: Vec<Object>) -> Vec<ClientOptions> {
+    let (mut found, mut declared) = (BTreeMap::new(), BTreeMap::new());
+    for (object, machine) in readable::<MachineSpec>(machines) {
+        if machine.dhcp_options.is_empty() {
+            continue;
+        }
+        let options = options([&machine.dhcp_options]);
+        let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+        let interfaces = status.inventory.into_iter().flat_map(|it| it.interfaces.into_values());
+        found.extend(interfaces.map(|it| (it.mac, options.clone())));
+        declared.extend(machine.boot_macs.into_iter().map(|mac| (mac, options.clone())));
+    }
+    // A card that was moved is where it is declared.
+    let clients: BTreeMap<_, _> = found.into_iter().chain(declared).collect();
+    clients.into_iter().map(|(mac, options)| ClientOptions { mac: mac.to_string(), options }).collect()
+}
+
+/// The options of all of these, of one number the last.
+fn options<'a>(declared: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> Vec<RawOption> {
+    let declared: BTreeMap<_, _> = declared.into_iter().flatten().collect();
+    declared.into_iter().filter_map(|(code, value)| option(code, value)).collect()
 }
 
 /// An option by its number; `None` of one that validation would have refused.

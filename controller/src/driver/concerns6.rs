@@ -50,6 +50,7 @@ fn subnet(
         cidr: net.subnet.cidr.to_string(),
         dns_servers: of_ipv6(net.subnet.dns_servers.as_deref()),
         ntp_servers: of_ipv6(net.subnet.ntp_servers.as_deref()),
+        search: net.subnet.search_domains.iter().map(ToString::to_string).collect(),
         dynamic: blocks.flat_map(|block| around(block.first, block.last, &kept)).collect(),
         reservations: reserved.map(reservation).collect(),
         lease_seconds: lease_seconds(net),
@@ -57,7 +58,6 @@ fn subnet(
         boot: boot_answers(net).into(),
         architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
         loader: boot_loader(estate, net).into(),
-        ..Dhcp6Subnet::default()
     }
 }
 

@@ -1,11 +1,14 @@
 //! Who serves whom: which racks boot a machine's network, which rack moves its BMC. Pure; the same answer everywhere.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use basalt_api::kinds::{BootMode, PowerDriver, SubnetSpec, VlanSpec};
 use basalt_api::values::{Cidr, RackId, SubnetId, Timestamp};
 use basalt_engine::facts::Link;
+
+/// Port of a rack's HTTP service.
+const RACK_HTTP: u16 = 5248;
 
 /// A rack, as far as it matters here.
 #[derive(Clone, Debug)]
@@ -16,8 +19,10 @@ pub struct RackSeen {
     pub name: String,
     /// Its addresses, as it said in its last Hello.
     pub addresses: Vec<IpAddr>,
-    /// Those of them where it answers machines.
+    /// Where it answers clients of its networks.
     pub served: Vec<IpAddr>,
+    /// Where machines reach its HTTP service.
+    pub reached: Vec<IpAddr>,
     /// Set aside by an operator, or being deleted.
     pub maintenance: bool,
     /// Since when its stream is open here; the database's clock.
@@ -118,6 +123,37 @@ pub fn rack_near<'a>(
     })
 }
 
+/// Where a machine with these addresses reaches racks by HTTP, what stands in its own networks first. Where a rack stands in declared
+/// subnets its other addresses are left out: machines of one network may not reach them. A rack behind relays need stand in none.
+#[must_use]
+pub fn http_of(racks: &[&RackSeen], nets: &[Net], machine: &[IpAddr]) -> Vec<String> {
+    let net_of = |address: &IpAddr| nets.iter().find(|net| net.subnet.cidr.contains(*address));
+    let reached = racks.iter().flat_map(|rack| {
+        let has_declared = rack.reached.iter().any(|address| net_of(address).is_some());
+        rack.reached.iter().filter(move |address| match has_declared {
+            true => net_of(address).is_some(),
+            false => is_routed(address),
+        })
+    });
+    let is_far = |address: &&IpAddr| {
+        net_of(address).is_none_or(|net| !machine.iter().any(|it| net.subnet.cidr.contains(*it)))
+    };
+    let mut reached: Vec<_> = reached.collect();
+    reached.sort_by_key(is_far);
+    let mut told = BTreeSet::new();
+    reached.retain(|address| told.insert(*address));
+    reached.into_iter().map(|address| format!("http://{}", SocketAddr::new(*address, RACK_HTTP))).collect()
+}
+
+/// Another host may reach it.
+fn is_routed(address: &IpAddr) -> bool {
+    let is_of_link = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(is_of_link || address.is_loopback() || address.is_unspecified())
+}
+
 /// Whether racks with a role are there. One connected rack is enough: the others are its spares.
 #[must_use]
 pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
@@ -150,6 +186,7 @@ mod tests {
             name: format!("rack{n}"),
             addresses: vec![address.parse().unwrap()],
             served: vec![address.parse().unwrap()],
+            reached: vec![address.parse().unwrap()],
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
             last_seen: Timestamp::UNIX_EPOCH,
@@ -200,6 +237,26 @@ mod tests {
         net.vlan.dhcp.racks = ["rack1", "rack2"].map(|name| name.parse().unwrap()).into();
         let names: Vec<_> = racks_of(&net, &racks).iter().map(|rack| rack.name.clone()).collect();
         assert_eq!(names, ["rack1", "rack2"]);
+    }
+
+    #[test]
+    fn machines_are_told_of_racks_that_they_may_reach_and_of_their_own_network_s_first() {
+        let reached = |n, addresses: &[&str]| RackSeen {
+            reached: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+            ..rack(n, "10.77.0.1", true)
+        };
+        let racks = [
+            reached(1, &["10.77.0.1", "192.168.9.1", "10.77.0.1"]),
+            reached(2, &["127.0.0.1", "169.254.0.2", "192.168.9.2", "fe80::2"]),
+            reached(3, &["10.78.0.3", "2001:db8::3"]),
+        ];
+        let nets = ["10.77.0.0/24", "10.78.0.0/24", "2001:db8::/64"].map(net);
+        let told = |machine: &str| {
+            let urls = http_of(&racks.each_ref(), &nets, &[machine.parse().unwrap()]);
+            urls.iter().map(|url| url.replace("http://", "").replace(":5248", "")).collect::<Vec<_>>()
+        };
+        assert_eq!(told("10.78.0.9"), ["10.78.0.3", "10.77.0.1", "192.168.9.2", "[2001:db8::3]"]);
+        assert_eq!(told("2001:db8::9"), ["[2001:db8::3]", "10.77.0.1", "192.168.9.2", "10.78.0.3"]);
     }
 
     #[test]

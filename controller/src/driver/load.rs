@@ -23,7 +23,7 @@ use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
 use super::tag::{self, TagSeen};
-use crate::racks::observed::Observed;
+use crate::racks::observed::{Hello, Observed};
 use crate::racks::sessions::Sessions;
 
 /// Steps that are looked at for one machine, of each sort. A machine's life between two inventories is a few dozen.
@@ -424,18 +424,19 @@ async fn rack(
     let uid = RackId::from(object.uid);
     // A rack that had nothing to say was there all the same.
     let mut last_seen = object.created_at.max(sessions.left(uid));
-    let (mut addresses, mut served) = (Vec::new(), Vec::new());
+    let mut hello = Hello::default();
     for fact in store.latest_facts(object.uid).await? {
         last_seen = last_seen.max(fact.stored_at);
-        if let Some(Observed::Hello(hello)) = Observed::of(&fact) {
-            (addresses, served) = (hello.addresses().collect(), hello.served().collect());
+        if let Some(Observed::Hello(said)) = Observed::of(&fact) {
+            hello = said;
         }
     }
     Ok(RackSeen {
         uid,
         name: object.name.clone(),
-        addresses,
-        served,
+        addresses: hello.addresses().collect(),
+        served: hello.served().collect(),
+        reached: hello.reached().collect(),
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
         last_seen,

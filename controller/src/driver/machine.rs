@@ -4,7 +4,7 @@
 //! region that holds the lease plans the same step, and does the same effect under the same key.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use basalt_api::agent::{DiskMarker, MarkerState};
@@ -13,7 +13,7 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::{Attempt, Mac, MachineId, SubnetId, Timestamp};
 use basalt_db::{
-    AddressWish, Addressed, Announced, Announcement, Lease, Object, StepEnd, StoreError, Take, Then,
+    AddressWish, Addressed, Announced, Announcement, Fact, Lease, Object, StepEnd, StoreError, Take, Then,
 };
 use basalt_engine::ends::ending;
 use basalt_engine::facts::BootSeen;
@@ -27,12 +27,11 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::load::{Estate, Loaded};
-use super::{decision, operation, report_token, tag};
+use super::{decision, estate, operation, report_token, tag};
+use crate::racks::observed::Observed;
 
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 8;
-/// Port of a rack's HTTP service.
-const RACK_HTTP: u16 = 5248;
 /// After an effect could not be handed over.
 const PAUSE: Duration = Duration::from_secs(1);
 /// After a task could not be composed: what it lacks may be declared meanwhile without anybody waking the machine.
@@ -289,9 +288,9 @@ impl Turn<'_> {
         aws_lc_rs::rand::fill(&mut attempt_key)
             .map_err(|_| StoreError::Corrupt("the system gives no random bytes".to_owned()))?;
         let machine = loaded.input.uid;
-        let racks = super::estate::boot_racks(&estate.nets, &estate.racks);
+        let racks = estate::boot_racks(&estate.nets, &estate.racks);
         let report = ReportTo {
-            racks: racks.iter().flat_map(|rack| served_at(estate, rack)).collect(),
+            racks: estate::http_of(&racks, &estate.nets, &leased(&loaded.facts)),
             token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
         };
         let context = Context { attempt, not_after: step.not_after, report: Some(report) };
@@ -373,25 +372,13 @@ pub(super) fn in_words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Where machines reach a rack's HTTP service. Those of one network may not reach its address on another. A rack behind relays need stand
-/// in no declared subnet.
-fn served_at(estate: &Estate, rack: &super::estate::RackSeen) -> Vec<String> {
-    let is_declared = |address: &IpAddr| estate.nets.iter().any(|net| net.subnet.cidr.contains(*address));
-    let has_declared = rack.served.iter().any(is_declared);
-    let reached = rack.served.iter().filter(|address| match has_declared {
-        true => is_declared(address),
-        false => is_routed(address),
-    });
-    reached.map(|address| format!("http://{}", SocketAddr::new(*address, RACK_HTTP))).collect()
-}
-
-/// Another host may reach it.
-fn is_routed(address: &IpAddr) -> bool {
-    let is_of_link = match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
+/// The addresses that racks leased to it.
+fn leased(facts: &[Fact]) -> Vec<IpAddr> {
+    let address = |fact| match Observed::of(fact) {
+        Some(Observed::Lease(lease)) => lease.address.parse().ok(),
+        _ => None,
     };
-    !(is_of_link || address.is_loopback() || address.is_unspecified())
+    facts.iter().filter_map(address).collect()
 }
 
 /// Every MAC that is known of a machine.
@@ -423,7 +410,7 @@ async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<boo
         }
         let pointer = basalt_api::pointer::child(&interface.pointer(), "subnet");
         let named = references.get(&pointer).map(|uid| SubnetId::from(*uid));
-        let serves = |net: &&super::estate::Net| match (named, interface.address) {
+        let serves = |net: &&estate::Net| match (named, interface.address) {
             (Some(uid), _) => net.uid == uid,
             (None, Some(address)) => net.subnet.cidr.contains(address),
             (None, None) => net.gives_addresses(),

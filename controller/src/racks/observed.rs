@@ -194,15 +194,36 @@ pub struct Leftover {
 pub struct Hello {
     pub version: String,
     pub addresses: Vec<String>,
-    /// Those of interfaces whose clients it answers.
+    /// Where it answers clients of its networks.
     pub served: Option<Vec<String>>,
+    /// Where it answers by TFTP and HTTP alone.
+    #[serde(default)]
+    pub files: Vec<String>,
     pub spki_sha256: String,
 }
 
+impl From<&wire::Hello> for Hello {
+    fn from(said: &wire::Hello) -> Self {
+        let (served, files) = said.serves.clone().map(|it| (it.clients, it.files)).unzip();
+        Self {
+            version: said.version.clone(),
+            addresses: said.interfaces.iter().flat_map(|it| it.addresses.clone()).collect(),
+            served,
+            files: files.unwrap_or_default(),
+            spki_sha256: said.spki_sha256.clone(),
+        }
+    }
+}
+
 impl Hello {
-    /// Where it answers machines. A rack that did not tell answers at all of its addresses.
+    /// Where it answers clients of its networks. A rack that did not tell answers at all of its addresses.
     pub fn served(&self) -> impl Iterator<Item = IpAddr> {
         bare(self.served.as_ref().unwrap_or(&self.addresses))
+    }
+
+    /// Where machines reach its HTTP service.
+    pub fn reached(&self) -> impl Iterator<Item = IpAddr> {
+        self.served().chain(bare(&self.files))
     }
 
     /// Every address that it has.

@@ -1,5 +1,6 @@
 //! The gRPC services that enrolled racks use: the link, and blobs.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -299,10 +300,30 @@ impl Session {
         let handled = match message {
             Said::ConcernReply(reply) => self.answered(reply).await,
             Said::Facts(batch) => self.observed(batch).await,
-            Said::Hello(_) | Said::Pong(_) => Ok(()),
+            Said::Hello(hello) => self.moved(&hello).await,
+            Said::Pong(_) => Ok(()),
         };
         meters.handled(kind, began.elapsed());
         handled
+    }
+
+    /// Its addresses are others now.
+    async fn moved(&self, hello: &Hello) -> Result<(), StoreError> {
+        let store = &self.racks.store;
+        let serves = |hello: &observed::Hello| hello.reached().collect::<BTreeSet<_>>();
+        let before = store.latest_facts(self.rack.into()).await?;
+        let before = before.iter().filter_map(Observed::of).find_map(|observed| match observed {
+            Observed::Hello(hello) => Some(serves(&hello)),
+            _ => None,
+        });
+        let now = store.now().await?;
+        let is_elsewhere = before != Some(serves(&observed::Hello::from(hello)));
+        store.store_own_fact(&introduced(self.rack, hello, now)).await?;
+        store.enqueue(self.rack.into(), Duration::ZERO).await?;
+        if is_elsewhere {
+            store.enqueue_kind("Machine").await?;
+        }
+        Ok(())
     }
 
     async fn answered(&self, reply: ConcernReply) -> Result<(), StoreError> {
@@ -408,16 +429,7 @@ fn can_be_dialled(address: &str) -> bool {
 }
 
 fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
-    let addresses = hello.interfaces.iter().flat_map(|i| i.addresses.clone()).collect();
-    let served = hello.interfaces.iter().filter(|i| i.served);
-    let served: Vec<_> = served.flat_map(|i| i.addresses.clone()).collect();
-    let hello = observed::Hello {
-        version: hello.version.clone(),
-        addresses,
-        served: (!served.is_empty()).then_some(served),
-        spki_sha256: hello.spki_sha256.clone(),
-    };
-    let (kind, body) = Observed::Hello(hello).stored();
+    let (kind, body) = Observed::Hello(hello.into()).stored();
     NewFact {
         seq: 0,
         object: Some(Uid::from(rack)),

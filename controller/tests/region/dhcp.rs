@@ -6,8 +6,8 @@ use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
 use basalt_proto::rack_v1::{
-    BootAnswers, BootLoader, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet, RawOption, Reservation,
-    Route,
+    BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
+    RawOption, Reservation, Route,
 };
 use basalt_region::racks::observed::{DhcpInForce, DhcpServer, Hello, Leftover, Observed};
 use prost::Message;
@@ -204,6 +204,25 @@ async fn clients_are_told_the_options_and_routes_that_are_declared() {
     let option = |code, value: &[u8]| RawOption { code, value: value.to_vec() };
     let addresses = option(150, &[10, 77, 0, 5, 10, 77, 0, 6]);
     assert_eq!(told.options, [addresses, option(160, &[0x0a, 0x4d]), option(161, b"boot.example.com")]);
+
+    let subnet = r#"{"vlan":"default.0","cidr":"10.77.0.0/24","gateway":"10.77.0.1",
+        "dhcp_options":{"160":"10.77.0.9","252":"http://wpad/"},"search_domains":["lab.example.com","example.com"]}"#;
+    lab.api.declare("/api/v1/subnets/lab", subnet).await;
+    let machine = r#"{"boot_macs":["52:54:00:00:00:01"],"dhcp_options":{"150":"10.77.0.99"}}"#;
+    lab.api.declare("/api/v1/machines/m1", machine).await;
+    let whole = rack.told(&lab, |concern| !concern.client_options.is_empty()).await;
+    let told = first(&whole);
+    assert_eq!(told.search, ["lab.example.com", "example.com"]);
+    let addresses = option(150, &[10, 77, 0, 5, 10, 77, 0, 6]);
+    let expected = [
+        addresses,
+        option(160, &[10, 77, 0, 9]),
+        option(161, b"boot.example.com"),
+        option(252, b"http://wpad/"),
+    ];
+    assert_eq!(told.options, expected, "a subnet's come before those of its VLAN");
+    let own = ClientOptions { mac: "52:54:00:00:00:01".into(), options: vec![option(150, &[10, 77, 0, 99])] };
+    assert_eq!(whole.client_options, [own]);
     lab.api.delete("/api/v1/static_routes/office").await;
     rack.told(&lab, |concern| first(concern).routes.contains(&route("10.0.0.0/8", "10.77.0.8"))).await;
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What the rack's clock says: it need not be right.
 const RACK_NOW_MS: i64 = 1_000_000;
 
-async fn furnish(lab: &Lab) {
+pub(crate) async fn furnish(lab: &Lab) {
     lab.api.declare("/api/v1/fabrics/default", "{}").await;
     let vlan = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true}}"#;
     lab.api.declare("/api/v1/vlans/default.0", vlan).await;

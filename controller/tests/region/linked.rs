@@ -6,7 +6,7 @@ use crate::support::Lab;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::{
     ConcernReply, ConcernVersion, Fact, FactBatch, FromRack, Hello, Interface, Leases, PowerCommand,
-    PowerResult, fact, from_rack, from_region,
+    PowerResult, Serves, fact, from_rack, from_region,
 };
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -25,6 +25,8 @@ pub(crate) struct Told {
 pub(crate) struct Linked {
     told: Arc<Mutex<Told>>,
     task: tokio::task::JoinHandle<()>,
+    outbox: mpsc::Sender<FromRack>,
+    hello: Hello,
 }
 
 impl Drop for Linked {
@@ -50,7 +52,8 @@ impl Linked {
             interfaces: vec![interface],
             ..Hello::default()
         };
-        say(&outbox, from_rack::Message::Hello(hello)).await;
+        say(&outbox, from_rack::Message::Hello(hello.clone())).await;
+        let answers = outbox.clone();
         let mut inbox = client.link(ReceiverStream::new(messages)).await.expect("a link").into_inner();
         let told = Arc::new(Mutex::new(Told::default()));
         let heard = Arc::clone(&told);
@@ -86,7 +89,14 @@ impl Linked {
                 }
             }
         });
-        Self { told, task }
+        Self { told, task, outbox: answers, hello }
+    }
+
+    /// Says hello again, as a rack that answers clients at these addresses.
+    pub(crate) async fn answers_at(&self, clients: &[&str]) {
+        let serves = Serves { clients: clients.iter().map(ToString::to_string).collect(), files: Vec::new() };
+        let hello = Hello { serves: Some(serves), ..self.hello.clone() };
+        say(&self.outbox, from_rack::Message::Hello(hello)).await;
     }
 
     /// Everything so far.

@@ -4,6 +4,7 @@ mod access;
 mod accounts;
 mod addresses;
 mod allocation;
+mod answering;
 mod apply;
 mod audit;
 mod backup;

@@ -10,8 +10,18 @@ pub struct DhcpConcern {
     /// Names the blocks in `dynamic`; higher after every change of them. Once they are in force, a DhcpInForce fact repeats it.
     #[prost(uint64, tag = "3")]
     pub delegation: u64,
+    #[prost(message, repeated, tag = "4")]
+    pub client_options: ::prost::alloc::vec::Vec<ClientOptions>,
     #[prost(message, repeated, tag = "16")]
     pub subnets6: ::prost::alloc::vec::Vec<Dhcp6Subnet>,
+}
+/// Options of one client, before those of its subnet of the same numbers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientOptions {
+    #[prost(string, tag = "1")]
+    pub mac: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub options: ::prost::alloc::vec::Vec<RawOption>,
 }
 /// An IPv6 subnet, by DHCPv6.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -650,7 +660,7 @@ pub struct FromRack {
 pub mod from_rack {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
-        /// first, once
+        /// first; again when what the rack answers changes
         #[prost(message, tag = "1")]
         Hello(super::Hello),
         #[prost(message, tag = "2")]
@@ -778,6 +788,19 @@ pub struct Hello {
     pub spki_sha256: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]
     pub name: ::prost::alloc::string::String,
+    /// absent: a rack of a version that did not tell
+    #[prost(message, optional, tag = "7")]
+    pub serves: ::core::option::Option<Serves>,
+}
+/// Addresses where a rack answers machines now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Serves {
+    /// of interfaces whose clients it answers, by DHCP, TFTP and HTTP
+    #[prost(string, repeated, tag = "1")]
+    pub clients: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// by TFTP and HTTP alone
+    #[prost(string, repeated, tag = "2")]
+    pub files: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Interface {
@@ -788,9 +811,6 @@ pub struct Interface {
     /// CIDR form
     #[prost(string, repeated, tag = "3")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// its clients are answered; a rack that says so of none is of a version that did not tell
-    #[prost(bool, tag = "4")]
-    pub served: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeldConcern {

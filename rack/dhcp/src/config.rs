@@ -1,6 +1,6 @@
 //! What a server is told: plain data, checked as a whole before any of it is used.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -13,6 +13,9 @@ use crate::{Firmware, Mac};
 pub struct Config {
     /// The subnets whose clients are answered; disjoint.
     pub subnets: Vec<Subnet>,
+    /// Options of single clients, before those of their subnets of the same numbers.
+    #[serde(default)]
+    pub client_options: BTreeMap<Mac, Vec<RawOption>>,
     /// Clients without a reservation get dynamic addresses. Otherwise they get no answer at all.
     pub serve_unknown: bool,
     /// How long a lease may be, in seconds, that nobody but this rack knows of (see [`Server::acknowledge`](crate::Server::acknowledge)).
@@ -31,6 +34,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             subnets: Vec::new(),
+            client_options: BTreeMap::new(),
             serve_unknown: true,
             unacknowledged_seconds: ten_minutes(),
             quarantine_seconds: ten_minutes(),
@@ -183,9 +187,9 @@ pub struct Boot {
     pub firmware: BTreeSet<Firmware>,
     /// The loader of each firmware.
     pub loaders: Loaders,
-    /// The loader that should be named to x86-64 UEFI where [`Boot::loaders`] has another in its place. This server does not read it: it
-    /// is for whoever tells of its answers.
-    pub instead_of: Option<String>,
+    /// Why [`Boot::loaders`] has another loader for x86-64 UEFI than was chosen. This server does not read it: it is for whoever tells
+    /// of its answers.
+    pub replaced: Option<String>,
     /// The script for iPXE. `{server}` is the address that the request arrived at, `{mac}` the client.
     pub script_url: String,
     /// The loader for UEFI HTTP boot. Also `{loader}`, its name.
@@ -198,7 +202,7 @@ impl Default for Boot {
             mode: BootMode::default(),
             firmware: BTreeSet::new(),
             loaders: Loaders::default(),
-            instead_of: None,
+            replaced: None,
             script_url: "http://{server}:5248/ipxe?mac={mac}".to_owned(),
             loader_url: "http://{server}:5248/loaders/{loader}".to_owned(),
         }
@@ -301,6 +305,7 @@ impl Config {
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.client_options.values().try_for_each(|options| check_options(options))?;
         for (index, subnet) in self.subnets.iter().enumerate() {
             subnet.check()?;
             let overlaps = |other: &&Subnet| {
@@ -332,9 +337,7 @@ impl Subnet {
         if let Some(bad) = self.search.iter().find(|name| !is_domain(name)) {
             return Err(ConfigError::NotADomain(bad.clone()));
         }
-        if let Some(bad) = self.options.iter().find(|option| !(1..=254).contains(&option.code)) {
-            return Err(ConfigError::NotAnOption(bad.code));
-        }
+        check_options(&self.options)?;
         check_boot(&self.boot)?;
         for range in &self.dynamic {
             host("start of dynamic range", range.start)?;
@@ -365,6 +368,13 @@ impl Subnet {
         let edges = self.cidr.prefix_len() < 31;
         self.cidr.contains(&address)
             && !(edges && (address == self.cidr.network() || address == self.cidr.broadcast()))
+    }
+}
+
+fn check_options(options: &[RawOption]) -> Result<(), ConfigError> {
+    match options.iter().find(|option| !(1..=254).contains(&option.code)) {
+        Some(bad) => Err(ConfigError::NotAnOption(bad.code)),
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::{Mac, Time};
+use crate::{Mac, Time, Told};
 
 /// For how long after a lease its address is kept for its client, where servers share leases.
 pub const GRACE: Duration = Duration::from_secs(600);
@@ -17,38 +17,6 @@ pub const GRACE: Duration = Duration::from_secs(600);
 const MARGIN: Duration = Duration::from_secs(60);
 /// A client with less would have to ask again at once.
 const SHORTEST: Duration = Duration::from_secs(60);
-
-/// Who granted a lease that a server is told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grantor {
-    /// The server itself: it may have lost its lease file.
-    Own,
-    /// The server whose address it is.
-    Owner,
-    /// One of the others.
-    Another,
-}
-
-/// A lease that a server is told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// The address.
-    pub address: Ipv4Addr,
-    /// The client.
-    pub mac: Mac,
-    /// [`Subnet::id`](crate::Subnet::id).
-    pub subnet: String,
-    /// What the client calls itself.
-    pub hostname: Option<String>,
-    /// When it ends, or would have ended.
-    pub ends: Time,
-    /// Until when who granted it gives the address to nobody else, if it promises that.
-    pub kept_until: Option<Time>,
-    /// The client gave it back.
-    pub given_back: bool,
-    /// Who granted it.
-    pub by: Grantor,
-}
 
 #[derive(Debug)]
 struct Lease {

@@ -451,7 +451,8 @@ impl Exchange<'_> {
 
     /// What the operator says of options that nothing here knows.
     fn further_options(&self, reply: &mut Message) {
-        for option in &self.scope.subnet.options {
+        let own = self.config.client_options.get(&self.mac).into_iter().flatten();
+        for option in own.chain(&self.scope.subnet.options) {
             let code = OptionCode::from(option.code);
             if !reply.has(code) {
                 reply.option(code, option.value.clone());

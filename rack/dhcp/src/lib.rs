@@ -69,15 +69,17 @@ mod pxe;
 mod relay;
 mod server;
 mod time;
+mod told;
 
 pub use client::Client;
 pub use config::{
     AddressRange, Boot, BootMode, Config, ConfigError, Loaders, RawOption, Reservation, Route, Subnet,
 };
-pub use elsewhere::{GRACE, Grantor, Told};
+pub use elsewhere::GRACE;
 pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
 pub use proxy::BOOT_SERVER_PORT;
 pub use pxe::{BootClient, BootIdentity, Firmware, Transport};
 pub use server::{Action, Arrival, CLIENT_PORT, Destination, Event, Ignored, SERVER_PORT, Server};
 pub use time::Time;
+pub use told::{Grantor, Told};

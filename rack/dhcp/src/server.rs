@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use dhcproto::v4::Opcode;
 
-use crate::elsewhere::{Elsewhere, GRACE, Grantor, Told};
+use crate::elsewhere::Elsewhere;
 use crate::exchange::Exchange;
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
 use crate::probe::Probes;
+use crate::told::{Grantor, Known, Told};
 use crate::{BootClient, BootMode, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
 
 /// The port that servers and relays listen on.
@@ -22,8 +23,6 @@ pub const CLIENT_PORT: u16 = 68;
 
 /// So much is kept of what is told of subnets that are not configured.
 const MAX_UNPLACED: usize = 65_536;
-/// Two words for one moment differ by less.
-const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Where a datagram came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,56 +344,23 @@ impl Server {
         for told in told {
             let Some(scope) = self.scopes.iter().find(|scope| scope.subnet.cidr.contains(&told.address))
             else {
-                let matters = told.kept_until.unwrap_or(told.ends) > now;
-                if matters && self.unplaced.len() < MAX_UNPLACED {
+                if told.matters(now) && self.unplaced.len() < MAX_UNPLACED {
                     self.unplaced.insert((told.address, told.by), told);
                 }
                 continue;
             };
             let is_own = scope.is_dynamic(told.address);
-            let known = self.table.get(told.address);
-            let is_news = match (told.by, known) {
-                (Grantor::Owner, _) if !is_own => {
-                    self.elsewhere.learn(now, &told);
-                    continue;
-                }
-                // What it knows itself is newer.
-                (Grantor::Own, known) => {
-                    let is_unknown =
-                        known.is_none_or(|lease| now < self.dynamic_from && lease.held_until() <= now);
-                    is_unknown && told.kept_until.unwrap_or(told.ends) > now
-                }
-                _ if !is_own || told.given_back || told.ends <= now => false,
-                (_, Some(lease)) if lease.mac == told.mac => {
-                    let is_over = lease.state == LeaseState::Ended && lease.promised_until >= Some(told.ends);
-                    lease.state != LeaseState::Quarantined
-                        && lease.expires + TOLERANCE < told.ends
-                        && !is_over
-                }
-                (_, known) => known.is_none_or(|lease| lease.held_until() <= now),
-            };
-            if !is_news {
+            if told.by == Grantor::Owner && !is_own {
+                self.elsewhere.learn(now, &told);
                 continue;
             }
-            let known = known.filter(|lease| lease.mac == told.mac);
-            let promise = match told.by {
-                Grantor::Own => told.kept_until,
-                Grantor::Owner | Grantor::Another => Some(told.ends + GRACE),
-            };
-            let lease = Lease {
-                address: told.address,
-                mac: told.mac,
-                subnet: scope.subnet.id.clone(),
-                hostname: told.hostname.or_else(|| known.and_then(|lease| lease.hostname.clone())),
-                state: if told.given_back { LeaseState::Ended } else { LeaseState::Bound },
-                granted: now,
-                expires: told.ends,
-                acknowledged: true,
-                promised_until: promise.max(known.and_then(|lease| lease.promised_until)),
-                kept_until: (!is_own).then_some(told.ends),
-            };
-            self.table.insert(lease.clone());
-            actions.extend([Action::Persist(lease.clone()), Action::Report(Event::Learned(lease))]);
+            let lost_some = now < self.dynamic_from;
+            let known = Known { lease: self.table.get(told.address), is_own, lost_some };
+            if told.is_news(now, known) {
+                let lease = told.record(now, &scope.subnet.id, known);
+                self.table.insert(lease.clone());
+                actions.extend([Action::Persist(lease.clone()), Action::Report(Event::Learned(lease))]);
+            }
         }
         actions
     }

@@ -1,9 +1,10 @@
 //! The DHCP concern as the server core takes it.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use basalt_dhcp::{AddressRange, Boot, BootMode, Config, Firmware, RawOption, Reservation, Route, Subnet};
-use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet};
+use basalt_proto::rack_v1::{BootAnswers, DhcpConcern, DhcpSubnet, RawOption as RawOptionSaid};
 
 use crate::loaders;
 
@@ -23,8 +24,8 @@ pub enum BadConcern {
     /// Not a network.
     #[error("{0:?} is not an IPv4 network; write it as 10.77.0.0/24")]
     Cidr(String),
-    /// A reservation's MAC.
-    #[error("subnet {0:?}: {1}")]
+    /// A reservation's or client's MAC.
+    #[error("{0}: {1}")]
     Mac(String, basalt_dhcp::BadMac),
     /// Does not fit 16 bits.
     #[error("subnet {0:?}: MTU {1} is larger than 65535")]
@@ -33,7 +34,7 @@ pub enum BadConcern {
     #[error("subnet {0:?}: route to {1:?}, which is not an IPv4 network")]
     Route(String, String),
     /// An option's number.
-    #[error("subnet {0:?}: {1} is no option's number; use 1 to 254")]
+    #[error("{0}: {1} is no option's number; use 1 to 254")]
     Option(String, u32),
     /// It contradicts itself.
     #[error(transparent)]
@@ -46,7 +47,14 @@ pub enum BadConcern {
 /// What is wrong with it.
 pub fn config(concern: &DhcpConcern, http_port: u16) -> Result<Config, BadConcern> {
     let subnets = concern.subnets.iter().map(|it| subnet(it, http_port)).collect::<Result<_, _>>()?;
-    let config = Config { subnets, serve_unknown: concern.serve_unknown, ..Config::default() };
+    let mut client_options = BTreeMap::new();
+    for client in &concern.client_options {
+        let whose = || format!("client {}", client.mac);
+        let mac = client.mac.parse().map_err(|error| BadConcern::Mac(whose(), error))?;
+        client_options.insert(mac, options(&client.options, whose)?);
+    }
+    let config =
+        Config { subnets, client_options, serve_unknown: concern.serve_unknown, ..Config::default() };
     config.check()?;
     Ok(config)
 }
@@ -63,6 +71,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
     let list = |what, values: &[String]| {
         values.iter().map(|value| address(what, value)).collect::<Result<Vec<_>, _>>()
     };
+    let whose = || format!("subnet {}", from.cidr);
     let mut subnet = Subnet::new(from.subnet_uid.clone(), cidr);
     if !from.gateway.is_empty() {
         subnet.gateway = Some(address("gateway", &from.gateway)?);
@@ -78,11 +87,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
         let to = route.to.parse().map_err(|_| BadConcern::Route(from.cidr.clone(), route.to.clone()))?;
         subnet.routes.push(Route { to, via: address("router", &route.via)? });
     }
-    for option in &from.options {
-        let code =
-            u8::try_from(option.code).map_err(|_| BadConcern::Option(from.cidr.clone(), option.code))?;
-        subnet.options.push(RawOption { code, value: option.value.clone() });
-    }
+    subnet.options = options(&from.options, whose)?;
     if from.lease_seconds != 0 {
         subnet.lease_seconds = from.lease_seconds;
     }
@@ -92,7 +97,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
     }
     for reservation in &from.reservations {
         subnet.reservations.push(Reservation {
-            mac: reservation.mac.parse().map_err(|error| BadConcern::Mac(from.cidr.clone(), error))?,
+            mac: reservation.mac.parse().map_err(|error| BadConcern::Mac(whose(), error))?,
             address: address("reservation", &reservation.address)?,
             hostname: Some(reservation.hostname.clone()).filter(|name| !name.is_empty()),
             boot: None,
@@ -113,6 +118,14 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
         ..Boot::default()
     };
     Ok(subnet)
+}
+
+fn options(from: &[RawOptionSaid], whose: impl Fn() -> String) -> Result<Vec<RawOption>, BadConcern> {
+    let one = |option: &RawOptionSaid| {
+        let code = u8::try_from(option.code).map_err(|_| BadConcern::Option(whose(), option.code))?;
+        Ok(RawOption { code, value: option.value.clone() })
+    };
+    from.iter().map(one).collect()
 }
 
 /// What machines of an architecture start with. Of one that is not known, nothing here is served.

@@ -1,9 +1,9 @@
 //! The DHCP server: sockets, the lease file and facts around the pure core of `basalt-dhcp`.
 //!
-//! Each served interface has its sockets ([`wire`]). Messages are answered in batches: every message that waits is handled, all
-//! leases of the batch become durable with one sync, then the replies leave.
+//! Each served interface has its sockets ([`wire`]). Messages are answered in batches: every message that waits is handled, what
+//! promises nothing leaves at once, and the rest when the leases of the batch are durable; meanwhile the next batch is handled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -21,8 +21,8 @@ use crate::dhcp6::Dhcp6;
 use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served;
-use crate::journal::Journal;
 use crate::lease_file;
+use crate::lease_log::{Kept, LeaseLog, NotKept};
 use crate::loaders::Loaders;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
@@ -38,8 +38,8 @@ use others::Others;
 use trace::Parked;
 use wire::{Batch, Outgoing, Wire};
 
-/// The lease file is rewritten at start, and when it has grown to this size.
-const COMPACT_BYTES: u64 = 64 << 20;
+/// Batches of an interface whose leases are on their way to disk; more are not read meanwhile.
+const ON_THE_WAY: usize = 8;
 /// How often leases are looked through for expired ones.
 const TICK: Duration = Duration::from_secs(5);
 /// How long a host may take to say that it has an address. On one link that is a millisecond or a few; a client waits for its offer for seconds.
@@ -63,7 +63,7 @@ pub struct Ports {
 pub struct Dhcp {
     /// The server of IPv6 subnets: of one concern, and told about together.
     pub v6: Arc<Dhcp6>,
-    core: Mutex<Core>,
+    core: Arc<Mutex<Core>>,
     ports: Ports,
     presence: Arc<Presence>,
     facts: Facts,
@@ -74,7 +74,8 @@ pub struct Dhcp {
 #[derive(Debug)]
 struct Core {
     server: Server,
-    journal: Journal<Lease>,
+    /// What orders leases is this core's lock. `None` until there is the core.
+    log: Option<LeaseLog<Lease>>,
     parked: Parked,
     /// When leases were lost.
     lost_at: Option<Time>,
@@ -112,20 +113,23 @@ impl Dhcp {
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
             presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
         }
-        let core = Mutex::new(Core {
+        let core = Arc::new(Mutex::new(Core {
             server,
-            journal,
+            log: None,
             parked: Parked::default(),
             lost_at: file.lost_at,
             is_told: false,
             is_configured: false,
             delegation: 0,
-        });
+        }));
+        let of = Arc::downgrade(&core);
+        let all = move || Some(locked(&*of.upgrade()?).server.leases().cloned().collect());
+        locked(&core).log = Some(LeaseLog::start(journal, all)?);
         Ok(Self { core, v6, ports, presence, facts, boot, others: Others::default() })
     }
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
-    pub fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) {
+    pub async fn configure(&self, concern: &DhcpConcern, loaders: &Loaders) {
         let mut config = match config::config(concern, self.ports.http) {
             Ok(config) => config,
             Err(error) => {
@@ -136,23 +140,25 @@ impl Dhcp {
         for (subnet, told) in config.subnets.iter_mut().zip(&concern.subnets) {
             loaders.replace_absent(told.loader(), &mut subnet.boot);
         }
-        let mut core = self.lock();
-        let actions = match core.server.set_config(now(), config) {
-            Ok(actions) => actions,
-            Err(error) => {
-                tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
-                return;
+        let (actions, kept) = {
+            let mut core = self.lock();
+            let actions = match core.server.set_config(now(), config) {
+                Ok(actions) => actions,
+                Err(error) => {
+                    tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
+                    return;
+                }
+            };
+            core.is_configured = true;
+            // What is not in force of IPv6 is not in force.
+            if self.v6.configure(concern, loaders) {
+                core.delegation = concern.delegation;
+                self.tell_in_force(&core);
             }
+            let kept = core.keep(persisted(&actions));
+            (actions, kept)
         };
-        core.is_configured = true;
-        let learned = core.learned(&actions);
-        // What is not in force of IPv6 is not in force.
-        if self.v6.configure(concern, loaders) {
-            core.delegation = concern.delegation;
-            self.tell_in_force(&core);
-        }
-        drop(core);
-        learned.into_iter().for_each(|event| self.report(event));
+        self.learned(actions, kept).await;
     }
 
     /// Tells again which blocks are leased from: a region may have lost what it was told.
@@ -161,7 +167,7 @@ impl Dhcp {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.core)
     }
 
     fn tell_in_force(&self, core: &Core) {
@@ -190,23 +196,40 @@ impl Dhcp {
         if known {
             return;
         }
-        if let Some(lease) = core.server.acknowledge(address, mac).cloned()
-            && let Err(error) = core.journal.append(&[lease])
-        {
-            tracing::warn!(%error, %address, "the lease file cannot be written");
+        if let Some(lease) = core.server.acknowledge(address, mac).cloned() {
+            // Lost, it is acknowledged again with the next renewal.
+            drop(core.keep(vec![lease]));
         }
     }
 
     /// Takes what a region says that racks granted where this one gives addresses.
-    pub fn learn(&self, told: Leases) {
+    pub async fn learn(&self, told: Leases) {
         let now = now();
         let leases = told.leases.into_iter().filter_map(|lease| learned::told(lease, now));
-        let mut core = self.lock();
-        let actions = core.server.learn(now, leases);
-        core.is_told |= told.complete;
-        let learned = core.learned(&actions);
-        drop(core);
-        learned.into_iter().for_each(|event| self.report(event));
+        let (actions, kept) = {
+            let mut core = self.lock();
+            let actions = core.server.learn(now, leases);
+            core.is_told |= told.complete;
+            let kept = core.keep(persisted(&actions));
+            (actions, kept)
+        };
+        self.learned(actions, kept).await;
+    }
+
+    /// Reports what was learned of leases once it is kept. Once all that a region knows is known here, dynamic addresses are withheld
+    /// for a shorter time.
+    async fn learned(&self, actions: Vec<Action>, kept: Option<Kept>) {
+        if let Some(mut kept) = kept
+            && kept.wait().await.is_err()
+        {
+            return;
+        }
+        self.lock().withhold_no_longer();
+        for action in actions {
+            if let Action::Report(event) = action {
+                self.report(event);
+            }
+        }
     }
 
     /// How many leases run.
@@ -243,27 +266,40 @@ impl Dhcp {
         health.up();
         let others = self.look_for_others(at);
         tokio::pin!(others);
-        loop {
-            let conclusion = self.lock().server.next_conclusion(now(), at.index);
-            tokio::select! {
-                () = stop.cancelled() => return Ok(()),
-                ready = wire.readable() => ready?,
-                () = tokio::time::sleep(conclusion.unwrap_or_default()), if conclusion.is_some() => {}
-                never = &mut others => match never {},
-            }
-            let batch = wire.receive()?;
-            if batch.messages.is_empty() && batch.boot.is_empty() && conclusion.is_none() {
-                // ARP between others.
-                continue;
-            }
-            let (this, interface) = (Arc::clone(self), at.index);
-            let outgoing = tokio::task::spawn_blocking(move || this.answer(interface, &batch))
-                .await
-                .map_err(io::Error::other)?;
-            for outgoing in outgoing {
-                wire.send(outgoing).await;
+        let mut on_the_way = VecDeque::new();
+        let ended = async {
+            loop {
+                let conclusion = self.lock().server.next_conclusion(now(), at.index);
+                let has_room = on_the_way.len() < ON_THE_WAY;
+                tokio::select! {
+                    () = stop.cancelled() => return Ok(()),
+                    kept = first_kept(&mut on_the_way) => {
+                        if let Some((answered, _)) = on_the_way.pop_front() {
+                            self.send(&wire, answered, &kept).await;
+                        }
+                        continue;
+                    }
+                    ready = wire.readable(), if has_room => ready?,
+                    () = tokio::time::sleep(conclusion.unwrap_or_default()), if has_room && conclusion.is_some() => {}
+                    never = &mut others => match never {},
+                }
+                let batch = wire.receive()?;
+                if batch.messages.is_empty() && batch.boot.is_empty() && conclusion.is_none() {
+                    // ARP between others.
+                    continue;
+                }
+                let (at_once, later) = self.handle(at.index, &batch);
+                self.send(&wire, at_once, &Ok(())).await;
+                on_the_way.extend(later);
             }
         }
+        .await;
+        // A client that has given its address back says so once.
+        for (answered, mut kept) in on_the_way {
+            let kept = kept.wait().await;
+            self.send(&wire, answered, &kept).await;
+        }
+        ended
     }
 
     /// Reports expired leases until cancelled.
@@ -283,18 +319,20 @@ impl Dhcp {
         }
     }
 
-    /// Handles what came in on an interface, and what is due there. What it returns may be sent: its leases are durable.
-    fn answer(&self, interface: u32, batch: &Batch) -> Vec<Outgoing> {
-        let (mut handled, mut chosen, mut traced) = (Vec::new(), Vec::new(), Vec::new());
-        let kept = {
+    /// Handles what came in on an interface, and what is due there: what may be sent at once, and what once its leases are kept.
+    fn handle(&self, interface: u32, batch: &Batch) -> (Answered, Option<(Answered, Kept)>) {
+        let (mut handled, mut chosen): (Answered, _) = (Vec::new(), Vec::new());
+        let (later, kept) = {
             let mut core = self.lock();
             let core = &mut *core;
+            let mut due = Vec::new();
             for (holder, address) in &batch.claims {
-                handled.push(core.server.heard(now(), interface, *address, *holder));
+                due.push(core.server.heard(now(), interface, *address, *holder));
             }
-            handled.push(core.server.conclude(now(), interface));
-            for actions in &handled {
-                traced.extend(core.parked.concluded(&core.server, interface, actions));
+            due.push(core.server.conclude(now(), interface));
+            for actions in due {
+                let traced = core.parked.concluded(&core.server, interface, &actions);
+                handled.push(Handled { actions, traced });
             }
             let trace = self.facts.trace();
             for (via, datagram) in &batch.messages {
@@ -302,8 +340,8 @@ impl Dhcp {
                     Ok(packet) => {
                         let actions = core.server.handle(now(), *via, &packet);
                         chosen.extend(others::chosen(&packet, &actions));
-                        traced.extend(core.parked.message(trace, &core.server, interface, &packet, &actions));
-                        handled.push(actions);
+                        let traced = core.parked.message(trace, &core.server, interface, &packet, &actions);
+                        handled.push(Handled { actions, traced: traced.into_iter().collect() });
                     }
                     Err(error) => tracing::debug!(%error, interface, "malformed DHCP message"),
                 }
@@ -312,38 +350,47 @@ impl Dhcp {
                 match ingress::parse(datagram) {
                     Ok(packet) => {
                         let actions = core.server.handle_boot(now(), *via, *from, &packet);
-                        traced.extend(core.parked.message(trace, &core.server, interface, &packet, &actions));
-                        handled.push(actions);
+                        let traced = core.parked.message(trace, &core.server, interface, &packet, &actions);
+                        handled.push(Handled { actions, traced: traced.into_iter().collect() });
                     }
                     Err(error) => {
                         tracing::debug!(%error, interface, %from, "malformed message to the boot server port")
                     }
                 }
             }
-            core.keep(&persisted(handled.iter().flatten()))
+            let is_promise =
+                |it: &mut Handled| it.actions.iter().any(|action| matches!(action, Action::Persist(_)));
+            let later: Answered = handled.extract_if(.., is_promise).collect();
+            let kept = core.keep(persisted(later.iter().flat_map(|it| &it.actions)));
+            (later, kept)
         };
-        if let Err(error) = &kept {
-            tracing::error!(%error, "leases cannot be written: clients are not answered, and ask again");
-        }
-        for (mac, entry) in traced {
-            self.facts.trace().saw(mac, self.boot.borrow().as_deref(), trace::kept(entry, kept.is_ok()));
-        }
         for (mac, server) in chosen {
             self.found(interface, server, &format!("{mac} took an address of it"));
         }
+        (handled, kept.map(|kept| (later, kept)))
+    }
+
+    /// Reports and sends what was answered. Where its leases are not kept, clients ask again.
+    async fn send(&self, wire: &Wire, answered: Answered, kept: &Result<(), NotKept>) {
+        let is_ok = kept.is_ok();
         let mut outgoing = Vec::new();
-        for action in handled
-            .into_iter()
-            .flat_map(|actions| actions.into_iter().map_while(|it| durable(it, kept.is_ok())))
-        {
-            match action {
-                Action::Persist(_) => {}
-                Action::Send { via, to, bytes } => outgoing.push(Outgoing::Reply { via, to, bytes }),
-                Action::Probe { address, .. } => outgoing.push(Outgoing::Probe(address)),
-                Action::Report(event) => self.report(event),
+        for Handled { actions, traced } in answered {
+            for (mac, entry) in traced {
+                self.facts.trace().saw(mac, self.boot.borrow().as_deref(), trace::kept(entry, is_ok));
+            }
+            for action in actions.into_iter().map_while(|it| durable(it, is_ok)) {
+                match action {
+                    Action::Persist(_) => {}
+                    Action::Send { via, to, bytes } => outgoing.push(Outgoing::Reply { via, to, bytes }),
+                    Action::Probe { address, .. } => outgoing.push(Outgoing::Probe(address)),
+                    Action::Report(event) => self.report(event),
+                }
             }
         }
-        outgoing
+        // Who has its address asks for its script at once, and that is then known.
+        for outgoing in outgoing {
+            wire.send(outgoing).await;
+        }
     }
 
     fn report(&self, event: Event) {
@@ -431,32 +478,41 @@ impl Drop for Probing<'_> {
     }
 }
 
+/// What came of a message: actions, and what is told of it.
+#[derive(Debug)]
+struct Handled {
+    actions: Vec<Action>,
+    traced: Vec<trace::Line>,
+}
+
+/// What came of some.
+type Answered = Vec<Handled>;
+
+/// How the leases of the first of these were kept; never ends where there are none.
+async fn first_kept(on_the_way: &mut VecDeque<(Answered, Kept)>) -> Result<(), NotKept> {
+    match on_the_way.front_mut() {
+        Some((_, kept)) => kept.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn locked(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Core {
-    fn keep(&mut self, leases: &[Lease]) -> io::Result<()> {
-        if leases.is_empty() {
-            return Ok(());
-        }
-        self.journal.append(leases)?;
-        self.journal.compact(COMPACT_BYTES, || self.server.leases().cloned().collect());
-        Ok(())
+    /// Has leases kept, in the order in which they were granted; `None` where there are none.
+    fn keep(&self, leases: Vec<Lease>) -> Option<Kept> {
+        let log = self.log.as_ref().filter(|_| !leases.is_empty())?;
+        Some(log.keep(leases))
     }
 
-    /// Keeps what was learned of leases; what is then to be reported. Once all that a region knows is known here, dynamic addresses
-    /// are withheld for a shorter time.
-    fn learned(&mut self, actions: &[Action]) -> Vec<Event> {
-        if let Err(error) = self.keep(&persisted(actions)) {
-            tracing::error!(%error, "leases that a region told cannot be written");
-            return Vec::new();
-        }
+    /// Where all that a region knows of leases is known here, those that were lost are among them.
+    fn withhold_no_longer(&mut self) {
         let is_whole = self.is_told && self.is_configured && !self.server.has_unplaced();
         if let Some(at) = self.lost_at.filter(|_| is_whole) {
             self.server.withhold_dynamic_until(lease_file::withheld_until(at, true));
         }
-        let event = |action: &Action| match action {
-            Action::Report(event) => Some(event.clone()),
-            _ => None,
-        };
-        actions.iter().filter_map(event).collect()
     }
 }
 

@@ -194,7 +194,7 @@ fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface
         let from = if file.contains("://") { String::new() } else { format!(" from {}", reply.siaddr) };
         answered.push_str(&format!(": {file}{from}"));
         if let Some(boot) = subnet_of(server, interface, given).map(|subnet| &subnet.boot) {
-            answered.push_str(&instead_of(boot, &file));
+            answered.push_str(&replaced(boot, &file));
         }
     } else if boots {
         let (code, words) = nothing_to_boot(server, interface, given);
@@ -211,12 +211,10 @@ fn subnet_of(server: &Server, interface: u32, given: Option<Ipv4Addr>) -> Option
     given.and_then(of_address).or_else(|| server.subnets_of(interface).next())
 }
 
-/// That a loader was named in place of another one.
-pub(crate) fn instead_of(boot: &Boot, file: &str) -> String {
-    match &boot.instead_of {
-        Some(wanted) if file.ends_with(&boot.loaders.efi_x64) => {
-            format!(", since {wanted} is not installed on this rack")
-        }
+/// Why a loader was named in place of another one.
+pub(crate) fn replaced(boot: &Boot, file: &str) -> String {
+    match &boot.replaced {
+        Some(why) if file.ends_with(&boot.loaders.efi_x64) => format!(", since {why}"),
         _ => String::new(),
     }
 }

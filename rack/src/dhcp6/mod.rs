@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use basalt_dhcp::v6::{Action, Arrival, Config, Destination, Duid, Event, Lease, Server, ingress};
+use basalt_dhcp::v6::{Action, Arrival, Config, Duid, Event, Lease, Server, ingress};
 use basalt_dhcp::{BootClient, LeaseState, Mac, Time};
 use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, fact::Body};
 use tokio::sync::watch;
@@ -24,8 +24,8 @@ use crate::durable;
 use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served6;
-use crate::journal::Journal;
 use crate::lease_file;
+use crate::lease_log::{Kept, LeaseLog, NotKept};
 use crate::loaders::Loaders;
 use crate::presence::Presence;
 use crate::spool::writer::Facts;
@@ -36,15 +36,13 @@ mod wire;
 
 use wire::Wire;
 
-/// The lease file is rewritten at start, and when it has grown to this size.
-const COMPACT_BYTES: u64 = 64 << 20;
 /// How often leases are looked through for expired ones.
 const TICK: Duration = Duration::from_secs(5);
 
 /// The server behind all sockets.
 #[derive(Debug)]
 pub struct Dhcp6 {
-    core: Mutex<Core>,
+    core: Arc<Mutex<Core>>,
     http_port: u16,
     presence: Arc<Presence>,
     facts: Facts,
@@ -54,7 +52,8 @@ pub struct Dhcp6 {
 #[derive(Debug)]
 struct Core {
     server: Server,
-    journal: Journal<Lease>,
+    /// What orders leases is this core's lock. `None` until there is the core.
+    log: Option<LeaseLog<Lease>>,
     /// When leases were lost.
     lost_at: Option<Time>,
     /// There are subnets to serve.
@@ -92,7 +91,10 @@ impl Dhcp6 {
                 presence.leased(mac, lease.address.into(), millis(lease.expires));
             }
         }
-        let core = Mutex::new(Core { server, journal, lost_at: file.lost_at, wanted: false });
+        let core = Arc::new(Mutex::new(Core { server, log: None, lost_at: file.lost_at, wanted: false }));
+        let of = Arc::downgrade(&core);
+        let all = move || Some(locked(&*of.upgrade()?).server.leases().cloned().collect());
+        locked(&core).log = Some(LeaseLog::start(journal, all)?);
         Ok(Self { core, http_port, presence, facts, boot })
     }
 
@@ -138,10 +140,9 @@ impl Dhcp6 {
     /// A region has stored this lease: its renewals may take the whole lease time.
     pub fn acknowledge(&self, address: Ipv6Addr, mac: Option<Mac>) {
         let mut core = self.lock();
-        if let Some(lease) = core.server.acknowledge(now(), address, mac).cloned()
-            && let Err(error) = core.journal.append(&[lease])
-        {
-            tracing::warn!(%error, %address, "the DHCPv6 lease file cannot be written");
+        if let Some(lease) = core.server.acknowledge(now(), address, mac).cloned() {
+            // Lost, it is acknowledged again with the next renewal.
+            drop(core.keep(vec![lease]));
         }
     }
 
@@ -175,11 +176,12 @@ impl Dhcp6 {
                 ready = wire.readable() => ready?,
             }
             let batch = wire.receive()?;
-            let this = Arc::clone(self);
-            let replies = tokio::task::spawn_blocking(move || this.answer(&batch));
-            for (via, to, bytes) in replies.await.map_err(io::Error::other)? {
-                wire.send(via, to, &bytes).await;
-            }
+            let (answered, kept) = self.handle(&batch);
+            let kept = match kept {
+                Some(mut kept) => kept.wait().await,
+                None => Ok(()),
+            };
+            self.send(&wire, answered, &kept).await;
         }
     }
 
@@ -201,49 +203,40 @@ impl Dhcp6 {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.core)
     }
 
-    /// Handles what came in on an interface. What it returns may be sent: its leases are durable.
-    fn answer(&self, batch: &[(Arrival, Vec<u8>)]) -> Vec<(Arrival, Destination, Vec<u8>)> {
-        let (mut handled, mut traced) = (Vec::new(), Vec::new());
-        let kept = {
-            let mut core = self.lock();
-            for (via, datagram) in batch {
-                match ingress::parse(datagram) {
-                    Ok(packet) => {
-                        let actions = core.server.handle(now(), *via, &packet);
-                        traced.extend(trace::message(
-                            self.facts.trace(),
-                            core.server.config(),
-                            *via,
-                            &packet,
-                            &actions,
-                        ));
-                        handled.push(actions);
-                    }
-                    Err(error) => tracing::debug!(%error, from = %via.from, "malformed DHCPv6 message"),
+    /// Handles what came in on an interface: what may be sent once its leases are kept.
+    fn handle(&self, batch: &[(Arrival, Vec<u8>)]) -> (Answered, Option<Kept>) {
+        let (mut actions, mut traced) = (Vec::new(), Vec::new());
+        let mut core = self.lock();
+        for (via, datagram) in batch {
+            match ingress::parse(datagram) {
+                Ok(packet) => {
+                    let of_packet = core.server.handle(now(), *via, &packet);
+                    let trace = self.facts.trace();
+                    traced.extend(trace::message(trace, core.server.config(), *via, &packet, &of_packet));
+                    actions.push(of_packet);
                 }
+                Err(error) => tracing::debug!(%error, from = %via.from, "malformed DHCPv6 message"),
             }
-            let leases = handled.iter().flatten().filter_map(|action| match action {
-                Action::Persist(lease) => Some(lease.clone()),
-                _ => None,
-            });
-            let leases: Vec<Lease> = leases.collect();
-            core.keep(&leases)
-        };
-        if let Err(error) = &kept {
-            tracing::error!(%error, "DHCPv6 leases cannot be written: clients are not answered, and ask again");
         }
-        for (mac, entry) in traced {
-            self.facts.trace().saw(
-                mac,
-                self.boot.borrow().as_deref(),
-                crate::dhcp::trace::kept(entry, kept.is_ok()),
-            );
+        let leases = actions.iter().flatten().filter_map(|action| match action {
+            Action::Persist(lease) => Some(lease.clone()),
+            _ => None,
+        });
+        let kept = core.keep(leases.collect());
+        (Answered { actions, traced }, kept)
+    }
+
+    /// Reports and sends what was answered. Where its leases are not kept, clients ask again.
+    async fn send(&self, wire: &Wire, answered: Answered, kept: &Result<(), NotKept>) {
+        for (mac, entry) in answered.traced {
+            let entry = crate::dhcp::trace::kept(entry, kept.is_ok());
+            self.facts.trace().saw(mac, self.boot.borrow().as_deref(), entry);
         }
         let mut replies = Vec::new();
-        for actions in handled {
+        for actions in answered.actions {
             // A message's actions end at a lease that could not be kept.
             for action in actions {
                 match action {
@@ -254,7 +247,10 @@ impl Dhcp6 {
                 }
             }
         }
-        replies
+        // Who has its address asks for its script at once, and that is then known.
+        for (via, to, bytes) in replies {
+            wire.send(via, to, &bytes).await;
+        }
     }
 
     fn report(&self, event: Event) {
@@ -311,14 +307,22 @@ impl Dhcp6 {
     }
 }
 
+/// What came of messages: the actions of each, and what is told of it.
+#[derive(Debug)]
+struct Answered {
+    actions: Vec<Vec<Action>>,
+    traced: Vec<(Mac, crate::trace::Entry)>,
+}
+
+fn locked(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Core {
-    fn keep(&mut self, leases: &[Lease]) -> io::Result<()> {
-        if leases.is_empty() {
-            return Ok(());
-        }
-        self.journal.append(leases)?;
-        self.journal.compact(COMPACT_BYTES, || self.server.leases().cloned().collect());
-        Ok(())
+    /// Has leases kept, in the order in which they were granted; `None` where there are none.
+    fn keep(&self, leases: Vec<Lease>) -> Option<Kept> {
+        let log = self.log.as_ref().filter(|_| !leases.is_empty())?;
+        Some(log.keep(leases))
     }
 }
 

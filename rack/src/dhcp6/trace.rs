@@ -8,7 +8,7 @@ use basalt_dhcp::{BootClient, Mac};
 use dhcproto::v6::{MessageType, OptionCode};
 use ipnet::IpNet;
 
-use crate::dhcp::trace::{asker, by, instead_of, name};
+use crate::dhcp::trace::{asker, by, name, replaced};
 use crate::trace::{Asker, Entry, Trace, reason};
 
 /// What a message came to, and whose it is; `None` where it is of no boot.
@@ -76,7 +76,7 @@ fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: 
         answered.push_str(&format!(": {url}"));
         let subnet = |address: &IpAddr| config.subnets.iter().find(|it| IpNet::V6(it.cidr).contains(address));
         if let Some(subnet) = addresses.first().and_then(subnet) {
-            answered.push_str(&instead_of(&subnet.boot, &url));
+            answered.push_str(&replaced(&subnet.boot, &url));
         }
     } else if client.is_some() {
         answered.push_str(", and nothing to boot: the subnet boots nothing of this architecture");

@@ -1,7 +1,7 @@
 //! `GET /blobs/{sha256}` in the clear, sent by the kernel: sendfile(2) moves the bytes from the page cache to the socket
 //! without this program touching them.
 //!
-//! A request that lies in the socket as a whole, and asks for a blob in the plainest way, is answered here, and then the
+//! A request that asks for a blob in the plainest way is answered here once all of its head lies in the socket, and then the
 //! next one of the connection is looked at. Any other is left in the socket, untouched, for hyper, and with it the rest of
 //! the connection.
 
@@ -36,6 +36,16 @@ const KEPT: Duration = Duration::from_millis(100);
 /// How long it is kept while the socket is full.
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
+/// What the bytes in the socket are.
+#[derive(Debug, PartialEq, Eq)]
+enum Head {
+    /// A request that is answered here.
+    Plain(Asked),
+    /// The beginning of what may be one.
+    Unfinished,
+    Other,
+}
+
 /// A request that is answered here.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
@@ -63,13 +73,12 @@ pub async fn blobs(
     loop {
         let seen = tokio::select! {
             () = stop.cancelled() => return Ok(None),
-            seen = timeout(HEAD_TIMEOUT, stream.peek(&mut head)) => seen??,
+            seen = timeout(HEAD_TIMEOUT, look(&stream, &mut head)) => seen??,
         };
-        if seen == 0 {
-            return Ok(None);
-        }
-        let Some(asked) = asked(head.get(..seen).unwrap_or_default()) else {
-            return Ok(Arc::into_inner(stream));
+        let asked = match seen {
+            Some(Head::Plain(asked)) => asked,
+            Some(Head::Unfinished | Head::Other) => return Ok(Arc::into_inner(stream)),
+            None => return Ok(None),
         };
         take(&stream, head.get_mut(..asked.length).unwrap_or_default()).await?;
         let fetch = Fetch::of(&ends, &asked.method, &asked.sha256);
@@ -106,11 +115,52 @@ pub async fn blobs(
     }
 }
 
-/// Reads a request that is there as a whole. `None`: it is not, or it is not plain.
-fn asked(bytes: &[u8]) -> Option<Asked> {
+/// Looks at a request until it is known what it is, or fills the buffer. `None`: the connection has ended.
+async fn look(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<Head>> {
+    let mut seen = 0;
+    loop {
+        let ready = stream.ready(Interest::READABLE).await?;
+        // Without a byte more there is nothing new to read, and tokio waits for the next.
+        let peeked = stream.try_io(Interest::READABLE, || {
+            match rustix::net::recv(stream, &mut *buffer, rustix::net::RecvFlags::PEEK)?.0 {
+                0 => Ok(0),
+                count if count > seen => Ok(count),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        });
+        seen = match peeked {
+            Ok(0) => return Ok(None),
+            Ok(count) => count,
+            // No more will come, and readiness of that kind never ends.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
+                return Ok(Some(Head::Unfinished));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        match head(buffer.get(..seen).unwrap_or_default()) {
+            Head::Unfinished if seen < buffer.len() => {}
+            known => return Ok(Some(known)),
+        }
+    }
+}
+
+fn head(bytes: &[u8]) -> Head {
+    let begins = |with: &&str| bytes.iter().zip(with.bytes()).all(|(byte, expected)| *byte == expected);
+    if !["GET /blobs/", "HEAD /blobs/"].iter().any(begins) {
+        return Head::Other;
+    }
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(length) = request.parse(bytes).ok()? else { return None };
+    match request.parse(bytes) {
+        Ok(httparse::Status::Partial) => Head::Unfinished,
+        Ok(httparse::Status::Complete(length)) => asked(&request, length).map_or(Head::Other, Head::Plain),
+        Err(_) => Head::Other,
+    }
+}
+
+/// Reads a request whose head has this length. `None`: it is not plain.
+fn asked(request: &httparse::Request<'_, '_>, length: usize) -> Option<Asked> {
     let method = [Method::GET, Method::HEAD].into_iter().find(|it| Some(it.as_str()) == request.method)?;
     let sha256 = request.path?.strip_prefix("/blobs/")?.to_owned();
     if request.version != Some(1) || sha256.contains(['/', '?', '%']) {
@@ -251,9 +301,38 @@ fn has_room_soon(stream: &TcpStream) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    #[tokio::test]
+    async fn a_request_is_looked_at_until_it_is_whole_or_its_client_has_ended() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = async || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            (client, listener.accept().await.unwrap().0)
+        };
+        let (mut client, server) = connect().await;
+        let mut buffer = vec![0; HEAD];
+        client.write_all(b"GET /blobs/ab HTTP/1.1\r\n").await.unwrap();
+        let rest = async {
+            tokio::task::yield_now().await;
+            client.write_all(b"Host: r\r\n\r\n").await.unwrap();
+        };
+        let (seen, ()) = tokio::join!(look(&server, &mut buffer), rest);
+        assert!(matches!(seen.unwrap(), Some(Head::Plain(_))), "in two parts");
+
+        let (mut client, server) = connect().await;
+        client.write_all(b"GET /blobs/a").await.unwrap();
+        client.shutdown().await.unwrap();
+        let ended = timeout(Duration::from_secs(10), look(&server, &mut buffer)).await;
+        assert_eq!(ended.expect("it is not waited for for ever").unwrap(), Some(Head::Unfinished));
+
+        let (client, server) = connect().await;
+        drop(client);
+        assert_eq!(look(&server, &mut buffer).await.unwrap(), None);
+    }
 
     #[test]
-    fn only_a_plain_request_that_is_there_as_a_whole_is_answered_here() {
+    fn only_a_plain_request_is_answered_here_once_all_of_its_head_is_there() {
         let plain = "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nRange: bytes=1-\r\nConnection: close\r\n\r\n";
         let expected = Asked {
             length: plain.len(),
@@ -262,16 +341,19 @@ mod tests {
             range: Some("bytes=1-".into()),
             close: true,
         };
-        assert_eq!(asked(plain.as_bytes()), Some(expected));
+        assert_eq!(head(plain.as_bytes()), Head::Plain(expected));
         let two = [plain, plain].concat();
-        assert_eq!(asked(two.as_bytes()).map(|it| it.length), Some(plain.len()));
-        assert_eq!(asked(plain.get(..plain.len() - 1).unwrap().as_bytes()), None, "its end is on its way");
-        assert!(
-            asked(b"HEAD /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n")
-                .is_some_and(|it| it.method == Method::HEAD && !it.close)
-        );
+        assert!(matches!(head(two.as_bytes()), Head::Plain(it) if it.length == plain.len()));
+        for count in 0..plain.len() {
+            assert_eq!(head(&plain.as_bytes()[..count]), Head::Unfinished, "its end is on its way");
+        }
+        assert!(matches!(
+            head(b"HEAD /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n"),
+            Head::Plain(it) if it.method == Method::HEAD && !it.close
+        ));
         for other in [
             "GET /ipxe?mac=1 HTTP/1.1\r\nHost: r\r\n\r\n",
+            "GET /i",
             "POST /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n",
             "GET /blobs/ab HTTP/1.0\r\nHost: r\r\n\r\n",
             "GET /blobs/ab HTTP/1.1\r\n\r\n",
@@ -281,7 +363,7 @@ mod tests {
             "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nConnection: upgrade\r\n\r\n",
             "\u{16}\u{3}\u{1}",
         ] {
-            assert_eq!(asked(other.as_bytes()), None, "{other}");
+            assert_eq!(head(other.as_bytes()), Head::Other, "{other}");
         }
     }
 }

@@ -20,9 +20,11 @@ use crate::epochs::Epochs;
 use crate::facts::health;
 use crate::identity::{Identity, IdentityError, Membership};
 use crate::power::Power;
+use crate::settings::Settings;
 use crate::spool::writer::Facts;
 
 pub mod enrol;
+mod hello;
 pub mod join;
 pub mod origin;
 mod renew;
@@ -40,8 +42,8 @@ const LASTED: Duration = Duration::from_secs(5);
 pub struct Context {
     /// Who this rack is.
     pub identity: Arc<Identity>,
-    /// The interfaces whose clients it answers.
-    pub interfaces: Vec<String>,
+    /// Where it answers machines.
+    pub settings: Arc<Settings>,
     /// Its concerns.
     pub concerns: Arc<ConcernStore>,
     /// Incarnations and epochs.
@@ -106,6 +108,10 @@ async fn keep(context: &Context, regions: &BTreeSet<String>) -> Result<(), Ident
 async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: CancellationToken) {
     let mut pause = FIRST_PAUSE;
     let mut failing = false;
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = hello::ready(&context.settings) => {}
+    }
     while !stop.is_cancelled() {
         let started = tokio::time::Instant::now();
         let ended = tokio::select! {

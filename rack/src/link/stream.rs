@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use basalt_proto::rack_v1::{
-    Fact, FactAck, FactBatch, FromRack, Hello, Pong, Welcome, fact, from_rack, from_region,
+    Fact, FactAck, FactBatch, FromRack, Pong, Welcome, fact, from_rack, from_region,
 };
 use basalt_proto::trace_id;
 use tokio::sync::{mpsc, watch};
@@ -16,11 +16,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tracing::Instrument;
 
-use super::{Context, enrol, join, renew, tls};
+use super::{Context, enrol, hello, join, renew, tls};
 use crate::clock::unix_ms;
 use crate::facts::health;
 use crate::identity::IdentityError;
-use crate::interfaces;
 
 /// How long the region may take to welcome this rack.
 const WELCOME: Duration = Duration::from_secs(10);
@@ -80,7 +79,8 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
         tls::connect(address, config).await.map_err(|error| LinkError::Dial(enrol::causes(&error)))?;
     let mut client = RackLinkClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE);
     let (outbox, messages) = mpsc::channel(OUTBOX);
-    send(&outbox, from_rack::Message::Hello(hello(context, me))).await?;
+    let hello = hello::of(context, me)?;
+    send(&outbox, from_rack::Message::Hello(hello.clone())).await?;
     let opened = tokio::time::timeout(WELCOME, client.link(ReceiverStream::new(messages))).await;
     let mut inbox = opened.map_err(|_| LinkError::Silent("hello"))?.map_err(Box::new)?.into_inner();
     let welcome = tokio::time::timeout(WELCOME, welcome(&mut inbox))
@@ -95,24 +95,10 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     tokio::select! {
         ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,
         ended = deliver(context, &outbox, acknowledged, welcome.boot_traces) => ended,
+        ended = hello::again(context, me, hello, &outbox) => ended,
         never = renew::keep_valid(context, channel) => match never {},
         // What it would still take of the spool, nobody would know.
         () = context.epochs.replaced(&welcome.incarnation) => Err(LinkError::Retired(welcome.incarnation)),
-    }
-}
-
-fn hello(context: &Context, me: &Me) -> Hello {
-    let interfaces = interfaces::describe(&context.interfaces).unwrap_or_else(|error| {
-        tracing::warn!(%error, "this host's interfaces cannot be listed");
-        Vec::new()
-    });
-    Hello {
-        rack_uid: me.rack_uid.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        interfaces,
-        held: context.concerns.held(),
-        spki_sha256: context.identity.spki_sha256.clone(),
-        name: me.name.clone(),
     }
 }
 
@@ -177,10 +163,9 @@ async fn listen(
                 send(outbox, from_rack::Message::Pong(Pong { nonce: ping.nonce })).await?;
             }
             Some(from_region::Message::Leases(leases)) => {
+                // What has begun ends, also where the link does.
                 let dhcp = Arc::clone(&context.dhcp);
-                tokio::task::spawn_blocking(move || dhcp.learn(leases))
-                    .await
-                    .map_err(std::io::Error::other)?;
+                tokio::spawn(async move { dhcp.learn(leases).await }).await.map_err(std::io::Error::other)?;
             }
             Some(from_region::Message::Welcome(_)) | None => {}
         }
@@ -238,7 +223,7 @@ async fn deliver(
         }
         *next = (*next).max(end + 1);
         context.facts.acknowledge(context.facts.uid(), end).await;
-        stored(context, facts).await;
+        stored(context, facts);
     }
 }
 
@@ -248,32 +233,23 @@ fn waited(fact: &Fact, now_unix_ms: i64) -> u64 {
 }
 
 /// Leases that a region knows of may be renewed for their whole time.
-async fn stored(context: &Context, facts: Vec<Fact>) {
-    let lease = |fact: Fact| match fact.body {
-        Some(fact::Body::Lease(lease)) if !lease.released => {
-            Some((lease.address.parse().ok()?, fact.mac.parse().ok()))
+fn stored(context: &Context, facts: Vec<Fact>) {
+    for fact in facts {
+        let Some(fact::Body::Lease(lease)) = fact.body else { continue };
+        if lease.released {
+            continue;
         }
-        _ => None,
-    };
-    let leases: Vec<_> = facts.into_iter().filter_map(lease).collect();
-    if leases.is_empty() {
-        return;
-    }
-    let dhcp = Arc::clone(&context.dhcp);
-    let noted = tokio::task::spawn_blocking(move || {
-        for (address, mac) in leases {
-            match (address, mac) {
-                (IpAddr::V4(address), Some(mac)) => dhcp.acknowledge(address, mac),
-                (IpAddr::V4(_), None) => {}
-                (IpAddr::V6(address), mac) => dhcp.v6.acknowledge(address, mac),
-            }
+        match (lease.address.parse(), fact.mac.parse().ok()) {
+            (Ok(IpAddr::V4(address)), Some(mac)) => context.dhcp.acknowledge(address, mac),
+            (Ok(IpAddr::V6(address)), mac) => context.dhcp.v6.acknowledge(address, mac),
+            _ => {}
         }
-    });
-    if let Err(error) = noted.await {
-        tracing::error!(%error, "acknowledged leases could not be noted");
     }
 }
 
-async fn send(outbox: &mpsc::Sender<FromRack>, message: from_rack::Message) -> Result<(), LinkError> {
+pub(super) async fn send(
+    outbox: &mpsc::Sender<FromRack>,
+    message: from_rack::Message,
+) -> Result<(), LinkError> {
     outbox.send(FromRack { message: Some(message) }).await.map_err(|_| LinkError::Closed)
 }

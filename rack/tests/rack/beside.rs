@@ -59,7 +59,7 @@ pub(super) fn dnsmasq(dir: &Path, host: &Host, further: &[&str]) -> Running {
     host.spawn(&[&fixed, further].concat())
 }
 
-fn beside() -> DhcpSubnet {
+pub(super) fn beside() -> DhcpSubnet {
     let mut subnet = subnet("s1", "10.9.0", ("100", "101"));
     subnet.dynamic.clear();
     subnet.boot = BootAnswers::Proxy.into();

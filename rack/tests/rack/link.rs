@@ -129,7 +129,7 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    async fn next(&mut self) -> from_rack::Message {
+    pub(super) async fn next(&mut self) -> from_rack::Message {
         let message =
             tokio::time::timeout(DEADLINE, self.from_rack.message()).await.expect("the rack said nothing");
         message.unwrap().expect("the rack closed the link").message.unwrap()

@@ -2,6 +2,7 @@
 //! people's clients.
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
+mod addresses;
 mod attacks;
 mod avalanche;
 mod bad_link;

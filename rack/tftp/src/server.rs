@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -281,6 +282,7 @@ async fn connect(local: IpAddr, client: SocketAddr) -> io::Result<UdpSocket> {
 async fn drive(socket: &UdpSocket, transfer: &mut Transfer, mut actions: Vec<Action>) -> Outcome {
     // A client sends ACKs and ERRORs.
     let mut buffer = [0; MAX_REQUEST];
+    let mut timer = pin!(tokio::time::sleep_until(deadline(transfer)));
     loop {
         for action in actions {
             match action {
@@ -294,19 +296,26 @@ async fn drive(socket: &UdpSocket, transfer: &mut Transfer, mut actions: Vec<Act
                 Action::Done(outcome) => return outcome,
             }
         }
-        let deadline = tokio::time::Instant::from_std(transfer.deadline());
+        // Each acknowledgement moves the deadline on; a timer that is early is set again when it ends.
+        if timer.is_elapsed() || deadline(transfer) < timer.deadline() {
+            timer.as_mut().reset(deadline(transfer));
+        }
         actions = tokio::select! {
             received = socket.recv(&mut buffer) => match received {
                 Ok(len) => transfer.on_packet(Instant::now(), buffer.get(..len).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Outcome::Unreachable,
                 Err(_) => {
-                    tokio::time::sleep_until(deadline).await;
+                    tokio::time::sleep_until(deadline(transfer)).await;
                     transfer.on_timer(Instant::now())
                 }
             },
-            () = tokio::time::sleep_until(deadline) => transfer.on_timer(Instant::now()),
+            () = &mut timer => transfer.on_timer(Instant::now()),
         };
     }
+}
+
+fn deadline(transfer: &Transfer) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(transfer.deadline())
 }
 
 impl<F> Shared<F> {

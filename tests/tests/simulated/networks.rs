@@ -83,7 +83,8 @@ fn router(fleet: &Fleet, racks: &[Ipv4Addr]) -> (Host, LabProcess) {
     let forwards = host.command("sysctl").expect("sysctl").args(["-qw", "net.ipv4.ip_forward=1"]).status();
     assert!(forwards.is_ok_and(|status| status.success()), "it forwards");
     let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("lab/peer");
-    let brought = Command::new(bring).arg("dnsmasq").output().expect("dnsmasq is brought");
+    let brought = Command::new(bring).arg("dnsmasq").output().expect("the script runs");
+    assert!(brought.status.success(), "dnsmasq is brought: {}", String::from_utf8_lossy(&brought.stderr));
     let root = PathBuf::from(String::from_utf8_lossy(&brought.stdout).trim_end());
     let mut relay = host.command(root.join("usr/sbin/dnsmasq")).expect("dnsmasq");
     relay.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));

@@ -165,3 +165,20 @@ fn search_lists_and_routes_are_told_to_clients_that_take_them_and_raw_options_to
         !neither.contains(OptionCode::DomainSearch) && !neither.contains(OptionCode::ClasslessStaticRoute)
     );
 }
+
+#[test]
+fn a_clients_own_options_come_before_those_of_its_subnet() {
+    let mut subnet = subnet();
+    subnet.options = [150, 160].map(|code| RawOption { code, value: ip(5).octets().to_vec() }).to_vec();
+    let mut config = config(subnet);
+    let own = vec![RawOption { code: 150, value: ip(9).octets().to_vec() }];
+    config.client_options.insert(mac(1), own);
+    let mut server = Server::new(config).unwrap();
+    let mut told = |client: u8| {
+        let answer = server.ask(START, &discover(client));
+        let options = &answer.packet().options;
+        [150, 160].map(|code| options.ipv4(OptionCode::from(code)))
+    };
+    assert_eq!(told(1), [Some(ip(9)), Some(ip(5))]);
+    assert_eq!(told(2), [Some(ip(5)), Some(ip(5))]);
+}

@@ -1,0 +1,44 @@
+//! A subnet is served by the racks that say that they answer there, for as long as they say so.
+
+use crate::leases::furnish;
+use crate::linked::Linked;
+use crate::support::lab;
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::DhcpConcern;
+use basalt_region::controller::Controller;
+use prost::Message;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Until the rack's last DHCP concern has this many subnets.
+async fn serves(rack: &Linked, subnets: usize) {
+    let began = Instant::now();
+    loop {
+        let told = rack.told().concerns;
+        let last = told.iter().rfind(|version| version.concern == "dhcp");
+        let last = last.map(|version| DhcpConcern::decode(version.body.as_slice()).expect("a concern"));
+        if last.as_ref().is_some_and(|concern| concern.subnets.len() == subnets) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "not {subnets} subnets: {last:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_rack_that_answers_nobody_is_no_rack_of_an_older_version_and_one_that_comes_to_answer_is_heard() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    serves(&rack, 1).await;
+    rack.answers_at(&[]).await;
+    serves(&rack, 0).await;
+    rack.answers_at(&["10.77.0.2"]).await;
+    serves(&rack, 1).await;
+    let vlans = lab.api.get("/api/v1/racks/r1").await.json()["status"]["vlans"].clone();
+    assert_eq!(vlans, serde_json::json!(["default.0"]));
+}

@@ -1,0 +1,138 @@
+//! Leases on their way to disk: a thread writes what waits with one sync, while the server goes on answering.
+
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use crate::journal::Journal;
+
+/// The lease file is rewritten when it has grown to this size.
+const COMPACT_BYTES: u64 = 64 << 20;
+/// Records that are written with one sync.
+const TOGETHER: usize = 4096;
+
+/// Why leases are not on disk. Of those that were written together each is told.
+pub(crate) type NotKept = Arc<io::Error>;
+
+/// What becomes of leases that are to be kept.
+#[derive(Debug)]
+pub(crate) struct Kept(oneshot::Receiver<Result<(), NotKept>>);
+
+impl Kept {
+    /// Ends when they are on disk, or cannot be brought there.
+    ///
+    /// # Errors
+    /// The file system's; they are then not in the file.
+    pub(crate) async fn wait(&mut self) -> Result<(), NotKept> {
+        let ended = |_| Err(Arc::new(io::Error::other("the thread that writes leases has ended")));
+        (&mut self.0).await.unwrap_or_else(ended)
+    }
+}
+
+struct Work<T> {
+    records: Vec<T>,
+    done: oneshot::Sender<Result<(), NotKept>>,
+}
+
+/// The lease file. Dropped, it ends when all is written.
+#[derive(Debug)]
+pub(crate) struct LeaseLog<T> {
+    work: Option<mpsc::Sender<Work<T>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T> LeaseLog<T>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Starts the thread. `all` answers what is worth keeping, with everything that was given to [`LeaseLog::keep`] before.
+    ///
+    /// # Errors
+    /// The operating system has no thread.
+    pub(crate) fn start(
+        mut journal: Journal<T>,
+        all: impl Fn() -> Option<Vec<T>> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (work, queue) = mpsc::channel::<Work<T>>();
+        let thread = std::thread::Builder::new().name("leases".to_owned()).spawn(move || {
+            while let Ok(first) = queue.recv() {
+                let (mut records, mut waiting) = (first.records, vec![first.done]);
+                while records.len() < TOGETHER
+                    && let Ok(next) = queue.try_recv()
+                {
+                    records.extend(next.records);
+                    waiting.push(next.done);
+                }
+                let kept = journal.append(&records).map_err(Arc::new);
+                if let Err(error) = &kept {
+                    tracing::error!(%error, leases = records.len(), "leases cannot be written; clients are not answered, and ask again");
+                }
+                for done in waiting {
+                    // Not everybody waits for it.
+                    let _ = done.send(kept.clone());
+                }
+                journal.compact(COMPACT_BYTES, &all);
+            }
+        })?;
+        Ok(Self { work: Some(work), thread: Some(thread) })
+    }
+
+    /// Has these kept, after all for which this was called before: call it while you hold what orders them.
+    pub(crate) fn keep(&self, records: Vec<T>) -> Kept {
+        let (done, kept) = oneshot::channel();
+        if let Some(work) = &self.work {
+            // Where the thread has ended, whoever waits is told by that.
+            let _ = work.send(Work { records, done });
+        }
+        Kept(kept)
+    }
+}
+
+impl<T> Drop for LeaseLog<T> {
+    fn drop(&mut self) {
+        self.work = None;
+        // The thread itself may be the last to have the server.
+        if let Some(thread) = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_kept_is_in_the_file_and_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("leases");
+        let (journal, _) = Journal::<u32>::open(&path).unwrap();
+        let log = LeaseLog::start(journal, || None).unwrap();
+        for mut kept in (0..100).map(|number| log.keep(vec![number, number + 1000])).collect::<Vec<_>>() {
+            kept.wait().await.unwrap();
+        }
+        let records = Journal::<u32>::open(&path).unwrap().1.records;
+        assert_eq!(records, (0..100).flat_map(|number| [number, number + 1000]).collect::<Vec<_>>());
+        drop(log.keep(vec![7]));
+        drop(log);
+        assert_eq!(
+            Journal::<u32>::open(&path).unwrap().1.records.last(),
+            Some(&7),
+            "it ends when all is written"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_is_told_to_each() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let journal = Journal::<u32>::read_only(file.path());
+        let log = LeaseLog::start(journal, || None).unwrap();
+        let (mut one, mut other) = (log.keep(vec![1]), log.keep(vec![2]));
+        assert!(one.wait().await.is_err() && other.wait().await.is_err());
+    }
+}

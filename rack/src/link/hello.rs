@@ -1,0 +1,91 @@
+//! How a rack introduces itself, and does so again when its addresses have changed.
+//!
+//! Regions divide subnets among the racks that answer in them. An interface that has no address yet as the rack starts is
+//! waited for, and a change is told once it has lasted: each moves blocks of addresses from one rack to another.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use basalt_proto::rack_v1::{FromRack, Hello, Serves, from_rack};
+use tokio::sync::mpsc;
+
+use super::Context;
+use super::stream::{LinkError, Me, send};
+use crate::interfaces;
+use crate::settings::Settings;
+
+/// How long interfaces without an address are waited for.
+const READY: Duration = Duration::from_secs(10);
+/// Between two looks at them meanwhile.
+const SOON: Duration = Duration::from_millis(250);
+/// Between two looks at addresses; what two in a row see is told.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Ends when each served interface has an address, or has had time enough to get one.
+pub(super) async fn ready(settings: &Settings) {
+    let wait = async {
+        while interfaces::addresses(&settings.interfaces).is_ok_and(|(_, each_has_one)| !each_has_one) {
+            tokio::time::sleep(SOON).await;
+        }
+    };
+    if tokio::time::timeout(READY, wait).await.is_err() {
+        tracing::warn!(interfaces = ?settings.interfaces, "not each of them has an address: regions are told of what there is");
+    }
+}
+
+/// As this rack introduces itself now.
+///
+/// # Errors
+/// The operating system's: who cannot see its addresses tells nothing of them.
+pub(super) fn of(context: &Context, me: &Me) -> io::Result<Hello> {
+    Ok(Hello {
+        rack_uid: me.rack_uid.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        interfaces: interfaces::describe()?,
+        held: context.concerns.held(),
+        spki_sha256: context.identity.spki_sha256.clone(),
+        name: me.name.clone(),
+        serves: Some(serves(&context.settings)?),
+    })
+}
+
+fn serves(settings: &Settings) -> io::Result<Serves> {
+    let (clients, _) = interfaces::addresses(&settings.interfaces)?;
+    Ok(Serves {
+        clients: clients.iter().map(IpAddr::to_string).collect(),
+        files: settings.addresses.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Introduces this rack again whenever its addresses are others than those that were told, until the link ends.
+pub(super) async fn again(
+    context: &Context,
+    me: &Me,
+    mut told: Hello,
+    outbox: &mpsc::Sender<FromRack>,
+) -> Result<Infallible, LinkError> {
+    let mut before = told.clone();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = match of(context, me) {
+            Ok(now) => now,
+            Err(error) => {
+                tracing::warn!(%error, "this host's interfaces cannot be listed");
+                continue;
+            }
+        };
+        let has_lasted = are_equal(&now, &before);
+        if has_lasted && !are_equal(&now, &told) {
+            tracing::info!(serves = ?now.serves, "addresses have changed; the region is told");
+            send(outbox, from_rack::Message::Hello(now.clone())).await?;
+            told = now.clone();
+        }
+        before = now;
+    }
+}
+
+fn are_equal(one: &Hello, other: &Hello) -> bool {
+    (&one.interfaces, &one.serves) == (&other.interfaces, &other.serves)
+}
