@@ -50,7 +50,7 @@ python-tools: setup
 	@tests/python-tools openid >/dev/null
 
 .PHONY: test
-test: setup fmt lint deny unit end-to-end ## Formatting, lints, unit, integration and end-to-end tests
+test: setup fmt lint deny unit fuzz end-to-end ## Formatting, lints, unit, integration and end-to-end tests
 
 .PHONY: fmt
 fmt:
@@ -69,6 +69,10 @@ deny: ## Licences, bans and sources of all dependencies (deny.toml)
 .PHONY: unit
 unit: ## Everything that needs no emulated machine
 	cargo test --workspace --exclude basalt-tests
+
+.PHONY: fuzz
+fuzz: setup ## Every codec for a short while under libFuzzer, the same each time; INPUTS for longer
+	@tests/fuzz/run $(INPUTS)
 
 .PHONY: openapi
 openapi: ## Write docs/reference/openapi.json anew, after a change of the API

@@ -1,0 +1,62 @@
+//! What must hold for any bytes: a function a codec, with seeds that our own encoders make.
+//!
+//! `cargo fuzz run --fuzz-dir tests/fuzz -s none --features libfuzzer fuzz_dhcp4` runs one for as long as you like; `tests/fuzz/run` each for a
+//! while, as `make test` does.
+
+mod boot;
+mod control;
+mod dhcp;
+mod sequence;
+
+pub use boot::{bmc, bmc_client, tftp, tftp_client};
+pub use control::{concern, expression, objects, spool, terraform, tokens};
+pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
+
+/// A target.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// What must hold: it panics where that does not.
+    pub holds: fn(&[u8]),
+    /// Inputs to begin with, of which the first says the most.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Edges that a short run reaches at least: one that reaches fewer does not reach the codec.
+    pub edges: u32,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "dhcp4", holds: dhcp4, seeds: dhcp::seeds4, edges: 1000 },
+    Target { name: "dhcp4_client", holds: dhcp4_client, seeds: dhcp::seeds4_client, edges: 200 },
+    Target { name: "dhcp6", holds: dhcp6, seeds: dhcp::seeds6, edges: 900 },
+    Target { name: "frame", holds: frame, seeds: dhcp::seeds_frame, edges: 25 },
+    Target { name: "tftp", holds: tftp, seeds: boot::seeds_tftp, edges: 280 },
+    Target { name: "tftp_client", holds: tftp_client, seeds: boot::seeds_tftp_client, edges: 180 },
+    Target { name: "bmc", holds: bmc, seeds: boot::seeds_bmc, edges: 200 },
+    Target { name: "bmc_client", holds: bmc_client, seeds: boot::seeds_bmc_client, edges: 280 },
+    Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600 },
+    Target { name: "spool", holds: spool, seeds: control::seeds_spool, edges: 60 },
+    Target { name: "tokens", holds: tokens, seeds: control::seeds_tokens, edges: 300 },
+    Target { name: "terraform", holds: terraform, seeds: control::seeds_terraform, edges: 700 },
+    Target { name: "objects", holds: objects, seeds: control::seeds_objects, edges: 3500 },
+    Target { name: "expression", holds: expression, seeds: control::seeds_expression, edges: 250 },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_holds_for_every_seed_and_for_each_beginning_of_it() {
+        for Target { name, holds, seeds, .. } in TARGETS {
+            let seeds = seeds();
+            assert!(!seeds.is_empty(), "{name}");
+            for seed in seeds {
+                let step = seed.len().div_ceil(64).max(1);
+                (0..=seed.len()).step_by(step).for_each(|end| holds(&seed[..end]));
+                holds(&seed);
+            }
+        }
+    }
+}
