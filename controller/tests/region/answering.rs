@@ -2,7 +2,7 @@
 
 use crate::leases::furnish;
 use crate::linked::Linked;
-use crate::support::lab;
+use crate::support::{Lab, lab};
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::DhcpConcern;
 use basalt_region::controller::Controller;
@@ -27,6 +27,18 @@ async fn serves(rack: &Linked, subnets: usize) {
     }
 }
 
+/// Until the rack's status has these VLANs, or none: it is written after the concern was sent.
+async fn shows(lab: &Lab, vlans: &serde_json::Value) {
+    let began = Instant::now();
+    loop {
+        let shown = lab.api.get("/api/v1/racks/r1").await.json()["status"]["vlans"].clone();
+        if shown == *vlans {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "not {vlans}: {shown}");
+    }
+}
+
 #[tokio::test]
 async fn a_rack_that_answers_nobody_is_no_rack_of_an_older_version_and_one_that_comes_to_answer_is_heard() {
     let lab = lab().await;
@@ -37,8 +49,8 @@ async fn a_rack_that_answers_nobody_is_no_rack_of_an_older_version_and_one_that_
     serves(&rack, 1).await;
     rack.answers_at(&[]).await;
     serves(&rack, 0).await;
+    shows(&lab, &serde_json::Value::Null).await;
     rack.answers_at(&["10.77.0.2"]).await;
     serves(&rack, 1).await;
-    let vlans = lab.api.get("/api/v1/racks/r1").await.json()["status"]["vlans"].clone();
-    assert_eq!(vlans, serde_json::json!(["default.0"]));
+    shows(&lab, &serde_json::json!(["default.0"])).await;
 }
