@@ -76,7 +76,8 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
             "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "size": 0}});
         let image = json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "files": files});
         world.put("cli", "Image", "debian-12", image).await;
-        checkout.ends(0, &["check"], "").await;
+        let said = checkout.ends(0, &["check"], "").await;
+        assert_eq!(said.matches("Success! 3 passed, 0 failed.").count(), 2, "of each module, with mocks:\n{said}");
 
         let said = checkout.ends(0, &["plan", "staging"], &viewer).await;
         assert!(said.contains("to be approved: environments/staging/plan.tfplan"), "{said}");
