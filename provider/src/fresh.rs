@@ -8,7 +8,7 @@ use tfplugin::{Diag, Diags, Val};
 
 use crate::MANAGER;
 use crate::map::{self, READY};
-use crate::patience::Patience;
+use crate::patience;
 use crate::region::Region;
 
 /// The state of an object, as the region says; its labels are those that are ours already.
@@ -28,7 +28,7 @@ pub(crate) async fn state(
         }
     };
     map::labels::import(&ours, defaults, &mut state);
-    if Patience::of(kind).ready.is_some() {
+    if patience::is_awaited(kind) {
         state.set(READY, is_ready(object));
     }
     Ok(state)

@@ -9,13 +9,15 @@ use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
-use tfplugin::{Change, Cx, Diag, Diags, Identity, Moved, Path, Resource, Schema, Val, async_trait};
+use tfplugin::{
+    Change, Cx, Diag, Diags, Identity, Moved, Operation, Path, Resource, Schema, Val, async_trait,
+};
 
 use crate::fresh;
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
 use crate::natural::NaturalKey;
-use crate::patience::{self, Patience};
+use crate::patience;
 use crate::provider::Session;
 use crate::region::{self, Region};
 use crate::{MANAGER, memory::Memory};
@@ -72,7 +74,7 @@ impl KindResource {
                 state.set(name, fresh.get(name).clone());
             }
         }
-        if Patience::of(self.kind).ready.is_some() {
+        if patience::is_awaited(self.kind) {
             state.set(READY, is_ready);
         }
         let beside = Beside {
@@ -91,13 +93,12 @@ impl KindResource {
         region: &Region,
         planned: &Val,
         object: Object,
-        operation: &str,
+        operation: Operation,
     ) -> Result<Val, Diags> {
-        let Some(default) = Patience::of(self.kind).ready else {
+        let Some(timeout) = patience::timeouts(self.kind).of(operation, planned) else {
             return Ok(self.keep(cx, planned, &object, true));
         };
         self.keep(cx, planned, &object, false);
-        let timeout = Patience::given(planned, operation, default);
         let name = object.metadata.name.as_str();
         let key = format!("uid:{}", object.metadata.uid);
         let wait = WaitFor::ready(object.metadata.generation, timeout);
@@ -130,11 +131,12 @@ impl KindResource {
                 self.keep(cx, planned, &object, false);
                 let detail = format!(
                     "{} {name:?} is not ready after {} s: {}. The region goes on by itself. See `basalt explain {} \
-                     {name}`; more time can be given in timeouts.{operation}.",
+                     {name}`; more time can be given in timeouts.{}.",
                     self.kind.name,
                     timeout.as_secs(),
                     fresh::reason(&object),
-                    self.kind.singular()
+                    self.kind.singular(),
+                    operation.as_str()
                 );
                 Err(Diag::error("It takes too long", detail).into())
             }
@@ -385,7 +387,6 @@ impl Resource for KindResource {
             diags.push(Diag::error("Not a name", detail).at(Path::root().attr(NAME)));
         }
         diags.extend(map::labels::check(config, LABELS));
-        diags.extend(patience::check(config));
         diags
     }
 
@@ -429,7 +430,7 @@ impl Resource for KindResource {
         } else {
             let mut now = map::object(self.kind, &object);
             map::labels::refresh(state, &object.metadata.labels, &mut now);
-            if Patience::of(self.kind).ready.is_some() {
+            if patience::is_awaited(self.kind) {
                 now.set(READY, fresh::is_ready(&object));
             }
             now
@@ -498,7 +499,7 @@ impl Resource for KindResource {
             Err(error) => return Err(region::diags(self.kind, name, &error)),
         };
         self.memory().comes(self.kind.name, name);
-        self.settle(cx, &region, change.planned, object, "create").await
+        self.settle(cx, &region, change.planned, object, Operation::Create).await
     }
 
     async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
@@ -538,7 +539,7 @@ impl Resource for KindResource {
             }
             Err(error) => return Err(failed(&error)),
         };
-        self.settle(cx, &region, change.planned, object, "update").await
+        self.settle(cx, &region, change.planned, object, Operation::Update).await
     }
 
     async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
@@ -550,7 +551,7 @@ impl Resource for KindResource {
             Ok(Some(_)) => {}
             Err(error) => return Err(region::diags(self.kind, name, &error)),
         }
-        let timeout = Patience::given(state, "delete", Patience::of(self.kind).gone);
+        let timeout = patience::until_gone(self.kind, state);
         let mut log = ProgressLog::new(self.kind, name);
         let waited = tokio::select! {
             waited = region.client.for_waiting().wait_gone(self.kind, &key, timeout, |object| log.see(object)) => waited,

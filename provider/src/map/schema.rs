@@ -7,7 +7,7 @@ use basalt_api::{
 use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type, Val};
 
 use super::{FIND, LABELS, LABELS_ALL, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
-use crate::patience::Patience;
+use crate::patience;
 
 /// What the attributes are for.
 #[derive(Clone, Copy, PartialEq)]
@@ -46,13 +46,15 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
     ));
     attributes.extend(fields(kind.spec, Part::Spec));
     attributes.extend(status(kind));
-    let patience = Patience::of(kind);
-    if patience.ready.is_some() {
+    if patience::is_awaited(kind) {
         attributes.push(Attribute::computed(READY, Type::Bool).doc(
             "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting.",
         ));
     }
-    attributes.extend(Patience::attribute(kind));
+    let timeouts = patience::timeouts(kind).attribute();
+    attributes.extend(
+        timeouts.map(|it| it.doc("How long to wait. When the time is up the region goes on by itself.")),
+    );
     Schema { version: 0, description: kind.doc.to_owned(), attributes }
 }
 

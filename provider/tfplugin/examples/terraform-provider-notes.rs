@@ -4,12 +4,27 @@ use std::sync::{Arc, OnceLock};
 use std::{fs, io::ErrorKind::NotFound};
 
 use tfplugin::{
-    Attribute, Change, Cx, Diag, Diags, Identity, Options, Provider, Resource, Schema, Type, Val, async_trait,
+    Attribute, Change, Check, Cx, Diag, Diags, Identity, Model, Options, Provider, Resource, Schema, Tf,
+    Type, Val, async_trait,
 };
 
 /// Serves Terraform, which starts this program.
 pub fn main() -> std::process::ExitCode {
     tfplugin::serve(Notes::default(), Options::new("example.com/me/notes"))
+}
+
+/// A note.
+#[derive(Model)]
+struct Note {
+    /// Another name is another note.
+    #[tf(required, replace, check = Check::characters(1..=100))]
+    name: String,
+    /// What it says.
+    #[tf(optional, default = "")]
+    text: Tf<String>,
+    /// How long it is.
+    #[tf(computed)]
+    bytes: Tf<u64>,
 }
 
 /// The provider, and the directory once it is known.
@@ -22,13 +37,7 @@ impl Provider for Notes {
         Schema { attributes: vec![Attribute::required("directory", Type::String)], ..Schema::default() }
     }
     fn resources(&self) -> Vec<Box<dyn Resource>> {
-        let attributes = vec![
-            Attribute::required("name", Type::String).replace().doc("Another name is another note."),
-            Attribute::optional("text", Type::String).default("").doc("What it says."),
-            Attribute::computed("bytes", Type::Number).doc("How long it is."),
-        ];
-        let schema = Schema { description: "A note.".into(), attributes, ..Schema::default() };
-        vec![Box::new(Note { directory: Arc::clone(&self.0), schema })]
+        vec![Box::new(Files(Arc::clone(&self.0), Note::schema()))]
     }
     async fn configure(&self, _: &Cx, config: &Val) -> Result<(), Diags> {
         self.0.get_or_init(|| config.get("directory").as_str().unwrap_or_default().to_owned());
@@ -36,37 +45,34 @@ impl Provider for Notes {
     }
 }
 
-struct Note {
-    directory: Arc<OnceLock<String>>,
-    schema: Schema,
-}
+struct Files(Arc<OnceLock<String>>, Schema);
 
-impl Note {
-    fn path(&self, note: &Val) -> String {
-        let directory = self.directory.get().map(String::as_str).unwrap_or_default();
-        format!("{directory}/{}.txt", note.get("name").as_str().unwrap_or_default())
+impl Files {
+    fn path(&self, note: &Note) -> String {
+        format!("{}/{}.txt", self.0.get().map(String::as_str).unwrap_or_default(), note.name)
     }
-    fn state(name: &Val, text: &str) -> Val {
-        Val::from([("name", name.clone()), ("text", text.into()), ("bytes", (text.len() as i64).into())])
-    }
-    fn write(&self, note: &Val) -> Result<Val, Diags> {
-        let text = note.get("text").as_str().unwrap_or_default();
-        fs::write(self.path(note), text).map_err(|e| Diag::error("It cannot be written", e.to_string()))?;
-        Ok(Self::state(note.get("name"), text))
+    fn write(&self, planned: &Val) -> Result<Val, Diags> {
+        let note = Note::from_val(planned)?;
+        let text = note.text.as_deref().unwrap_or_default();
+        fs::write(self.path(&note), text).map_err(|e| Diag::error("It cannot be written", e.to_string()))?;
+        Ok(Note { bytes: (text.len() as u64).into(), ..note }.to_val())
     }
 }
 
 #[async_trait]
-impl Resource for Note {
+impl Resource for Files {
     fn type_name(&self) -> &str {
         "notes_note"
     }
     fn schema(&self) -> &Schema {
-        &self.schema
+        &self.1
     }
     async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
-        match fs::read_to_string(self.path(state)) {
-            Ok(text) => Ok(Some(Self::state(state.get("name"), &text))),
+        let note = Note::from_val(state)?;
+        match fs::read_to_string(self.path(&note)) {
+            Ok(text) => {
+                Ok(Some(Note { bytes: (text.len() as u64).into(), text: text.into(), ..note }.to_val()))
+            }
             Err(e) if e.kind() == NotFound => Ok(None),
             Err(e) => Err(Diag::error("It cannot be read", e.to_string()).into()),
         }
@@ -78,13 +84,10 @@ impl Resource for Note {
         self.write(change.planned)
     }
     async fn delete(&self, _: &Cx, state: &Val) -> Result<(), Diags> {
-        match fs::remove_file(self.path(state)) {
+        match fs::remove_file(self.path(&Note::from_val(state)?)) {
             Err(e) if e.kind() != NotFound => Err(Diag::error("It stays", e.to_string()).into()),
             _ => Ok(()),
         }
-    }
-    async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
-        Ok(Val::from([("name", id.into())]))
     }
     fn identity(&self) -> Identity {
         Identity::default().required("name")

@@ -12,9 +12,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tfplugin::{
-    Action, Attribute, Change, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, Identity,
-    ListResource, Listed, Listing, Mode, Nesting, Opened, Options, Parameter, Path, Progress, Provider,
-    Query, Refusal, Resource, Schema, Semantics, Signature, Type, Val, async_trait, from_json, to_json,
+    Action, Attribute, Change, Check, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, Identity,
+    ListResource, Listed, Listing, Mode, Nesting, Opened, Operation, Options, Parameter, Path, Progress,
+    Provider, Query, Refusal, Resource, Schema, Semantics, Signature, Timeouts, Type, Val, async_trait,
+    from_json, to_json,
 };
 
 /// Serves Terraform, which starts this program.
@@ -95,12 +96,16 @@ impl Provider for Pets {
     }
 }
 
+/// Pets take their time.
+const PATIENCE: Timeouts = Timeouts { create: Some(Duration::from_secs(60)), ..Timeouts::NONE };
+
 fn schema() -> Schema {
     let toy = vec![
-        Attribute::required("colour", Type::String),
+        Attribute::required("colour", Type::String)
+            .check(Check::new("what can be seen", |colour| colour.as_str() != Some("invisible"))),
         Attribute::computed("shelf", Type::Number).doc("Where it is kept."),
     ];
-    Schema {
+    let mut schema = Schema {
         description: "A pet.".into(),
         attributes: vec![
             Attribute::computed("uid", Type::String).use_state().doc("Never changes."),
@@ -116,7 +121,9 @@ fn schema() -> Schema {
             Attribute::computed("mood", Type::String).doc("Changes with everything."),
         ],
         ..Schema::default()
-    }
+    };
+    schema.attributes.extend(PATIENCE.attribute());
+    schema
 }
 
 fn file(home: &Home, name: &str) -> Result<PathBuf, Diags> {
@@ -202,14 +209,14 @@ impl Resource for Pet {
     }
 
     async fn validate(&self, config: &Val) -> Diags {
-        let mut diags = Diags::default();
-        for (name, toy) in config.get("toys").as_map().into_iter().flatten() {
-            if toy.get("colour").as_str() == Some("invisible") {
-                let path = Path::root().attr("toys").key(name).attr("colour");
-                diags.push(Diag::error("No such colour", "A toy must be seen.").at(path));
-            }
+        let is_kept = config.get("password_wo").is_null() && !config.get("password_wo_version").is_null();
+        if is_kept {
+            let path = Path::root().attr("password_wo_version");
+            return Diag::error("No password", "A version is of a password, and there is none.")
+                .at(path)
+                .into();
         }
-        diags
+        Diags::default()
     }
 
     async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
@@ -233,11 +240,12 @@ impl Resource for Pet {
         }
         if name == "slow" {
             tracing::info!("waiting for the pet to arrive");
-            tokio::select! {
-                () = cx.cancelled() => {}
-                () = tokio::time::sleep(Duration::from_secs(60)) => {}
-            }
-            return Err(Diag::error("Interrupted", "The pet is still on its way.").into());
+            let patience = PATIENCE.of(Operation::Create, change.planned).unwrap_or_default();
+            let why = tokio::select! {
+                () = cx.cancelled() => "Interrupted",
+                () = tokio::time::sleep(patience) => "It takes too long",
+            };
+            return Err(Diag::error(why, "The pet is still on its way.").into());
         }
         if name == "fragile" {
             return Err(Diag::error("It broke", "The pet arrived in two parts.").into());

@@ -178,7 +178,10 @@ impl Page {
                 }
                 Shape::Plain(_) => String::new(),
             };
-            let doc = attribute.description.replace('\n', " ");
+            let mut doc = attribute.description.replace('\n', " ");
+            for check in &attribute.checks {
+                doc += &format!(" Must be {}.", check.want());
+            }
             self.line(format_args!("- `{}` ({}) {doc}{below}", attribute.name, what(attribute)));
         }
     }

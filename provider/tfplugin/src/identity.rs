@@ -51,6 +51,14 @@ impl Identity {
         self
     }
 
+    /// The attribute that an import has to give, where there is one such, and it is text.
+    pub(crate) fn import_id(&self, schema: &Schema) -> Option<&str> {
+        let required: Vec<_> = self.attributes.iter().filter(|part| part.is_required).collect();
+        let [only] = required.as_slice() else { return None };
+        let attribute = schema.attributes.iter().find(|attribute| attribute.name == only.name)?;
+        (attribute.value_type() == Type::String).then_some(only.name.as_str())
+    }
+
     /// Whether there is nothing in it: the resource has none.
     pub(crate) fn is_empty(&self) -> bool {
         self.attributes.is_empty()

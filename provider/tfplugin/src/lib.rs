@@ -43,6 +43,7 @@
 )]
 
 mod action;
+mod check;
 mod codec;
 mod contract;
 mod diag;
@@ -62,9 +63,11 @@ mod schema;
 mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod timeouts;
 mod value;
 
 pub use action::{Action, Progress};
+pub use check::Check;
 pub use codec::CodecError;
 pub use diag::{Diag, Diags, Severity};
 pub use ephemeral::{Ephemeral, Opened};
@@ -78,6 +81,7 @@ pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};
 pub use server::{Options, Reattached, serve};
 #[cfg(feature = "derive")]
 pub use tfplugin_derive::Model;
+pub use timeouts::{Operation, Timeouts};
 pub use tonic::async_trait;
 pub use value::{Num, Object, Type, Val};
 

@@ -133,8 +133,16 @@ pub trait Resource: Send + Sync + 'static {
     /// Destroys the object. That it is gone already is success.
     async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags>;
 
-    /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`.
-    async fn import(&self, cx: &Cx, id: &str) -> Result<Val, Diags>;
+    /// As much of a state as [`Resource::read`] needs, from what the user gave to `import`. By default that is the one text
+    /// that the identity has to have.
+    async fn import(&self, _cx: &Cx, id: &str) -> Result<Val, Diags> {
+        if let Some(name) = self.identity().import_id(self.schema()) {
+            return Ok(Val::from([(name, id.into())]));
+        }
+        let detail =
+            format!("A {} is not imported by an id; give its identity in an import block.", self.type_name());
+        Err(Diag::error("It cannot be imported so", detail).into())
+    }
 
     /// What tells an object from all others; by default nothing, and the resource has no identity.
     fn identity(&self) -> Identity {

@@ -170,6 +170,13 @@ fn undecodable(error: CodecError) -> Diags {
     .into()
 }
 
+/// What the checks of attributes say of a configuration, and then the rest.
+fn checked(schema: &Schema, config: &Val, rest: Diags) -> Diags {
+    let mut diags = schema.check(config);
+    diags.extend(rest);
+    diags
+}
+
 /// Runs a part of a provider; its panic becomes an error.
 async fn guarded<T>(
     rpc: &'static str,
@@ -252,8 +259,9 @@ impl pb::provider_server::Provider for Rpc {
     ) -> Reply<pb::validate_provider_config::Response> {
         let request = request.into_inner();
         let diags = guarded("ValidateProviderConfig", "", async {
-            let config = decoded(request.config.as_ref(), &self.types().provider.1)?;
-            Ok(self.provider.validate(&config).await)
+            let (schema, of) = &self.types().provider;
+            let config = decoded(request.config.as_ref(), of)?;
+            Ok(checked(schema, &config, self.provider.validate(&config).await))
         })
         .await
         .unwrap_or_else(|diags| diags);
@@ -267,7 +275,8 @@ impl pb::provider_server::Provider for Rpc {
         let request = request.into_inner();
         let diags = guarded("ValidateResourceConfig", &request.type_name, async {
             let (resource, of) = self.resource(&request.type_name)?;
-            Ok(resource.validate(&decoded(request.config.as_ref(), of)?).await)
+            let config = decoded(request.config.as_ref(), of)?;
+            Ok(checked(resource.schema(), &config, resource.validate(&config).await))
         })
         .await
         .unwrap_or_else(|diags| diags);
@@ -281,7 +290,8 @@ impl pb::provider_server::Provider for Rpc {
         let request = request.into_inner();
         let diags = guarded("ValidateDataResourceConfig", &request.type_name, async {
             let (source, of) = self.data_source(&request.type_name)?;
-            Ok(source.validate(&decoded(request.config.as_ref(), of)?).await)
+            let config = decoded(request.config.as_ref(), of)?;
+            Ok(checked(source.schema(), &config, source.validate(&config).await))
         })
         .await
         .unwrap_or_else(|diags| diags);

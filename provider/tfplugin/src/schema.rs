@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use crate::check::Check;
 use crate::contract::check_type;
 use crate::path::Path;
 use crate::pb;
@@ -99,6 +100,8 @@ pub struct Attribute {
     pub replace: bool,
     /// Which of its spellings mean the same.
     pub semantics: Semantics,
+    /// What a value in a configuration must be beside its type.
+    pub checks: Vec<Check>,
 }
 
 impl Attribute {
@@ -115,6 +118,7 @@ impl Attribute {
             use_state: false,
             replace: false,
             semantics: Semantics::Exact,
+            checks: Vec::new(),
         }
     }
 
@@ -202,6 +206,13 @@ impl Attribute {
     #[must_use]
     pub fn semantics(mut self, semantics: Semantics) -> Self {
         self.semantics = semantics;
+        self
+    }
+
+    /// What a value in a configuration must be as well.
+    #[must_use]
+    pub fn check(mut self, check: Check) -> Self {
+        self.checks.push(check);
         self
     }
 
@@ -374,7 +385,7 @@ impl Schema {
                 problems.push(format!("{}: the name is Terraform's own", attribute.name));
             }
         }
-        check(&self.attributes, "", false, &mut problems);
+        collect_problems(&self.attributes, "", false, &mut problems);
         problems
     }
 
@@ -402,7 +413,7 @@ impl Schema {
     }
 }
 
-fn check(attributes: &[Attribute], within: &str, in_set: bool, problems: &mut Vec<String>) {
+fn collect_problems(attributes: &[Attribute], within: &str, in_set: bool, problems: &mut Vec<String>) {
     for attribute in attributes {
         let name = format!("{within}{}", attribute.name);
         let mut wrong = |what: &str| problems.push(format!("{name}: {what}"));
@@ -415,6 +426,11 @@ fn check(attributes: &[Attribute], within: &str, in_set: bool, problems: &mut Ve
         }
         if attributes.iter().filter(|other| other.name == attribute.name).count() > 1 {
             wrong("there are two of this name");
+        }
+        for check in &attribute.checks {
+            if attribute.default.as_ref().is_some_and(|default| !check.holds(default)) {
+                wrong(&format!("its default is not {}", check.want()));
+            }
         }
         if attribute.default.is_some() && attribute.mode != Mode::OptionalComputed {
             wrong("a default needs an attribute that is optional and computed");
@@ -430,7 +446,7 @@ fn check(attributes: &[Attribute], within: &str, in_set: bool, problems: &mut Ve
             wrong("a set cannot hold what is write-only");
         }
         if let Shape::Nested(nesting, children) = &attribute.shape {
-            check(children, &format!("{name}."), in_set || *nesting == Nesting::Set, problems);
+            collect_problems(children, &format!("{name}."), in_set || *nesting == Nesting::Set, problems);
         }
     }
 }

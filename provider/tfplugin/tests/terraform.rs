@@ -244,12 +244,26 @@ fn errors_point_at_their_attribute_and_warnings_at_theirs() {
     let workspace = Workspace::new();
     let bad = REX.replace("\"red\"", "\"invisible\"");
     let said = workspace.config(&bad).fails(&["validate"]);
-    assert!(said.contains("toys[\"ball\"].colour: A toy must be seen."), "{said}");
+    let why = "toys[\"ball\"].colour: `colour` is \"invisible\", and must be what can be seen.";
+    assert!(said.contains(why), "{said}");
     assert!(said.contains("{ ball = { colour = \"invisible\" } }"), "the line in question: {said}");
 
     let many = REX.replace("weight  = 12.1", "legs = 1000");
     let said = workspace.config(&many).ok(&["plan"]);
     assert!(said.contains("Warning: Many legs"), "{said}");
+}
+
+#[test]
+fn a_creation_is_waited_for_as_long_as_its_configuration_says() {
+    let workspace = Workspace::new();
+    let slow = |time: &str| {
+        let timeouts = format!("timeouts = {{ create = {time:?} }}");
+        REX.replace("\"rex\"\n", "\"slow\"\n").replace("weight  = 12.1", &timeouts)
+    };
+    let said = workspace.config(&slow("soon")).fails(&["validate"]);
+    assert!(said.contains("timeouts.create: `create` is \"soon\", and must be a duration"), "{said}");
+    let said = workspace.config(&slow("50ms")).fails(&["apply", "-auto-approve"]);
+    assert!(said.contains("It takes too long"), "{said}");
 }
 
 #[test]

@@ -77,7 +77,11 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         let image = json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "files": files});
         world.put("cli", "Image", "debian-12", image).await;
         let said = checkout.ends(0, &["check"], "").await;
-        assert_eq!(said.matches("Success! 3 passed, 0 failed.").count(), 2, "of each module, with mocks:\n{said}");
+        assert_eq!(
+            said.matches("Success! 3 passed, 0 failed.").count(),
+            2,
+            "of each module, with mocks:\n{said}"
+        );
 
         let said = checkout.ends(0, &["plan", "staging"], &viewer).await;
         assert!(said.contains("to be approved: environments/staging/plan.tfplan"), "{said}");

@@ -59,6 +59,7 @@ pub(crate) struct FieldInput {
     pub(crate) mode: Ident,
     pub(crate) default: Option<Expr>,
     pub(crate) semantics: Option<Expr>,
+    pub(crate) checks: Vec<Expr>,
     pub(crate) nested: bool,
     pub(crate) replace: bool,
     pub(crate) use_state: bool,
@@ -78,6 +79,7 @@ impl FieldInput {
             ty: field.ty.clone(),
             default: None,
             semantics: None,
+            checks: Vec::new(),
             nested: false,
             replace: false,
             use_state: false,
@@ -110,6 +112,10 @@ impl FieldInput {
                         this.semantics = Some(meta.value()?.parse()?);
                         return Ok(());
                     }
+                    "check" => {
+                        this.checks.push(meta.value()?.parse()?);
+                        return Ok(());
+                    }
                     other => return Err(meta.error(format!("`{other}` is not a word of #[tf(…)]"))),
                 };
                 if *flag {
@@ -138,6 +144,9 @@ impl FieldInput {
         );
         if this.write_only && computed {
             return wrong("`write_only` excludes `computed` and a default");
+        }
+        if !this.checks.is_empty() && this.mode == "Computed" {
+            return wrong("a `check` is of what a configuration says, and this is `computed`");
         }
         if this.use_state && !computed {
             return wrong("`use_state` is for what is `computed`");
@@ -232,6 +241,10 @@ mod tests {
             (
                 "struct File { #[tf(optional, use_state)] id: String }",
                 "`use_state` is for what is `computed`",
+            ),
+            (
+                "struct File { #[tf(computed, check = Check::between(1..=9))] size: i64 }",
+                "a `check` is of what a configuration says, and this is `computed`",
             ),
             (
                 "struct File { #[tf(required, nested, semantics = Semantics::Ip)] owner: Owner }",

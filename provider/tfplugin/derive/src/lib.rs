@@ -15,6 +15,7 @@
 //! | `write_only` | only ever in the configuration; elsewhere it is null |
 //! | `deprecated` | Terraform warns of it |
 //! | `semantics = Semantics::Mac` | which spellings mean the same, where the type does not say so |
+//! | `check = Check::between(1..=9)` | what a value must be as well; may be said several times |
 //! | `nested` | a model, or a `Vec`, a `BTreeSet` or a `BTreeMap` of them, whose fields are attributes of their own |
 //! | `name = "type"` | the attribute's name, where it is not the field's |
 //!
@@ -103,6 +104,7 @@ fn attribute(field: &FieldInput) -> Tokens {
         let value = input::default_value(value);
         quote!(.default(#value))
     });
+    let checks = &field.checks;
     let words = [
         (field.replace, quote!(.replace())),
         (field.use_state, quote!(.use_state())),
@@ -111,7 +113,7 @@ fn attribute(field: &FieldInput) -> Tokens {
         (field.deprecated, quote!(.deprecated())),
     ];
     let words = words.iter().filter(|(said, _)| *said).map(|(_, call)| call);
-    quote!(#made.doc(#doc)#default #(#words)*)
+    quote!(#made.doc(#doc)#default #(.check(#checks))* #(#words)*)
 }
 
 /// Refuses, when it is compiled, a type that cannot be null for an attribute that can, and one that makes no sense.

@@ -7,7 +7,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::codegen::BoxStream;
 
-use super::{Rpc, Types, decoded, guarded, no_such_type, outcome};
+use super::{Rpc, Types, checked, decoded, guarded, no_such_type, outcome};
 use crate::action::{Action, Progress};
 use crate::diag::Diags;
 use crate::pb;
@@ -45,7 +45,8 @@ impl Rpc {
     ) -> pb::validate_action_config::Response {
         let diags = guarded("ValidateActionConfig", &request.action_type, async {
             let (action, of) = self.types().action(&request.action_type)?;
-            Ok(action.validate(&decoded(request.config.as_ref(), of)?).await)
+            let config = decoded(request.config.as_ref(), of)?;
+            Ok(checked(action.schema(), &config, action.validate(&config).await))
         })
         .await
         .unwrap_or_else(|diags| diags);

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::warn;
 
-use super::{Rpc, decoded, guarded, no_such_type, outcome};
+use super::{Rpc, checked, decoded, guarded, no_such_type, outcome};
 use crate::codec;
 use crate::contract;
 use crate::diag::Diags;
@@ -53,7 +53,8 @@ impl Rpc {
     ) -> pb::validate_ephemeral_resource_config::Response {
         let diags = guarded("ValidateEphemeralResourceConfig", &request.type_name, async {
             let (ephemeral, of) = self.ephemeral(&request.type_name)?;
-            Ok(ephemeral.validate(&decoded(request.config.as_ref(), of)?).await)
+            let config = decoded(request.config.as_ref(), of)?;
+            Ok(checked(ephemeral.schema(), &config, ephemeral.validate(&config).await))
         })
         .await
         .unwrap_or_else(|diags| diags);

@@ -7,7 +7,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::codegen::BoxStream;
 
-use super::{Rpc, Types, decoded, guarded, no_such_type, outcome};
+use super::{Rpc, Types, checked, decoded, guarded, no_such_type, outcome};
 use crate::diag::Diags;
 use crate::list::{ListResource, Listing, Query};
 use crate::pb;
@@ -48,7 +48,8 @@ impl Rpc {
     ) -> pb::validate_list_resource_config::Response {
         let diags = guarded("ValidateListResourceConfig", &request.type_name, async {
             let (list, of) = self.types().list(&request.type_name)?;
-            Ok(list.validate(&decoded(request.config.as_ref(), of)?).await)
+            let config = decoded(request.config.as_ref(), of)?;
+            Ok(checked(list.schema(), &config, list.validate(&config).await))
         })
         .await
         .unwrap_or_else(|diags| diags);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::MiniCore;
+use crate::check::Check;
 use crate::schema::{Attribute, Mode, Nesting, Shape};
 use crate::value::{Object, Type, Val};
 
@@ -30,7 +31,8 @@ impl Random {
         self
     }
 
-    /// A configuration of a resource. What is required is there; of the rest each time something else.
+    /// A configuration of a resource. What is required is there; of the rest each time something else. A check that knows values
+    /// for which it holds is given one of them.
     pub fn config(&mut self, core: &MiniCore, type_name: &str) -> Val {
         let attributes = core.attributes(type_name).unwrap_or_default().to_vec();
         Val::Map(self.object(&attributes))
@@ -70,7 +72,9 @@ impl Random {
         if !is_there {
             return Val::Null;
         }
-        if let Some(values) = self.choices.get(&attribute.name).cloned() {
+        let of_checks =
+            || attribute.checks.iter().map(Check::samples).find(|it| !it.is_empty()).map(<[_]>::to_vec);
+        if let Some(values) = self.choices.get(&attribute.name).cloned().or_else(of_checks) {
             let place = usize::try_from(self.below(values.len() as u64)).unwrap_or(0);
             return values.get(place).cloned().unwrap_or_default();
         }

@@ -1,0 +1,238 @@
+//! What a value must be beside its type: told at `terraform validate`, and in the documentation.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::diag::{Diag, Diags};
+use crate::model::Typed;
+use crate::path::Path;
+use crate::schema::{Attribute, Nesting, Schema, Shape};
+use crate::value::Val;
+
+/// A demand on a value of an attribute. Null and unknown values are not asked.
+///
+/// ```
+/// use tfplugin::{Attribute, Check, Type};
+///
+/// Attribute::optional("mode", Type::String).check(Check::one_of(["bios", "uefi"]));
+/// Attribute::required("port", Type::Number).check(Check::between(1..=65_535));
+/// Attribute::required("even", Type::Number)
+///     .check(Check::new("an even number", |value| value.as_i64().is_some_and(|it| it % 2 == 0)));
+/// ```
+#[derive(Clone)]
+pub struct Check {
+    want: String,
+    holds: Arc<dyn Fn(&Val) -> bool + Send + Sync>,
+    samples: Vec<Val>,
+}
+
+impl Check {
+    /// That a value, which is `want`, holds this. `want` follows "must be".
+    pub fn new(want: impl Into<String>, holds: impl Fn(&Val) -> bool + Send + Sync + 'static) -> Self {
+        Self { want: want.into(), holds: Arc::new(holds), samples: Vec::new() }
+    }
+
+    /// That it is one of these.
+    pub fn one_of<T: Into<Val>>(values: impl IntoIterator<Item = T>) -> Self {
+        let samples: Vec<Val> = values.into_iter().map(Into::into).collect();
+        let shown: Vec<_> = samples.iter().map(|value| shown(value).replace('"', "`")).collect();
+        let want = match shown.as_slice() {
+            [one] => one.clone(),
+            _ => format!("one of {}", shown.join(", ")),
+        };
+        let values = samples.clone();
+        Self { samples, ..Self::new(want, move |value| values.contains(value)) }
+    }
+
+    /// That a number is from the first to the last of these.
+    #[must_use]
+    pub fn between(range: RangeInclusive<i64>) -> Self {
+        let (first, last) = (*range.start(), *range.end());
+        let is_in = move |number: f64| number >= first as f64 && number <= last as f64;
+        let holds = move |value: &Val| f64::read(value, &Path::root()).is_ok_and(is_in);
+        let samples = vec![first.into(), last.into()];
+        Self { samples, ..Self::new(format!("a number from {first} to {last}"), holds) }
+    }
+
+    /// That a text has this many characters.
+    #[must_use]
+    pub fn characters(range: RangeInclusive<usize>) -> Self {
+        let want = format!("a text of {} to {} characters", range.start(), range.end());
+        Self::new(want, move |value| value.as_str().is_some_and(|it| range.contains(&it.chars().count())))
+    }
+
+    /// That a list, a set or a map has this many elements.
+    #[must_use]
+    pub fn elements(range: RangeInclusive<usize>) -> Self {
+        let want = format!("of {} to {} elements", range.start(), range.end());
+        Self::new(want, move |value| match value {
+            Val::List(items) => range.contains(&items.len()),
+            Val::Map(items) => range.contains(&items.len()),
+            _ => false,
+        })
+    }
+
+    /// That `T` can be read from it.
+    pub fn is<T: Typed>(want: impl Into<String>) -> Self {
+        Self::new(want, |value| T::read(value, &Path::root()).is_ok())
+    }
+
+    /// What the value must be.
+    #[must_use]
+    pub fn want(&self) -> &str {
+        &self.want
+    }
+
+    /// Values for which it holds, if such are known.
+    #[must_use]
+    pub fn samples(&self) -> &[Val] {
+        &self.samples
+    }
+
+    pub(crate) fn holds(&self, value: &Val) -> bool {
+        (self.holds)(value)
+    }
+
+    fn of(&self, attribute: &Attribute, value: &Val, at: &Path) -> Option<Diag> {
+        if self.holds(value) {
+            return None;
+        }
+        let Attribute { name, sensitive, write_only, .. } = attribute;
+        let detail = match *sensitive || *write_only {
+            true => format!("`{name}` must be {}; it is sensitive, and so not shown.", self.want),
+            false => format!("`{name}` is {}, and must be {}.", shown(value), self.want),
+        };
+        Some(Diag::error("The value is wrong", detail).at(at.clone()))
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Check({})", self.want)
+    }
+}
+
+/// A value in a sentence.
+fn shown(value: &Val) -> String {
+    match value {
+        Val::Str(text) => format!("{text:?}"),
+        Val::List(items) => format!("of {} elements", items.len()),
+        Val::Map(items) => format!("of {} elements", items.len()),
+        other => crate::to_json(other).to_string(),
+    }
+}
+
+impl Schema {
+    /// What a configuration says that the checks of its attributes refuse.
+    #[must_use]
+    pub fn check(&self, config: &Val) -> Diags {
+        let mut wrong = Diags::default();
+        object(&self.attributes, config, &Path::root(), &mut wrong);
+        wrong
+    }
+}
+
+fn object(attributes: &[Attribute], config: &Val, at: &Path, wrong: &mut Diags) {
+    for attribute in attributes {
+        let (value, at) = (config.get(&attribute.name), at.attr(&attribute.name));
+        if value.is_null() || value.is_unknown() {
+            continue;
+        }
+        if value.is_wholly_known() {
+            wrong.extend(attribute.checks.iter().filter_map(|check| check.of(attribute, value, &at)));
+        }
+        let Shape::Nested(nesting, children) = &attribute.shape else { continue };
+        match (nesting, value) {
+            (Nesting::Single, _) => object(children, value, &at, wrong),
+            (Nesting::Map, Val::Map(items)) => {
+                items.iter().for_each(|(key, item)| object(children, item, &at.key(key), wrong));
+            }
+            (Nesting::List, Val::List(items)) => {
+                items.iter().enumerate().for_each(|(i, item)| object(children, item, &at.index(i), wrong));
+            }
+            // No step leads into a set.
+            (_, Val::List(items)) => items.iter().for_each(|item| {
+                let mut inside = Diags::default();
+                object(children, item, &at, &mut inside);
+                wrong.extend(inside.into_iter().map(|diag| diag.at(at.clone())));
+            }),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Mode;
+    use crate::value::Type;
+
+    fn said(attribute: Attribute, value: impl Into<Val>) -> Vec<String> {
+        let (name, schema) =
+            (attribute.name.clone(), Schema { attributes: vec![attribute], ..Schema::default() });
+        let wrong = schema.check(&Val::from([(name.as_str(), value.into())]));
+        wrong.into_iter().map(|diag| format!("{}: {}", diag.path, diag.detail)).collect()
+    }
+
+    #[test]
+    fn each_check_says_what_there_is_and_what_must_be() {
+        let text = |check| Attribute::optional("it", Type::String).check(check);
+        let number = |check| Attribute::optional("it", Type::Number).check(check);
+        let list = |check| Attribute::optional("it", Type::list(Type::String)).check(check);
+        let duration = Check::is::<std::time::Duration>("a duration, like `90m`");
+        for (attribute, good, bad, why) in [
+            (
+                text(Check::one_of(["a", "b"])),
+                Val::from("b"),
+                Val::from("c"),
+                "\"c\", and must be one of `a`, `b`",
+            ),
+            (number(Check::one_of([7])), 7.into(), 8.into(), "8, and must be 7"),
+            (number(Check::between(1..=9)), 9.into(), 10.into(), "10, and must be a number from 1 to 9"),
+            (
+                text(Check::characters(0..=1)),
+                "ü".into(),
+                "ab".into(),
+                "\"ab\", and must be a text of 0 to 1 characters",
+            ),
+            (text(duration), "1h 30m".into(), "soon".into(), "\"soon\", and must be a duration, like `90m`"),
+            (
+                list(Check::elements(1..=2)),
+                Val::List(vec!["a".into()]),
+                Val::List(Vec::new()),
+                "of 0 elements, and must be of 1 to 2 elements",
+            ),
+        ] {
+            for passed_over in [good, Val::Null, Val::Unknown] {
+                assert_eq!(said(attribute.clone(), passed_over), Vec::<String>::new(), "{attribute:?}");
+            }
+            assert_eq!(said(attribute, bad), [format!("it: `it` is {why}.")]);
+        }
+    }
+
+    #[test]
+    fn what_is_sensitive_is_not_shown() {
+        let secret = Attribute::optional("it", Type::String).sensitive().check(Check::characters(1..=3));
+        let said = said(secret, "a-secret");
+        assert_eq!(
+            said,
+            ["it: `it` must be a text of 1 to 3 characters; it is sensitive, and so not shown."]
+        );
+    }
+
+    #[test]
+    fn checks_are_found_in_whatever_is_nested() {
+        let port = || vec![Attribute::optional("port", Type::Number).check(Check::between(1..=9))];
+        let bad = || Val::from([("port", 10.into())]);
+        for (nesting, value, at) in [
+            (Nesting::Single, bad(), "it.port"),
+            (Nesting::List, Val::List(vec![Val::Null, bad()]), "it[1].port"),
+            (Nesting::Map, Val::from([("k", bad())]), "it[\"k\"].port"),
+            (Nesting::Set, Val::List(vec![bad()]), "it"),
+        ] {
+            let said = said(Attribute::nested("it", Mode::Optional, nesting, port()), value);
+            assert_eq!(said, [format!("{at}: `port` is 10, and must be a number from 1 to 9.")]);
+        }
+    }
+}
