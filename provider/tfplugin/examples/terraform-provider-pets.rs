@@ -115,6 +115,7 @@ fn schema() -> Schema {
             Attribute::optional("chip", Type::String).semantics(Semantics::Mac).doc("Its radio chip."),
             Attribute::optional("weight", Type::Number).doc("In kilograms."),
             Attribute::optional("tags", Type::set(Type::String)).doc("Words for it."),
+            Attribute::optional("likes", Type::Dynamic).doc("Whatever it likes."),
             Attribute::nested("toys", Mode::Optional, Nesting::Map, toy).doc("Its toys by name."),
             Attribute::optional("password_wo", Type::String).write_only().doc("What opens its door."),
             Attribute::optional("password_wo_version", Type::Number).doc("Raise it to change the password."),

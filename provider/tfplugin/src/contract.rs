@@ -41,6 +41,7 @@ fn conform_object(attributes: &[Attribute], mut object: Object, at: &Path) -> Re
 fn conform_value(attribute: &Attribute, value: Val, at: &Path) -> Result<Val, Diag> {
     let (nesting, children) = match &attribute.shape {
         Shape::Plain(of) => {
+            let value = if *of == Type::Dynamic { value.dynamic() } else { value };
             check_type(of, &value, at)?;
             return Ok(value);
         }
@@ -88,6 +89,11 @@ pub(crate) fn check_type(of: &Type, value: &Val, at: &Path) -> Result<(), Diag> 
             .iter()
             .zip(items.values())
             .try_for_each(|((name, of), item)| check_type(of, item, &at.attr(name))),
+        (Type::Tuple(elements), Val::List(items)) if elements.len() == items.len() => {
+            let mut items = elements.iter().zip(items).enumerate();
+            items.try_for_each(|(i, (of, item))| check_type(of, item, &at.index(i)))
+        }
+        (Type::Dynamic, Val::Dynamic(it)) => check_type(&it.of, &it.value, at),
         (of, other) => Err(wrong_type(at, &of.to_string(), other)),
     }
 }

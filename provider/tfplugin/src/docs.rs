@@ -259,6 +259,8 @@ fn of(plain: &Type) -> String {
         Type::Set(element) => format!("Set of {}", of(element)),
         Type::Map(element) => format!("Map of {}", of(element)),
         Type::Object(_) => "Object".to_owned(),
+        Type::Tuple(_) => "Tuple".to_owned(),
+        Type::Dynamic => "Dynamic".to_owned(),
     }
 }
 

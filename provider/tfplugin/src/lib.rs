@@ -83,7 +83,7 @@ pub use server::{Options, Reattached, serve};
 pub use tfplugin_derive::Model;
 pub use timeouts::{Operation, Timeouts};
 pub use tonic::async_trait;
-pub use value::{Num, Object, Type, Val};
+pub use value::{Dynamic, Num, Object, Type, Val};
 
 /// For what is derived.
 #[doc(hidden)]

@@ -329,6 +329,9 @@ fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> bool {
                 (a, b) => a == b,
             })
         }
+        // One that Terraform made a list of and the provider a tuple is the same.
+        (Type::Dynamic, Val::Dynamic(a), Val::Dynamic(b)) if a.of != b.of => a.value == b.value,
+        (Type::Dynamic, Val::Dynamic(a), Val::Dynamic(b)) => same_plain(&a.of, semantics, &a.value, &b.value),
         (_, a, b) => a == b,
     }
 }
@@ -439,6 +442,11 @@ fn collect_problems(attributes: &[Attribute], within: &str, in_set: bool, proble
         if default.is_some_and(|it| check_type(&attribute.value_type(), it, &Path::root()).is_err()) {
             wrong("the default is not of its type");
         }
+        if let Shape::Plain(Type::List(of) | Type::Set(of) | Type::Map(of)) = &attribute.shape
+            && of.is_open()
+        {
+            wrong("the elements of a collection are of one type, and dynamic is none");
+        }
         if attribute.write_only && attribute.is_computed() {
             wrong("write-only and computed exclude each other");
         }
@@ -479,6 +487,7 @@ mod tests {
                 Attribute::optional("count", Type::Number),
                 Attribute::optional("Bad", Type::String),
                 Attribute::optional("legs", Type::Number).default("four"),
+                Attribute::optional("any", Type::list(Type::Dynamic)),
                 Attribute::nested(
                     "keys",
                     Mode::Optional,
@@ -494,6 +503,7 @@ mod tests {
                 "count: the name is Terraform's own",
                 "Bad: a name is lower-case letters, digits and underscores, and begins with no digit",
                 "legs: the default is not of its type",
+                "any: the elements of a collection are of one type, and dynamic is none",
                 "keys.secret_wo: a set cannot hold what is write-only",
             ]
         );

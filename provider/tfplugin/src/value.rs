@@ -1,7 +1,7 @@
 //! Terraform's values and their types, as a tree that the rest of the crate walks.
 //!
 //! A [`Val`] means something only together with a [`Type`]: a list, a set and a tuple are all
-//! [`Val::List`], a map and an object are both [`Val::Map`].
+//! [`Val::List`], a map and an object are both [`Val::Map`]. Where the type is [`Type::Dynamic`], the value brings its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,25 +29,78 @@ pub enum Val {
     List(Vec<Val>),
     /// A map, or an object with all its attributes.
     Map(Object),
+    /// A value of any type, which it brings: see [`Val::dynamic`].
+    Dynamic(Box<Dynamic>),
+}
+
+/// A value with its type, where a schema says [`Type::Dynamic`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dynamic {
+    /// What it is.
+    pub of: Type,
+    /// The value.
+    pub value: Val,
 }
 
 impl Val {
-    /// Whether it is [`Val::Null`].
+    /// The same value, bringing its type: lists are tuples, and maps are objects.
+    #[must_use]
+    pub fn dynamic(self) -> Self {
+        match self {
+            Self::Null | Self::Unknown | Self::Dynamic(_) => self,
+            other => {
+                let (of, value) = other.typed();
+                Self::Dynamic(Box::new(Dynamic { of, value }))
+            }
+        }
+    }
+
+    /// The type that follows from the value, and the value without types of its own.
+    fn typed(self) -> (Type, Self) {
+        match self {
+            Self::Null | Self::Unknown => (Type::Dynamic, self),
+            Self::Bool(_) => (Type::Bool, self),
+            Self::Num(_) => (Type::Number, self),
+            Self::Str(_) => (Type::String, self),
+            Self::List(items) => {
+                let (types, items) = items.into_iter().map(Self::typed).unzip();
+                (Type::Tuple(types), Self::List(items))
+            }
+            Self::Map(items) => {
+                let items = items.into_iter().map(|(name, item)| (name, item.typed()));
+                let items = items.map(|(name, (of, item))| ((name.clone(), of), (name, item)));
+                let (types, items) = items.unzip();
+                (Type::Object(types), Self::Map(items))
+            }
+            Self::Dynamic(it) => (it.of, it.value),
+        }
+    }
+
+    /// The value without the type that it brings.
+    #[must_use]
+    pub fn inner(&self) -> &Self {
+        match self {
+            Self::Dynamic(it) => &it.value,
+            other => other,
+        }
+    }
+
+    /// Whether it is [`Val::Null`], of whatever type.
     #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(self, Self::Null)
+        matches!(self.inner(), Self::Null)
     }
 
     /// Whether it is itself [`Val::Unknown`]; its elements are not looked at.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unknown)
+        matches!(self.inner(), Self::Unknown)
     }
 
     /// Whether nothing in it is unknown.
     #[must_use]
     pub fn is_wholly_known(&self) -> bool {
-        match self {
+        match self.inner() {
             Self::Unknown => false,
             Self::List(items) => items.iter().all(Self::is_wholly_known),
             Self::Map(items) => items.values().all(Self::is_wholly_known),
@@ -65,7 +118,7 @@ impl Val {
     /// The text, if this is one.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
-        match self {
+        match self.inner() {
             Self::Str(text) => Some(text),
             _ => None,
         }
@@ -74,7 +127,7 @@ impl Val {
     /// The truth value, if this is one.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
-        match self {
+        match self.inner() {
             Self::Bool(value) => Some(*value),
             _ => None,
         }
@@ -83,7 +136,7 @@ impl Val {
     /// The number, if this is one that fits.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
-        match self {
+        match self.inner() {
             Self::Num(Num::Int(value)) => Some(*value),
             _ => None,
         }
@@ -92,7 +145,7 @@ impl Val {
     /// The elements of a list or set.
     #[must_use]
     pub fn as_list(&self) -> Option<&[Self]> {
-        match self {
+        match self.inner() {
             Self::List(items) => Some(items),
             _ => None,
         }
@@ -101,13 +154,13 @@ impl Val {
     /// The content of a map or object.
     #[must_use]
     pub fn as_map(&self) -> Option<&Object> {
-        match self {
+        match self.inner() {
             Self::Map(items) => Some(items),
             _ => None,
         }
     }
 
-    /// The content of a map or object, to change it.
+    /// The content of a map or object, to change it; of none that brings its type.
     #[must_use]
     pub fn as_map_mut(&mut self) -> Option<&mut Object> {
         match self {
@@ -132,6 +185,10 @@ impl Val {
             Self::Map(items) => {
                 Self::Map(items.into_iter().map(|(name, value)| (name, value.without_unknowns())).collect())
             }
+            Self::Dynamic(mut it) => {
+                it.value = std::mem::take(&mut it.value).without_unknowns();
+                Self::Dynamic(it)
+            }
             other => other,
         }
     }
@@ -147,6 +204,7 @@ impl Val {
             Self::Str(_) => "a string",
             Self::List(_) => "a list",
             Self::Map(_) => "an object",
+            Self::Dynamic(it) => it.value.kind(),
         }
     }
 }
@@ -221,6 +279,7 @@ impl fmt::Display for Val {
                 }
                 f.write_str("}")
             }
+            Self::Dynamic(it) => write!(f, "{}", it.value),
         }
     }
 }
@@ -318,6 +377,10 @@ pub enum Type {
     Map(Box<Type>),
     /// Attributes by name, always all of them.
     Object(BTreeMap<String, Type>),
+    /// So many elements, each of its own type.
+    Tuple(Vec<Type>),
+    /// Whatever the value says: it is null, unknown or a [`Val::Dynamic`].
+    Dynamic,
 }
 
 impl Type {
@@ -354,6 +417,44 @@ impl Type {
                     attributes.iter().map(|(name, of)| (name.clone(), of.to_json())).collect();
                 json!(["object", attributes])
             }
+            Self::Tuple(elements) => json!(["tuple", elements.iter().map(Self::to_json).collect::<Vec<_>>()]),
+            Self::Dynamic => json!("dynamic"),
+        }
+    }
+
+    /// Reads the protocol's JSON spelling of a type; `None` for what is none.
+    #[must_use]
+    pub fn from_json(json: &serde_json::Value) -> Option<Self> {
+        match json.as_str() {
+            Some("bool") => return Some(Self::Bool),
+            Some("number") => return Some(Self::Number),
+            Some("string") => return Some(Self::String),
+            Some("dynamic") => return Some(Self::Dynamic),
+            _ => {}
+        }
+        let (sort, inner) = (json.get(0)?.as_str()?, json.get(1)?);
+        Some(match sort {
+            "list" => Self::list(Self::from_json(inner)?),
+            "set" => Self::set(Self::from_json(inner)?),
+            "map" => Self::map(Self::from_json(inner)?),
+            "object" => {
+                let attributes = inner.as_object()?.iter();
+                let attributes = attributes.map(|(name, of)| Some((name.clone(), Self::from_json(of)?)));
+                Self::Object(attributes.collect::<Option<_>>()?)
+            }
+            "tuple" => Self::Tuple(inner.as_array()?.iter().map(Self::from_json).collect::<Option<_>>()?),
+            _ => return None,
+        })
+    }
+
+    /// Whether a value of it is without a type somewhere, unless it brings one.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Bool | Self::Number | Self::String => false,
+            Self::List(of) | Self::Set(of) | Self::Map(of) => of.is_open(),
+            Self::Object(attributes) => attributes.values().any(Self::is_open),
+            Self::Tuple(elements) => elements.iter().any(Self::is_open),
+            Self::Dynamic => true,
         }
     }
 }
@@ -368,6 +469,8 @@ impl fmt::Display for Type {
             Self::Set(element) => write!(f, "set of {element}"),
             Self::Map(element) => write!(f, "map of {element}"),
             Self::Object(_) => f.write_str("object"),
+            Self::Tuple(_) => f.write_str("tuple"),
+            Self::Dynamic => f.write_str("any value with its type"),
         }
     }
 }
@@ -423,6 +526,32 @@ mod tests {
         assert_eq!(Num::from_f64(-3.0), Some(Num::Int(-3)));
         assert_eq!(Num::from_f64(f64::INFINITY), None);
         assert_ne!(Num::from_f64(0.1), Num::parse("0.1"), "the nearest double is not 0.1");
+    }
+
+    #[test]
+    fn a_type_is_read_as_it_is_written() {
+        let object = Type::Object([("a".to_owned(), Type::set(Type::Number))].into());
+        let tuple = Type::Tuple(vec![Type::Dynamic, object.clone()]);
+        for whole in [Type::Bool, Type::list(Type::map(Type::String)), object, tuple] {
+            assert_eq!(Type::from_json(&whole.to_json()), Some(whole));
+        }
+        for json in [json!("any"), json!(["list"]), json!(["bag", "string"]), json!(["tuple", "string"])] {
+            assert_eq!(Type::from_json(&json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_brings_its_type_is_read_as_if_it_brought_none() {
+        let inside = Val::from([("ports", vec![7_i64.into(), "http".into(), Val::Null].into())]);
+        let dynamic = Val::from([("web", inside.clone().dynamic())]).dynamic();
+        assert_eq!(dynamic.get("web").get("ports").as_list().map(<[Val]>::len), Some(3));
+        let Val::Dynamic(it) = &dynamic else { panic!("{dynamic:?}") };
+        let ports = Type::Tuple(vec![Type::Number, Type::String, Type::Dynamic]);
+        let web = Type::Object([("ports".to_owned(), ports)].into());
+        assert_eq!(it.of, Type::Object([("web".to_owned(), web)].into()));
+        assert_eq!(it.value, Val::from([("web", inside)]), "one type is enough");
+        assert_eq!(dynamic.clone().dynamic(), dynamic);
+        assert!(Val::Null.dynamic().is_null() && Val::Unknown.dynamic().is_unknown());
     }
 
     #[test]

@@ -254,6 +254,28 @@ fn errors_point_at_their_attribute_and_warnings_at_theirs() {
 }
 
 #[test]
+fn a_value_may_be_of_any_type_and_change_it() {
+    let workspace = Workspace::new();
+    let likes = |what: &str| REX.replace("weight  = 12.1", &format!("likes = {what}"));
+    for (what, kept) in [
+        ("\"bones\"", serde_json::json!("bones")),
+        ("[1, \"two\", null]", serde_json::json!([1, "two", null])),
+        ("{ bones = 2, more = { cats = false } }", serde_json::json!({"bones": 2, "more": {"cats": false}})),
+        ("toset([\"b\", \"a\"])", serde_json::json!(["a", "b"])),
+        ("null", Value::Null),
+    ] {
+        workspace.config(&likes(what)).apply();
+        assert_eq!(workspace.state()["values"]["likes"], kept, "{what}");
+        workspace.plans_nothing();
+    }
+    let unknown = "terraform_data.dog.output";
+    let data = "resource \"terraform_data\" \"dog\" {\n  input = { sleep = [\"long\"] }\n}\n";
+    workspace.config(&format!("{data}{}", likes(unknown))).apply();
+    assert_eq!(workspace.state()["values"]["likes"], serde_json::json!({"sleep": ["long"]}));
+    workspace.plans_nothing();
+}
+
+#[test]
 fn a_creation_is_waited_for_as_long_as_its_configuration_says() {
     let workspace = Workspace::new();
     let slow = |time: &str| {

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use super::CodecError;
 use crate::path::Path;
-use crate::value::{Num, Object, Type, Val};
+use crate::value::{Dynamic, Num, Object, Type, Val};
 
 /// Reads a state. Attributes that the type does not have are dropped, those that it has and the
 /// state lacks are null: that is all the migration which most changes of a schema need.
@@ -53,6 +53,24 @@ fn read(raw: &RawValue, of: &Type, at: &Path) -> Result<Val, CodecError> {
             });
             return attributes.collect::<Result<Object, _>>().map(Val::Map);
         }
+        (Some(b'['), Type::Tuple(elements)) => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            if items.len() == elements.len() {
+                let items = items.into_iter().zip(elements).enumerate();
+                let items = items.map(|(i, (item, of))| read(item, of, &at.index(i)));
+                return items.collect::<Result<_, _>>().map(Val::List);
+            }
+            "an array of another length"
+        }
+        (Some(b'{'), Type::Dynamic) => {
+            let items: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+            let of = items.get("type").map(|of| serde_json::from_str(of.get())).transpose()?;
+            if let (Some(of), Some(value)) = (of.and_then(|of| Type::from_json(&of)), items.get("value")) {
+                let value = read(value, &of, at)?;
+                return Ok(Val::Dynamic(Box::new(Dynamic { of, value })));
+            }
+            "an object"
+        }
         (Some(b't' | b'f'), _) => "a bool",
         (Some(b'"'), _) => "text",
         (Some(b'['), _) => "an array",
@@ -76,13 +94,13 @@ pub(crate) fn to_json(value: &Val) -> Value {
         Val::Map(items) => {
             Value::Object(items.iter().map(|(key, item)| (key.clone(), to_json(item))).collect())
         }
+        Val::Dynamic(it) => json!({"value": to_json(&it.value), "type": it.of.to_json()}),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn an_older_state_loses_what_is_gone_and_gets_null_for_what_is_new() {

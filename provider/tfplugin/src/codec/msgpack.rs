@@ -4,7 +4,7 @@ use rmpv::Value;
 
 use super::CodecError;
 use crate::path::Path;
-use crate::value::{Num, Object, Type, Val};
+use crate::value::{Dynamic, Num, Object, Type, Val};
 
 /// Every extension type stands for an unknown value. Terraform reads 0; it writes 12 where it
 /// knows something about the value, which a reader is free to ignore.
@@ -74,6 +74,21 @@ fn read(value: Value, of: &Type, at: &Path) -> Result<Val, CodecError> {
             }
             Val::Map(map)
         }
+        (Value::Array(items), Type::Tuple(elements)) if items.len() == elements.len() => {
+            let items = items.into_iter().zip(elements).enumerate();
+            let items = items.map(|(i, (item, of))| read(item, of, &at.index(i)));
+            Val::List(items.collect::<Result<_, _>>()?)
+        }
+        // A value of any type is a pair: its type as JSON, and the value.
+        (Value::Array(items), Type::Dynamic) => match <[Value; 2]>::try_from(items) {
+            Ok([Value::Binary(json), value]) => {
+                let of = Type::from_json(&serde_json::from_slice(&json)?);
+                let of = of.ok_or_else(|| mismatch(at, &Type::Dynamic, "something that is no type"))?;
+                let value = read(value, &of, at)?;
+                Val::Dynamic(Box::new(Dynamic { of, value }))
+            }
+            _ => return Err(mismatch(at, &Type::Dynamic, "an array")),
+        },
         (other, of) => return Err(mismatch(at, of, kind(&other))),
     })
 }
@@ -125,6 +140,9 @@ fn write(value: &Val) -> Value {
         Val::Map(items) => {
             Value::Map(items.iter().map(|(key, item)| (Value::from(key.as_str()), write(item))).collect())
         }
+        Val::Dynamic(it) => {
+            Value::Array(vec![Value::Binary(it.of.to_json().to_string().into_bytes()), write(&it.value)])
+        }
     }
 }
 
@@ -162,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_any_type_is_a_pair_of_its_type_and_itself() {
+        let bytes = encode(&Val::from("x").dynamic());
+        assert_eq!(bytes, [&[0x92, 0xc4, 8], br#""string""#.as_slice(), &[0xa1, b'x']].concat());
+        let error = decode(&encode(&Val::from("x")), &Type::Dynamic).expect_err("it brings no type");
+        assert_eq!(error.to_string(), ": any value with its type expected, text found");
+    }
+
+    #[test]
     fn an_object_has_all_its_attributes() {
         let of = Type::Object([("name".to_owned(), Type::String)].into());
         let error = decode(&encode(&Val::Map(Object::new())), &of).expect_err("name is missing");
@@ -177,13 +203,14 @@ mod tests {
     }
 
     fn types() -> impl Strategy<Value = Type> {
-        let leaf = prop_oneof![Just(Type::Bool), Just(Type::Number), Just(Type::String)];
+        let leaf = prop_oneof![Just(Type::Bool), Just(Type::Number), Just(Type::String), Just(Type::Dynamic)];
         leaf.prop_recursive(3, 12, 4, |inner| {
             prop_oneof![
                 inner.clone().prop_map(Type::list),
                 inner.clone().prop_map(Type::set),
                 inner.clone().prop_map(Type::map),
-                prop::collection::btree_map("[a-z_]{1,6}", inner, 0..4).prop_map(Type::Object),
+                prop::collection::btree_map("[a-z_]{1,6}", inner.clone(), 0..4).prop_map(Type::Object),
+                prop::collection::vec(inner, 0..3).prop_map(Type::Tuple),
             ]
         })
     }
@@ -210,6 +237,16 @@ mod tests {
                 .collect::<Vec<_>>()
                 .prop_map(|items| Val::Map(items.into_iter().collect()))
                 .boxed(),
+            Type::Tuple(elements) => {
+                elements.iter().map(values).collect::<Vec<_>>().prop_map(Val::List).boxed()
+            }
+            Type::Dynamic => prop_oneof![
+                any::<bool>().prop_map(|it| Val::from(it).dynamic()),
+                prop::collection::vec(any::<i64>().prop_map(Val::from), 0..3)
+                    .prop_map(|it| Val::from(it).dynamic()),
+                Just(Val::Dynamic(Box::new(Dynamic { of: Type::String, value: Val::Null }))),
+            ]
+            .boxed(),
         };
         prop_oneof![1 => Just(Val::Null), 1 => Just(Val::Unknown), 8 => known].boxed()
     }
@@ -240,6 +277,7 @@ mod tests {
             Val::Num(Num::Dec(text)) => text.len() > 15,
             Val::List(items) => items.iter().any(has_long_decimal),
             Val::Map(items) => items.values().any(has_long_decimal),
+            Val::Dynamic(it) => has_long_decimal(&it.value),
             _ => false,
         }
     }

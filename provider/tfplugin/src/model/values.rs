@@ -26,6 +26,20 @@ impl Typed for bool {
     }
 }
 
+/// A value of any type. As one may be null or unknown, it is not in an `Option` or a [`Tf`](crate::Tf).
+impl Typed for Val {
+    const NULLABLE: bool = true;
+    fn of() -> Type {
+        Type::Dynamic
+    }
+    fn read(val: &Val, _: &Path) -> Result<Self, Diags> {
+        Ok(val.clone())
+    }
+    fn write(&self) -> Val {
+        self.clone().dynamic()
+    }
+}
+
 impl Typed for Num {
     fn of() -> Type {
         Type::Number

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::MiniCore;
 use crate::check::Check;
 use crate::schema::{Attribute, Mode, Nesting, Shape};
-use crate::value::{Object, Type, Val};
+use crate::value::{Dynamic, Object, Type, Val};
 
 /// Elements of a collection, at most.
 const MOST: u64 = 3;
@@ -119,6 +119,14 @@ impl Random {
             }
             Type::Object(attributes) => {
                 Val::Map(attributes.iter().map(|(name, of)| (name.clone(), self.value(of))).collect())
+            }
+            Type::Tuple(elements) => Val::List(elements.iter().map(|of| self.value(of)).collect()),
+            Type::Dynamic => {
+                let types = [Type::Bool, Type::Number, Type::String, Type::list(Type::String)];
+                let place = usize::try_from(self.below(types.len() as u64)).unwrap_or(0);
+                let of = types.into_iter().nth(place).unwrap_or(Type::String);
+                let value = self.value(&of);
+                Val::Dynamic(Box::new(Dynamic { of, value }))
             }
         }
     }

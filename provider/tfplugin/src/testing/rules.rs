@@ -189,6 +189,9 @@ fn honoured_plain(of: &Type, planned: &Val, result: &Val, at: &Path) -> Vec<Stri
             let fits = |planned: &Val, result: &Val| honoured_plain(of, planned, result, at).is_empty();
             if same_elements(planned, result, fits) { Vec::new() } else { contradiction() }
         }
+        (Type::Dynamic, Val::Dynamic(planned), Val::Dynamic(result)) if planned.of == result.of => {
+            honoured_plain(&planned.of, &planned.value, &result.value, at)
+        }
         (_, planned, result) if planned == result => Vec::new(),
         _ => contradiction(),
     }
@@ -202,6 +205,7 @@ pub(super) fn unknown(value: &Val, at: &Path) -> Vec<String> {
         Val::List(items) => {
             items.iter().enumerate().flat_map(|(i, item)| unknown(item, &at.index(i))).collect()
         }
+        Val::Dynamic(it) => unknown(&it.value, at),
         _ => Vec::new(),
     }
 }

@@ -34,7 +34,11 @@ fn attribute(sent: &pb::schema::Attribute) -> Result<Attribute, String> {
     let mut attribute = match &sent.nested_type {
         None => {
             let json = serde_json::from_slice(&sent.r#type).map_err(|error| error.to_string())?;
-            Attribute::plain(&sent.name, mode, of(&json).ok_or_else(|| format!("{json} is no type"))?)
+            Attribute::plain(
+                &sent.name,
+                mode,
+                Type::from_json(&json).ok_or_else(|| format!("{json} is no type"))?,
+            )
         }
         Some(nested) => {
             let nesting = match nested.nesting() {
@@ -70,7 +74,7 @@ pub(super) fn identity(sent: &pb::ResourceIdentitySchema) -> Result<Identity, St
             return Err(format!("{name}: it is not exactly one of required and optional"));
         }
         let json = serde_json::from_slice(&attribute.r#type).map_err(|error| format!("{name}: {error}"))?;
-        let found = of(&json).ok_or_else(|| format!("{name}: {json} is no type"))?;
+        let found = Type::from_json(&json).ok_or_else(|| format!("{name}: {json} is no type"))?;
         let simple = if let Type::List(element) = &found { element.as_ref() } else { &found };
         if !matches!(simple, Type::Bool | Type::Number | Type::String) {
             return Err(format!("{name}: {found} identifies nothing"));
@@ -107,27 +111,6 @@ impl Identity {
     }
 }
 
-/// A type of the protocol's JSON.
-fn of(json: &serde_json::Value) -> Option<Type> {
-    match json.as_str() {
-        Some("bool") => return Some(Type::Bool),
-        Some("number") => return Some(Type::Number),
-        Some("string") => return Some(Type::String),
-        _ => {}
-    }
-    let (sort, inner) = (json.get(0)?.as_str()?, json.get(1)?);
-    match sort {
-        "list" => Some(Type::list(of(inner)?)),
-        "set" => Some(Type::set(of(inner)?)),
-        "map" => Some(Type::map(of(inner)?)),
-        "object" => {
-            let attributes = inner.as_object()?.iter().map(|(name, inner)| Some((name.clone(), of(inner)?)));
-            Some(Type::Object(attributes.collect::<Option<_>>()?))
-        }
-        _ => None,
-    }
-}
-
 /// A state as Terraform stores it: its numbers have all their digits.
 pub(super) fn stored(value: &Val) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
@@ -141,19 +124,6 @@ pub(super) fn stored(value: &Val) -> String {
             let items = items.iter().map(|(key, item)| format!("{}:{}", text(key), stored(item)));
             format!("{{{}}}", items.collect::<Vec<_>>().join(","))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_type_is_read_as_it_is_written() {
-        let object = Type::Object([("a".to_owned(), Type::set(Type::Number))].into());
-        for whole in [Type::Bool, Type::list(Type::map(Type::String)), object] {
-            assert_eq!(of(&whole.to_json()), Some(whole));
-        }
-        assert_eq!(of(&serde_json::json!("dynamic")), None);
+        Val::Dynamic(it) => format!("{{\"value\":{},\"type\":{}}}", stored(&it.value), it.of.to_json()),
     }
 }
