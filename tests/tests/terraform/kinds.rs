@@ -2,11 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use std::time::Duration;
+
+use basalt_api::client::DeleteOptions;
 use basalt_api::values::Naming;
 use basalt_api::{Example, KINDS, Kind, Presence, Schema, Type, examples, references, secrets, validate};
 use serde_json::Value;
 
 use crate::world::{World, flat, provider, within};
+
+/// Nothing here takes long to go.
+const GONE: Duration = Duration::from_secs(30);
 
 /// A resource of an example, as Terraform has it.
 pub(crate) struct Declared {
@@ -56,8 +62,27 @@ impl Declared {
         self
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         address(self.kind, self.name)
+    }
+
+    /// The addresses of those of these that it refers to.
+    pub(crate) fn refers_to(&self, all: &[Self]) -> Vec<String> {
+        let references = references(self.kind, &self.spec);
+        let is_meant =
+            |one: &&Self| references.iter().any(|it| it.kind == one.kind.name && it.name == one.name);
+        all.iter().filter(is_meant).map(Self::address).collect()
+    }
+
+    /// What it is in a configuration whose fields are these.
+    pub(crate) fn with_fields(&self, fields: &str) -> String {
+        let address = self.address().replace('.', "\" \"");
+        format!("resource \"{address}\" {{\n{fields}}}\n")
+    }
+
+    /// Whether its name is for the configuration to say.
+    pub(crate) fn has_name(&self) -> bool {
+        !matches!(self.kind.naming, Naming::FabricVid)
     }
 
     /// As a block. References to what is declared are expressions, as users write them.
@@ -69,17 +94,13 @@ impl Declared {
                 *at = format!("${{{}.name}}", to.address()).into();
             }
         }
-        let name = match self.kind.naming {
-            Naming::FabricVid => String::new(),
-            _ => format!("  name = {:?}\n", self.name),
-        };
+        let name = if self.has_name() { format!("  name = {:?}\n", self.name) } else { String::new() };
         let fields = spec.as_object().expect("a spec").iter();
         let fields: String = fields.map(|(field, value)| format!("  {field} = {value}\n")).collect();
-        let address = self.address().replace('.', "\" \"");
-        format!("resource \"{address}\" {{\n{name}{fields}}}\n")
+        self.with_fields(&format!("{name}{fields}"))
     }
 
-    fn import(&self) -> String {
+    pub(crate) fn import(&self) -> String {
         format!("import {{\n  to = {}\n  id = {:?}\n}}\n", self.address(), self.name)
     }
 }
@@ -123,6 +144,22 @@ pub(crate) fn declared() -> Vec<Declared> {
     all
 }
 
+/// Those that nobody has to converge.
+pub(crate) fn quick() -> Vec<Declared> {
+    let is_quick = |one: &Declared| !matches!(one.kind.name, "Machine" | "Deployment" | "Device");
+    declared().into_iter().filter(is_quick).map(Declared::without_references_to_others).collect()
+}
+
+/// Which of them a new region has, and which not.
+pub(crate) async fn apart(world: &World, all: Vec<Declared>) -> (Vec<Declared>, Vec<Declared>) {
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for one in all {
+        let found = world.client("test").find(one.kind, one.name).await.expect("an answer");
+        if found.is_some() { there.push(one) } else { missing.push(one) }
+    }
+    (there, missing)
+}
+
 fn text(world: &World, all: &[Declared]) -> String {
     let blocks: String = all.iter().map(|one| one.block(all)).collect();
     format!("{}{blocks}", provider(world))
@@ -144,10 +181,7 @@ fn the_least_that_can_be_said_of_every_kind_is_valid_and_plans() {
 #[test]
 fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
     within(async |world| {
-        // Nobody converges machines and what runs on them here.
-        let is_quick = |one: &Declared| !matches!(one.kind.name, "Machine" | "Deployment" | "Device");
-        let quick = declared().into_iter().filter(is_quick);
-        let all: Vec<_> = quick.map(Declared::without_references_to_others).collect();
+        let all = quick();
         let mut whole = text(&world, &all);
         let mut there = 0;
         for one in &all {
@@ -172,6 +206,35 @@ fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
         let spelled: Vec<_> = all.into_iter().map(Declared::with_defaults).collect();
         let said = flat(&world.config(&format!("{}{imports}", text(&world, &spelled))).ok(&["plan"]).await);
         assert!(said.contains(&want), "with all defaults spelled out: {want} {said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_somebody_deletes_of_any_kind_is_planned_and_made_again() {
+    within(async |world| {
+        let (there, missing) = apart(&world, quick()).await;
+        let (made, imports) = (missing.len(), there.iter().map(Declared::import).collect::<String>());
+        let all: Vec<_> = quick();
+        let whole = format!("{}{imports}", text(&world, &all));
+        world.config(&whole).apply().await;
+
+        let cli = world.client("cli");
+        for one in &missing {
+            cli.delete(one.kind, one.name, DeleteOptions::default()).await.expect("it is to go");
+        }
+        // Each goes when nothing refers to it any more.
+        for one in &missing {
+            let gone = cli.wait_gone(one.kind, one.name, GONE, |_| {}).await.expect("an answer");
+            assert!(gone.is_none(), "{} stays: {gone:?}", one.address());
+        }
+
+        let want = format!("Plan: {made} to add, 0 to change, 0 to destroy.");
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains(&want), "{want} {said}");
+        let want = format!("{made} added, 0 changed, 0 destroyed");
+        let said = world.apply().await;
+        assert!(said.contains(&want), "{want} {said}");
         world.end().await;
     });
 }

@@ -21,6 +21,7 @@ mod queries;
 mod refusals;
 mod repository;
 mod tokens;
+mod unknowns;
 mod user;
 mod world;
 
