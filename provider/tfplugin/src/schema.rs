@@ -337,6 +337,19 @@ fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> bool {
 }
 
 impl Semantics {
+    /// Whether a text is of the kind.
+    #[must_use]
+    pub fn reads(self, text: &str) -> bool {
+        match self {
+            Self::Exact => true,
+            Self::Mac => mac(text).is_some(),
+            Self::Ip => text.parse::<IpAddr>().is_ok(),
+            Self::Cidr => cidr(text).is_some(),
+            Self::Json => serde_json::from_str::<serde_json::Value>(text).is_ok(),
+            Self::Canonical(spell) => spell(text).is_some(),
+        }
+    }
+
     /// Whether two texts mean the same. Text that is not of the kind means only itself.
     #[must_use]
     pub fn same(self, a: &str, b: &str) -> bool {
@@ -348,14 +361,16 @@ impl Semantics {
                 Self::Exact => false,
                 Self::Mac => by(a, b, mac),
                 Self::Ip => by(a, b, |text| text.parse::<IpAddr>().ok()),
-                Self::Cidr => by(a, b, |text| {
-                    let (address, length) = text.split_once('/')?;
-                    Some((address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?))
-                }),
+                Self::Cidr => by(a, b, cidr),
                 Self::Canonical(spell) => by(a, b, spell),
                 Self::Json => by(a, b, |text| serde_json::from_str::<serde_json::Value>(text).ok()),
             }
     }
+}
+
+fn cidr(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    Some((address.parse().ok()?, length.parse().ok()?))
 }
 
 fn mac(text: &str) -> Option<String> {
@@ -442,6 +457,9 @@ fn collect_problems(attributes: &[Attribute], within: &str, in_set: bool, proble
         if default.is_some_and(|it| check_type(&attribute.value_type(), it, &Path::root()).is_err()) {
             wrong("the default is not of its type");
         }
+        if default.and_then(Val::as_str).is_some_and(|text| !attribute.semantics.reads(text)) {
+            wrong("the default is not of its form");
+        }
         if let Shape::Plain(Type::List(of) | Type::Set(of) | Type::Map(of)) = &attribute.shape
             && of.is_open()
         {
@@ -488,6 +506,7 @@ mod tests {
                 Attribute::optional("Bad", Type::String),
                 Attribute::optional("legs", Type::Number).default("four"),
                 Attribute::optional("any", Type::list(Type::Dynamic)),
+                Attribute::optional("chip", Type::String).semantics(Semantics::Mac).default("none"),
                 Attribute::nested(
                     "keys",
                     Mode::Optional,
@@ -504,6 +523,7 @@ mod tests {
                 "Bad: a name is lower-case letters, digits and underscores, and begins with no digit",
                 "legs: the default is not of its type",
                 "any: the elements of a collection are of one type, and dynamic is none",
+                "chip: the default is not of its form",
                 "keys.secret_wo: a set cannot hold what is write-only",
             ]
         );

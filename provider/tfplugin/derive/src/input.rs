@@ -157,9 +157,17 @@ impl FieldInput {
         Ok(this)
     }
 
-    /// Whether the attribute can be null in a state.
+    /// Whether the attribute can be null: in a state, or where a configuration leaves it to the provider.
     pub(crate) fn may_be_absent(&self) -> bool {
-        self.write_only || self.mode == "Optional"
+        self.write_only || self.mode == "Optional" || self.mode == "Computed"
+    }
+
+    /// Whether more is said of it than whether it is there.
+    pub(crate) fn says_more(&self) -> bool {
+        let of_values = self.default.is_some() || self.semantics.is_some() || !self.checks.is_empty();
+        let of_changes = self.replace || self.use_state || self.deprecated;
+        let is_computed = self.mode != "Required" && self.mode != "Optional";
+        of_values || of_changes || is_computed || self.sensitive || self.write_only || self.nested
     }
 }
 

@@ -50,8 +50,13 @@ fn expand(model: &ModelInput) -> Tokens {
     let secrets = fields.iter().map(|field| field.sensitive || field.write_only);
     let attributes = fields.iter().map(attribute);
     let absences = fields.iter().map(absence);
+    let of_fields = fields.iter().map(|field| {
+        let (ty, is_said) = (&field.ty, field.says_more());
+        quote!(#is_said || <#ty as ::tfplugin::Typed>::IS_SPELLED || <#ty as ::tfplugin::Typed>::SAYS_MORE)
+    });
     quote! {
         impl ::tfplugin::Model for #ident {
+            const SAYS_MORE: bool = #(#of_fields)||*;
             fn schema() -> ::tfplugin::Schema {
                 ::tfplugin::Schema {
                     version: #version,
@@ -118,12 +123,12 @@ fn attribute(field: &FieldInput) -> Tokens {
 
 /// Refuses, when it is compiled, a type that cannot be null for an attribute that can, and one that makes no sense.
 fn absence(field: &FieldInput) -> Tokens {
-    let FieldInput { name, ty, .. } = field;
-    if !field.may_be_absent() {
-        return quote_spanned!(ty.span()=> const _: bool = <#ty as ::tfplugin::Typed>::NULLABLE;);
-    }
+    let FieldInput { name, ty, nested, .. } = field;
+    let needs_not = !field.may_be_absent();
     let why = format!("`{name}` can be null: its type is to be Option<…> or Tf<…>");
+    let lost = format!("`{name}` is `nested`, or what its attributes say beside their types is lost");
     quote_spanned! {ty.span()=>
-        const _: () = ::core::assert!(<#ty as ::tfplugin::Typed>::NULLABLE, #why);
+        const _: () = ::core::assert!(<#ty as ::tfplugin::Typed>::NULLABLE || #needs_not, #why);
+        const _: () = ::core::assert!(#nested || !<#ty as ::tfplugin::Typed>::SAYS_MORE, #lost);
     }
 }

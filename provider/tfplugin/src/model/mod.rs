@@ -89,6 +89,31 @@ pub use values::Text;
 /// }
 /// ```
 ///
+/// What is computed is null in a configuration, and unknown in a plan:
+///
+/// ```compile_fail,E0080
+/// #[derive(tfplugin::Model)]
+/// struct File {
+///     #[tf(computed)]
+///     id: String,
+/// }
+/// ```
+///
+/// What an attribute says beside its type, such as a default, is lost in an object that is given whole:
+///
+/// ```compile_fail,E0080
+/// #[derive(tfplugin::Model)]
+/// struct File {
+///     #[tf(required)]
+///     owner: Owner,
+/// }
+/// #[derive(tfplugin::Model)]
+/// struct Owner {
+///     #[tf(required)]
+///     address: std::net::IpAddr,
+/// }
+/// ```
+///
 /// Nor can anything be a field, an `Option` be within a [`Tf`], or other than models be `nested`:
 ///
 /// ```compile_fail,E0277
@@ -115,6 +140,10 @@ pub use values::Text;
 /// }
 /// ```
 pub trait Model: Sized {
+    /// Whether some attribute of it says more than its type, and so has to be an attribute of its own.
+    #[doc(hidden)]
+    const SAYS_MORE: bool;
+
     /// What Terraform sees of it.
     fn schema() -> Schema;
 
@@ -147,6 +176,10 @@ pub trait Typed: Sized {
     const NULLABLE: bool = false;
     /// Whether its elements are in no order, and none is there twice.
     const IS_SET: bool = false;
+    /// Whether it is text whose spelling does not matter.
+    const IS_SPELLED: bool = false;
+    /// Whether there are models in it of which some attribute says more than its type.
+    const SAYS_MORE: bool = false;
 
     /// Its type for Terraform.
     fn of() -> Type;
@@ -168,6 +201,7 @@ pub trait Typed: Sized {
 }
 
 impl<M: Model> Typed for M {
+    const SAYS_MORE: bool = M::SAYS_MORE;
     fn of() -> Type {
         M::schema().value_type()
     }

@@ -69,6 +69,8 @@ impl<T> From<Option<T>> for Tf<T> {
 }
 
 impl<T: Typed> Typed for Tf<T> {
+    const IS_SPELLED: bool = T::IS_SPELLED;
+    const SAYS_MORE: bool = T::SAYS_MORE;
     const NULLABLE: bool = {
         assert!(!T::NULLABLE, "an Option or a Tf has no other one in it");
         true
@@ -100,6 +102,8 @@ impl<T: Typed> Typed for Tf<T> {
 }
 
 impl<T: Typed> Typed for Option<T> {
+    const IS_SPELLED: bool = T::IS_SPELLED;
+    const SAYS_MORE: bool = T::SAYS_MORE;
     const NULLABLE: bool = {
         assert!(!T::NULLABLE, "an Option or a Tf has no other one in it");
         true

@@ -123,6 +123,7 @@ fn parsed<T: FromStr<Err: Display>>(want: &str, val: &Val, at: &Path) -> Result<
 pub struct Text<T>(pub T);
 
 impl<T: FromStr<Err: Display> + Display> Typed for Text<T> {
+    const IS_SPELLED: bool = true;
     fn of() -> Type {
         Type::String
     }
@@ -140,6 +141,7 @@ impl<T: FromStr<Err: Display> + Display> Typed for Text<T> {
 macro_rules! texts {
     ($($of:ty: $want:literal, $semantics:expr);*) => {$(
                 impl Typed for $of {
+            const IS_SPELLED: bool = true;
             fn of() -> Type {
                 Type::String
             }
@@ -165,6 +167,7 @@ texts! {
 
 /// As `1h 30m`, `90m` or `PT1H30M`. One of more than 292 billion years is written as that.
 impl Typed for Duration {
+    const IS_SPELLED: bool = true;
     fn of() -> Type {
         Type::String
     }
@@ -214,6 +217,8 @@ fn written<'a, T: Typed + 'a>(items: impl IntoIterator<Item = &'a T>) -> Val {
 }
 
 impl<T: Typed> Typed for Vec<T> {
+    const IS_SPELLED: bool = T::IS_SPELLED;
+    const SAYS_MORE: bool = T::SAYS_MORE;
     fn of() -> Type {
         Type::list(T::of())
     }
@@ -229,6 +234,8 @@ impl<T: Typed> Typed for Vec<T> {
 }
 
 impl<T: Typed + Ord> Typed for BTreeSet<T> {
+    const IS_SPELLED: bool = T::IS_SPELLED;
+    const SAYS_MORE: bool = T::SAYS_MORE;
     const IS_SET: bool = true;
     fn of() -> Type {
         Type::set(T::of())
@@ -253,6 +260,8 @@ impl<T: Typed + Ord> Typed for BTreeSet<T> {
 }
 
 impl<T: Typed> Typed for BTreeMap<String, T> {
+    const IS_SPELLED: bool = T::IS_SPELLED;
+    const SAYS_MORE: bool = T::SAYS_MORE;
     fn of() -> Type {
         Type::map(T::of())
     }
