@@ -20,6 +20,7 @@ mod proxies;
 mod queries;
 mod refusals;
 mod repository;
+mod revoked;
 mod tokens;
 mod unknowns;
 mod user;

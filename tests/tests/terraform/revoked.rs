@@ -1,0 +1,69 @@
+//! A token that is taken away from a pipeline while it plans and while it applies.
+
+use basalt_api::client::DeleteOptions;
+use serde_json::json;
+
+use crate::NETWORK;
+use crate::gate::{At, Gate};
+use crate::world::{COMMAND, World, described, everything, flat, within};
+
+/// Of the network's objects, how many are made before the token goes.
+const BEFORE: u64 = 3;
+
+/// As whoever has the token, through the gate.
+fn config(gate: &Gate, token: &str) -> String {
+    let endpoint = format!("http://{}", gate.address);
+    format!("provider \"basalt\" {{\n  endpoint = {endpoint:?}\n  token = {token:?}\n}}\n{NETWORK}")
+}
+
+async fn issue(world: &World) -> String {
+    world.put("cli", "ApiToken", "pipeline", json!({"role": "builder"})).await;
+    world.client("cli").issue_token("pipeline").await.expect("a token")
+}
+
+async fn revoke(world: &World) {
+    let gone = world.client("cli").delete(described("ApiToken"), "pipeline", DeleteOptions::default()).await;
+    assert!(gone.expect("an answer").is_none(), "it is gone at once");
+}
+
+#[test]
+fn an_apply_whose_token_is_revoked_keeps_what_it_made_and_goes_on_with_another() {
+    within(async |world| {
+        world.put("cli", "Role", "builder", json!({"base": "admin"})).await;
+        let region = world.endpoint.strip_prefix("http://").and_then(|it| it.parse().ok());
+        let gate = Gate::before(region.expect("an address")).await;
+        world.config(&config(&gate, &issue(&world).await));
+
+        let held = gate.hold(BEFORE, At::Request);
+        let mut apply = world.terraform(&["apply", "-auto-approve", "-parallelism=1"]);
+        let revoked = async {
+            let held = held.await.expect("a write");
+            revoke(&world).await;
+            held.go_on();
+        };
+        let (output, ()) = tokio::time::timeout(COMMAND, async { tokio::join!(apply.output(), revoked) })
+            .await
+            .expect("it ends");
+        let output = output.expect("terraform on the PATH");
+        let said = flat(&everything(&output));
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("Who are you?") && said.contains("token"), "{said}");
+        let state = world.ok(&["state", "list"]).await;
+        assert_eq!(
+            state.lines().filter(|line| line.starts_with("basalt_")).count() as u64,
+            BEFORE,
+            "{state}"
+        );
+
+        for command in ["plan", "refresh"] {
+            let said = flat(&world.fails(&[command]).await);
+            assert!(said.contains("Who are you?") && said.contains("token"), "{command}: {said}");
+        }
+        assert_eq!(world.ok(&["state", "list"]).await, state, "nothing is forgotten");
+
+        world.config(&config(&gate, &issue(&world).await));
+        let said = world.apply().await;
+        assert!(said.contains("4 added, 0 changed, 0 destroyed"), "{said}");
+        world.end().await;
+    });
+}
