@@ -93,6 +93,8 @@ fn everything() -> Type {
         ("list", Type::List(Box::new(Type::Number))),
         ("set", Type::Set(text())),
         ("map", Type::Map(Box::new(Type::List(text())))),
+        ("pair", Type::Tuple(vec![Type::String, Type::Bool])),
+        ("any", Type::Dynamic),
     ];
     Type::Object(fields.into_iter().map(|(name, of)| (name.to_owned(), of)).collect())
 }
@@ -111,7 +113,8 @@ pub fn terraform(data: &[u8]) {
 }
 
 pub(crate) fn seeds_terraform() -> Vec<Vec<u8>> {
-    let json = br#"{"flag":true,"number":12345678901234567890.5,"text":"x","list":[1,2,3],"set":["a","b"],"map":{"k":["v"]}}"#;
+    let json = br#"{"flag":true,"number":12345678901234567890.5,"text":"x","list":[1,2,3],"set":["a","b"],"map":{"k":["v"]},
+        "pair":["x",false],"any":{"value":{"a":[1,"b"]},"type":["object",{"a":["tuple",["number","string"]]}]}}"#;
     let value = Val::from_json(json, &everything()).expect("a value");
     vec![value.to_msgpack(), json.to_vec()]
 }
