@@ -1,6 +1,6 @@
-//! TFTP and IPMI.
+//! TFTP, IPMI, and the routers of a link.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use basalt_bmc::client::ClientCore;
@@ -9,6 +9,7 @@ use basalt_bmc::server::{ChassisAnswer, Reaction, ServerCore};
 use basalt_bmc::{
     CipherSuite, Credentials, Failure, Password, PowerState, Privilege, ServerConfig, Username,
 };
+use basalt_rack::router_advertisement::{ADVERTISEMENT_INTERVAL, Advertiser, NO_ROUTER, decode};
 use basalt_tftp::client::{ClientAction, ClientRequest};
 use basalt_tftp::packet::Packet;
 use basalt_tftp::request::{Decision, decide};
@@ -179,4 +180,36 @@ pub fn bmc_client(data: &[u8]) {
 pub(crate) fn seeds_bmc_client() -> Vec<Vec<u8>> {
     let [_, of_bmc] = handshake();
     vec![sequence(of_bmc.iter().map(Vec::as_slice))]
+}
+
+/// What is heard on a link, by a rack that says there that nobody is a router.
+pub fn router(data: &[u8]) {
+    let (mut now, mut last) = (Instant::now(), None);
+    let mut advertiser = Advertiser::default();
+    for (besides, bytes) in messages(data) {
+        now += Duration::from_millis(200 + u64::from(besides) * 50);
+        let source = match besides % 3 {
+            1 => Ipv6Addr::UNSPECIFIED,
+            host => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, u16::from(host)),
+        };
+        if let Some(message) = decode(source, bytes) {
+            advertiser.handle(now, source, message);
+        }
+        if advertiser.take_due(now) {
+            assert_eq!(advertiser.router(now), None, "a real one speaks for itself");
+            assert!(last.is_none_or(|last| now - last >= ADVERTISEMENT_INTERVAL), "RFC 4861 §6.2.6");
+            last = Some(now);
+        }
+    }
+}
+
+pub(crate) fn seeds_router() -> Vec<Vec<u8>> {
+    let mut lives = NO_ROUTER;
+    lives[7] = 9;
+    let asks = [133, 0, 0, 0, 0, 0, 0, 0, 1, 1, 82, 84, 0, 0, 0, 1];
+    let asks = &asks[..];
+    vec![
+        sequence([asks, asks, asks, asks, asks, asks]),
+        sequence([asks, &lives[..], asks, asks, &NO_ROUTER[..], asks, asks, asks]),
+    ]
 }
