@@ -222,7 +222,8 @@ impl Store {
                order by object for update skip locked)
              update reconcile_queue q
              set not_before = least(q.not_before, now() + make_interval(secs => $1)),
-                 lease_until = least(q.lease_until, now() + make_interval(secs => $2))
+                 lease_until = case when q.lease_until is not null
+                   then least(q.lease_until, now() + make_interval(secs => $2)) end
              from far where q.kind = far.kind and q.object = far.object",
             LONGEST_PAUSE,
             LONGEST_LEASE

@@ -199,6 +199,19 @@ async fn a_clock_that_goes_back_keeps_nobody_from_work() {
     assert!(due <= Duration::from_secs(300), "it rests for {due:?}");
 }
 
+#[tokio::test]
+async fn what_rests_for_hours_is_taken_up_when_it_is_woken_whenever_the_last_scan_was() {
+    let store = store().await;
+    let machine = put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
+    for lease in store.claim(Uid::generate(), 10, LEASE).await.unwrap() {
+        store.finish(&lease, Then::Again(Duration::from_secs(7200))).await.unwrap();
+    }
+    store.enqueue_all().await.unwrap();
+    assert_eq!(store.claim(Uid::generate(), 10, LEASE).await.unwrap().len(), 0, "it rests");
+    store.enqueue(machine, Duration::ZERO).await.unwrap();
+    assert_eq!(store.claim(Uid::generate(), 10, LEASE).await.unwrap().len(), 1, "nobody has it");
+}
+
 fn fact(seq: u64, mac: &str) -> NewFact {
     NewFact {
         seq,
