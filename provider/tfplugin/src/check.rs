@@ -8,7 +8,7 @@ use crate::diag::{Diag, Diags};
 use crate::model::Typed;
 use crate::path::Path;
 use crate::schema::{Attribute, Nesting, Schema, Shape};
-use crate::value::Val;
+use crate::value::{Num, Val};
 
 /// A demand on a value of an attribute. Null and unknown values are not asked.
 ///
@@ -50,7 +50,12 @@ impl Check {
     pub fn between(range: RangeInclusive<i64>) -> Self {
         let (first, last) = (*range.start(), *range.end());
         let is_in = move |number: f64| number >= first as f64 && number <= last as f64;
-        let holds = move |value: &Val| f64::read(value, &Path::root()).is_ok_and(is_in);
+        let holds = move |value: &Val| match value {
+            Val::Num(Num::Int(whole)) => range.contains(whole),
+            // A whole number that is none of 64 bits is in no such range.
+            Val::Num(Num::Dec(text)) => text.contains('.') && text.parse().is_ok_and(is_in),
+            _ => false,
+        };
         let samples = vec![first.into(), last.into()];
         Self { samples, ..Self::new(format!("a number from {first} to {last}"), holds) }
     }
@@ -91,15 +96,15 @@ impl Check {
     }
 
     pub(crate) fn holds(&self, value: &Val) -> bool {
-        (self.holds)(value)
+        (self.holds)(value.inner())
     }
 
-    fn of(&self, attribute: &Attribute, value: &Val, at: &Path) -> Option<Diag> {
+    fn of(&self, attribute: &Attribute, value: &Val, at: &Path, is_secret: bool) -> Option<Diag> {
         if self.holds(value) {
             return None;
         }
-        let Attribute { name, sensitive, write_only, .. } = attribute;
-        let detail = match *sensitive || *write_only {
+        let name = &attribute.name;
+        let detail = match is_secret {
             true => format!("`{name}` must be {}; it is sensitive, and so not shown.", self.want),
             false => format!("`{name}` is {}, and must be {}.", shown(value), self.want),
         };
@@ -115,7 +120,7 @@ impl fmt::Debug for Check {
 
 /// A value in a sentence.
 fn shown(value: &Val) -> String {
-    match value {
+    match value.inner() {
         Val::Str(text) => format!("{text:?}"),
         Val::List(items) => format!("of {} elements", items.len()),
         Val::Map(items) => format!("of {} elements", items.len()),
@@ -128,33 +133,37 @@ impl Schema {
     #[must_use]
     pub fn check(&self, config: &Val) -> Diags {
         let mut wrong = Diags::default();
-        object(&self.attributes, config, &Path::root(), &mut wrong);
+        object(&self.attributes, config, &Path::root(), false, &mut wrong);
         wrong
     }
 }
 
-fn object(attributes: &[Attribute], config: &Val, at: &Path, wrong: &mut Diags) {
+/// Nothing is shown of what is within a secret.
+fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wrong: &mut Diags) {
     for attribute in attributes {
         let (value, at) = (config.get(&attribute.name), at.attr(&attribute.name));
         if value.is_null() || value.is_unknown() {
             continue;
         }
+        let is_secret = in_secret || attribute.sensitive || attribute.write_only;
         if value.is_wholly_known() {
-            wrong.extend(attribute.checks.iter().filter_map(|check| check.of(attribute, value, &at)));
+            let checks = attribute.checks.iter();
+            wrong.extend(checks.filter_map(|check| check.of(attribute, value, &at, is_secret)));
         }
         let Shape::Nested(nesting, children) = &attribute.shape else { continue };
+        let mut inside = |value: &Val, at: &Path| object(children, value, at, is_secret, wrong);
         match (nesting, value) {
-            (Nesting::Single, _) => object(children, value, &at, wrong),
+            (Nesting::Single, _) => inside(value, &at),
             (Nesting::Map, Val::Map(items)) => {
-                items.iter().for_each(|(key, item)| object(children, item, &at.key(key), wrong));
+                items.iter().for_each(|(key, item)| inside(item, &at.key(key)))
             }
             (Nesting::List, Val::List(items)) => {
-                items.iter().enumerate().for_each(|(i, item)| object(children, item, &at.index(i), wrong));
+                items.iter().enumerate().for_each(|(i, item)| inside(item, &at.index(i)));
             }
             // No step leads into a set.
             (_, Val::List(items)) => items.iter().for_each(|item| {
                 let mut inside = Diags::default();
-                object(children, item, &at, &mut inside);
+                object(children, item, &at, is_secret, &mut inside);
                 wrong.extend(inside.into_iter().map(|diag| diag.at(at.clone())));
             }),
             _ => {}
@@ -190,6 +199,18 @@ mod tests {
             ),
             (number(Check::one_of([7])), 7.into(), 8.into(), "8, and must be 7"),
             (number(Check::between(1..=9)), 9.into(), 10.into(), "10, and must be a number from 1 to 9"),
+            (
+                number(Check::between(0..=i64::MAX)),
+                Val::Num(Num::Dec("33.3333333333333333333333333333".to_owned())),
+                Val::Num(Num::Dec("9223372036854775808".to_owned())),
+                "9223372036854775808, and must be a number from 0 to 9223372036854775807",
+            ),
+            (
+                Attribute::optional("it", Type::Dynamic).check(Check::one_of(["a"])),
+                Val::from("a").dynamic(),
+                Val::from("b").dynamic(),
+                "\"b\", and must be `a`",
+            ),
             (
                 text(Check::characters(0..=1)),
                 "ü".into(),

@@ -19,6 +19,22 @@ pub(crate) fn conform(schema: &Schema, value: Val) -> Result<Val, Diag> {
     }
 }
 
+/// As much of `value` as is of the schema: what is not is null, and told to the log.
+pub(crate) fn salvage(schema: &Schema, value: Val) -> Val {
+    let Val::Map(mut object) = value else { return Val::Null };
+    let salvaged = schema.attributes.iter().map(|attribute| {
+        let value = object.remove(&attribute.name).unwrap_or_default();
+        let value = if attribute.write_only { Val::Null } else { value };
+        let value = conform_value(attribute, value, &Path::root().attr(&attribute.name));
+        let value = value.unwrap_or_else(|diag| {
+            tracing::error!(problem = diag.detail, path = %diag.path, "a committed state is not of the schema");
+            Val::Null
+        });
+        (attribute.name.clone(), value)
+    });
+    Val::Map(salvaged.collect())
+}
+
 fn conform_object(attributes: &[Attribute], mut object: Object, at: &Path) -> Result<Object, Diag> {
     let mut conformed = Object::new();
     for attribute in attributes {
@@ -41,7 +57,7 @@ fn conform_object(attributes: &[Attribute], mut object: Object, at: &Path) -> Re
 fn conform_value(attribute: &Attribute, value: Val, at: &Path) -> Result<Val, Diag> {
     let (nesting, children) = match &attribute.shape {
         Shape::Plain(of) => {
-            let value = if *of == Type::Dynamic { value.dynamic() } else { value };
+            let value = of.lift(value);
             check_type(of, &value, at)?;
             return Ok(value);
         }
@@ -104,7 +120,7 @@ pub(crate) fn honour(schema: &Schema, planned: &Val, result: Val) -> (Val, Vec<D
     let mut errors = Vec::new();
     let result = match (planned, result) {
         (Val::Map(planned), Val::Map(result)) => {
-            Val::Map(honour_object(&schema.attributes, planned, result, &Path::root(), &mut errors))
+            Val::Map(honour_object(&schema.attributes, planned, result, &Path::root(), false, &mut errors))
         }
         (_, other) => other,
     };
@@ -116,6 +132,7 @@ fn honour_object(
     planned: &Object,
     mut result: Object,
     at: &Path,
+    in_secret: bool,
     errors: &mut Vec<Diag>,
 ) -> Object {
     for attribute in attributes {
@@ -125,12 +142,20 @@ fn honour_object(
         };
         let at = at.attr(&attribute.name);
         let found = std::mem::take(value);
-        *value = honour_value(attribute, planned, found, &at, errors);
+        let is_secret = in_secret || attribute.sensitive;
+        *value = honour_value(attribute, planned, found, &at, is_secret, errors);
     }
     result
 }
 
-fn honour_value(attribute: &Attribute, planned: &Val, found: Val, at: &Path, errors: &mut Vec<Diag>) -> Val {
+fn honour_value(
+    attribute: &Attribute,
+    planned: &Val,
+    found: Val,
+    at: &Path,
+    is_secret: bool,
+    errors: &mut Vec<Diag>,
+) -> Val {
     if planned.is_unknown() {
         if !found.is_wholly_known() {
             errors.push(bug(at, "The provider left it unknown after the apply."));
@@ -142,14 +167,16 @@ fn honour_value(attribute: &Attribute, planned: &Val, found: Val, at: &Path, err
         return planned.clone();
     }
     let Shape::Nested(nesting, children) = &attribute.shape else {
-        errors.push(differs(attribute, at, planned, &found));
+        errors.push(differs(is_secret, at, planned, &found));
         return found;
     };
     let mut one = |planned: &Val, found: Val, at: &Path| match (planned, found) {
-        (Val::Map(planned), Val::Map(found)) => Val::Map(honour_object(children, planned, found, at, errors)),
+        (Val::Map(planned), Val::Map(found)) => {
+            Val::Map(honour_object(children, planned, found, at, is_secret, errors))
+        }
         (planned, found) => {
             if *planned != found {
-                errors.push(differs(attribute, at, planned, &found));
+                errors.push(differs(is_secret, at, planned, &found));
             }
             found
         }
@@ -179,14 +206,14 @@ fn honour_value(attribute: &Attribute, planned: &Val, found: Val, at: &Path, err
             found
         }
         (_, planned, found) => {
-            errors.push(differs(attribute, at, planned, &found));
+            errors.push(differs(is_secret, at, planned, &found));
             found
         }
     }
 }
 
-fn differs(attribute: &Attribute, at: &Path, planned: &Val, found: &Val) -> Diag {
-    let values = if attribute.sensitive {
+fn differs(is_secret: bool, at: &Path, planned: &Val, found: &Val) -> Diag {
+    let values = if is_secret {
         "Its value is not the planned one.".to_owned()
     } else {
         format!("Planned was {planned}, and it is {found}.")
@@ -275,6 +302,25 @@ mod tests {
         let planned = Val::from([("password", "hunter2".into())]);
         let (_, errors) = honour(&schema(), &planned, Val::from([("password", Val::Null)]));
         assert!(errors.iter().all(|error| !error.detail.contains("hunter2")) && errors.len() == 1);
+    }
+
+    #[test]
+    fn nothing_within_a_secret_is_quoted_and_what_is_of_the_schema_is_kept_of_what_is_not() {
+        let login = vec![Attribute::optional("password", Type::String)];
+        let schema = Schema {
+            attributes: vec![
+                Attribute::nested("login", Mode::Optional, Nesting::Single, login).sensitive(),
+                Attribute::computed("size", Type::Number),
+            ],
+            ..Schema::default()
+        };
+        let state = |password: &str, size: Val| {
+            Val::from([("login", Val::from([("password", password.into())])), ("size", size)])
+        };
+        let (_, errors) = honour(&schema, &state("hunter2", 1.into()), state("hunter3", 1.into()));
+        let [error] = errors.as_slice() else { panic!("{errors:?}") };
+        assert!(!error.detail.contains("hunter"), "{error:?}");
+        assert_eq!(salvage(&schema, state("hunter2", "big".into())), state("hunter2", Val::Null));
     }
 
     #[test]

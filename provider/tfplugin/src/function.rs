@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::error;
 
 use crate::codec;
+use crate::contract::check_type;
+use crate::path::Path;
 use crate::pb;
 use crate::value::{Type, Val};
 
@@ -137,14 +139,18 @@ pub(crate) fn call(
     if !arguments.iter().all(Val::is_wholly_known) {
         return Ok(Val::Unknown);
     }
-    catch_unwind(AssertUnwindSafe(|| function.call(&arguments))).unwrap_or_else(|_| {
+    let called = catch_unwind(AssertUnwindSafe(|| function.call(&arguments))).unwrap_or_else(|_| {
         error!(function = function.name(), "the provider panicked");
         let why = format!(
             "Bug in the provider: {} panicked. Please report it with the log (TF_LOG=debug).",
             function.name()
         );
         Err(Refusal::whole(why))
-    })
+    });
+    let answer = signature.returns.lift(called?);
+    let wrong = check_type(&signature.returns, &answer, &Path::root());
+    wrong.map_err(|diag| Refusal::whole(format!("{}: {}", diag.summary, diag.detail)))?;
+    Ok(answer)
 }
 
 #[cfg(test)]

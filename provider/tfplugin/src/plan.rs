@@ -33,7 +33,12 @@ pub(crate) fn plan(schema: &Schema, prior: &Val, config: &Val, derive: impl Fn(&
     if let Some(before) = before
         && same_object(&schema.attributes, &base, before)
     {
-        return Planned { state: prior.clone(), replace: Vec::new() };
+        let mut state = prior.clone();
+        // Terraform tells a null of one type from that of another, where a value brings its type.
+        for (name, value) in base.into_iter().filter(|(_, value)| value.is_null()) {
+            state.set(&name, value);
+        }
+        return Planned { state, replace: Vec::new() };
     }
     let mut state = mark_unknown(&schema.attributes, base, config, before);
     derive(&mut state);
@@ -66,10 +71,10 @@ fn keep_value(attribute: &Attribute, want: Val, had: Val) -> Val {
         return Val::Null;
     }
     match (&attribute.shape, want) {
-        (_, Val::Null) => match &attribute.default {
+        (_, want) if want.is_null() => match &attribute.default {
             Some(default) => default.clone(),
             None if attribute.is_computed() => had,
-            None => Val::Null,
+            None => want,
         },
         (Shape::Nested(nesting, children), want) => {
             map_elements(*nesting, want, &had, |want, had| keep_what_stays(children, &want, had))

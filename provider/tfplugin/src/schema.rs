@@ -312,6 +312,8 @@ pub(crate) fn same_object(attributes: &[Attribute], a: &Object, b: &Object) -> b
 
 fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> bool {
     match (of, a, b) {
+        // Of whatever type it is none of.
+        (Type::Dynamic, a, b) if a.is_null() && b.is_null() => true,
         (_, Val::Str(a), Val::Str(b)) => a == b || semantics.same(a, b),
         (Type::List(element), Val::List(a), Val::List(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_plain(element, semantics, a, b))
@@ -329,10 +331,39 @@ fn same_plain(of: &Type, semantics: Semantics, a: &Val, b: &Val) -> bool {
                 (a, b) => a == b,
             })
         }
-        // One that Terraform made a list of and the provider a tuple is the same.
-        (Type::Dynamic, Val::Dynamic(a), Val::Dynamic(b)) if a.of != b.of => a.value == b.value,
+        (Type::Dynamic, Val::Dynamic(a), Val::Dynamic(b)) if a.of != b.of => {
+            same_of_two((&a.of, &a.value), (&b.of, &b.value))
+        }
         (Type::Dynamic, Val::Dynamic(a), Val::Dynamic(b)) => same_plain(&a.of, semantics, &a.value, &b.value),
         (_, a, b) => a == b,
+    }
+}
+
+/// Whether values of two types mean the same: a list may have become a tuple, and so may a set, which has no order.
+fn same_of_two((a_of, a): (&Type, &Val), (b_of, b): (&Type, &Val)) -> bool {
+    fn part<'a>(of: &'a Type, name: &str, place: usize) -> &'a Type {
+        match of {
+            Type::List(of) | Type::Set(of) | Type::Map(of) => of,
+            Type::Object(attributes) => attributes.get(name).unwrap_or(&Type::Dynamic),
+            Type::Tuple(elements) => elements.get(place).unwrap_or(&Type::Dynamic),
+            Type::Bool | Type::Number | Type::String | Type::Dynamic => &Type::Dynamic,
+        }
+    }
+    match (a, b) {
+        (Val::List(a), Val::List(b)) if matches!(a_of, Type::Set(_)) || matches!(b_of, Type::Set(_)) => {
+            same_elements(a, b, |a, b| a == b)
+        }
+        (Val::List(a), Val::List(b)) => {
+            let mut pairs = a.iter().zip(b).enumerate();
+            a.len() == b.len()
+                && pairs.all(|(i, (a, b))| same_of_two((part(a_of, "", i), a), (part(b_of, "", i), b)))
+        }
+        (Val::Map(a), Val::Map(b)) => {
+            let mut pairs = a.iter().zip(b.values());
+            a.keys().eq(b.keys())
+                && pairs.all(|((name, a), b)| same_of_two((part(a_of, name, 0), a), (part(b_of, name, 0), b)))
+        }
+        (a, b) => a == b,
     }
 }
 
@@ -460,9 +491,12 @@ fn collect_problems(attributes: &[Attribute], within: &str, in_set: bool, proble
         if default.and_then(Val::as_str).is_some_and(|text| !attribute.semantics.reads(text)) {
             wrong("the default is not of its form");
         }
-        if let Shape::Plain(Type::List(of) | Type::Set(of) | Type::Map(of)) = &attribute.shape
-            && of.is_open()
-        {
+        let is_open = match &attribute.shape {
+            Shape::Plain(of) => of.has_open_elements(),
+            Shape::Nested(Nesting::Single, _) => false,
+            Shape::Nested(_, children) => children.iter().any(|child| child.value_type().is_open()),
+        };
+        if is_open {
             wrong("the elements of a collection are of one type, and dynamic is none");
         }
         if attribute.write_only && attribute.is_computed() {
@@ -480,6 +514,7 @@ fn collect_problems(attributes: &[Attribute], within: &str, in_set: bool, proble
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Dynamic;
 
     #[test]
     fn spellings_of_one_address_are_the_same() {
@@ -499,19 +534,41 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_brings_its_type_may_come_back_with_another_that_says_the_same() {
+        let any = Attribute::optional("any", Type::Dynamic);
+        let of = |of: Type, value: &Val| Val::Dynamic(Box::new(Dynamic { of, value: value.clone() }));
+        let [ab, ba] = [["a", "b"], ["b", "a"]].map(|it| Val::from(it.map(Val::from).to_vec()));
+        let texts = || Type::set(Type::String);
+        assert!(any.same(&of(texts(), &ab), &ba.clone().dynamic()), "a set has no order");
+        assert!(any.same(&of(Type::list(Type::String), &ab), &ab.clone().dynamic()));
+        assert!(!any.same(&of(Type::list(Type::String), &ab), &ba.clone().dynamic()), "a list has one");
+        let [tags, others] = [&ab, &ba].map(|it| Val::from([("tags", it.clone())]));
+        let with_set = of(Type::Object([("tags".to_owned(), texts())].into()), &tags);
+        assert!(any.same(&with_set, &others.dynamic()) && !any.same(&with_set, &Val::from("a").dynamic()));
+        assert!(any.same(&of(Type::String, &Val::Null), &Val::Null), "null is null");
+        assert!(!any.same(&of(Type::String, &Val::Unknown), &Val::Null));
+    }
+
+    #[test]
     fn names_what_terraform_would_refuse() {
         let schema = Schema {
             attributes: vec![
                 Attribute::optional("count", Type::Number),
                 Attribute::optional("Bad", Type::String),
                 Attribute::optional("legs", Type::Number).default("four"),
-                Attribute::optional("any", Type::list(Type::Dynamic)),
+                Attribute::optional("any", Type::Tuple(vec![Type::list(Type::Dynamic)])),
                 Attribute::optional("chip", Type::String).semantics(Semantics::Mac).default("none"),
                 Attribute::nested(
                     "keys",
                     Mode::Optional,
                     Nesting::Set,
                     vec![Attribute::optional("secret_wo", Type::String).write_only()],
+                ),
+                Attribute::nested(
+                    "rooms",
+                    Mode::Optional,
+                    Nesting::Map,
+                    vec![Attribute::optional("any", Type::Dynamic)],
                 ),
             ],
             ..Schema::default()
@@ -525,6 +582,7 @@ mod tests {
                 "any: the elements of a collection are of one type, and dynamic is none",
                 "chip: the default is not of its form",
                 "keys.secret_wo: a set cannot hold what is write-only",
+                "rooms: the elements of a collection are of one type, and dynamic is none",
             ]
         );
     }

@@ -119,6 +119,10 @@ mod tests {
         assert_eq!(said, [create, ("delete", "How long to wait for its end. Default: `1m 30s`.")]);
         let [create, _] = own.as_slice() else { panic!("{own:?}") };
         assert!(create.same(&"60m".into(), &"1h".into()), "another spelling is no change");
+        for (text, seconds) in [("2d", 172_800), ("1d 30m", 88_200), ("0", 0)] {
+            let given = Val::from([(NAME, Val::from([("create", text.into())]))]);
+            assert_eq!(SLOW.of(Operation::Create, &given), Some(Duration::from_secs(seconds)), "{text}");
+        }
     }
 
     #[test]

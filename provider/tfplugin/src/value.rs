@@ -447,6 +447,34 @@ impl Type {
         })
     }
 
+    /// Whether there is a collection in it whose elements need not be of one type.
+    pub(crate) fn has_open_elements(&self) -> bool {
+        match self {
+            Self::Bool | Self::Number | Self::String | Self::Dynamic => false,
+            Self::List(of) | Self::Set(of) | Self::Map(of) => of.is_open(),
+            Self::Object(attributes) => attributes.values().any(Self::has_open_elements),
+            Self::Tuple(elements) => elements.iter().any(Self::has_open_elements),
+        }
+    }
+
+    /// The value with its type, wherever this one leaves that to the value.
+    pub(crate) fn lift(&self, value: Val) -> Val {
+        match (self, value) {
+            (Self::Dynamic, value) => value.dynamic(),
+            (Self::Object(attributes), Val::Map(items)) => {
+                let lifted = items.into_iter().map(|(name, item)| match attributes.get(&name) {
+                    Some(of) => (name, of.lift(item)),
+                    None => (name, item),
+                });
+                Val::Map(lifted.collect())
+            }
+            (Self::Tuple(elements), Val::List(items)) if elements.len() == items.len() => {
+                Val::List(elements.iter().zip(items).map(|(of, item)| of.lift(item)).collect())
+            }
+            (_, value) => value,
+        }
+    }
+
     /// Whether a value of it is without a type somewhere, unless it brings one.
     pub(crate) fn is_open(&self) -> bool {
         match self {

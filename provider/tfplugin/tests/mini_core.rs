@@ -49,6 +49,19 @@ async fn the_example_keeps_the_contract_with_random_configurations() {
     core.stop().await;
 }
 
+#[tokio::test]
+async fn a_value_may_be_larger_than_what_grpc_takes_by_itself() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = Val::from([("directory", dir.path().display().to_string().into())]);
+    let mut core = MiniCore::start(notes::Notes::default(), &config).await.expect("it starts");
+    let text = |letter: &str| Val::from([("name", "one".into()), ("text", letter.repeat(12 << 20).into())]);
+    let name = |state: &Val| state.get("name").as_str().map(str::to_owned);
+    let lived = core.live("notes_note", &[text("a"), text("b")], name).await;
+    let lived = lived.unwrap_or_else(|broken| panic!("{broken}"));
+    assert_eq!((lived.created, lived.updated), (1, 1), "{lived:?}");
+    core.stop().await;
+}
+
 /// Pets in a directory.
 async fn kennel(pets: &[(&str, &str)]) -> (tempfile::TempDir, MiniCore) {
     let dir = tempfile::tempdir().expect("a directory");

@@ -256,12 +256,15 @@ fn errors_point_at_their_attribute_and_warnings_at_theirs() {
 #[test]
 fn a_value_may_be_of_any_type_and_change_it() {
     let workspace = Workspace::new();
-    let likes = |what: &str| REX.replace("weight  = 12.1", &format!("likes = {what}"));
+    let none = "variable \"none\" {\n  type    = string\n  default = null\n}\n";
+    let likes = |what: &str| format!("{none}{}", REX.replace("weight  = 12.1", &format!("likes = {what}")));
     for (what, kept) in [
         ("\"bones\"", serde_json::json!("bones")),
         ("[1, \"two\", null]", serde_json::json!([1, "two", null])),
         ("{ bones = 2, more = { cats = false } }", serde_json::json!({"bones": 2, "more": {"cats": false}})),
         ("toset([\"b\", \"a\"])", serde_json::json!(["a", "b"])),
+        ("{ tags = toset([\"b\", \"a\"]) }", serde_json::json!({"tags": ["a", "b"]})),
+        ("var.none", Value::Null),
         ("null", Value::Null),
     ] {
         workspace.config(&likes(what)).apply();

@@ -103,6 +103,29 @@ fn an_interrupted_wait_goes_on_at_the_next_apply_and_nothing_is_made_twice() {
 }
 
 #[test]
+fn what_is_protected_is_not_destroyed() {
+    within(async |world| {
+        world.config(&deployment(&world, "deletion_protection = true"));
+        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+        world.until_there("web-1").await;
+        world.say_ready("web-1").await;
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{}", everything(&output));
+
+        for args in
+            [&["destroy", "-auto-approve"][..], &["apply", "-auto-approve", "-replace=basalt_deployment.web"]]
+        {
+            let said = flat(&world.fails(args).await);
+            assert!(said.contains("deletion_protection"), "{args:?}: {said}");
+            let kept = world.get("Deployment", "web-1").await;
+            assert_eq!(kept.metadata.deletion_requested_at, None, "{args:?}");
+        }
+        assert!(world.ok(&["state", "list"]).await.contains("basalt_deployment.web"));
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_stalled_deployment_ends_the_wait_with_its_reason() {
     within(async |world| {
         world.config(&deployment(&world, ""));

@@ -1,7 +1,7 @@
 //! What is wrong, and how the user hears of it.
 
 use crate::NETWORK;
-use crate::world::{described, flat, provider, within};
+use crate::world::{described, flat, provider, provider_at, within};
 
 /// A machine in a zone.
 fn machine(zone: &str) -> String {
@@ -90,6 +90,25 @@ fn a_region_that_does_not_answer_is_named() {
                     data \"basalt_zone\" \"found\" {\n name = \"row-5\"\n}\n";
         let said = flat(&world.config(text).fails(&["plan"]).await);
         assert!(said.contains("http://127.0.0.1:1"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_plan_without_a_region_fails_and_forgets_nothing() {
+    within(async |world| {
+        world.config(&format!("{}{NETWORK}", provider(&world))).apply().await;
+        let listed = world.ok(&["state", "list"]).await;
+        let away = provider_at("http://127.0.0.1:1", &world).replace("{\n", "{\n  retry_timeout = \"1s\"\n");
+        world.config(&format!("{away}{NETWORK}"));
+        for command in ["plan", "apply", "destroy"] {
+            let args = if command == "plan" { vec![command] } else { vec![command, "-auto-approve"] };
+            let said = flat(&world.fails(&args).await);
+            assert!(said.contains("http://127.0.0.1:1"), "{command}: {said}");
+            assert_eq!(world.ok(&["state", "list"]).await, listed, "{command}");
+        }
+        let again = world.config(&format!("{}{NETWORK}", provider(&world)));
+        assert!(again.ok(&["plan"]).await.contains("No changes."));
         world.end().await;
     });
 }

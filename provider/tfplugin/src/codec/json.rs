@@ -11,18 +11,22 @@ use super::CodecError;
 use crate::path::Path;
 use crate::value::{Dynamic, Num, Object, Type, Val};
 
+/// One that brings its type is inside so many others only if somebody means harm.
+const MOST_INSIDE: u8 = 32;
+
 /// Reads a state. Attributes that the type does not have are dropped, those that it has and the
 /// state lacks are null: that is all the migration which most changes of a schema need.
 pub(crate) fn decode(bytes: &[u8], of: &Type) -> Result<Val, CodecError> {
-    read(serde_json::from_slice(bytes)?, of, &Path::root())
+    read(serde_json::from_slice(bytes)?, of, &Path::root(), 0)
 }
 
 /// As [`decode`].
 pub(crate) fn from_json(value: &Value, of: &Type) -> Result<Val, CodecError> {
-    read(&to_raw_value(value)?, of, &Path::root())
+    read(&to_raw_value(value)?, of, &Path::root(), 0)
 }
 
-fn read(raw: &RawValue, of: &Type, at: &Path) -> Result<Val, CodecError> {
+/// `inside` so many values that brought their types.
+fn read(raw: &RawValue, of: &Type, at: &Path, inside: u8) -> Result<Val, CodecError> {
     let text = raw.get();
     let got = match (text.as_bytes().first(), of) {
         (Some(b'n'), _) => return Ok(Val::Null),
@@ -34,13 +38,14 @@ fn read(raw: &RawValue, of: &Type, at: &Path) -> Result<Val, CodecError> {
         }
         (Some(b'['), Type::List(element) | Type::Set(element)) => {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
-            let items = items.into_iter().enumerate().map(|(i, item)| read(item, element, &at.index(i)));
+            let items =
+                items.into_iter().enumerate().map(|(i, item)| read(item, element, &at.index(i), inside));
             return items.collect::<Result<_, _>>().map(Val::List);
         }
         (Some(b'{'), Type::Map(element)) => {
             let items: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
             let items = items.into_iter().map(|(key, item)| {
-                let item = read(item, element, &at.key(&key))?;
+                let item = read(item, element, &at.key(&key), inside)?;
                 Ok((key, item))
             });
             return items.collect::<Result<Object, _>>().map(Val::Map);
@@ -48,7 +53,7 @@ fn read(raw: &RawValue, of: &Type, at: &Path) -> Result<Val, CodecError> {
         (Some(b'{'), Type::Object(attributes)) => {
             let items: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
             let attributes = attributes.iter().map(|(name, of)| {
-                let item = items.get(name).map(|item| read(item, of, &at.attr(name)));
+                let item = items.get(name).map(|item| read(item, of, &at.attr(name), inside));
                 Ok((name.clone(), item.transpose()?.unwrap_or_default()))
             });
             return attributes.collect::<Result<Object, _>>().map(Val::Map);
@@ -57,16 +62,16 @@ fn read(raw: &RawValue, of: &Type, at: &Path) -> Result<Val, CodecError> {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
             if items.len() == elements.len() {
                 let items = items.into_iter().zip(elements).enumerate();
-                let items = items.map(|(i, (item, of))| read(item, of, &at.index(i)));
+                let items = items.map(|(i, (item, of))| read(item, of, &at.index(i), inside));
                 return items.collect::<Result<_, _>>().map(Val::List);
             }
             "an array of another length"
         }
-        (Some(b'{'), Type::Dynamic) => {
+        (Some(b'{'), Type::Dynamic) if inside < MOST_INSIDE => {
             let items: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
             let of = items.get("type").map(|of| serde_json::from_str(of.get())).transpose()?;
             if let (Some(of), Some(value)) = (of.and_then(|of| Type::from_json(&of)), items.get("value")) {
-                let value = read(value, &of, at)?;
+                let value = read(value, &of, at, inside + 1)?;
                 return Ok(Val::Dynamic(Box::new(Dynamic { of, value })));
             }
             "an object"
@@ -139,5 +144,8 @@ mod tests {
             assert_eq!(decode(state.as_bytes(), &of).expect_err(state).to_string(), want);
         }
         assert_eq!(decode(b" null ", &of).expect("nothing"), Val::Null);
+        let deep = r#"{"type":"dynamic","value":"#.repeat(100_000) + "null" + &"}".repeat(100_000);
+        let error = decode(deep.as_bytes(), &Type::Dynamic).expect_err("it has no end");
+        assert_eq!(error.to_string(), ": any value with its type expected, an object found");
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 use super::{Model, Nested, Typed, wrong_kind, wrong_value};
 use crate::diag::{Diag, Diags};
@@ -165,24 +165,33 @@ texts! {
     serde_json::Value: "JSON", Semantics::Json
 }
 
-/// As `1h 30m`, `90m` or `PT1H30M`. One of more than 292 billion years is written as that.
+/// As `1h 30m`, `90m`, `2d` (of 24 hours) or `PT1H30M`. One of more than 292 billion years is written as that.
 impl Typed for Duration {
     const IS_SPELLED: bool = true;
     fn of() -> Type {
         Type::String
     }
     fn semantics() -> Semantics {
-        Semantics::Canonical(|text| Some(spelled(text.parse().ok()?)))
+        Semantics::Canonical(|text| Some(spelled(span(text).ok()?)))
     }
     fn read(val: &Val, at: &Path) -> Result<Self, Diags> {
         const WANT: &str = "a duration, like 1h 30m";
-        let read: SignedDuration = parsed(WANT, val, at)?;
+        let text = text(WANT, val, at)?;
+        let read = span(text).map_err(|error| wrong_value(WANT, &format!("{text:?}: {error}"), at))?;
         Self::try_from(read)
             .map_err(|_| wrong_value(WANT, &format!("{}, which is negative", spelled(read)), at))
     }
     fn write(&self) -> Val {
         Val::Str(spelled(SignedDuration::try_from(*self).unwrap_or(SignedDuration::MAX)))
     }
+}
+
+/// What a text says of time. Days have 24 hours, and nothing of no length needs a unit.
+fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
+    if text == "0" {
+        return Ok(SignedDuration::ZERO);
+    }
+    text.parse().or_else(|_| text.parse::<Span>()?.to_duration(SpanRelativeTo::days_are_24_hours()))
 }
 
 fn spelled(duration: SignedDuration) -> String {

@@ -1,7 +1,5 @@
 //! The calls about a change: its plan, and its apply.
 
-use tracing::error;
-
 use super::{Rpc, decoded, guarded, identity, outcome};
 use crate::codec;
 use crate::contract;
@@ -33,6 +31,7 @@ impl Rpc {
             }
             let mut planned =
                 plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
+            planned.state = contract::conform(resource.schema(), planned.state)?;
             if planned.state != prior && !is_put_off {
                 let change = Change {
                     prior: &prior,
@@ -123,10 +122,7 @@ impl Rpc {
     /// A committed state in the shape that Terraform can keep.
     fn partial(&self, type_name: &str, state: Val) -> Val {
         match self.resource(type_name) {
-            Ok((resource, _)) => contract::conform(resource.schema(), state).unwrap_or_else(|diag| {
-                error!(problem = diag.detail, path = %diag.path, "a committed state is not of the schema");
-                Val::Null
-            }),
+            Ok((resource, _)) => contract::salvage(resource.schema(), state),
             Err(_) => Val::Null,
         }
         .without_unknowns()

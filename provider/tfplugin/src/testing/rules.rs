@@ -10,7 +10,7 @@ pub(super) fn propose(attributes: &[Attribute], prior: &Val, config: &Val) -> Va
     let propose_one = |attribute: &Attribute| {
         let (had, want) = (prior.get(&attribute.name), member(config, &attribute.name));
         let value = match (&attribute.shape, want) {
-            (_, Val::Null) if attribute.is_computed() => had.clone(),
+            (_, want) if want.is_null() && attribute.is_computed() => had.clone(),
             (Shape::Nested(nesting, children), want) => {
                 elements(*nesting, want, had, |want, had| propose(children, had, want))
             }
