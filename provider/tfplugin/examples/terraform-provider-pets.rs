@@ -106,6 +106,7 @@ fn schema() -> Schema {
         Attribute::computed("shelf", Type::Number).doc("Where it is kept."),
     ];
     let mut schema = Schema {
+        version: 2,
         description: "A pet.".into(),
         attributes: vec![
             Attribute::computed("uid", Type::String).use_state().doc("Never changes."),
@@ -121,7 +122,6 @@ fn schema() -> Schema {
             Attribute::optional("password_wo_version", Type::Number).doc("Raise it to change the password."),
             Attribute::computed("mood", Type::String).doc("Changes with everything."),
         ],
-        ..Schema::default()
     };
     schema.attributes.extend(PATIENCE.attribute());
     schema
@@ -222,6 +222,16 @@ impl Resource for Pet {
 
     async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
         load(&self.home, state.get("name").as_str().unwrap_or_default())
+    }
+
+    fn upgrade(&self, version: i64, mut pet: serde_json::Value) -> Result<serde_json::Value, Diags> {
+        let (was, is) = if version == 0 { ("feet", "legs") } else { ("kind", "species") };
+        if let Some(pet) = pet.as_object_mut()
+            && let Some(value) = pet.remove(was)
+        {
+            pet.insert(is.to_owned(), value);
+        }
+        Ok(pet)
     }
 
     async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {

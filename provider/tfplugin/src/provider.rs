@@ -155,7 +155,7 @@ pub trait Resource: Send + Sync + 'static {
         Ok(identity.clone())
     }
 
-    /// Brings the JSON of an identity of an older version into the shape of the current one.
+    /// Brings the JSON of an identity of this version into the shape of the next one, as [`Resource::upgrade`] does a state.
     fn upgrade_identity(
         &self,
         _version: i64,
@@ -176,8 +176,8 @@ pub trait Resource: Send + Sync + 'static {
         Err(Diag::error("It cannot be moved here", detail).into())
     }
 
-    /// Brings the JSON of a state of an older schema version into the shape of the current one.
-    /// Attributes that came or went need nothing.
+    /// Brings the JSON of a state of this version of the schema into the shape of the next one. Asked for each version from the
+    /// stored one on, until it is the present one. Attributes that came or went need nothing.
     fn upgrade(&self, _version: i64, state: serde_json::Value) -> Result<serde_json::Value, Diags> {
         Ok(state)
     }

@@ -254,6 +254,28 @@ fn errors_point_at_their_attribute_and_warnings_at_theirs() {
 }
 
 #[test]
+fn a_state_of_any_older_version_is_brought_up_to_date_version_by_version() {
+    for version in [0, 1] {
+        let workspace = Workspace::new();
+        workspace.config(REX).apply();
+        let path = workspace.path().join("terraform.tfstate");
+        let mut state: Value = serde_json::from_slice(&fs::read(&path).expect("a state")).expect("JSON");
+        let pet = &mut state["resources"][0]["instances"][0];
+        assert_eq!(pet["schema_version"], 2);
+        pet["schema_version"] = version.into();
+        let attributes = pet["attributes"].as_object_mut().expect("attributes");
+        for (is, was) in [("species", "kind"), ("legs", "feet")].iter().take(2 - version) {
+            let value = attributes.remove(*is).expect("it is there");
+            attributes.insert((*was).to_owned(), value);
+        }
+        fs::write(&path, state.to_string()).expect("a state");
+        workspace.plans_nothing();
+        workspace.ok(&["apply", "-refresh-only", "-auto-approve"]);
+        assert_eq!(workspace.state()["values"]["species"], "dog", "from version {version}");
+    }
+}
+
+#[test]
 fn a_value_may_be_of_any_type_and_change_it() {
     let workspace = Workspace::new();
     let none = "variable \"none\" {\n  type    = string\n  default = null\n}\n";

@@ -79,8 +79,10 @@ impl Rpc {
             if request.version >= identity.current_version() {
                 return codec::json::decode(&raw, &of).map_err(undecodable);
             }
-            let json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
-            let json = resource.upgrade_identity(request.version, json)?;
+            let mut json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
+            for version in request.version..identity.current_version() {
+                json = resource.upgrade_identity(version, json)?;
+            }
             codec::json::from_json(&json, &of).map_err(undecodable)
         })
         .await;

@@ -20,8 +20,11 @@ impl Rpc {
             if request.version >= resource.schema().version {
                 return codec::json::decode(&raw, of).map_err(undecodable);
             }
-            let json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
-            codec::json::from_json(&resource.upgrade(request.version, json)?, of).map_err(undecodable)
+            let mut json = serde_json::from_slice(&raw).map_err(|e| undecodable(e.into()))?;
+            for version in request.version..resource.schema().version {
+                json = resource.upgrade(version, json)?;
+            }
+            codec::json::from_json(&json, of).map_err(undecodable)
         })
         .await;
         let (state, diags) = match result {
