@@ -6,6 +6,7 @@
 mod changes;
 mod contract;
 mod deployments;
+mod documents;
 mod fields;
 mod functions;
 mod gate;
