@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::diag::{Diag, Diags};
 use crate::model::Typed;
+use crate::number::Num;
 use crate::path::Path;
 use crate::schema::{Attribute, Nesting, Schema, Shape};
-use crate::value::{Num, Val};
+use crate::value::Val;
 
 /// A demand on a value of an attribute. Null and unknown values are not asked.
 ///
@@ -175,7 +176,7 @@ fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wr
 mod tests {
     use super::*;
     use crate::schema::Mode;
-    use crate::value::Type;
+    use crate::types::Type;
 
     fn said(attribute: Attribute, value: impl Into<Val>) -> Vec<String> {
         let (name, schema) =

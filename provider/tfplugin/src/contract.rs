@@ -7,7 +7,8 @@
 use crate::diag::Diag;
 use crate::path::Path;
 use crate::schema::{Attribute, Nesting, Schema, Shape};
-use crate::value::{Object, Type, Val};
+use crate::types::Type;
+use crate::value::{Object, Val};
 
 /// Brings `value` into the schema's shape: every attribute present, nothing write-only, each value
 /// of its type.
@@ -238,7 +239,8 @@ fn bug(at: &Path, detail: &str) -> Diag {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Mode, Semantics};
+    use crate::same::Semantics;
+    use crate::schema::Mode;
 
     fn schema() -> Schema {
         Schema {

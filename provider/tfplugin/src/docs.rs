@@ -18,7 +18,7 @@ use crate::function::{Parameter, Signature};
 use crate::identity::Identity;
 use crate::provider::Provider;
 use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
-use crate::value::Type;
+use crate::types::Type;
 
 /// What a page is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use crate::codec;
 use crate::contract::check_type;
 use crate::path::Path;
 use crate::pb;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// A function. Terraform calls it in a process that is never configured, and expects the same
 /// answer to the same question every time.

@@ -46,7 +46,7 @@ fn declared(attribute: &Attribute, value: &Val) -> Val {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Type;
+    use crate::types::Type;
 
     #[test]
     fn what_follows_by_itself_is_left_out() {

@@ -10,7 +10,8 @@
 
 use crate::pb;
 use crate::schema::Schema;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// The attributes of a resource's state that identify an object. They never change, and are known once it is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

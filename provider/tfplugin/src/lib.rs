@@ -55,15 +55,18 @@ mod identity;
 mod list;
 mod log;
 mod model;
+mod number;
 mod path;
 mod plan;
 mod provider;
 mod rpc;
+mod same;
 mod schema;
 mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timeouts;
+mod types;
 mod value;
 
 pub use action::{Action, Progress};
@@ -75,15 +78,18 @@ pub use function::{Function, Parameter, Refusal, Signature};
 pub use identity::Identity;
 pub use list::{ListResource, Listed, Listing, Query};
 pub use model::{Model, Nested, Text, Tf, Typed};
+pub use number::Num;
 pub use path::{Path, Step};
 pub use provider::{Change, Cx, DataSource, Deferral, Moved, Provider, Resource};
-pub use schema::{Attribute, Mode, Nesting, Schema, Semantics, Shape};
+pub use same::Semantics;
+pub use schema::{Attribute, Mode, Nesting, Schema, Shape};
 pub use server::{Options, Reattached, serve};
 #[cfg(feature = "derive")]
 pub use tfplugin_derive::Model;
 pub use timeouts::{Operation, Timeouts};
 pub use tonic::async_trait;
-pub use value::{Dynamic, Num, Object, Type, Val};
+pub use types::Type;
+pub use value::{Dynamic, Object, Val};
 
 /// For what is derived.
 #[doc(hidden)]

@@ -13,7 +13,8 @@
 //! Nested objects are handled each with its own prior: an object under a new map key has none.
 
 use crate::path::Path;
-use crate::schema::{Attribute, Nesting, Schema, Shape, same_object};
+use crate::same::same_object;
+use crate::schema::{Attribute, Nesting, Schema, Shape};
 use crate::value::{Object, Val};
 
 /// A planned state, and why it cannot be reached in place.

@@ -34,7 +34,8 @@ use crate::list::ListResource;
 use crate::pb;
 use crate::provider::{Cx, DataSource, Deferral, Provider, Resource};
 use crate::schema::Schema;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 type Reply<T> = Result<Response<T>, Status>;
 

@@ -6,7 +6,8 @@ use crate::check::Check;
 use crate::model::Typed;
 use crate::path::Path;
 use crate::schema::{Attribute, Mode, Nesting};
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// The attribute's name.
 const NAME: &str = "timeouts";

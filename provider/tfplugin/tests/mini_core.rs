@@ -54,7 +54,7 @@ async fn a_value_may_be_larger_than_what_grpc_takes_by_itself() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = Val::from([("directory", dir.path().display().to_string().into())]);
     let mut core = MiniCore::start(notes::Notes::default(), &config).await.expect("it starts");
-    let text = |letter: &str| Val::from([("name", "one".into()), ("text", letter.repeat(12 << 20).into())]);
+    let text = |letter: &str| Val::from([("name", "one".into()), ("text", letter.repeat(5 << 20).into())]);
     let name = |state: &Val| state.get("name").as_str().map(str::to_owned);
     let lived = core.live("notes_note", &[text("a"), text("b")], name).await;
     let lived = lived.unwrap_or_else(|broken| panic!("{broken}"));

@@ -8,8 +8,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::CodecError;
+use crate::number::Num;
 use crate::path::Path;
-use crate::value::{Dynamic, Num, Object, Type, Val};
+use crate::types::Type;
+use crate::value::{Dynamic, Object, Val};
 
 /// One that brings its type is inside so many others only if somebody means harm.
 const MOST_INSIDE: u8 = 32;

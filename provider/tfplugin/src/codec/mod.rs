@@ -8,7 +8,8 @@ pub(crate) mod msgpack;
 
 use crate::path::Path;
 use crate::pb;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// A value that is not what its type says.
 #[derive(Debug, thiserror::Error)]

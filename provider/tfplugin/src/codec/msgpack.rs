@@ -3,8 +3,10 @@
 use rmpv::Value;
 
 use super::CodecError;
+use crate::number::Num;
 use crate::path::Path;
-use crate::value::{Dynamic, Num, Object, Type, Val};
+use crate::types::Type;
+use crate::value::{Dynamic, Object, Val};
 
 /// Every extension type stands for an unknown value. Terraform reads 0; it writes 12 where it
 /// knows something about the value, which a reader is free to ignore.

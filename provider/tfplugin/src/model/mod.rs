@@ -13,8 +13,10 @@ mod values;
 
 use crate::diag::{Diag, Diags};
 use crate::path::{Path, Step};
-use crate::schema::{Nesting, Schema, Semantics};
-use crate::value::{Object, Type, Val};
+use crate::same::Semantics;
+use crate::schema::{Nesting, Schema};
+use crate::types::Type;
+use crate::value::{Object, Val};
 
 pub use tf::Tf;
 pub use values::Text;

@@ -5,8 +5,10 @@ use std::ops::Deref;
 use super::{Nested, Typed};
 use crate::diag::Diags;
 use crate::path::Path;
-use crate::schema::{Nesting, Semantics};
-use crate::value::{Type, Val};
+use crate::same::Semantics;
+use crate::schema::Nesting;
+use crate::types::Type;
+use crate::value::Val;
 
 /// A value, none, or one that is known only after the apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,9 +10,12 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 use super::{Model, Nested, Typed, wrong_kind, wrong_value};
 use crate::diag::{Diag, Diags};
+use crate::number::Num;
 use crate::path::Path;
-use crate::schema::{Nesting, Semantics};
-use crate::value::{Num, Type, Val};
+use crate::same::Semantics;
+use crate::schema::Nesting;
+use crate::types::Type;
+use crate::value::Val;
 
 impl Typed for bool {
     fn of() -> Type {

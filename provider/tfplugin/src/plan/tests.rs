@@ -1,6 +1,7 @@
 use super::*;
-use crate::schema::{Mode, Semantics};
-use crate::value::Type;
+use crate::same::Semantics;
+use crate::schema::Mode;
+use crate::types::Type;
 use proptest::prelude::*;
 
 fn plan(schema: &Schema, prior: &Val, config: &Val) -> Planned {

@@ -13,7 +13,7 @@ use crate::diag::Diags;
 use crate::pb;
 use crate::pb::invoke_action::{Event, Request, event};
 use crate::provider::{Cx, Deferral};
-use crate::value::Type;
+use crate::types::Type;
 
 /// Lines of progress that wait for Terraform to take them.
 const WAITING: usize = 16;

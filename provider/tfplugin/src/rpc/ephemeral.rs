@@ -15,7 +15,8 @@ use crate::contract;
 use crate::diag::Diags;
 use crate::ephemeral::Ephemeral;
 use crate::pb;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// A type's name, and the private bytes by which one of it is closed.
 pub(super) type Open = (String, Vec<u8>);

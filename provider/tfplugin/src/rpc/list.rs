@@ -13,7 +13,7 @@ use crate::list::{ListResource, Listing, Query};
 use crate::pb;
 use crate::pb::list_resource::{Event, Request};
 use crate::provider::Cx;
-use crate::value::Type;
+use crate::types::Type;
 
 /// Objects that wait for Terraform to take them.
 const WAITING: usize = 16;

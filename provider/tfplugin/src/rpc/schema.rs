@@ -41,7 +41,7 @@ impl Types {
 
     pub(super) fn schemas(&self) -> pb::get_provider_schema::Response {
         fn each<T: ?Sized, S>(
-            types: &BTreeMap<String, (Box<T>, crate::value::Type)>,
+            types: &BTreeMap<String, (Box<T>, crate::types::Type)>,
             schema: impl Fn(&T) -> S,
         ) -> BTreeMap<String, S> {
             types.iter().map(|(name, (one, _))| (name.clone(), schema(one))).collect()

@@ -15,7 +15,8 @@ use crate::pb::provider_client::ProviderClient;
 use crate::provider::Provider;
 use crate::schema::{Attribute, Mode, Schema};
 use crate::server::Reattached;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// Terraform's limit for a message.
 const MESSAGE_BYTES: usize = 256 << 20;

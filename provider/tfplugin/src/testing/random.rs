@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::MiniCore;
 use crate::check::Check;
 use crate::schema::{Attribute, Mode, Nesting, Shape};
-use crate::value::{Dynamic, Object, Type, Val};
+use crate::types::Type;
+use crate::value::{Dynamic, Object, Val};
 
 /// Elements of a collection, at most.
 const MOST: u64 = 3;

@@ -2,7 +2,8 @@
 
 use crate::path::Path;
 use crate::schema::{Attribute, Nesting, Shape};
-use crate::value::{Object, Type, Val, same_elements};
+use crate::types::Type;
+use crate::value::{Object, Val, same_elements};
 
 /// What Terraform proposes: the configuration, and the prior values of what it leaves to the provider.
 pub(super) fn propose(attributes: &[Attribute], prior: &Val, config: &Val) -> Val {

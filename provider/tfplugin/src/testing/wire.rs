@@ -4,7 +4,8 @@ use crate::codec;
 use crate::pb;
 use crate::pb::schema::object::NestingMode;
 use crate::schema::{Attribute, Mode, Nesting, Schema};
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// A schema, as far as Terraform's rules need it. Blocks, which are not attributes, are refused.
 pub(super) fn schema(schema: &pb::Schema) -> Result<Schema, String> {
