@@ -1,6 +1,7 @@
 //! What became of an attempt to run a task on a machine: read from facts, never remembered.
 
 use basalt_api::agent::Outcome;
+use basalt_api::kinds::PowerState;
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::power::Power;
@@ -66,6 +67,11 @@ impl TaskSteps {
     /// By the step that arms it.
     pub(crate) fn armed_by(step: StepId) -> Option<Self> {
         [INVENTORY, INSTALL, ERASE].into_iter().find(|t| t.arm == step)
+    }
+
+    /// By the step that powers the machine on for it.
+    fn netbooted_by(step: StepId) -> Option<Self> {
+        [INVENTORY, INSTALL, ERASE].into_iter().find(|t| t.netboot == step)
     }
 }
 
@@ -158,7 +164,7 @@ impl<'a> Walk<'a> {
     ) -> Option<(u32, Timestamp, bool)> {
         let mine = |r: &&StepRecord| r.step == task.netboot && r.scope == scope && r.attempt == Some(attempt);
         let good = |r: &&StepRecord| {
-            let wants = Some(basalt_api::kinds::PowerState::On);
+            let wants = Some(PowerState::On);
             matches!(self.power(task.netboot, |other| other.key == r.key, wants), Power::Done(..))
         };
         let all: Vec<_> = self.input.records.iter().filter(mine).filter(good).collect();
@@ -239,6 +245,45 @@ impl<'a> Walk<'a> {
             wait.remedy = format!("its agent counts as dead, and the next step is to {}", step.spec().says);
         }
         true
+    }
+
+    /// Waits for the word of an agent that may be writing to disks unheard: the machine was powered on for its attempt, and the
+    /// racks were away since, one of which may have lost what it heard. True when there may be one, other than `mine`.
+    pub(crate) fn wait_for_unheard(&mut self, step: StepId, mine: Option<Attempt>) -> bool {
+        let Some((task, since, until)) = self.unheard(mine).filter(|(.., until)| self.now < *until) else {
+            return false;
+        };
+        let message = format!(
+            "{} was powered on to {}, and the racks were away since; waiting for word of its agent, which may be writing",
+            self.input.name,
+            task.run.spec().says
+        );
+        self.wait(task.run, "Unheard", message, since, until);
+        if let Some(wait) = self.waits.last_mut() {
+            wait.remedy = format!("nothing runs on it, and the next step is to {}", step.spec().says);
+        }
+        true
+    }
+
+    /// The task that the machine was powered on for last, if it writes to disks and its silence means nothing yet; from when
+    /// and until when that is so.
+    fn unheard(&self, mine: Option<Attempt>) -> Option<(TaskSteps, Timestamp, Timestamp)> {
+        let (task, booted) = self.input.records.iter().rev().find_map(|record| {
+            let task = TaskSteps::netbooted_by(record.step)?;
+            Some((task, record))
+        })?;
+        let attempt = booted.attempt.filter(|attempt| task.writes && Some(*attempt) != mine)?;
+        let armed = self.input.records.iter().find(|r| r.step == task.arm && r.attempt == Some(attempt))?;
+        let gone_off = self.reading().is_some_and(|r| r.state == PowerState::Off && r.at > booted.started_at);
+        if gone_off || !matches!(self.state(armed), State::Open) {
+            return None;
+        }
+        let since = match &self.input.facts.boot_racks {
+            Link::Connected { since } if *since > booted.started_at => *since,
+            Link::Away { since, .. } | Link::Partial { since, .. } => booted.started_at.max(*since),
+            Link::Connected { .. } | Link::None => return None,
+        };
+        Some((task, since, later(since, self.policy.deadline(task.quiet))))
     }
 
     /// Waits for a task that runs.

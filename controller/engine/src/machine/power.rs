@@ -156,8 +156,10 @@ impl<'a> Walk<'a> {
             Power::Done(..) => {}
             Power::Resting(wait) => self.waits.push(*wait),
             Power::Answering(record, until) => self.wait_for_answer(record, until),
-            Power::Undelivered(record) if self.may_power(step, Some(record)) => self.resume(record, effect),
-            Power::Due if self.may_power(step, None) && self.fleet_powers(step, verb) => {
+            Power::Undelivered(record) if self.may_power((step, attempt), verb, Some(record)) => {
+                self.resume(record, effect);
+            }
+            Power::Due if self.may_power((step, attempt), verb, None) && self.fleet_powers(step, verb) => {
                 self.begin(scope, step, attempt, effect);
             }
             Power::Undelivered(_) | Power::Due => {}
@@ -175,8 +177,16 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether a power command may be sent now; waits for what stands against it.
-    fn may_power(&mut self, step: StepId, resumed: Option<&StepRecord>) -> bool {
+    fn may_power(
+        &mut self,
+        (step, attempt): (StepId, Option<Attempt>),
+        verb: Verb,
+        resumed: Option<&StepRecord>,
+    ) -> bool {
         if step != StepId::ReadPower && self.wait_for_writer(step) {
+            return false;
+        }
+        if matches!(verb, Verb::Off | Verb::Cycle) && self.wait_for_unheard(step, attempt) {
             return false;
         }
         let open = self.input.records.iter().rev().find_map(|r| {

@@ -262,3 +262,58 @@ fn an_install_that_was_taken_for_dead_counts_no_more_once_what_is_declared_has_c
     assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
     assert!(world.hardware.system > first, "another one has installed it");
 }
+
+/// A machine whose agent took its task while the rack was away, and the rack comes back without what it heard.
+fn written_unheard() -> World {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    world.deploy(|_| {});
+    world.reconcile(Crash::Never);
+    while !world.recorded.contains(&StepId::NetbootInstall) {
+        world.reconcile(Crash::Never);
+        world.advance(5);
+    }
+    world.connect(false, false);
+    while !world.hardware.writing(&world.tasks) {
+        world.advance(5);
+    }
+    world.connect(true, true);
+    world
+}
+
+#[test]
+fn a_release_does_not_cut_the_power_of_an_agent_whose_claim_was_lost() {
+    let mut world = written_unheard();
+    world.undeploy();
+    let plan = world.plan();
+    let codes: Vec<_> = plan.waits.iter().map(|wait| wait.code).collect();
+    assert_eq!(codes, ["Unheard"], "{plan:?}");
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn an_agent_that_is_not_heard_again_delays_a_release_by_its_quiet_time_alone() {
+    let mut world = written_unheard();
+    // Somebody restarts it, which nobody sees.
+    world.hardware.press(world.now, false);
+    world.hardware.press(world.now, true);
+    world.undeploy();
+    let until = world.plan().waits.first().and_then(|wait| wait.deadline).unwrap();
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    let off = world.input.records.iter().find(|record| record.step == StepId::PowerOffRelease).unwrap();
+    assert_eq!(off.started_at, until);
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_off_is_not_waited_for() {
+    let mut world = written_unheard();
+    world.advance(1);
+    world.press(false);
+    world.undeploy();
+    let plan = world.plan();
+    assert!(plan.waits.iter().all(|wait| wait.code != "Unheard"), "{plan:?}");
+    assert!(world.run(2, ready), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
