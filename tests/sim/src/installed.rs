@@ -113,7 +113,7 @@ report() {
         sleep 10
     done
 }
-(report booted; cloud-init status --wait && report cloud_init) </dev/null >/dev/null 2>&1 &
+(report booted; cloud-init status --wait && sync && report cloud_init) </dev/null >/dev/null 2>&1 &
 ";
 
     #[test]

@@ -60,6 +60,7 @@ fn vendor_data(report: &[String]) -> String {
         r#"#cloud-boothook
 #!/bin/sh
 # Tells the rack that this system is up. In the background, and for ten minutes at most: no boot waits for it.
+# What the first boot wrote (keys of this host, users) is on the disk first: who is told may cut the power.
 post() {{
     python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], data=b"", method="POST"), timeout=10)' "$1"
 }}
@@ -71,7 +72,7 @@ report() {{
         sleep 10
     done
 }}
-(report booted; cloud-init status --wait && report cloud_init) </dev/null >/dev/null 2>&1 &
+(report booted; cloud-init status --wait && sync && report cloud_init) </dev/null >/dev/null 2>&1 &
 "#
     )
 }

@@ -168,7 +168,7 @@ impl Rack {
             seed: NoCloudSeed {
                 vendor_data: format!(
                     "#cloud-boothook\n#!/bin/sh\nreport() {{\n    for url in 'http://10.77.0.1:5248/report/{token}'; do\n    \
-                     post \"$url/$1\"\n    done\n}}\n(report booted; cloud-init status --wait && report cloud_init) &\n"
+                     post \"$url/$1\"\n    done\n}}\n(report booted; cloud-init status --wait && sync && report cloud_init) &\n"
                 ),
                 ..NoCloudSeed::default()
             },
