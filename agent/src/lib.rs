@@ -34,6 +34,7 @@ pub mod network;
 pub mod rack;
 pub mod report;
 pub mod root;
+pub mod script;
 pub mod supervise;
 pub mod tls;
 pub mod tool;

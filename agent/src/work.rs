@@ -15,7 +15,7 @@ use crate::modules::{Coldplug, Index};
 use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
-use crate::{console, deadlines, erase, initrd, install, inventory, network, say, tls};
+use crate::{console, deadlines, erase, initrd, install, inventory, network, say, script, tls};
 
 /// What the rack's clock says, carried on by this machine's own.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,8 @@ pub struct Context<'a> {
     pub boot: &'a BootConfig,
     /// The rack's clock.
     pub clock: Clock,
+    /// An earlier boot of this machine had claimed the task.
+    pub again: bool,
 }
 
 /// Returns only when it could do nothing.
@@ -100,13 +102,13 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     let clock = Clock::set(reply.now_unix_ms);
     set_system_clock(&reply);
     say!("claimed attempt {}, {:.1} s after the kernel", reply.attempt, console::uptime());
-    let session = Session::new(client, reply.session);
+    let session = Session::new(client, reply.session.clone());
     let task = session.task()?;
     if devices.join().is_err() {
         say!("loading drivers was interrupted; devices may be missing");
     }
     bring_up_other_interfaces(&system);
-    let result = perform(&Context { task: &task, session: &session, boot: &boot, clock });
+    let result = perform(&Context { task: &task, session: &session, boot: &boot, clock, again: reply.again });
     say!("attempt {}: {:?}", task.attempt, result.outcome);
     session.result(&result)?;
     Ok(task.then)
@@ -120,10 +122,16 @@ fn perform(context: &Context<'_>) -> TaskResult {
     reporter.stage("inventory", 1, "reading the hardware");
     let inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
     let mut disks = Disks::new(system);
+    let mut output = None;
     let done = match &task.action {
         TaskAction::Inventory => Ok(Outcome::Succeeded),
         TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter),
         TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter),
+        TaskAction::Script(script) => {
+            let (done, said) = script::run(task, script, context.again, &mut reporter);
+            output = Some(said);
+            done
+        }
     };
     let outcome = done.unwrap_or_else(|Failure { code, message }| {
         say!("failed: {message}");
@@ -135,6 +143,7 @@ fn perform(context: &Context<'_>) -> TaskResult {
         inventory: Some(inventory),
         markers: disks.markers(),
         timings: reporter.finish().into_iter().collect(),
+        output,
     }
 }
 

@@ -41,6 +41,9 @@ pub struct ClaimReply {
     pub machine_uid: Option<String>,
     /// The rack's clock, milliseconds since 1970, to set the machine's clock by.
     pub now_unix_ms: i64,
+    /// An earlier boot of the machine had claimed the attempt: what may be done once only, may have been.
+    #[serde(default)]
+    pub again: bool,
 }
 
 /// What to do in the ephemeral environment. One task an attempt.
@@ -61,7 +64,6 @@ pub struct Task {
 /// The work of a [`Task`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "there is one task a boot")]
 pub enum TaskAction {
     /// Report the hardware; write nothing.
     Inventory,
@@ -69,6 +71,8 @@ pub enum TaskAction {
     Install(Install),
     /// Destroy the data on the machine's disks.
     Erase(Erase),
+    /// Run a script, once.
+    Script(Script),
 }
 
 /// What the machine does after its task.
@@ -150,6 +154,20 @@ pub enum EraseLevel {
     Full,
 }
 
+/// Runs a script in the ephemeral environment, as root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// What it is called.
+    pub name: String,
+    /// From `#!` on.
+    pub content: String,
+    /// What it is given.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// It is stopped when it runs longer.
+    pub timeout_seconds: u64,
+}
+
 /// The four files of cloud-init's NoCloud data source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoCloudSeed {
@@ -191,7 +209,13 @@ pub struct TaskResult {
     /// Seconds spent in each stage.
     #[serde(default)]
     pub timings: BTreeMap<String, f64>,
+    /// What a script said, the last [`OUTPUT_BYTES`] of it. The whole is in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
+
+/// Most that is kept of what a script said, in bytes.
+pub const OUTPUT_BYTES: usize = 16 * 1024;
 
 /// What became of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +259,8 @@ pub enum FailureCode {
     ToolFailed,
     /// The image lacks something that an install needs.
     BadImage,
+    /// The script said so, could not be started, or ran for too long.
+    ScriptFailed,
     /// Anything else; the message says what.
     Other,
 }

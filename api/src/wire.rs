@@ -333,6 +333,18 @@ pub struct Timeline {
 pub struct OperationRequest {
     /// What to do.
     pub verb: Verb,
+    /// Which script, where the verb is `run_script`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// What the script is given, by the names of its parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl From<Verb> for OperationRequest {
+    fn from(verb: Verb) -> Self {
+        Self { verb, script: None, parameters: BTreeMap::new() }
+    }
 }
 
 /// What can be asked of a machine once.
@@ -347,14 +359,16 @@ pub enum Verb {
     PowerCycle,
     /// Read its hardware again; what failed on it is tried again at once.
     Recommission,
-    /// End the commissioning or install that is under way; its power is cut.
+    /// End the commissioning, install or script that is under way; its power is cut.
     Abort,
+    /// Run a script on it, in the ephemeral environment.
+    RunScript,
 }
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::PowerOn, Self::PowerOff, Self::PowerCycle, Self::Recommission, Self::Abort];
+    pub const ALL: [Self; 6] =
+        [Self::PowerOn, Self::PowerOff, Self::PowerCycle, Self::Recommission, Self::Abort, Self::RunScript];
 
     /// As it is written.
     #[must_use]
@@ -365,6 +379,7 @@ impl Verb {
             Self::PowerCycle => "power_cycle",
             Self::Recommission => "recommission",
             Self::Abort => "abort",
+            Self::RunScript => "run_script",
         }
     }
 }
@@ -430,12 +445,18 @@ pub struct Operation {
     pub machine: String,
     /// What is to be done.
     pub verb: Verb,
+    /// The script that is run, as it was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// How far it is.
     pub state: OperationState,
     /// Why, as one CamelCase word for programs.
     pub reason: String,
     /// What it waits for, does, did, or why not, for people.
     pub message: String,
+    /// What the script said, the last 16 KiB of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// Who asked: `user NAME`, `token NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,

@@ -81,7 +81,9 @@ enum Command {
     Power(operate::PowerArgs),
     /// Read a machine's hardware again, and try again what failed on it
     Recommission(operate::Args),
-    /// End the commissioning or install of a machine that is under way, and cut its power
+    /// Run a script on a machine that nobody uses, in the ephemeral environment
+    RunScript(operate::ScriptArgs),
+    /// End the commissioning, install or script of a machine that is under way, and cut its power
     Abort(operate::Args),
     /// Show what was asked of a machine, and what became of it
     Operations(operate::ListArgs),
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => ended(block_on(audit::run(args, &connection))),
         Command::Power(args) => ended(block_on(operate::power(args, &connection))),
         Command::Recommission(args) => ended(block_on(operate::run(Verb::Recommission, args, &connection))),
+        Command::RunScript(args) => ended(block_on(operate::script(args, &connection))),
         Command::Abort(args) => ended(block_on(operate::run(Verb::Abort, args, &connection))),
         Command::Operations(args) => ended(block_on(operate::list(args, &connection))),
         Command::Rack(args) => ended(block_on(rack::run(args, &connection))),

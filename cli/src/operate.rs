@@ -1,4 +1,4 @@
-//! `basalt power`, `recommission`, `abort`, `operations`: what is asked of a machine once, and what became of it.
+//! `basalt power`, `recommission`, `run-script`, `abort`, `operations`: what is asked of a machine once, and what became of it.
 
 use std::time::Duration;
 
@@ -48,6 +48,24 @@ pub(crate) struct Args {
     output: String,
 }
 
+/// Arguments of `basalt run-script`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScriptArgs {
+    #[command(flatten)]
+    args: Args,
+    /// The Script's name
+    script: String,
+    /// Give it something; it becomes its argument --NAME=VALUE
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = parameter)]
+    parameter: Vec<(String, String)>,
+}
+
+fn parameter(given: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        given.split_once('=').ok_or_else(|| "say NAME=VALUE, as in --parameter mode=fast".to_owned())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// Arguments of `basalt operations`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
@@ -68,9 +86,26 @@ pub(crate) async fn power(args: PowerArgs, connection: &Connection) -> Result<()
     run(verb, args.args, connection).await
 }
 
-/// Asks for something.
+/// Runs `basalt run-script`.
+pub(crate) async fn script(args: ScriptArgs, connection: &Connection) -> Result<(), Failed> {
+    let (request, args) = args.request();
+    ask(request, args, connection).await
+}
+
+impl ScriptArgs {
+    fn request(self) -> (OperationRequest, Args) {
+        let parameters = self.parameter.into_iter().collect();
+        (OperationRequest { verb: Verb::RunScript, script: Some(self.script), parameters }, self.args)
+    }
+}
+
+/// Asks for something that the verb says alone.
 pub(crate) async fn run(verb: Verb, args: Args, connection: &Connection) -> Result<(), Failed> {
-    let (request, client) = (OperationRequest { verb }, connection.client()?);
+    ask(verb.into(), args, connection).await
+}
+
+async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> Result<(), Failed> {
+    let (verb, client) = (request.verb, connection.client()?);
     let json = args.output == "json";
     if args.dry_run {
         let plan = client.operate_dry_run(&args.machine, &request).await?.plan;
@@ -91,7 +126,9 @@ pub(crate) async fn run(verb: Verb, args: Args, connection: &Connection) -> Resu
     }
     match json {
         true => print(&operation),
-        false if args.wait => show(&format!("{}\n", operation.message)),
+        false if args.wait => {
+            show(&format!("{}{}\n", operation.output.as_deref().unwrap_or_default(), operation.message));
+        }
         false => {
             let after = format!("`basalt explain machine {}` says what follows", args.machine);
             show(&format!("accepted as {}; {after}\n", operation.id));
@@ -135,7 +172,9 @@ pub(crate) async fn list(args: ListArgs, connection: &Connection) -> Result<(), 
     for it in &operations.items {
         let at = it.accepted_at.strftime("%Y-%m-%d %H:%M:%S");
         let by = it.requested_by.as_deref().unwrap_or("-");
-        let (verb, state) = (it.verb.as_str(), it.state.as_str());
+        let verb =
+            it.script.as_ref().map_or_else(|| it.verb.to_string(), |script| format!("script {script}"));
+        let state = it.state.as_str();
         text.push_str(&format!("{at}  {verb:12}  {state:10}  {by:20}  {}\n", it.message));
     }
     if text.is_empty() {
@@ -154,9 +193,11 @@ mod tests {
     use axum::Json;
     use axum::extract::Request;
     use axum::response::{IntoResponse, Response};
+    use clap::Parser;
     use serde_json::json;
 
-    use crate::stand_in;
+    use super::*;
+    use crate::{Cli, Command, stand_in};
 
     /// Accepts everything, and says that it ended so.
     fn ends(state: &'static str) -> impl Fn(&Request) -> Response + Clone {
@@ -169,6 +210,19 @@ mod tests {
             });
             Json(operation).into_response()
         }
+    }
+
+    #[test]
+    fn a_script_is_asked_for_with_what_it_is_given() {
+        let words = ["basalt", "run-script", "web1", "flash", "--parameter", "slot=a=b", "-p", "mode=fast"];
+        let Command::RunScript(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+        let (request, args) = args.request();
+        let parameters =
+            [("slot".to_owned(), "a=b".to_owned()), ("mode".to_owned(), "fast".to_owned())].into();
+        let wanted = OperationRequest { verb: Verb::RunScript, script: Some("flash".to_owned()), parameters };
+        assert_eq!((request, args.machine.as_str()), (wanted, "web1"));
+        let wrong = Cli::try_parse_from(["basalt", "run-script", "web1", "flash", "-p", "fast"]).unwrap_err();
+        assert!(wrong.to_string().contains("say NAME=VALUE"), "{wrong}");
     }
 
     #[tokio::test]

@@ -38,6 +38,7 @@ where
         Command::Delete(args) => delete::run(args, &connection).await,
         Command::Wait(args) => wait::run(args, &connection).await,
         Command::Power(args) => operate::power(args, &connection).await,
+        Command::RunScript(args) => operate::script(args, &connection).await,
         other => panic!("nobody has asked for {other:?} here yet"),
     };
     server.abort();

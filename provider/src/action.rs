@@ -7,11 +7,12 @@
 //!
 //! The region does it, and ends it at its deadline; an interruption only ends the waiting.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_api::client::ClientError;
-use basalt_api::kinds::Machine;
+use basalt_api::kinds::{Machine, Script};
 use basalt_api::wire::{OperationRequest, OperationState, Verb};
 use basalt_api::{Kind, KindOf};
 use tfplugin::{Action, Attribute, Cx, Diag, Diags, Path, Progress, Schema, Type, Val, async_trait};
@@ -22,6 +23,8 @@ use crate::region;
 const KIND: &Kind = Machine::KIND;
 
 const MACHINE: &str = "machine";
+const SCRIPT: &str = "script";
+const PARAMETERS: &str = "parameters";
 const WAIT: &str = "wait";
 
 /// How often is looked whether it is over.
@@ -54,27 +57,52 @@ fn doc(verb: Verb) -> &'static str {
             "Has a machine's hardware read again, as after a change of its parts. What failed on it is tried again at once."
         }
         Verb::Abort => {
-            "Ends the commissioning or the installation of a machine that is under way, and cuts its power. Nothing is tried \
-             again before `basalt_recommission`, or another specification."
+            "Ends the commissioning, the installation or the script of a machine that is under way, and cuts its power. Nothing \
+             is tried again before `basalt_recommission`, or another specification."
+        }
+        Verb::RunScript => {
+            "Runs a script on a machine that no deployment has: the machine boots the ephemeral environment, runs it as root, \
+             once, and is left as its specification says. It fails where the script fails, with the end of what it said."
         }
     }
 }
 
 impl Operate {
     pub(crate) fn new(verb: Verb, session: Arc<Session>) -> Self {
-        let attributes = vec![
+        let mut attributes = vec![
             Attribute::required(MACHINE, Type::String).doc(
                 "Of which machine: its name, or `uid:` and its uid. Refers to `basalt_machine` by name.",
             ),
             Attribute::optional(WAIT, Type::Bool)
                 .doc("Whether to go on until it is over, and to fail where it was not done. `true` unless it is said."),
         ];
+        if verb == Verb::RunScript {
+            let script = "Which script: the name of a `basalt_script`. It is run as it is declared when it is asked for.";
+            let parameters = "What the script is given, by the names of its parameters: each becomes an argument \
+                              `--NAME=VALUE`.";
+            attributes.push(Attribute::required(SCRIPT, Type::String).doc(script));
+            attributes.push(Attribute::optional(PARAMETERS, Type::map(Type::String)).doc(parameters));
+        }
         let schema = Schema { description: doc(verb).to_owned(), attributes, ..Schema::default() };
         Self { verb, type_name: format!("basalt_{verb}"), schema, session }
     }
 
-    fn request(&self) -> OperationRequest {
-        OperationRequest { verb: self.verb }
+    /// What is asked for; nothing while some of it is not known.
+    fn request(&self, config: &Val) -> Option<OperationRequest> {
+        if self.verb != Verb::RunScript {
+            return Some(self.verb.into());
+        }
+        let parameters = match config.get(PARAMETERS) {
+            Val::Map(given) => given
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect::<Option<_>>()?,
+            Val::Null => BTreeMap::new(),
+            _ => return None,
+        };
+        let script = Some(config.get(SCRIPT).as_str()?.to_owned());
+        Some(OperationRequest { verb: self.verb, script, parameters })
     }
 }
 
@@ -93,20 +121,29 @@ impl Action for Operate {
     }
 
     async fn validate(&self, config: &Val) -> Diags {
-        let machine = config.get(MACHINE).as_str().filter(|machine| !machine.starts_with("uid:"));
-        let Some(Err(bad)) = machine.map(|machine| KIND.naming.check(machine)) else {
-            return Diags::default();
-        };
-        let detail = format!("{}; {}.", bad.message, bad.hint);
-        Diag::error("Not a machine's name", detail).at(Path::root().attr(MACHINE)).into()
+        let named = [(MACHINE, "a machine's", KIND), (SCRIPT, "a script's", Script::KIND)];
+        let mut diags = Diags::default();
+        for (attribute, whose, kind) in named {
+            let name = config.get(attribute).as_str().filter(|name| !name.starts_with("uid:"));
+            if let Some(Err(bad)) = name.map(|name| kind.naming.check(name)) {
+                let detail = format!("{}; {}.", bad.message, bad.hint);
+                diags.push(Diag::error(format!("Not {whose} name"), detail).at(Path::root().attr(attribute)));
+            }
+        }
+        diags
     }
 
     async fn plan(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
-        let (Some(machine), Some(region)) = (config.get(MACHINE).as_str(), self.session.region_if_known())
-        else {
+        let known = (config.get(MACHINE).as_str(), self.request(config), self.session.region_if_known());
+        let (Some(machine), Some(request), Some(region)) = known else { return Ok(()) };
+        if request
+            .script
+            .as_ref()
+            .is_some_and(|script| self.session.memory.is_coming(Script::KIND.name, script))
+        {
             return Ok(());
-        };
-        let tried = region.client.call().await.operate_dry_run(machine, &self.request()).await;
+        }
+        let tried = region.client.call().await.operate_dry_run(machine, &request).await;
         match tried {
             Err(error) if error.is_not_found() && self.session.memory.is_coming(KIND.name, machine) => Ok(()),
             // By then it may be otherwise: what comes before it in the same apply changes things.
@@ -125,7 +162,11 @@ impl Action for Operate {
     async fn invoke(&self, cx: &Cx, config: &Val, progress: &Progress<'_>) -> Result<(), Diags> {
         let region = self.session.region()?;
         let machine = config.get(MACHINE).as_str().unwrap_or_default();
-        let asked = region.client.call().await.operate(machine, &self.request()).await;
+        let request = self.request(config).ok_or_else(|| {
+            let detail = "Everything that an action is given has to be known when it is invoked.";
+            Diags::from(Diag::error("Not all of it is known", detail))
+        })?;
+        let asked = region.client.call().await.operate(machine, &request).await;
         let mut operation = asked.map_err(|error| failed(machine, &error))?;
         progress.say(format!("{}: {} was accepted as {}", operation.machine, self.verb, operation.id)).await;
         let mut last = String::new();
@@ -135,9 +176,16 @@ impl Action for Operate {
                 last.clone_from(&operation.message);
             }
             match operation.state {
-                OperationState::Done => return Ok(()),
+                OperationState::Done => {
+                    if let Some(output) = operation.output {
+                        progress.say(output).await;
+                    }
+                    return Ok(());
+                }
                 state if state.is_over() => {
-                    let detail = format!("{} is {}: {}.", self.verb, state.as_str(), operation.message);
+                    let said = operation.output.filter(|output| !output.is_empty());
+                    let said = said.map(|output| format!(" It said:\n{output}")).unwrap_or_default();
+                    let detail = format!("{} is {}: {}.{said}", self.verb, state.as_str(), operation.message);
                     return Err(Diag::error("It was not done", detail).into());
                 }
                 _ if config.get(WAIT).as_bool() == Some(false) => return Ok(()),

@@ -95,8 +95,14 @@ fn example(subject: Subject<'_>) -> Example {
             Example { usage: Some(usage), import: Vec::new() }
         }
         Subject::Action(of) => {
+            let more = match of {
+                "basalt_run_script" => {
+                    "\n    script  = basalt_script.example.name\n    parameters = {\n      mode = \"fast\"\n    }"
+                }
+                _ => "",
+            };
             let usage = format!(
-                "action \"{of}\" \"example\" {{\n  config {{\n    machine = basalt_machine.example.name\n  }}\n}}\n\n\
+                "action \"{of}\" \"example\" {{\n  config {{\n    machine = basalt_machine.example.name{more}\n  }}\n}}\n\n\
                  # terraform apply -invoke=action.{of}.example\n"
             );
             Example { usage: Some(usage), import: Vec::new() }

@@ -89,6 +89,9 @@ pub struct Claim {
     pub boot_id: BootIdDigest,
     /// From where it was made; unknown when it was taken over from another rack.
     pub address: Option<IpAddr>,
+    /// An earlier boot had claimed the attempt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
 }
 
 /// Who asks.
@@ -294,7 +297,8 @@ impl Attempts {
     /// The file system's; nothing was granted then.
     pub fn claim(&self, id: &AttemptId, claimant: &Claimant) -> io::Result<ClaimDecision> {
         self.with(|journal, entries| {
-            let decision = decide(entries.entry(id.clone()).or_default(), claimant);
+            let entry = entries.entry(id.clone()).or_default();
+            let (decision, again) = (decide(entry, claimant), entry.claim.is_some());
             let record = match decision {
                 ClaimDecision::Granted => Record::Claimed {
                     id: id.clone(),
@@ -302,6 +306,7 @@ impl Attempts {
                         boot: claimant.boot,
                         boot_id: claimant.boot_id,
                         address: Some(claimant.address),
+                        again,
                     },
                 },
                 ClaimDecision::Fence => Record::Fenced { id: id.clone() },
@@ -331,7 +336,7 @@ impl Attempts {
                 _ if entry.finished.is_some() => return Ok(Err(Refusal::Finished)),
                 _ => {}
             }
-            let claim = Claim { boot: session.boot, boot_id: session.boot_id, address: None };
+            let claim = Claim { boot: session.boot, boot_id: session.boot_id, address: None, again: false };
             let record = Record::Claimed { id: id.clone(), claim };
             journal.append(std::slice::from_ref(&record))?;
             apply(entries, record);
@@ -406,6 +411,13 @@ impl Attempts {
             let new = seq > entry.progress;
             entry.progress = entry.progress.max(seq);
             new
+        })
+    }
+
+    /// Whether the boot that holds the attempt's claim took it over from an earlier one.
+    pub fn is_claimed_again(&self, id: &AttemptId) -> bool {
+        self.with(|_, entries| {
+            entries.get(id).and_then(|entry| entry.claim.as_ref()).is_some_and(|claim| claim.again)
         })
     }
 

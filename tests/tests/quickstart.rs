@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use basalt_api::client::Client;
+use basalt_api::client::{Client, Precondition};
+use basalt_api::wire::{OperationRequest, OperationState, PutMetadata, PutRequest, Verb};
 use basalt_api::{Kind, Object};
 use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_lab::site::{Site, quickstart_machines, tail};
 use basalt_lab::terraform::Workspace;
 use basalt_lab::{Firmware, LabProcess, Machine, images};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 /// Two installations at once, under emulation, on a busy host.
@@ -205,6 +206,34 @@ fn assert_inventory(inventory: &Value, machine: &Machine) {
     assert_eq!(macs, [config.mac.to_string()], "{inventory}");
 }
 
+/// A machine that is given back runs a script of its owner, once, in the ephemeral environment, and is off again.
+async fn assert_script(world: &World, name: &str) {
+    let target = format!("-target=basalt_deployment.this[{name:?}]");
+    world.succeeds(&["destroy", "-auto-approve", &target], DESTROY).await;
+    let content = "#!/bin/bash\nset -e\necho \"mode: ${1#--mode=}\"\n\
+        awk '/MemTotal/ {print \"memory:\", $2 > 0}' /proc/meminfo\n\
+        test -b /dev/vda && echo disk\nfor tool in lspci dmidecode smartctl ethtool curl; do type -P $tool; done | wc -l\n";
+    let spec = json!({
+        "type": "testing", "content": content, "timeout": "2m",
+        "parameters": {"mode": {"type": "choice", "choices": ["fast", "slow"], "required": true}},
+    });
+    let script = Kind::find("Script").expect("a kind");
+    let declared = PutRequest { kind: None, metadata: PutMetadata::default(), spec, status: None };
+    let declared = world.client.put(script, "probe", &declared, Precondition::None).await;
+    declared.expect("it is declared");
+    let parameters = [("mode".to_owned(), "fast".to_owned())].into();
+    let request = OperationRequest { verb: Verb::RunScript, script: Some("probe".to_owned()), parameters };
+    let mut operation = world.client.operate(name, &request).await.expect("it is accepted");
+    let deadline = Instant::now() + BOOT;
+    while !operation.state.is_over() {
+        assert!(Instant::now() < deadline, "{operation:?}\n{}", world.situation().await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        operation = world.client.operation(name, operation.id).await.expect("it is there");
+    }
+    assert_eq!(operation.state, OperationState::Done, "{operation:?}");
+    assert_eq!(operation.output.as_deref(), Some("mode: fast\nmemory: 1\ndisk\n5\n"), "{operation:?}");
+}
+
 /// The installed system is the declared one, and runs from the machine's own disk.
 async fn assert_system(world: &World, name: &str, address: &str) {
     assert_eq!(world.ssh(address, "hostname").await, format!("{name}-1"));
@@ -290,6 +319,7 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
     let log = world.site.directory().join("terraform.log");
     assert_eq!(plan.code(), Some(0), "nothing is left to do:\n{}", tail(&log));
 
+    assert_script(&world, name).await;
     world.succeeds(&["destroy", "-auto-approve"], DESTROY).await;
     for config in quickstart_machines() {
         let power = world.site.machine(&config.name).expect("a machine").power_status().await;

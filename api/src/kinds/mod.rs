@@ -68,7 +68,8 @@ pub use route::{StaticRoute, StaticRouteSpec, StaticRouteStatus};
 #[cfg(any(test, feature = "sample-kind"))]
 pub use sample::{Sample, SampleColour, SampleDetail, SamplePart, SampleSpec, SampleStatus};
 pub use script::{
-    Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec, ScriptStatus, ScriptType,
+    MAX_ARGUMENT_BYTES, Script, ScriptParallel, ScriptParameter, ScriptParameterType, ScriptSpec,
+    ScriptStatus, ScriptType,
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{

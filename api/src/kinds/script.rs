@@ -1,8 +1,10 @@
-//! Script: what is run on machines while they are commissioned, tested, deployed and released.
+//! Script: what is run on machines: when somebody asks for it, and while they are commissioned, tested, deployed and released.
 
 use super::{CommonStatus, kind};
+use crate::agent;
+use crate::problem::{FieldCode, FieldError};
 use crate::validate::Rule;
-use crate::values::{Duration, Timestamp};
+use crate::values::{Duration, Timestamp, Url};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,16 +26,123 @@ pub struct ScriptSpec {
     #[field(default = "10m")]
     pub timeout: Duration,
     /// What may run beside it.
-    #[field(default = ScriptParallel::Disabled)]
+    #[field(default = ScriptParallel::Disabled, dormant = "a machine runs one script at a time")]
     pub parallel: ScriptParallel,
     /// Hardware it is for: `modalias:`, `pci:`, `usb:`, `system_vendor:`, `system_product:`, `system_version:`,
     /// `mainboard_vendor:` or `mainboard_product:`, and a pattern. Empty: any.
+    #[field(dormant = "a script is run where somebody asks for it, whatever the hardware")]
     pub hardware: BTreeSet<String>,
     /// What it can be given, by name.
     pub parameters: BTreeMap<String, ScriptParameter>,
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
+}
+
+/// Most bytes of one thing that a script is given.
+pub const MAX_ARGUMENT_BYTES: usize = 4096;
+
+impl ScriptSpec {
+    /// One run of it. Each parameter that is given, or has a default, becomes an argument `--NAME=VALUE`, in the order of their
+    /// names.
+    ///
+    /// # Errors
+    /// What is missing, unknown, or no value of its type; pointers begin at `/parameters`.
+    pub fn run(
+        &self,
+        name: &str,
+        given: &BTreeMap<String, String>,
+    ) -> Result<agent::Script, Vec<FieldError>> {
+        let mut errors: Vec<FieldError> = given
+            .keys()
+            .filter(|given| !self.parameters.contains_key(*given))
+            .map(|unknown| self.unknown(name, unknown))
+            .collect();
+        let mut arguments = Vec::new();
+        for (parameter, takes) in &self.parameters {
+            let at = crate::pointer::child("/parameters", parameter);
+            match given.get(parameter).or(takes.default.as_ref()) {
+                Some(value) => match takes.check(value) {
+                    Ok(()) => arguments.push(format!("--{parameter}={value}")),
+                    Err((message, hint)) => errors.push(FieldError::new(at, FieldCode::Rule, message, hint)),
+                },
+                None if takes.required => {
+                    let message = format!("script {name} cannot be run without {parameter}");
+                    errors.push(FieldError::new(at, FieldCode::Required, message, takes.wants()));
+                }
+                None => {}
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let (content, timeout_seconds) = (self.content.clone(), self.timeout.as_secs());
+        Ok(agent::Script { name: name.to_owned(), content, arguments, timeout_seconds })
+    }
+
+    fn unknown(&self, name: &str, parameter: &str) -> FieldError {
+        let known: Vec<&str> = self.parameters.keys().map(String::as_str).collect();
+        let hint = match known.is_empty() {
+            true => "it takes none".to_owned(),
+            false => format!("one of: {}", known.join(", ")),
+        };
+        let at = crate::pointer::child("/parameters", parameter);
+        FieldError::new(
+            at,
+            FieldCode::UnknownField,
+            format!("script {name} has no parameter {parameter:?}"),
+            hint,
+        )
+    }
+}
+
+impl ScriptParameter {
+    /// What is wrong with a value, and what would be right.
+    fn check(&self, value: &str) -> Result<(), (String, String)> {
+        use ScriptParameterType as Holds;
+        let within = |number: i64| {
+            self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max)
+        };
+        let good = match self.holds {
+            Holds::String => true,
+            Holds::Boolean => matches!(value, "true" | "false"),
+            Holds::Choice => self.choices.contains(value),
+            Holds::Storage | Holds::Interface => !value.is_empty(),
+            Holds::Url => value.parse::<Url>().is_ok(),
+            Holds::Runtime => value.parse().is_ok_and(|seconds| seconds >= 0 && within(seconds)),
+        };
+        if value.len() > MAX_ARGUMENT_BYTES {
+            return Err((
+                format!("the value has {} bytes", value.len()),
+                format!("at most {MAX_ARGUMENT_BYTES}"),
+            ));
+        }
+        if !good || value.contains('\0') {
+            return Err((format!("{value:?} is not such a value"), self.wants()));
+        }
+        Ok(())
+    }
+
+    /// What it takes, in words.
+    fn wants(&self) -> String {
+        use ScriptParameterType as Holds;
+        match self.holds {
+            Holds::String => "a text".to_owned(),
+            Holds::Boolean => "true or false".to_owned(),
+            Holds::Choice => {
+                let words: Vec<&str> = self.choices.iter().map(String::as_str).collect();
+                format!("one of: {}", words.join(", "))
+            }
+            Holds::Storage => "a disk, like vda".to_owned(),
+            Holds::Interface => "a network interface, like eth0".to_owned(),
+            Holds::Url => "a URL, like https://files.example.com/firmware.bin".to_owned(),
+            Holds::Runtime => {
+                let least = self.min.map(|min| format!(", {min} or more")).unwrap_or_default();
+                let most = self.max.map(|max| format!(", {max} at most")).unwrap_or_default();
+                format!("whole seconds{least}{most}")
+            }
+        }
+    }
 }
 
 /// When a script is run.

@@ -2,6 +2,7 @@
 //! [`crate::problem`].
 
 use super::schemas::{form, nullable, reference};
+use crate::kinds::MAX_ARGUMENT_BYTES;
 use crate::problem::{FieldCode, ProblemCode};
 use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
@@ -454,7 +455,20 @@ pub(super) fn components() -> [(&'static str, Value); 59] {
             "RenameRequest",
             closed(&["name"], json!({"name": {"type": "string", "pattern": Naming::DomainName.pattern()}})),
         ),
-        ("OperationRequest", closed(&["verb"], json!({"verb": {"type": "string", "enum": verbs}}))),
+        (
+            "OperationRequest",
+            closed(
+                &["verb"],
+                json!({
+                    "verb": {"type": "string", "enum": verbs},
+                    "script": {"type": "string", "description": "Which Script, where the verb is `run_script`."},
+                    "parameters": {
+                        "type": "object", "additionalProperties": bounded(MAX_ARGUMENT_BYTES),
+                        "description": "What the script is given, by the names of its parameters.",
+                    },
+                }),
+            ),
+        ),
         (
             "Operation",
             object(
@@ -462,8 +476,8 @@ pub(super) fn components() -> [(&'static str, Value); 59] {
                 json!({
                     "id": form(Semantic::Uid), "machine": text(), "verb": {"type": "string", "enum": verbs},
                     "state": {"type": "string", "enum": operation_states}, "reason": text(), "message": text(),
-                    "requested_by": text(), "accepted_at": time(), "deadline": time(), "begun_at": time(),
-                    "finished_at": time(), "path": text(),
+                    "script": text(), "output": text(), "requested_by": text(), "accepted_at": time(),
+                    "deadline": time(), "begun_at": time(), "finished_at": time(), "path": text(),
                 }),
             ),
         ),

@@ -236,6 +236,10 @@ fn finish_root(root: &Path) -> std::io::Result<()> {
     if !root.join("bin/sh").exists() {
         symlink("dash", root.join("bin/sh"))?;
     }
+    // Packages are not configured, so that nobody has chosen one.
+    if !root.join("usr/bin/awk").exists() {
+        symlink("mawk", root.join("usr/bin/awk"))?;
+    }
     let _ = host::run("ldconfig", [std::ffi::OsStr::new("-r"), root.as_os_str()], Path::new("/"));
     Ok(())
 }

@@ -4,9 +4,11 @@ use crate::object::{self, Key, Object, timestamp};
 use crate::store::Tx;
 use crate::write::Judge;
 use crate::{Store, StoreError, audit};
-use basalt_api::FieldError;
+use basalt_api::agent::Script;
 use basalt_api::values::{MachineId, OperationId, Timestamp, Uid};
 use basalt_api::wire::{OperationState, Verb};
+use basalt_api::{FieldCode, FieldError};
+use sqlx::types::Json;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -18,7 +20,7 @@ macro_rules! select_operations {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
             OperationRow,
-            r#"select id, verb, state, reason, message, requested_by,
+            r#"select id, verb, script as "script: Json<Script>", state, reason, message, output, requested_by,
                       (extract(epoch from requested_at) * 1000000)::bigint as "requested_us!",
                       (extract(epoch from deadline) * 1000000)::bigint as "deadline_us!",
                       (extract(epoch from begun_at) * 1000000)::bigint as begun_us,
@@ -34,6 +36,8 @@ macro_rules! select_operations {
 pub struct NewOperation<'a> {
     /// What is to be done.
     pub verb: Verb,
+    /// What is run, where that is it.
+    pub script: Option<&'a Script>,
     /// After how long it expires.
     pub lasts: Duration,
     /// The client's key: what was accepted under it is answered again.
@@ -47,12 +51,16 @@ pub struct Operation {
     pub id: OperationId,
     /// What is to be done.
     pub verb: Verb,
+    /// What is run, where that is it.
+    pub script: Option<Script>,
     /// How far it is.
     pub state: OperationState,
     /// Why, as one word.
     pub reason: String,
     /// Why, for people.
     pub message: String,
+    /// What the script said, the end of it.
+    pub output: Option<String>,
     /// Who asked.
     pub requested_by: Option<String>,
     /// When.
@@ -71,6 +79,7 @@ const fn class(verb: Verb) -> &'static str {
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => "power",
         Verb::Recommission => "recommission",
         Verb::Abort => "abort",
+        Verb::RunScript => "script",
     }
 }
 
@@ -81,7 +90,8 @@ fn supersedes(verb: Verb) -> Vec<String> {
         Verb::Abort => &["abort", "power"],
         // It begins anew what was aborted.
         Verb::Recommission => &["recommission", "abort"],
-        _ => &["power"],
+        Verb::RunScript => &["script"],
+        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => &["power"],
     };
     classes.iter().map(|class| (*class).to_owned()).collect()
 }
@@ -106,6 +116,9 @@ impl Store {
             tx.rollback().await?;
             return Ok((row.object()?, known));
         }
+        if new.verb == Verb::RunScript {
+            nothing_runs(&mut tx, row.uid).await?;
+        }
         let id = Uuid::now_v7();
         let instead = format!("{} was asked for instead", new.verb);
         sqlx::query!(
@@ -121,10 +134,10 @@ impl Store {
         let insert = sqlx::query_as!(
             OperationRow,
             r#"insert into machine_operation
-                 (id, machine, verb, class, request_key, requested_by, requested_at, deadline, message)
-               select $1, $2, $3, $4, $5, $6, t.at, t.at + make_interval(secs => $7), $8
+                 (id, machine, verb, class, request_key, requested_by, requested_at, deadline, message, script)
+               select $1, $2, $3, $4, $5, $6, t.at, t.at + make_interval(secs => $7), $8, $9
                from (select clock_timestamp() as at) t
-               returning id, verb, state, reason, message, requested_by,
+               returning id, verb, script as "script: Json<Script>", state, reason, message, output, requested_by,
                  (extract(epoch from requested_at) * 1000000)::bigint as "requested_us!",
                  (extract(epoch from deadline) * 1000000)::bigint as "deadline_us!",
                  (extract(epoch from begun_at) * 1000000)::bigint as begun_us,
@@ -136,7 +149,8 @@ impl Store {
             new.request_key,
             self.actor().map(|actor| actor.name.as_str()),
             new.lasts.as_secs_f64(),
-            "accepted"
+            "accepted",
+            new.script.map(Json) as _
         );
         let operation = insert.fetch_one(&mut *tx).await?.operation()?;
         if new.verb == Verb::Recommission {
@@ -151,7 +165,10 @@ impl Store {
         }
         prune(&mut tx, row.uid).await?;
         self.wake_around(&mut tx, Uid::from(row.uid)).await?;
-        let asked = serde_json::json!({ "operation": new.verb });
+        let mut asked = serde_json::json!({ "operation": new.verb });
+        if let (Some(script), Some(asked)) = (new.script, asked.as_object_mut()) {
+            asked.insert("script".to_owned(), script.name.as_str().into());
+        }
         self.audit(&mut tx, &[audit::Written::beside(&row, &serde_json::Value::Null, &asked)]).await?;
         self.end(tx, dry_run).await?;
         Ok((row.object()?, operation))
@@ -221,10 +238,10 @@ impl Store {
         &self,
         id: OperationId,
         state: OperationState,
-        (reason, message): (&str, &str),
+        (reason, message, output): (&str, &str, Option<&str>),
     ) -> Result<(), StoreError> {
         let update = sqlx::query!(
-            "update machine_operation set state = $2, reason = $3, message = $4,
+            "update machine_operation set state = $2, reason = $3, message = $4, output = $6,
                begun_at = case when $2 = 'requested' then begun_at else coalesce(begun_at, clock_timestamp()) end,
                finished_at = case when $5 then clock_timestamp() end
              where id = $1 and finished_at is null",
@@ -232,7 +249,8 @@ impl Store {
             state.as_str(),
             reason,
             message,
-            state.is_over()
+            state.is_over(),
+            output
         );
         update.execute(self.pool()).await?;
         Ok(())
@@ -245,12 +263,28 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
     let row = select_operations!("where machine = $1 and request_key = $2", machine, key);
     let Some(known) = row.fetch_optional(&mut **tx).await? else { return Ok(None) };
     let known = known.operation()?;
-    if known.verb == new.verb {
+    if known.verb == new.verb && known.script.as_ref() == new.script {
         return Ok(Some(known));
     }
-    let message = format!("under the key {key:?} {} was asked for, and now {}", known.verb, new.verb);
-    let error =
-        FieldError::new("/verb", basalt_api::FieldCode::Rule, message, "take another Idempotency-Key");
+    let said = |verb: Verb, script: Option<&Script>| {
+        script.map_or_else(|| verb.to_string(), |script| format!("{verb} of {}", script.name))
+    };
+    let (was, now) = (said(known.verb, known.script.as_ref()), said(new.verb, new.script));
+    let message = format!("under the key {key:?} {was} was asked for, and now {now}");
+    let error = FieldError::new("/verb", FieldCode::Rule, message, "take another Idempotency-Key");
+    Err(StoreError::Refused { errors: vec![error] })
+}
+
+/// A script that runs is not taken the place of: what it has begun, it ends.
+async fn nothing_runs(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
+    let running = sqlx::query_scalar!(
+        r#"select script ->> 'name' as "name!" from machine_operation
+           where machine = $1 and class = 'script' and state = 'running'"#,
+        machine
+    );
+    let Some(name) = running.fetch_optional(&mut **tx).await? else { return Ok(()) };
+    let message = format!("script {name} runs on it");
+    let error = FieldError::new("/verb", FieldCode::Rule, message, "wait for its end, or abort it");
     Err(StoreError::Refused { errors: vec![error] })
 }
 
@@ -276,9 +310,11 @@ async fn prune(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
 struct OperationRow {
     id: Uuid,
     verb: String,
+    script: Option<Json<Script>>,
     state: String,
     reason: String,
     message: String,
+    output: Option<String>,
     requested_by: Option<String>,
     requested_us: i64,
     deadline_us: i64,
@@ -294,9 +330,11 @@ impl OperationRow {
         Ok(Operation {
             id: OperationId::from(self.id),
             verb: verb.ok_or_else(|| unknown(&self.verb))?,
+            script: self.script.map(|Json(script)| script),
             state: state.ok_or_else(|| unknown(&self.state))?,
             reason: self.reason,
             message: self.message,
+            output: self.output,
             requested_by: self.requested_by,
             requested_at: timestamp(self.requested_us)?,
             deadline: timestamp(self.deadline_us)?,

@@ -24,7 +24,7 @@ pub enum DeadlineId {
     Claim,
     /// The agent of an inventory says something.
     InventoryQuiet,
-    /// The agent of an install says something.
+    /// The agent of an install, or of a script, says something.
     InstallQuiet,
     /// The agent of an erase says something.
     EraseQuiet,

@@ -146,6 +146,8 @@ pub struct Ended {
     pub at: Timestamp,
     /// How.
     pub outcome: Outcome,
+    /// What a script said, the end of it.
+    pub output: Option<String>,
 }
 
 /// A machine's hardware.

@@ -204,6 +204,9 @@ pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
     (AttemptFailure::Task(FailureCode::BadImage), rule("BadImage", "the image lacks something that an install needs", &[], None,
         "build the image again, or name another in the deployment",
         "the same bytes fail the same way")),
+    (AttemptFailure::Task(FailureCode::ScriptFailed), rule("ScriptFailed", "the script failed", &[], None,
+        "read what it said, and run it again when that is mended",
+        "a script is run once for each time that somebody asks for it")),
     (AttemptFailure::Task(FailureCode::Other), OTHER),
     (AttemptFailure::Silent, rule("AgentSilent", "the agent stopped reporting", &[0, 30, 120], LATER,
         "look at the machine's console and the agent's log",
@@ -221,7 +224,7 @@ pub const ATTEMPT_FAILURES: &[(AttemptFailure, Rule)] = &[
         "upload an ephemeral image whose agent fits this region",
         "an agent of another version")),
     (AttemptFailure::Aborted, rule("Aborted", "a person aborted it", &[], None,
-        "run `basalt recommission` to have it begun again, or change or delete the deployment",
+        "run `basalt recommission` to have it begun again, ask for the script again, or change or delete the deployment",
         "whoever aborts it says when it goes on")),
 ];
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use basalt_api::agent::BlobRef;
+use basalt_api::agent::{BlobRef, Script};
 use basalt_api::kinds::{DeploymentSpec, MachineSpec};
 use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp};
 use basalt_api::wire::Verb;
@@ -37,7 +37,7 @@ pub struct MachineInput {
     /// When a person last wanted the attempt that was under way to end.
     #[serde(default)]
     pub abort_requested_at: Option<Timestamp>,
-    /// What a person asked for once, and is not over: one at most that is about power, one recommission, one abort.
+    /// What a person asked for once, and is not over: one at most that is about power, one recommission, one abort, one script.
     #[serde(default)]
     pub operations: Vec<Operation>,
     /// The power that the latest of those that are done left.
@@ -108,6 +108,9 @@ pub struct Operation {
     pub id: OperationId,
     /// What is to be done.
     pub verb: Verb,
+    /// What is run, where that is it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
     /// When that was asked.
     pub requested_at: Timestamp,
     /// When it is too late.

@@ -161,6 +161,8 @@ pub enum TaskKind {
     Install,
     /// Erase.
     Erase(#[serde(with = "erase_level")] EraseTask),
+    /// Run the script that was asked for.
+    Script,
 }
 
 /// How thoroughly to erase; ordered, unlike the wire's [`EraseLevel`].
@@ -244,6 +246,9 @@ pub struct OperationSeen {
     pub reason: String,
     /// For people: what it waits for, does, did, or why not.
     pub message: String,
+    /// What its script said, the end of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 /// How a machine is, and the deployment on it.

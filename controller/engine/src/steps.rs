@@ -47,6 +47,11 @@ pub enum StepId {
     HoldOff,
     OperateOff,
     OperateOn,
+    ArmScript,
+    NetbootScript,
+    AskScript,
+    ClaimScript,
+    RunScript,
     AbortOff,
     PowerOffRemove,
     Forget,
@@ -122,6 +127,9 @@ impl StepSpec {
                 | S::ArmErase
                 | S::NetbootErase
                 | S::AskErase
+                | S::ArmScript
+                | S::NetbootScript
+                | S::AskScript
         )
     }
 }
@@ -247,6 +255,17 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::OperateOn, "operate-on", "power on, as was asked for", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again",
         "a person asked for it, and nothing else is done to the machine")),
+    row((StepId::ArmScript, "arm-script", "arm the script", EffectKind::Arm,
+        (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
+    row((StepId::NetbootScript, "netboot-script", "power on into the script", EffectKind::Power,
+        (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
+    row((StepId::AskScript, "ask-script", "ask for DHCP", EffectKind::Observe,
+        ("powered on for this attempt", ASKED), Some(DeadlineId::BootRequest), "power cycle again", ASK_WHY)),
+    row((StepId::ClaimScript, "claim-script", "start the agent", EffectKind::Observe,
+        ("asked for DHCP", CLAIMED), Some(DeadlineId::Claim), "power cycle again", CLAIM_WHY)),
+    row((StepId::RunScript, "run-script", "run the script", EffectKind::Observe,
+        ("claimed", "a result of this attempt"), Some(DeadlineId::InstallQuiet), "end the operation as failed",
+        "an agent that is silent for so long is dead; a script is run once, so nobody else runs it")),
     row((StepId::AbortOff, "abort-off", "power off what was aborted", EffectKind::Power,
         ("a person aborted the attempt that it was booted for", OFF), Some(DeadlineId::PowerAnswer), "send it again",
         "the agent of an aborted attempt would go on to write")),

@@ -4,7 +4,7 @@ use super::App;
 use super::problem::Answer;
 use super::rights::Rights;
 use super::waiting::WaitsFor;
-use crate::driver::{Choices, PLANNED, Supposed};
+use crate::driver::{Choices, PLANNED, Supposed, Wish};
 use basalt_api::kinds::Deployment;
 use basalt_api::plan::{Consequences, PlanReport, Step};
 use basalt_api::values::{Generation, Name, Sha256, Uid};
@@ -191,10 +191,10 @@ fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
 }
 
 /// What follows from an operation that was only tried.
-pub(super) async fn of_operation(app: &App, machine: &Object, verb: Verb) -> Answer<PlanReport> {
-    let supposed = Supposed { asked: Some(verb), ..Supposed::default() };
+pub(super) async fn of_operation(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<PlanReport> {
+    let supposed = Supposed { asked: Some(wish), ..Supposed::default() };
     let plan = planned_alone(app, machine, supposed).await?;
-    Ok(plan.unwrap_or_else(|| match verb {
+    Ok(plan.unwrap_or_else(|| match wish.verb {
         Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),
         verb => said(format!("{verb} will be done to Machine {:?}.", machine.name)),
     }))

@@ -1,18 +1,21 @@
-//! What is asked of a machine once, because no spec can say it: power, another look, an end.
+//! What is asked of a machine once, because no spec can say it: power, another look, a script, an end.
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, NoParameters, parameters};
 use super::{App, announce, body, objects};
+use crate::driver::Wish;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use basalt_api::agent::Script;
+use basalt_api::kinds::{self, ScriptSpec};
 use basalt_api::values::OperationId;
 use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, Verb};
-use basalt_api::{FieldCode, FieldError, Kind, Problem, ProblemCode};
-use basalt_db::{Judge, NewOperation, Object};
+use basalt_api::{FieldCode, FieldError, Kind, KindOf, Problem, ProblemCode};
+use basalt_db::{Judge, NewOperation, Object, StoreError};
 use basalt_engine::deadlines::{self, DeadlineId};
 use basalt_engine::machine::Refused;
 use std::time::Duration;
@@ -33,31 +36,73 @@ pub(super) async fn request(
 ) -> Answer<Response> {
     let kind = of_machines(&plural)?;
     let Flags { dry_run } = parameters(&uri)?;
-    let OperationRequest { verb } = body::json(&sent)?;
+    let asked: OperationRequest = body::json(&sent)?;
     let request_key = idempotency_key(&headers)?;
     let (key, guards) = (body::key(kind, &name)?, caller.guards(dry_run));
     let machine = app.store().get(kind.name, key).await?;
-    if !dry_run && let Some(known) = known(&app, &machine, request_key, verb).await? {
+    if !dry_run && let Some(known) = known(&app, &machine, request_key, &asked).await? {
         return Ok((StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response());
     }
-    let lasts = match judged(&app, &machine, verb).await {
+    let script = script(&app, &asked).await?;
+    let wish = Wish { verb: asked.verb, script: script.as_ref() };
+    let lasts = match judged(&app, &machine, wish).await {
         Ok(lasts) => lasts,
         // The first request of this key may just have done what now stands against it.
         Err(refusal) => {
-            let known = known(&app, &machine, request_key, verb).await?.filter(|_| !dry_run);
+            let known = known(&app, &machine, request_key, &asked).await?.filter(|_| !dry_run);
             return known
                 .map(|known| (StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response())
                 .ok_or(refusal);
         }
     };
     let judged = (dry_run, &guards as &dyn Judge);
-    let new = NewOperation { verb, lasts, request_key };
+    let new = NewOperation { verb: wish.verb, script: wish.script, lasts, request_key };
     let (machine, operation) = caller.store(&app).request_operation(key, &new, judged).await?;
     if dry_run {
-        let plan = announce::of_operation(&app, &machine, verb).await?;
+        let plan = announce::of_operation(&app, &machine, wish).await?;
         return objects::tried(machine, plan);
     }
     Ok((StatusCode::ACCEPTED, Json(shown(&machine, operation))).into_response())
+}
+
+/// The script that is to be run, as it is declared now.
+async fn script(app: &App, asked: &OperationRequest) -> Answer<Option<Script>> {
+    let wrong = |pointer: &str, code, message: &str, hint: &str| {
+        Err(Refusal::field(pointer, code, message.to_owned(), hint))
+    };
+    let name = match (asked.verb, &asked.script) {
+        (Verb::RunScript, Some(name)) => name,
+        (Verb::RunScript, None) => {
+            return wrong("/script", FieldCode::Required, "no script is named", "the name of a Script");
+        }
+        (verb, Some(_)) => {
+            let message = format!("{verb} runs no script");
+            return wrong("/script", FieldCode::Rule, &message, "leave it out, or ask for run_script");
+        }
+        (verb, None) if !asked.parameters.is_empty() => {
+            let message = format!("{verb} takes no parameters");
+            return wrong("/parameters", FieldCode::Rule, &message, "leave them out, or ask for run_script");
+        }
+        (_, None) => return Ok(None),
+    };
+    let missing = || {
+        FieldError::new(
+            "/script",
+            FieldCode::ReferenceNotFound,
+            format!("there is no Script {name:?}"),
+            "declare it, or name another",
+        )
+    };
+    let key = body::key(kinds::Script::KIND, name).map_err(|_| Refusal::invalid(vec![missing()]))?;
+    let found = match app.store().get(kinds::Script::KIND.name, key).await {
+        Err(StoreError::NotFound { .. }) => return Err(Refusal::invalid(vec![missing()])),
+        found => found?,
+    };
+    let spec: ScriptSpec = serde_json::from_str(found.spec.get()).map_err(|error| {
+        let message = format!("the region cannot read Script {name:?}: {error}");
+        Refusal::invalid(vec![FieldError::new("/script", FieldCode::Rule, message, "declare it anew")])
+    })?;
+    spec.run(&found.name, &asked.parameters).map(Some).map_err(Refusal::invalid)
 }
 
 pub(super) async fn list(
@@ -106,24 +151,29 @@ fn idempotency_key(headers: &HeaderMap) -> Answer<Option<&str>> {
     Err(Refusal::field("", FieldCode::Format, message, "1 to 128 letters, digits and signs: a UUID"))
 }
 
-/// The same, asked for under the same key before.
+/// The same, asked for under the same key before. A script that was renamed, or is given other things, is another.
 async fn known(
     app: &App,
     machine: &Object,
     request_key: Option<&str>,
-    verb: Verb,
+    asked: &OperationRequest,
 ) -> Answer<Option<basalt_db::Operation>> {
     let Some(request_key) = request_key else { return Ok(None) };
     let known = app.store().operation_under(machine.uid.into(), request_key).await?;
-    Ok(known.filter(|known| known.verb == verb))
+    let is_same = |known: &basalt_db::Operation| {
+        let ran = known.script.as_ref().map(|script| script.name.as_str());
+        known.verb == asked.verb && ran == asked.script.as_deref()
+    };
+    Ok(known.filter(is_same))
 }
 
 /// How long it may take, if it can be done at all. Where no driver runs yet, it judges when it does.
-async fn judged(app: &App, machine: &Object, verb: Verb) -> Answer<Duration> {
+async fn judged(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<Duration> {
     let Some(machinery) = app.machinery() else {
         let usual = deadlines::spec(DeadlineId::Operation);
         return Ok(usual.map_or(Duration::from_secs(3600), |row| row.duration));
     };
+    let verb = wish.verb;
     machinery.judge(machine, verb).await?.map_err(|Refused { code, message, fix }| {
         let sort = if code == "Locked" { ProblemCode::Locked } else { ProblemCode::Conflict };
         let error = FieldError::new("/verb", FieldCode::Rule, message.clone(), fix);
@@ -136,9 +186,11 @@ fn shown(machine: &Object, operation: basalt_db::Operation) -> Operation {
         id: operation.id,
         machine: machine.name.clone(),
         verb: operation.verb,
+        script: operation.script.map(|script| script.name),
         state: operation.state,
         reason: operation.reason,
         message: operation.message,
+        output: operation.output,
         requested_by: operation.requested_by,
         accepted_at: operation.requested_at,
         deadline: operation.deadline,

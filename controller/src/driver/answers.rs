@@ -140,9 +140,9 @@ impl Driver {
                 let mut loaded = estate.machine(&self.store, object).await?;
                 loaded.input.spec = declared(object, supposed.spec)?;
                 let policy = estate.policy(&self.policy);
-                if let Some(verb) = supposed.asked {
+                if let Some(wish) = supposed.asked {
                     let deadline = now.checked_add(policy.deadline(DeadlineId::Operation));
-                    operation::suppose(&mut loaded.input, verb, now, deadline.unwrap_or(Timestamp::MAX));
+                    operation::suppose(&mut loaded.input, wish, now, deadline.unwrap_or(Timestamp::MAX));
                 }
                 let planned = plan(&loaded.input, &policy, now);
                 let mut report = of_plan(&object.name, &planned);
@@ -253,7 +253,7 @@ fn step(key: &str, id: basalt_engine::steps::StepId, state: StepState) -> Step {
         state,
         destructive: matches!(
             id,
-            StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase
+            StepId::ArmInstall | StepId::RunInstall | StepId::ArmErase | StepId::RunErase | StepId::RunScript
         ),
         power: id.spec().effect == EffectKind::Power && id != StepId::ReadPower,
         attempts: 0,

@@ -65,7 +65,11 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
             if let (Outcome::Succeeded, Some(inventory)) = (&result.outcome, result.inventory) {
                 out.inventory = Some(InventorySeen { at, attempt, inventory });
             }
-            out.results.entry(attempt).or_insert(Ended { at, outcome: result.outcome });
+            out.results.entry(attempt).or_insert(Ended {
+                at,
+                outcome: result.outcome,
+                output: result.output,
+            });
         }
         (Observed::Readiness(it), Some(attempt)) => {
             let level = match it.level.as_str() {

@@ -45,6 +45,7 @@ pub mod wakes;
 pub use converge::Driver;
 
 use crate::racks;
+use basalt_api::agent::Script;
 use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::{DeploymentId, Timestamp, Uid};
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
@@ -67,8 +68,16 @@ pub const PLANNED: &[&str] = &["Machine", "Deployment", "Rack"];
 
 /// The kinds that are stored and served, and on which nothing acts yet: their conditions say so. Whatever comes to act on one
 /// takes its line away. (The rest of the kinds either are read by what acts on machines, or only group others.)
-pub const STORED_ONLY: &[&str] =
-    &["Domain", "DnsRecord", "ImageSource", "Script", "PackageRepository", "SshKey"];
+pub const STORED_ONLY: &[&str] = &["Domain", "DnsRecord", "ImageSource", "PackageRepository", "SshKey"];
+
+/// What is asked of a machine once.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// What is to be done.
+    pub verb: Verb,
+    /// What is run, where that is it.
+    pub script: Option<&'a Script>,
+}
 
 /// What is not as it is stored, for a plan of what would be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,7 +87,7 @@ pub struct Supposed<'a> {
     /// The machine that it gets or does not get, as it was decided together with others.
     pub choice: Option<&'a Choice>,
     /// What is asked of it.
-    pub asked: Option<Verb>,
+    pub asked: Option<Wish<'a>>,
 }
 
 /// Which machines deployments would get, and what the choice rests on.
@@ -167,6 +176,7 @@ mod tests {
         "StaticRoute",
         "Device",
         "Settings",
+        "Script",
         "Webhook",
         "Role",
         "User",

@@ -9,6 +9,7 @@ use basalt_engine::facts::PowerReading;
 use basalt_engine::{MachineInput, Plan, input};
 use serde_json::Map;
 
+use super::Wish;
 use super::converge::Driver;
 use super::load::Loaded;
 
@@ -18,6 +19,7 @@ pub(super) fn open(operations: &[Operation]) -> Vec<input::Operation> {
     open.map(|it| input::Operation {
         id: it.id,
         verb: it.verb,
+        script: it.script.clone(),
         requested_at: it.requested_at,
         deadline: it.deadline,
     })
@@ -36,7 +38,7 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
         let state = match it.verb {
             Verb::PowerOn | Verb::PowerCycle => PowerState::On,
             Verb::PowerOff => PowerState::Off,
-            Verb::Recommission | Verb::Abort => return None,
+            Verb::Recommission | Verb::Abort | Verb::RunScript => return None,
         };
         Some(PowerReading { state, at: it.finished_at? })
     });
@@ -44,18 +46,17 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
 }
 
 /// The machine as it would be, were this asked of it now.
-pub(super) fn suppose(input: &mut MachineInput, verb: Verb, now: Timestamp, deadline: Timestamp) {
-    let is_other = |it: &input::Operation| match verb {
-        Verb::Recommission | Verb::Abort => it.verb != verb,
-        _ => matches!(it.verb, Verb::Recommission | Verb::Abort),
-    };
-    input.operations.retain(is_other);
+pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, deadline: Timestamp) {
+    let is_power = |verb| matches!(verb, Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle);
+    input.operations.retain(|it| it.verb != wish.verb && !(is_power(it.verb) && is_power(wish.verb)));
+    let Wish { verb, script } = wish;
     let id = OperationId::from(Uid::generate().get());
-    input.operations.push(input::Operation { id, verb, requested_at: now, deadline });
+    let script = script.cloned();
+    input.operations.push(input::Operation { id, verb, script, requested_at: now, deadline });
     match verb {
         Verb::Recommission => input.recommission_requested_at = Some(now),
         Verb::Abort => input.abort_requested_at = Some(now),
-        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => {}
+        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle | Verb::RunScript => {}
     }
 }
 
@@ -68,11 +69,15 @@ pub(super) async fn note(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Re
                 && it.state == seen.state
                 && it.reason == seen.reason
                 && it.message == seen.message
+                && it.output == seen.output
         };
         if loaded.operations.iter().any(same) {
             continue;
         }
-        driver.store.note_operation(seen.id, seen.state, (&seen.reason, &seen.message)).await?;
+        driver
+            .store
+            .note_operation(seen.id, seen.state, (&seen.reason, &seen.message, seen.output.as_deref()))
+            .await?;
         tracing::info!(
             machine = loaded.input.name,
             operation = %seen.id,

@@ -1,14 +1,18 @@
 //! What the driver reads for others, and does not work on by itself: no handling of it fails, so its own status would never
 //! say that its spec cannot be read, because another version wrote it. Whoever looks at it is told so all the same.
 
-use basalt_api::kinds::{SettingsSpec, SubnetSpec, VlanSpec};
+use basalt_api::kinds::{ScriptSpec, SettingsSpec, SubnetSpec, VlanSpec};
 use serde::de::DeserializeOwned;
 
 type Read = fn(&str) -> Result<(), serde_json::Error>;
 
 /// How each of these kinds is read.
-const READ: &[(&str, Read)] =
-    &[("Vlan", reads::<VlanSpec>), ("Subnet", reads::<SubnetSpec>), ("Settings", reads::<SettingsSpec>)];
+const READ: &[(&str, Read)] = &[
+    ("Vlan", reads::<VlanSpec>),
+    ("Subnet", reads::<SubnetSpec>),
+    ("Settings", reads::<SettingsSpec>),
+    ("Script", reads::<ScriptSpec>),
+];
 
 fn reads<T: DeserializeOwned>(spec: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<T>(spec).map(drop)

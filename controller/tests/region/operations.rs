@@ -84,7 +84,7 @@ async fn what_cannot_be_done_now_is_refused_with_what_to_do() {
     assert!(refused("power_cycle").await.2.contains("no BMC"));
     assert!(refused("abort").await.2.contains("under way"));
     assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]), "nothing was accepted");
-    assert_eq!(refused("run_script").await.0, 422, "there is no such thing");
+    assert_eq!(refused("dance").await.0, 422, "there is no such thing");
 }
 
 #[tokio::test]
@@ -98,4 +98,96 @@ async fn an_operation_that_is_tried_lists_its_power_steps() {
     let steps: Vec<_> = plan["steps"].as_array().unwrap().iter().map(|step| &step["message"]).collect();
     assert_eq!(steps, ["power off, as was asked for", "power on, as was asked for"], "{plan}");
     assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]));
+}
+
+/// `run_script`, with more.
+fn script(more: &Value) -> String {
+    let mut wish = json!({"verb": "run_script"});
+    wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    wish.to_string()
+}
+
+#[tokio::test]
+async fn a_script_is_run_as_it_was_when_it_was_asked_for() {
+    let lab = lab().await;
+    machine(&lab, json!({})).await;
+    let spec = json!({
+        "type": "testing", "content": "#!/bin/sh\necho one\n", "timeout": "5m",
+        "parameters": {"mode": {"type": "choice", "choices": ["a", "b"], "required": true}},
+    });
+    lab.api.declare("/api/v1/scripts/probe", &spec.to_string()).await;
+    let asked = async |more: Value, key: &str| {
+        lab.api.send("POST", OPERATIONS, &[("idempotency-key", key)], script(&more)).await
+    };
+    let whole = json!({"script": "probe", "parameters": {"mode": "a"}});
+    let first = asked(whole.clone(), "a").await;
+    assert_eq!(first.status, 202, "{}", first.text());
+    let first = first.json();
+    assert_eq!((&first["script"], &first["output"]), (&json!("probe"), &Value::Null));
+    assert_eq!(asked(whole.clone(), "a").await.json(), first, "the same key is the same run");
+    let other = json!({"script": "probe", "parameters": {"mode": "b"}});
+    assert_eq!(asked(other, "b").await.status, 202);
+    let list = lab.api.get(OPERATIONS).await.json();
+    assert_eq!(list["items"][1]["state"], "superseded", "what has not begun gives way: {list}");
+    let audit = lab.api.get("/api/v1/audit?object=Machine/m").await;
+    let audit = audit.text();
+    assert!(audit.contains(r#""script":"probe""#), "{audit}");
+    // It goes, and what was asked for stays what it was.
+    let gone = lab.api.send("DELETE", "/api/v1/scripts/probe", &[], "").await;
+    assert!(gone.status.is_success(), "{}", gone.text());
+    assert_eq!(lab.api.get(OPERATIONS).await.json()["items"][0]["script"], "probe");
+    assert_eq!(asked(whole.clone(), "a").await.json()["id"], first["id"], "also when the script is gone");
+}
+
+#[tokio::test]
+async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
+    let lab = driven_lab().await;
+    machine(&lab, json!({})).await;
+    let spec = json!({
+        "type": "testing", "content": "#!/bin/sh\n",
+        "parameters": {
+            "mode": {"type": "choice", "choices": ["a", "b"], "required": true},
+            "seconds": {"type": "runtime", "min": 1, "max": 60, "default": "30"},
+            "loud": {"type": "boolean"}, "from": {"type": "url"},
+        },
+    });
+    lab.api.declare("/api/v1/scripts/probe", &spec.to_string()).await;
+    let refused = async |more: Value| {
+        let (status, _, errors) = lab.api.send("POST", OPERATIONS, &[], script(&more)).await.problem();
+        (status, errors.join("; "))
+    };
+    assert_eq!(refused(json!({})).await, (422, "/script: no script is named".into()));
+    assert_eq!(refused(json!({"script": "x"})).await, (422, "/script: there is no Script \"x\"".into()));
+    let missing = refused(json!({"script": "probe"})).await;
+    assert_eq!(missing, (422, "/parameters/mode: script probe cannot be run without mode".into()));
+    let wrong = json!({"mode": "c", "seconds": "61", "loud": "yes", "from": "here", "speed": "9"});
+    let (status, errors) = refused(json!({"script": "probe", "parameters": wrong})).await;
+    assert_eq!(status, 422);
+    let pointers: Vec<_> =
+        errors.split("; ").filter_map(|error| error.split_once(": ")).map(|(at, _)| at).collect();
+    let names = ["speed", "from", "loud", "mode", "seconds"];
+    assert_eq!(pointers, names.map(|name| format!("/parameters/{name}")), "{errors}");
+    let power = json!({"verb": "power_on", "script": "probe"}).to_string();
+    let (_, _, errors) = lab.api.send("POST", OPERATIONS, &[], power).await.problem();
+    assert_eq!(errors, ["/script: power_on runs no script"]);
+    assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]), "nothing was accepted");
+
+    // Nothing is there that the machine could boot: it is told at once, with what to do.
+    let good = json!({"script": "probe", "parameters": {"mode": "a"}});
+    let accepted = lab.api.send("POST", OPERATIONS, &[], script(&good)).await;
+    assert_eq!(accepted.status, 202, "{}", accepted.text());
+    let path = accepted.json()["path"].as_str().unwrap().to_owned();
+    loop {
+        let seen = lab.api.get(&path).await.json();
+        if seen["message"].as_str().unwrap().contains("ephemeral image") {
+            break;
+        }
+        assert_ne!(seen["state"], "done", "{seen}");
+        tokio::task::yield_now().await;
+    }
+    let tried = lab.api.send("POST", &format!("{OPERATIONS}?dry_run=true"), &[], script(&good)).await;
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    let steps = tried.json()["plan"]["steps"].clone();
+    let steps: Vec<_> = steps.as_array().unwrap().iter().map(|step| &step["message"]).collect();
+    assert!(steps.contains(&&json!("run the script")), "{}", tried.text());
 }

@@ -114,6 +114,7 @@ async fn claim(
                 attempt: token.attempt,
                 machine_uid: armed.machine.map(|machine| machine.machine_uid.clone()),
                 now_unix_ms: now,
+                again: web.attempts.is_claimed_again(&armed.id),
             };
             Ok(Json(reply).into_response())
         }

@@ -62,8 +62,13 @@ fn environment(life: &Life, cmdline: &str) -> Result<Stop, Stop> {
         Ok(task) => task,
         Err(error) => return restart(life, error),
     };
-    let context =
-        Context { task: &task, session: &session, boot: &boot, clock: Clock::set(reply.now_unix_ms) };
+    let context = Context {
+        task: &task,
+        session: &session,
+        boot: &boot,
+        clock: Clock::set(reply.now_unix_ms),
+        again: reply.again,
+    };
     let result = task::perform(life, &context)?;
     life.stage(attempt, Stage::Result)?;
     let delivered = deliver(life, &session, &result)?;

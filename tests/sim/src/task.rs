@@ -12,7 +12,7 @@ use basalt_agent::install::not_expired;
 use basalt_agent::inventory;
 use basalt_agent::work::Context;
 use basalt_api::agent::{
-    Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, TaskAction, TaskResult,
+    Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, TaskAction, TaskResult,
 };
 use sha2::{Digest, Sha256};
 
@@ -54,6 +54,7 @@ struct Work<'a> {
     log: String,
     stage: Option<(Stage, Instant)>,
     timings: BTreeMap<String, f64>,
+    output: Option<String>,
 }
 
 /// Runs the task to its result, whatever that is.
@@ -66,14 +67,23 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         return Err(Stop::Hang);
     }
     let disks = Disks::new(hardware.root());
-    let mut work =
-        Work { life, context, disks, seq: 0, log: String::new(), stage: None, timings: BTreeMap::new() };
+    let mut work = Work {
+        life,
+        context,
+        disks,
+        seq: 0,
+        log: String::new(),
+        stage: None,
+        timings: BTreeMap::new(),
+        output: None,
+    };
     work.stage(Stage::Inventory, 1, "reading the hardware")?;
     let inventory = inventory::read(&hardware.root(), context.boot.boot_mac.as_deref());
     let done = match &context.task.action {
         TaskAction::Inventory => Ok(Outcome::Succeeded),
         TaskAction::Install(install) => work.install(install),
         TaskAction::Erase(erase) => work.erase(erase),
+        TaskAction::Script(script) => work.script(script),
     };
     let outcome = match done {
         Ok(outcome) => outcome,
@@ -92,6 +102,7 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         inventory: Some(inventory),
         markers: work.disks.markers(),
         timings: work.timings,
+        output: work.output,
     })
 }
 
@@ -208,6 +219,19 @@ impl Work<'_> {
         }
         let (expected, found) = (install.image.sha256.clone(), hex::encode(damaged.finalize()));
         Err(Failure::from(BlobError::Corrupt { expected, found, length: length + 1 }).into())
+    }
+
+    /// Says what it would run: nobody's script is run on the machine that plays this one.
+    fn script(&mut self, script: &Script) -> Result<Outcome, Halt> {
+        self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
+        let mut said = vec![script.name.clone()];
+        said.extend(script.arguments.iter().cloned());
+        self.output = Some(said.join(" ") + "\n");
+        if self.context.again {
+            let message = format!("script {} is not run a second time", script.name);
+            return Err(Failure::new(FailureCode::ScriptFailed, message).into());
+        }
+        Ok(Outcome::Succeeded)
     }
 
     fn erase(&mut self, erase: &Erase) -> Result<Outcome, Halt> {

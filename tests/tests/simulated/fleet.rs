@@ -134,7 +134,7 @@ impl Fleet {
 
     /// What a person says who has mended a machine's hardware.
     pub(crate) async fn recommission(&self, machine: &str) {
-        let request = OperationRequest { verb: Verb::Recommission };
+        let request = OperationRequest::from(Verb::Recommission);
         self.client.operate(machine, &request).await.expect("it is accepted");
     }
 

@@ -156,3 +156,43 @@ async fn an_action_cycles_the_power_of_a_machine_and_one_has_its_hardware_read_a
     assert!(refused.errors[0].contains("bare has no BMC"), "{refused:?}");
     core.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_runs_a_script_once_and_tells_what_it_said() {
+    let fleet = Fleet::start("scripts", &[]).await;
+    let machine = fleet.machine(1, Firmware::Bios, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    let script = serde_json::json!({
+        "type": "testing", "content": "#!/bin/sh\n", "parameters": {"mode": {"required": true}},
+    });
+    fleet.declare("scripts", "probe", script).await;
+    fleet.ready("machines", "sim1").await;
+    fleet.settled("sim1").await;
+    let block = Val::from([("endpoint", fleet.site.endpoint().into())]);
+    let mut core = MiniCore::start(terraform_provider_basalt::provider(), &block).await.expect("it starts");
+    let claims = || machine.count(|event| matches!(event, Event::Claimed { .. }));
+    let asks = |machine: &str, script: &str, parameters: Val| {
+        Val::from([("machine", machine.into()), ("script", script.into()), ("parameters", parameters)])
+    };
+    let fast = || Val::from([("mode", "fast".into())]);
+
+    let before = claims();
+    let ran = core.act("basalt_run_script", &asks("sim1", "probe", fast()), async || claims()).await;
+    let ran = ran.expect("it ends");
+    assert_eq!(ran.errors, Vec::<String>::new(), "{ran:?}");
+    assert!(ran.said.iter().any(|said| said == "probe --mode=fast\n"), "{ran:?}");
+    assert_eq!(claims() - before, 1);
+    fleet.settled("sim1").await;
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
+
+    for (script, parameters, says) in [
+        ("nobody", fast(), "there is no Script"),
+        ("probe", Val::Null, "cannot be run without mode"),
+        ("probe", Val::from([("mode", "a".into()), ("speed", "9".into())]), "no parameter \"speed\""),
+    ] {
+        let refused = core.act("basalt_run_script", &asks("sim1", script, parameters), async || ()).await;
+        let refused = refused.expect("it ends");
+        assert!(refused.errors[0].contains(says), "{refused:?}");
+    }
+    core.stop().await;
+}

@@ -348,8 +348,12 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_re
     let asking = {
         let store = store.clone();
         tokio::spawn(async move {
-            let new =
-                NewOperation { verb: Verb::Recommission, lasts: Duration::from_secs(60), request_key: None };
+            let new = NewOperation {
+                verb: Verb::Recommission,
+                script: None,
+                lasts: Duration::from_secs(60),
+                request_key: None,
+            };
             store.request_operation(Key::Name("m"), &new, (false, &OnlyBlue)).await.unwrap_err()
         })
     };

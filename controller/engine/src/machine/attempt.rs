@@ -55,23 +55,36 @@ const ERASE: TaskSteps = TaskSteps {
     writes: true,
 };
 
+const SCRIPT: TaskSteps = TaskSteps {
+    arm: StepId::ArmScript,
+    netboot: StepId::NetbootScript,
+    ask: StepId::AskScript,
+    claim: StepId::ClaimScript,
+    run: StepId::RunScript,
+    quiet: DeadlineId::InstallQuiet,
+    // Nobody knows what it does: it may well write firmware.
+    writes: true,
+};
+const ALL: [TaskSteps; 4] = [INVENTORY, INSTALL, ERASE, SCRIPT];
+
 impl TaskSteps {
     pub(crate) const fn of(task: TaskKind) -> Self {
         match task {
             TaskKind::Inventory => INVENTORY,
             TaskKind::Install => INSTALL,
             TaskKind::Erase(_) => ERASE,
+            TaskKind::Script => SCRIPT,
         }
     }
 
     /// By the step that arms it.
     pub(crate) fn armed_by(step: StepId) -> Option<Self> {
-        [INVENTORY, INSTALL, ERASE].into_iter().find(|t| t.arm == step)
+        ALL.into_iter().find(|t| t.arm == step)
     }
 
     /// By the step that powers the machine on for it.
     fn netbooted_by(step: StepId) -> Option<Self> {
-        [INVENTORY, INSTALL, ERASE].into_iter().find(|t| t.netboot == step)
+        ALL.into_iter().find(|t| t.netboot == step)
     }
 }
 

@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Arms a new attempt, as soon as all that it needs is there.
-    fn arm(&mut self, task: TaskKind, scope: Scope) {
+    pub(crate) fn arm(&mut self, task: TaskKind, scope: Scope) {
         let steps = TaskSteps::of(task);
         let before = self.next.len();
         if self.may_arm(task, scope) {
@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Brings a machine that has an armed attempt to boot it.
-    fn boot_attempt(&mut self, task: TaskKind, record: &StepRecord, attempt: Attempt) {
+    pub(crate) fn boot_attempt(&mut self, task: TaskKind, record: &StepRecord, attempt: Attempt) {
         let steps = TaskSteps::of(task);
         let scope = record.scope;
         let on = Some(PowerState::On);

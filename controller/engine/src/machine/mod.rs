@@ -350,6 +350,7 @@ impl Walk<'_> {
                 StepId::NetbootInventory
                     | StepId::NetbootInstall
                     | StepId::NetbootErase
+                    | StepId::NetbootScript
                     | StepId::RestartInstall
                     | StepId::HoldOn
             )

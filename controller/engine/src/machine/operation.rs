@@ -4,7 +4,7 @@
 //! and their reasons, are in docs/decisions/050-operations.md.
 
 use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy, PowerState};
-use basalt_api::values::Timestamp;
+use basalt_api::values::{Attempt, Timestamp};
 use basalt_api::wire::{OperationState, Verb as Asked};
 
 use super::attempt::{State, TaskSteps};
@@ -13,7 +13,7 @@ use super::walk::Walk;
 use crate::facts::{BootSeen, Link, Scope, StepRecord};
 use crate::failures::AttemptFailure;
 use crate::input::{MachineInput, Operation, Policy};
-use crate::plan::{BootDevice, OperationSeen, Verb, Wait};
+use crate::plan::{BootAction, BootDevice, OperationSeen, TaskKind, Verb, Wait};
 use crate::steps::StepId;
 
 /// Why something that is asked of a machine is not done.
@@ -73,13 +73,14 @@ impl<'a> Walk<'a> {
             return refused("Deleting", message, "declare it again once it is gone");
         }
         let managed = spec.mode == MachineMode::Managed;
-        if verb == Asked::Recommission {
+        if matches!(verb, Asked::Recommission | Asked::RunScript) && !managed {
             let message = format!("{name} is left alone, because its mode is {}", spec.mode);
-            return if managed {
-                None
-            } else {
-                refused("Mode", message, "set mode = \"managed\" on the machine")
-            };
+            return refused("Mode", message, "set mode = \"managed\" on the machine");
+        }
+        match verb {
+            Asked::Recommission => return None,
+            Asked::RunScript => return self.stands_against_script(),
+            Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle | Asked::Abort => {}
         }
         if spec.ownership.power == OwnershipMode::Observed {
             let message = format!("the power of {name} is only observed");
@@ -103,12 +104,29 @@ impl<'a> Walk<'a> {
         )
     }
 
+    /// What stands against running a script, for as long as none is.
+    fn stands_against_script(&self) -> Option<Refused> {
+        let (input, name) = (self.input, &self.input.name);
+        if let Some(claim) = &input.claim {
+            let message = format!("{name} runs the system of deployment {}", claim.name);
+            let fix =
+                format!("delete deployment {}, or run the script in its system by other means", claim.name);
+            return Some(Refused { code: "Claimed", message, fix });
+        }
+        if input.spec.ownership.boot == OwnershipMode::Observed {
+            let message = format!("what {name} boots is only observed");
+            let fix = "set ownership.boot = \"managed\" on the machine".to_owned();
+            return Some(Refused { code: "BootObserved", message, fix });
+        }
+        None
+    }
+
     /// Whether an attempt is under way that can be aborted.
     fn abortable(&self) -> Result<(), Refused> {
         let name = &self.input.name;
         let nothing = || Refused {
             code: "NothingToAbort",
-            message: format!("no commissioning and no install of {name} is under way"),
+            message: format!("no commissioning, install or script of {name} is under way"),
             fix: "see what it does: basalt explain".to_owned(),
         };
         let latest = self.input.records.iter().rev().find(|r| r.attempt.is_some() && is_arm(r));
@@ -151,7 +169,31 @@ impl<'a> Walk<'a> {
     /// Whether the power is a person's business now, rather than to be kept at `wanted`.
     pub(crate) fn power_is_asked_for(&self, wanted: PowerState) -> bool {
         let otherwise = |wish: PowerState| self.input.spec.power == PowerPolicy::Auto && wish != wanted;
-        self.power_operation().is_some() || self.wish().is_some_and(otherwise)
+        let ends = |operation: &Operation| operation.verb == Asked::Abort && self.now < operation.deadline;
+        self.power_operation().is_some()
+            || self.script_goes_on()
+            || self.input.operations.iter().any(ends)
+            || self.wish().is_some_and(otherwise)
+    }
+
+    /// Whether a script waits for the machine, or has it: its power is then the script's.
+    fn script_goes_on(&self) -> bool {
+        self.input.operations.iter().any(|operation| {
+            operation.verb == Asked::RunScript
+                && match self.script_attempt(operation).map(|(record, _)| self.state(record)) {
+                    Some(State::Running { .. }) => true,
+                    Some(State::Succeeded(_) | State::Failed(..)) => false,
+                    Some(State::Open) | None => {
+                        self.now < operation.deadline && self.stands_against(operation.verb).is_none()
+                    }
+                }
+        })
+    }
+
+    /// The one attempt to run an operation's script.
+    fn script_attempt(&self, operation: &Operation) -> Option<(&'a StepRecord, Attempt)> {
+        let record = self.arms(Scope::Operation(operation.id), StepId::ArmScript).next_back()?;
+        Some((record, record.attempt?))
     }
 
     /// Whether a person wants to see the machine run.
@@ -167,6 +209,7 @@ impl<'a> Walk<'a> {
                 Asked::Recommission => self.recommissioned(operation),
                 Asked::Abort => self.abort(operation),
                 Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle => self.switch(operation),
+                Asked::RunScript => self.script(operation),
             };
             let seen = self.seen(operation, far);
             self.operations.push(seen);
@@ -178,7 +221,7 @@ impl<'a> Walk<'a> {
         let (state, reason, message) = match far {
             Far::Done(message) => (OperationState::Done, "Done", message),
             Far::Failed(code, message) => (OperationState::Failed, code, message),
-            Far::Waits(message) | Far::Running(message) if over => {
+            Far::Waits(message) | Far::Running(message) if over && !self.script_runs(operation) => {
                 let scope = Scope::Operation(operation.id);
                 self.next.retain(|step| step.scope != scope);
                 (OperationState::Expired, "Expired", message)
@@ -186,7 +229,81 @@ impl<'a> Walk<'a> {
             Far::Waits(message) => (OperationState::Requested, "Waits", message),
             Far::Running(message) => (OperationState::Running, "Running", message),
         };
-        OperationSeen { id: operation.id, state, reason: reason.to_owned(), message }
+        let ended = self.script_attempt(operation).and_then(|(_, it)| self.input.facts.results.get(&it));
+        let output = ended.and_then(|ended| ended.output.clone());
+        OperationSeen { id: operation.id, state, reason: reason.to_owned(), message, output }
+    }
+
+    /// Whether its script is being run: that ends by the script's own time, and by its agent's silence.
+    fn script_runs(&self, operation: &Operation) -> bool {
+        let attempt = self.script_attempt(operation);
+        attempt.is_some_and(|(record, _)| matches!(self.state(record), State::Running { .. }))
+    }
+
+    /// Runs a script, when nothing else is done to the machine. Once: what went wrong is told, and not tried again.
+    fn script(&mut self, operation: &Operation) -> Far {
+        let name = self.input.name.clone();
+        let script = operation.script.as_ref().map_or("", |script| script.name.as_str()).to_owned();
+        let scope = Scope::Operation(operation.id);
+        let attempt = self.script_attempt(operation);
+        let state = attempt.map(|(record, attempt)| (record, attempt, self.state(record)));
+        match state {
+            Some((_, attempt, State::Succeeded(_))) => {
+                return Far::Done(format!("attempt {attempt} has run script {script} on {name}"));
+            }
+            Some((_, attempt, State::Failed(failure, message, _))) => {
+                let rule = failure.rule();
+                let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
+                let message = format!("script {script} on {name} (attempt {attempt}): {}{detail}", rule.says);
+                return Far::Failed(rule.code, message);
+            }
+            Some((record, attempt, State::Running { since, quiet_at })) => {
+                self.boot.get_or_insert(BootAction::Ephemeral(attempt));
+                let held = std::mem::take(&mut self.waits);
+                self.wait_for_run(record, TaskSteps::of(TaskKind::Script), since, quiet_at);
+                let mine = std::mem::replace(&mut self.waits, held);
+                let message = mine.first().map(|wait| wait.message.clone()).unwrap_or_default();
+                if self.next.is_empty() {
+                    self.waits.splice(0..0, mine);
+                }
+                return Far::Running(message);
+            }
+            Some((.., State::Open)) | None => {}
+        }
+        if let Some(refused) = self.stands_against(operation.verb) {
+            return Far::Failed(refused.code, refused.message);
+        }
+        if let Some(what) = self.under_way() {
+            return Far::Waits(what);
+        }
+        if attempt.is_some_and(|(record, _)| self.now >= record.not_after) {
+            return Far::Failed("NeverRan", format!("{name} did not boot for script {script} in its time"));
+        }
+        let (held, announced) = (std::mem::take(&mut self.waits), self.later.len());
+        match attempt {
+            Some((record, attempt)) => self.boot_attempt(TaskKind::Script, record, attempt),
+            None => self.arm(TaskKind::Script, scope),
+        }
+        let mine = std::mem::replace(&mut self.waits, held);
+        let by_hand = |wait: &&Wait| wait.code == "ManualPower";
+        let gives_up = mine.iter().find(|wait| wait.stalled && !by_hand(wait));
+        if gives_up.is_some() || self.now >= operation.deadline {
+            self.later.truncate(announced);
+            self.boot = None;
+        }
+        if let Some(wait) = gives_up {
+            let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
+            return Far::Failed(wait.code, format!("{}{fix}", wait.message));
+        }
+        let begins = self.next.first().map(|step| step.step).unwrap_or(StepId::RunScript);
+        let message = mine.first().map_or_else(|| begins.spec().says.to_owned(), |wait| wait.message.clone());
+        if self.now < operation.deadline {
+            match self.next.is_empty() {
+                true => drop(self.waits.splice(0..0, mine)),
+                false => self.waits.clear(),
+            }
+        }
+        if attempt.is_some() { Far::Running(message) } else { Far::Waits(message) }
     }
 
     /// An inventory that is later than the wish for it.
@@ -273,7 +390,7 @@ impl<'a> Walk<'a> {
     fn drive(
         &mut self,
         operation: &Operation,
-        attempt: Option<basalt_api::values::Attempt>,
+        attempt: Option<Attempt>,
         steps: &[(StepId, Verb, PowerState)],
     ) -> Result<(), Far> {
         let scope = Scope::Operation(operation.id);

@@ -285,9 +285,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// When the machine may have switched itself off: at the end of an inventory or an erase.
+    /// When the machine may have switched itself off: at the end of an inventory, an erase or a script.
     fn went_off(&self) -> Option<Timestamp> {
-        let ends = |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase);
+        let ends =
+            |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase | StepId::ArmScript);
         let records = self.input.records.iter().filter(ends);
         records.filter_map(|r| self.input.facts.results.get(&r.attempt?)).map(|end| end.at).max()
     }

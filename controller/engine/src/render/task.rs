@@ -44,6 +44,8 @@ pub enum ComposeError {
     NoImage,
     /// The network cannot be rendered.
     Network(NetworkError),
+    /// No script is asked for.
+    NoScript,
 }
 
 impl std::fmt::Display for ComposeError {
@@ -54,6 +56,7 @@ impl std::fmt::Display for ComposeError {
                 f.write_str("the deployment's image cannot be installed: it has no root tarball")
             }
             Self::Network(_) => f.write_str("the deployment's network does not fit the machine"),
+            Self::NoScript => f.write_str("no script is asked of the machine any more"),
         }
     }
 }
@@ -62,7 +65,7 @@ impl std::error::Error for ComposeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Network(error) => Some(error),
-            Self::NoClaim | Self::NoImage => None,
+            Self::NoClaim | Self::NoImage | Self::NoScript => None,
         }
     }
 }
@@ -74,11 +77,15 @@ impl std::error::Error for ComposeError {
 pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Result<Task, ComposeError> {
     let claim = || input.claim.as_ref().ok_or(ComposeError::NoClaim);
     let (action, then) = match kind {
-        TaskKind::Inventory => (TaskAction::Inventory, after_inventory(input)),
+        TaskKind::Inventory => (TaskAction::Inventory, when_idle(input)),
         TaskKind::Install => (TaskAction::Install(install(input, claim()?, context)?), Then::Reboot),
         TaskKind::Erase(level) => {
             let erase = Erase { level: level.into(), wipe: wipe(claim()?) };
             (TaskAction::Erase(erase), Then::PowerOff)
+        }
+        TaskKind::Script => {
+            let script = input.operations.iter().find_map(|operation| operation.script.clone());
+            (TaskAction::Script(script.ok_or(ComposeError::NoScript)?), when_idle(input))
         }
     };
     Ok(Task {
@@ -90,7 +97,8 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
     })
 }
 
-fn after_inventory(input: &MachineInput) -> Then {
+/// What a machine does that was looked at or had a script run.
+fn when_idle(input: &MachineInput) -> Then {
     // A deployment that waits cycles the machine: that needs it on, and is not to race with its power-off.
     let stays_on = input.claim.is_some()
         || input.spec.power == PowerPolicy::On

@@ -4,6 +4,8 @@
 //! faults are mended, the machine comes to what is declared, and stays there.
 
 use basalt_api::kinds::{EraseMethod, MachineMode, PowerPolicy, Readiness, Redeploy, Wipe};
+use basalt_api::wire::Verb;
+use basalt_engine::machine::judge;
 use proptest::prelude::*;
 
 use crate::world::hardware::{FAULTS, Fault};
@@ -33,6 +35,7 @@ enum Happening {
     Mode(MachineMode),
     Power(PowerPolicy),
     Recommission,
+    RunScript,
     Delete,
 }
 
@@ -71,6 +74,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => mode.prop_map(H::Mode),
         2 => power.prop_map(H::Power),
         1 => Just(H::Recommission),
+        3 => Just(H::RunScript),
         1 => Just(H::Delete),
     ]
 }
@@ -119,6 +123,13 @@ fn happen(world: &mut World, what: &Happening) {
         H::Lock(locked) => world.remachine(|spec| spec.locked = locked),
         H::Mode(mode) => world.remachine(|spec| spec.mode = mode),
         H::Power(power) => world.remachine(|spec| spec.power = power),
+        H::RunScript => {
+            let is_open = world.input.operations.iter().any(|it| it.verb == Verb::RunScript);
+            let allowed = judge(&world.input, &world.policy, world.now, Verb::RunScript).is_ok();
+            if allowed && !is_open {
+                world.ask(Verb::RunScript);
+            }
+        }
         H::Recommission => world.input.recommission_requested_at = Some(world.now),
         H::Delete => {
             world.input.deletion_requested_at.get_or_insert(world.now);

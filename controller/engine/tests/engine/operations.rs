@@ -6,6 +6,7 @@ use basalt_engine::machine::judge;
 use basalt_engine::plan::BootAction;
 use basalt_engine::steps::StepId;
 
+use crate::world::hardware::Fault;
 use crate::world::{World, ready, stalled};
 
 fn done(world: &World, _: &basalt_engine::Plan) -> bool {
@@ -142,7 +143,7 @@ fn what_is_aborted_before_it_booted_powers_nothing() {
 #[test]
 fn situations_decide_what_can_be_asked() {
     let world = ready_machine();
-    for verb in [Verb::PowerOn, Verb::PowerOff, Verb::PowerCycle, Verb::Recommission] {
+    for verb in [Verb::PowerOn, Verb::PowerOff, Verb::PowerCycle, Verb::Recommission, Verb::RunScript] {
         assert_eq!(refused(&world, verb), None, "{verb}");
     }
     let changed = |change: &dyn Fn(&mut World)| {
@@ -152,20 +153,24 @@ fn situations_decide_what_can_be_asked() {
     };
     let nothing = "NothingToAbort";
     let locked = changed(&|world| world.remachine(|spec| spec.locked = true));
-    assert_eq!(locked, ["Locked"; 5]);
+    assert_eq!(locked, ["Locked"; 6]);
+    let observed = changed(&|world| world.remachine(|spec| spec.ownership.boot = OwnershipMode::Observed));
+    assert_eq!(observed, ["ok", "ok", "ok", "ok", nothing, "BootObserved"]);
+    let deployed = changed(&|world| world.deploy(|_| {}));
+    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed"]);
     let no_bmc = changed(&|world| world.remachine(|spec| spec.bmc = None));
-    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing]);
+    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok"]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.power = OwnershipMode::Observed));
-    assert_eq!(observed, ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing]);
+    assert_eq!(observed, ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing, "ok"]);
     let off = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::Off));
-    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing]);
+    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok"]);
     let on = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::On));
-    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing]);
+    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok"]);
     let leaving = changed(&|world| world.input.deletion_requested_at = Some(world.now));
-    assert_eq!(leaving, ["Deleting", "Deleting", "Deleting", "Deleting", nothing]);
+    assert_eq!(leaving, ["Deleting", "Deleting", "Deleting", "Deleting", nothing, "Deleting"]);
     for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
         let mended = changed(&|world| world.remachine(|spec| spec.mode = mode));
-        assert_eq!(mended, ["ok", "ok", "ok", "Mode", nothing], "a person mends there: {mode}");
+        assert_eq!(mended, ["ok", "ok", "ok", "Mode", nothing, "Mode"], "a person mends there: {mode}");
     }
 }
 
@@ -178,4 +183,116 @@ fn a_machine_that_is_mended_by_hand_is_switched_as_asked_and_nothing_else_is_don
     assert!(world.run(1, done), "{:?}", world.plan());
     assert!(world.run(2, |_, plan| plan.next.is_empty()) && world.hardware.on);
     assert_eq!(world.recorded, [StepId::OperateOn]);
+}
+
+#[test]
+fn a_script_is_run_on_an_idle_machine_once_and_the_machine_is_off_again() {
+    let mut world = ready_machine();
+    world.recorded.clear();
+    world.ask(Verb::RunScript);
+    let announced = world.plan().announced();
+    assert_eq!(announced, [StepId::ArmScript, StepId::NetbootScript]);
+    assert!(world.run(2, done), "{:?}", world.plan());
+    let (verb, state, why) = ended(&world);
+    assert_eq!((verb, state), (Verb::RunScript, OperationState::Done), "{why}");
+    assert!(why.starts_with("Done: attempt ") && why.ends_with("has run script probe on web1"), "{why}");
+    assert!(world.run(2, ready) && !world.hardware.on, "{:?}", world.plan());
+    assert_eq!(world.hardware.scripts.len(), 1);
+    assert_eq!(world.recorded[..2], announced);
+}
+
+#[test]
+fn a_script_leaves_a_machine_on_that_is_declared_on() {
+    let mut world = World::new();
+    world.remachine(|spec| spec.power = PowerPolicy::On);
+    assert!(world.run(2, |world, plan| ready(world, plan) && world.hardware.on));
+    world.ask(Verb::RunScript);
+    assert!(world.run(2, done), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+    assert!(world.run(2, |world, plan| ready(world, plan) && world.hardware.on), "{:?}", world.plan());
+}
+
+#[test]
+fn a_script_is_told_to_have_failed_and_is_not_run_again() {
+    let mut world = ready_machine();
+    world.ask(Verb::RunScript);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()));
+    // Somebody restarts the machine in the middle, and it boots from the network again.
+    let attempt = world.hardware.running().unwrap();
+    world.hardware.restart_into(world.now, attempt);
+    assert!(world.run(2, done), "{:?}", world.plan());
+    let (_, state, why) = ended(&world);
+    assert_eq!(state, OperationState::Failed);
+    assert!(why.starts_with("ScriptFailed: script probe on web1 (attempt "), "{why}");
+    assert_eq!(world.hardware.scripts, [attempt], "its agent refused the second time");
+    assert!(world.run(2, ready) && !world.hardware.on);
+}
+
+#[test]
+fn an_agent_that_dies_with_a_script_ends_it() {
+    let mut world = ready_machine();
+    world.hardware.faults.insert(Fault::AgentDies);
+    world.ask(Verb::RunScript);
+    assert!(world.run(2, done), "{:?}", world.plan());
+    let (_, state, why) = ended(&world);
+    assert!(state == OperationState::Failed && why.starts_with("AgentSilent"), "{state:?} {why}");
+    assert_eq!(world.hardware.scripts.len(), 1);
+}
+
+#[test]
+fn a_script_that_never_comes_up_is_told_after_three_boots() {
+    let mut world = ready_machine();
+    world.hardware.faults.insert(Fault::NeverBoots);
+    world.ask(Verb::RunScript);
+    assert!(world.run(3, done), "{:?}", world.plan());
+    let (_, state, why) = ended(&world);
+    assert!(matches!(state, OperationState::Failed | OperationState::Expired), "{state:?} {why}");
+    assert!(why.contains("never asked") || why.contains("ask for DHCP"), "{why}");
+    world.hardware.faults.clear();
+    assert!(world.run(2, ready) && !world.hardware.on, "{:?}", world.plan());
+    assert_eq!(world.hardware.scripts, []);
+}
+
+#[test]
+fn a_deployment_waits_for_a_script_that_runs_and_goes_before_one_that_does_not() {
+    let mut world = ready_machine();
+    world.ask(Verb::RunScript);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()));
+    world.deploy(|_| {});
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+
+    let mut world = ready_machine();
+    world.ask(Verb::RunScript);
+    world.deploy(|_| {});
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan());
+    let (_, state, why) = ended(&world);
+    assert!(state == OperationState::Failed && why.starts_with("Claimed"), "{why}");
+    assert_eq!(world.hardware.scripts, []);
+}
+
+#[test]
+fn a_script_is_aborted_with_the_power_of_its_machine() {
+    let mut world = ready_machine();
+    world.ask(Verb::RunScript);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()));
+    assert_eq!(refused(&world, Verb::Abort), None);
+    world.ask(Verb::Abort);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    let ends: Vec<_> = world.ended.iter().map(|(verb, state, _)| (*verb, *state)).collect();
+    let (script, abort) = ((Verb::RunScript, OperationState::Failed), (Verb::Abort, OperationState::Done));
+    assert!(ends == [script, abort] || ends == [abort, script], "{:?}", world.ended);
+    assert!(world.run(1, ready) && !world.hardware.on, "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_script_without_what_it_needs_says_what_to_do_at_once() {
+    let mut world = ready_machine();
+    world.input.ephemeral = None;
+    world.ask(Verb::RunScript);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    let (_, state, why) = ended(&world);
+    assert_eq!(state, OperationState::Failed);
+    assert!(why.contains("ephemeral image") && why.contains("basalt image build ephemeral"), "{why}");
 }

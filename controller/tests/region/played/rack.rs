@@ -192,6 +192,7 @@ impl Played {
             StepId::ArmInventory => TaskKind::Inventory,
             StepId::ArmInstall => TaskKind::Install,
             StepId::ArmErase => TaskKind::Erase(EraseTask::Quick),
+            StepId::ArmScript => TaskKind::Script,
             _ => return,
         };
         let Some(attempt) = record.attempt else { return };
@@ -350,5 +351,6 @@ fn result(machine: MachineId, played: &Played, attempt: Attempt, outcome: Outcom
         inventory: Some(inventory),
         markers,
         timings: BTreeMap::new(),
+        output: None,
     }
 }

@@ -220,6 +220,7 @@ impl Granting {
                 let uid = world.names[&format!("m{machine}")];
                 let new = NewOperation {
                     verb: Verb::Recommission,
+                    script: None,
                     lasts: Duration::from_secs(3600),
                     request_key: None,
                 };

@@ -78,6 +78,8 @@ pub(crate) struct Hardware {
     pub(crate) stays_on: BTreeSet<Attempt>,
     /// The system that the disk boots.
     pub(crate) system: Option<Attempt>,
+    /// Scripts that were begun, by attempt.
+    pub(crate) scripts: Vec<Attempt>,
     pub(crate) power_cycles: u32,
     pub(crate) commands: u32,
     pub(crate) refused_logins: Vec<Timestamp>,
@@ -109,12 +111,19 @@ impl Hardware {
     /// Whether a living agent writes to the disk.
     pub(crate) fn writing(&self, tasks: &Tasks) -> bool {
         let task = self.running().and_then(|a| tasks.get(&a)).map(|t| t.0);
-        self.on && matches!(task, Some(TaskKind::Install | TaskKind::Erase(_)))
+        self.on && matches!(task, Some(TaskKind::Install | TaskKind::Erase(_) | TaskKind::Script))
     }
 
     /// Somebody presses the button.
     pub(crate) fn press(&mut self, now: Timestamp, on: bool) {
         self.set_power(now, on);
+    }
+
+    /// Somebody presses the reset button, and the machine asks for what it ran before.
+    pub(crate) fn restart_into(&mut self, now: Timestamp, attempt: Attempt) {
+        self.set_power(now, true);
+        self.events.clear();
+        self.at(now, 20, Event::AgentUp(attempt));
     }
 
     fn set_power(&mut self, now: Timestamp, on: bool) {
@@ -255,11 +264,14 @@ impl Hardware {
         let Some((task, scope, _, not_after)) = tasks.get(&attempt) else { return };
         let fail = |code, wrote| Outcome::Failed { code, message: "as the model says".to_owned(), wrote };
         let install = *task == TaskKind::Install;
-        let writes = *task != TaskKind::Inventory;
+        let writes = !matches!(task, TaskKind::Inventory | TaskKind::Script);
         let outcome = match self.marker {
             _ if now > *not_after => Some(fail(FailureCode::Expired, false)),
             Some((found, ended)) if writes && (found > attempt || (found == attempt && ended)) => {
                 Some(Outcome::Superseded { found_attempt: found.get() })
+            }
+            _ if *task == TaskKind::Script && self.scripts.contains(&attempt) => {
+                Some(fail(FailureCode::ScriptFailed, false))
             }
             _ if install && self.has(Fault::DiskTooSmall) => Some(fail(FailureCode::NoDisk, false)),
             _ if install && self.has(Fault::ForeignData) => Some(fail(FailureCode::ForeignData, false)),
@@ -272,6 +284,9 @@ impl Hardware {
             self.agent = None;
             facts.push(Fact::Result(attempt, outcome));
             return;
+        }
+        if *task == TaskKind::Script {
+            self.scripts.push(attempt);
         }
         if writes {
             self.marker = Some((attempt, false));

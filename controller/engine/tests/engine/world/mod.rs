@@ -8,7 +8,7 @@ pub(crate) mod hardware;
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome, Then};
+use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome, Script, Then};
 use basalt_api::kinds::{Bmc, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, MachineId, Sha256, Timestamp};
 use basalt_api::wire::{OperationState, Verb as Asked};
@@ -84,6 +84,12 @@ pub(crate) fn image() -> ResolvedImage {
 }
 
 /// Nothing is left to do.
+/// A script that is asked for.
+fn probe() -> Script {
+    let content = "#!/bin/sh\n".to_owned();
+    Script { name: "probe".to_owned(), content, arguments: Vec::new(), timeout_seconds: 600 }
+}
+
 pub(crate) fn ready(_: &World, plan: &Plan) -> bool {
     plan.next.is_empty() && plan.waits.is_empty()
 }
@@ -225,6 +231,7 @@ impl World {
         operations.push(Operation {
             id: uuid(self.deployments).into(),
             verb,
+            script: (verb == Asked::RunScript).then(probe),
             requested_at: self.now,
             deadline: self.now.checked_add(lasts).unwrap(),
         });
@@ -244,7 +251,7 @@ impl World {
             let left = match verb {
                 Asked::PowerOn | Asked::PowerCycle => Some(PowerState::On),
                 Asked::PowerOff => Some(PowerState::Off),
-                Asked::Recommission | Asked::Abort => None,
+                Asked::Recommission | Asked::Abort | Asked::RunScript => None,
             };
             if let Some(state) = left.filter(|_| seen.state == OperationState::Done) {
                 self.input.power_wish = Some(PowerReading { state, at: self.now });
@@ -372,7 +379,7 @@ impl World {
                         Inventory { disks: vec![self.hardware.disk()], nics, ..Inventory::default() };
                     facts.inventory = Some(InventorySeen { at: now, attempt, inventory });
                 }
-                facts.results.entry(attempt).or_insert(Ended { at: now, outcome });
+                facts.results.entry(attempt).or_insert(Ended { at: now, outcome, output: None });
             }
             Fact::Readiness(attempt, level) => {
                 let seen = facts.readiness.get(&attempt).map(|r| r.level);
@@ -498,6 +505,20 @@ impl World {
                         self.violate("an erase is armed that nobody asked for".to_owned());
                     }
                 }
+                Some((TaskKind::Script, scope)) => {
+                    // As far as the region can know: the end may be on its way.
+                    let facts = &self.input.facts;
+                    let running = (facts.claims.contains_key(&attempt)
+                        || facts.progress.contains_key(&attempt))
+                        && !facts.results.contains_key(&attempt);
+                    let asked = self.input.operations.iter().any(|it| Scope::Operation(it.id) == scope);
+                    if !asked && !running {
+                        self.violate("a script is armed that nobody asks for".to_owned());
+                    }
+                    if claim.is_some() && !running {
+                        self.violate("a script is armed on somebody's machine".to_owned());
+                    }
+                }
                 Some((TaskKind::Inventory, _)) => {}
                 None => self.violate("an attempt is armed that does not exist".to_owned()),
             }
@@ -525,7 +546,11 @@ impl World {
         let again = match step.step {
             StepId::ArmInventory => ended_well && self.input.recommission_requested_at.is_none(),
             StepId::ArmInstall | StepId::ArmErase => ended_well && same,
-            StepId::NetbootInventory | StepId::NetbootInstall | StepId::NetbootErase => {
+            StepId::ArmScript => last.is_some(),
+            StepId::NetbootInventory
+            | StepId::NetbootInstall
+            | StepId::NetbootErase
+            | StepId::NetbootScript => {
                 step.attempt.is_some_and(|a| facts.claims.contains_key(&a) || facts.results.contains_key(&a))
             }
             StepId::HoldOn => {

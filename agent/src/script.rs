@@ -1,0 +1,311 @@
+//! Running a script that a person declared: as root, in this environment, once, and for no longer than it may take.
+//!
+//! Everything that it says is said here as well, line by line, and so reaches console and log; the end of it goes with the result.
+
+use std::collections::VecDeque;
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use basalt_api::agent::{FailureCode, OUTPUT_BYTES, Outcome, Script, Task};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::failure::Failure;
+use crate::report::Reporter;
+use crate::say;
+
+/// Where the script lies while it runs; in memory.
+const DIRECTORY: &str = "/run/basalt-script";
+/// Most bytes of a line; a longer one is several.
+const LINE_BYTES: u64 = 4096;
+/// Most of what it says that is logged: the log lies in memory.
+const LOG_BYTES: usize = 4 * 1024 * 1024;
+/// How often progress is told while the script is silent.
+const TICK: Duration = Duration::from_millis(500);
+/// How long what a script left behind may hold its output open.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
+
+/// Runs it. Answers what it said, the end of it, beside how it ended.
+pub fn run(
+    task: &Task,
+    script: &Script,
+    again: bool,
+    reporter: &mut Reporter,
+) -> (Result<Outcome, Failure>, String) {
+    if again {
+        let message = format!(
+            "the machine was restarted after it had begun with script {}, which is not run a second time",
+            script.name
+        );
+        return (Err(Failure::new(FailureCode::ScriptFailed, message)), String::new());
+    }
+    let mut said = Said::default();
+    reporter.stage("run_script", 2, &format!("running script {}", script.name));
+    let done = run_in(Path::new(DIRECTORY), task, script, &mut said, reporter);
+    (done.map(|()| Outcome::Succeeded), said.into_text())
+}
+
+fn run_in(
+    directory: &Path,
+    task: &Task,
+    script: &Script,
+    said: &mut Said,
+    reporter: &mut Reporter,
+) -> Result<(), Failure> {
+    let failed = |what: String| Failure::new(FailureCode::ScriptFailed, what);
+    let name = &script.name;
+    let path = write(directory, script).map_err(|error| {
+        failed(format!("script {name} cannot be written to {}: {error}", directory.display()))
+    })?;
+    let began = Instant::now();
+    let limit = Duration::from_secs(script.timeout_seconds);
+    let (reader, writer) =
+        io::pipe().map_err(|error| failed(format!("no pipe for script {name}: {error}")))?;
+    let error_writer =
+        writer.try_clone().map_err(|error| failed(format!("no pipe for script {name}: {error}")))?;
+    let mut command = Command::new(&path);
+    command
+        .args(&script.arguments)
+        .current_dir(directory)
+        .env("LC_ALL", "C.UTF-8")
+        .env("BASALT_MACHINE_UID", &task.machine_uid)
+        .env("BASALT_ATTEMPT", task.attempt.to_string())
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(error_writer)
+        .process_group(0);
+    let mut child = command.spawn().map_err(|error| {
+        let first = script.content.lines().next().unwrap_or_default();
+        failed(format!("script {name} cannot be started by its first line, {first:?}: {error}"))
+    })?;
+    // The ends that are written to are the script's alone now: the pipe ends with it, and with what it started.
+    drop(command);
+    let group = Pid::from_child(&child);
+    let lines = lines_of(reader);
+    let mut open = true;
+    let mut ended: Option<(ExitStatus, Instant)> = None;
+    loop {
+        match lines.recv_timeout(TICK) {
+            Ok(line) => said.say(name, line),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                open = false;
+                std::thread::sleep(TICK / 10);
+            }
+        }
+        reporter.within(percent(began.elapsed(), limit), || {
+            let last = said.last().map(|line| format!(": {line}")).unwrap_or_default();
+            format!("script {name} has run for {} s{last}", began.elapsed().as_secs())
+        });
+        if ended.is_none() {
+            let status = child.try_wait();
+            let status = status.map_err(|error| failed(format!("script {name} is lost: {error}")))?;
+            ended = status.map(|status| (status, Instant::now()));
+        }
+        match ended {
+            Some((status, at)) if !open || at.elapsed() >= LEFT_BEHIND => {
+                let _ = kill_process_group(group, Signal::KILL);
+                return match status.success() {
+                    true => Ok(()),
+                    false => Err(failed(format!("script {name} ended with {status}{}", said.in_words()))),
+                };
+            }
+            None if began.elapsed() >= limit => {
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+                let (limit, said) = (limit.as_secs(), said.in_words());
+                return Err(failed(format!("script {name} was stopped after {limit} s, its timeout{said}")));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Puts the script where the kernel can start it.
+fn write(directory: &Path, script: &Script) -> io::Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    let path = directory.join("script");
+    let _ = fs::remove_file(&path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(&path)?;
+    file.write_all(script.content.as_bytes())?;
+    Ok(path)
+}
+
+/// What is said into the pipe, a line at a time; the sender waits for whoever takes them.
+fn lines_of(pipe: io::PipeReader) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(64);
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        loop {
+            let mut line = Vec::new();
+            match pipe.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line) {
+                Ok(read) if read > 0 => {
+                    let line = String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned();
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
+    });
+    receiver
+}
+
+/// Of the time that it may take: a script does not say how far it is.
+fn percent(elapsed: Duration, limit: Duration) -> u8 {
+    let part = elapsed.as_secs_f64() / limit.as_secs_f64().max(1.0);
+    // Truncation is meant.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 2 and 99")]
+    let percent = (2.0 + 97.0 * part).clamp(2.0, 99.0) as u8;
+    percent
+}
+
+/// The end of what a script said.
+#[derive(Debug, Default)]
+struct Said {
+    lines: VecDeque<String>,
+    /// Of `lines`, their ends included.
+    bytes: usize,
+    /// Of everything that was logged.
+    logged: usize,
+}
+
+impl Said {
+    fn say(&mut self, name: &str, line: String) {
+        match self.logged {
+            logged if logged <= LOG_BYTES => {
+                self.logged += line.len() + 1;
+                say!("{name}: {line}");
+                if self.logged > LOG_BYTES {
+                    say!("{name}: (what else it says is not logged; the end of it comes with the result)");
+                }
+            }
+            _ => {}
+        }
+        self.bytes += line.len() + 1;
+        self.lines.push_back(line);
+        while self.bytes > OUTPUT_BYTES {
+            let Some(first) = self.lines.pop_front() else { break };
+            self.bytes -= first.len() + 1;
+        }
+    }
+
+    fn last(&self) -> Option<&str> {
+        self.lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty())
+    }
+
+    /// Behind a sentence.
+    fn in_words(&self) -> String {
+        self.last().map(|line| format!("; it said last: {line}")).unwrap_or_default()
+    }
+
+    fn into_text(self) -> String {
+        self.lines.into_iter().fold(String::new(), |text, line| text + &line + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_api::agent::{TaskAction, Then};
+
+    use super::*;
+
+    /// Runs it in a directory of its own.
+    fn outcome(content: &str, arguments: &[&str], timeout_seconds: u64) -> (Result<(), String>, String) {
+        let script = Script {
+            name: "probe".to_owned(),
+            content: content.to_owned(),
+            arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
+            timeout_seconds,
+        };
+        let task = Task {
+            attempt: 7,
+            not_after_unix_ms: 0,
+            machine_uid: "a-uid".to_owned(),
+            action: TaskAction::Script(script.clone()),
+            then: Then::PowerOff,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let mut said = Said::default();
+        let done = run_in(directory.path(), &task, &script, &mut said, &mut Reporter::silent());
+        let done = done.map_err(|failure| {
+            assert_eq!(failure.code, FailureCode::ScriptFailed);
+            failure.message
+        });
+        (done, said.into_text())
+    }
+
+    #[test]
+    fn what_it_says_is_kept_in_order_and_it_knows_what_it_is_given() {
+        let (done, said) = outcome(
+            "#!/bin/sh\necho one; echo two >&2\nprintf '%s %s %s' \"$1\" \"$BASALT_MACHINE_UID\" \"$BASALT_ATTEMPT\"\n",
+            &["--mode=a b"],
+            60,
+        );
+        assert_eq!((done, said.as_str()), (Ok(()), "one\ntwo\n--mode=a b a-uid 7\n"));
+    }
+
+    #[test]
+    fn a_script_that_fails_says_how_and_what_it_said_last() {
+        let (done, said) = outcome("#!/bin/sh\necho no such slot\nexit 3\n", &[], 60);
+        let why = done.unwrap_err();
+        assert_eq!(why, "script probe ended with exit status: 3; it said last: no such slot");
+        assert_eq!(said, "no such slot\n");
+    }
+
+    #[test]
+    fn a_script_that_runs_too_long_is_stopped_with_all_that_it_started() {
+        let began = Instant::now();
+        let (done, _) = outcome("#!/bin/sh\necho busy\nsleep 300 &\nsleep 300\n", &[], 1);
+        let why = done.unwrap_err();
+        assert_eq!(why, "script probe was stopped after 1 s, its timeout; it said last: busy");
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn what_it_leaves_behind_does_not_hold_up_its_end() {
+        let began = Instant::now();
+        let (done, said) = outcome("#!/bin/sh\nsleep 300 &\necho done\n", &[], 200);
+        assert_eq!((done, said.as_str()), (Ok(()), "done\n"));
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn an_interpreter_that_is_not_there_is_named() {
+        let (done, _) = outcome("#!/no/such/interpreter\n", &[], 60);
+        let why = done.unwrap_err();
+        assert!(why.contains("\"#!/no/such/interpreter\"") && why.contains("No such file"), "{why}");
+    }
+
+    #[test]
+    fn of_a_flood_the_end_is_kept() {
+        let (done, said) = outcome("#!/bin/sh\nseq 1 20000\nprintf '%0100000d' 0\n", &[], 60);
+        assert_eq!(done, Ok(()));
+        assert!(said.len() <= OUTPUT_BYTES && said.ends_with("0\n"), "{} bytes", said.len());
+    }
+
+    #[test]
+    fn a_machine_that_was_restarted_does_not_run_it_again() {
+        let script = Script {
+            name: "flash".to_owned(),
+            content: String::new(),
+            arguments: vec![],
+            timeout_seconds: 1,
+        };
+        let task = Task {
+            attempt: 7,
+            not_after_unix_ms: 0,
+            machine_uid: String::new(),
+            action: TaskAction::Script(script.clone()),
+            then: Then::PowerOff,
+        };
+        let (done, _) = run(&task, &script, true, &mut Reporter::silent());
+        assert!(done.unwrap_err().message.contains("not run a second time"));
+    }
+}
