@@ -21,7 +21,8 @@ use tfplugin::{
 /// Serves Terraform, which starts this program.
 pub fn main() -> ExitCode {
     let options = Options::new("example.com/test/pets").log_targets(&["terraform_provider_pets"]);
-    tfplugin::serve(Pets::default(), options)
+    let tcp = std::env::var_os("PETS_OVER_TCP").is_some();
+    tfplugin::serve(Pets::default(), if tcp { options.over_tcp() } else { options })
 }
 
 /// Where the pets live, once the provider is configured.

@@ -1,7 +1,7 @@
 //! Terraform plugin protocol 6 for Rust: write a provider as a few traits, [`serve`] it.
 //!
 //! ```text
-//! terraform ── starts, reads one line, mTLS over a unix socket ──> serve()      (server/)
+//! terraform ── starts, reads one line, mTLS over a socket ───────> serve()      (server/)
 //!   PlanResourceChange(prior, config)  ──> plan: pure               (plan, schema)
 //!   ApplyResourceChange(planned)       ──> your Resource            (provider)
 //!                                      <── contract check, then state (contract)

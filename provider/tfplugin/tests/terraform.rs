@@ -451,6 +451,31 @@ fn survives_ctrl_c_and_ends_when_terraform_is_gone() {
 }
 
 #[test]
+fn terraform_connects_by_tcp_where_a_provider_says_so() {
+    let workspace = Workspace::new();
+    workspace.config(REX);
+    let mut terraform = workspace.terraform();
+    terraform.args(["apply", "-auto-approve", "-no-color"]).env("PETS_OVER_TCP", "1");
+    let output = terraform.output().expect("terraform on the PATH");
+    let text = everything(&output);
+    assert!(output.status.success() && text.contains("1 added"), "{text}");
+    workspace.plans_nothing();
+
+    let pem = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate").cert.pem();
+    let mut provider = start_provider(workspace.path());
+    provider.env("PETS_OVER_TCP", "1").env("PLUGIN_CLIENT_CERT", pem);
+    provider.env("PLUGIN_MIN_PORT", "10000").env("PLUGIN_MAX_PORT", "25000");
+    let mut provider = provider.spawn().expect("a provider");
+    let line = BufReader::new(provider.stdout.take().expect("stdout")).lines().next().expect("a line");
+    provider.kill().and_then(|()| provider.wait()).expect("its end");
+    assert!(line.expect("text").starts_with("1|6|tcp|127.0.0.1:1"));
+
+    let refused = start_provider(workspace.path()).env("PETS_OVER_TCP", "1").output().expect("a run");
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("PLUGIN_CLIENT_CERT"), "{why}");
+}
+
+#[test]
 fn one_process_in_debug_mode_serves_many_commands() {
     let workspace = Workspace::new();
     let mut provider = start_provider(workspace.path()).arg("--debug").spawn().expect("a provider");

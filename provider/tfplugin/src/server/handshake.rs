@@ -1,7 +1,9 @@
 //! What Terraform tells a plugin through its environment, and the one line of answer.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -13,12 +15,14 @@ const COOKIE: (&str, &str) =
     ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2");
 
 /// What Terraform asked for.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Handshake {
     /// PEM of the one certificate that may connect. Without it, no TLS.
     pub(crate) client_cert: Option<String>,
     /// Where the socket is to be.
     pub(crate) socket_dir: Option<PathBuf>,
+    /// One of which a port is to be. Zero is any.
+    pub(crate) ports: RangeInclusive<u16>,
     /// Whether the host knows the line's seventh field.
     multiplex: bool,
 }
@@ -33,7 +37,13 @@ impl Handshake {
         if env(COOKIE.0).as_deref() != Some(COOKIE.1) {
             return Err(ServeError::NotStartedByTerraform);
         }
+        let port = |name: &str| env(name).and_then(|port| port.parse::<u16>().ok());
+        let ports = match (port("PLUGIN_MIN_PORT"), port("PLUGIN_MAX_PORT")) {
+            (Some(first), Some(last)) if first <= last => first..=last,
+            _ => 0..=0,
+        };
         Ok(Self {
+            ports,
             client_cert: env("PLUGIN_CLIENT_CERT"),
             socket_dir: env("PLUGIN_UNIX_SOCKET_DIR").map(PathBuf::from),
             multiplex: env("PLUGIN_MULTIPLEX_GRPC").is_some(),
@@ -42,10 +52,10 @@ impl Handshake {
 
     /// Core protocol 1, plugin protocol 6, where to connect, and the certificate (DER) to expect
     /// there: base64 without padding, for Terraform cannot read padding.
-    pub(crate) fn line(&self, socket: &Path, certificate: Option<&[u8]>) -> String {
+    pub(crate) fn line(&self, place: &impl Display, certificate: Option<&[u8]>) -> String {
         let certificate = certificate.map(|der| STANDARD_NO_PAD.encode(der)).unwrap_or_default();
         let multiplex = if self.multiplex { "|false" } else { "" };
-        format!("1|6|unix|{}|grpc|{certificate}{multiplex}", socket.display())
+        format!("1|6|{place}|grpc|{certificate}{multiplex}")
     }
 }
 
@@ -60,6 +70,14 @@ mod tests {
         })
     }
 
+    impl Handshake {
+        /// With the cookie, and more.
+        pub(crate) fn told(more: &[(&str, &str)]) -> Self {
+            let all: Vec<_> = more.iter().copied().chain([COOKIE]).collect();
+            with(&all).expect("a handshake")
+        }
+    }
+
     #[test]
     fn explains_itself_when_started_by_hand_or_with_a_wrong_cookie() {
         for given in [&[][..], &[("TF_PLUGIN_MAGIC_COOKIE", "wrong")]] {
@@ -71,16 +89,16 @@ mod tests {
     #[test]
     fn the_line_has_six_fields_and_a_seventh_only_when_asked() {
         let plain = with(&[COOKIE]).expect("a handshake");
-        assert_eq!(plain.line(Path::new("/run/p"), None), "1|6|unix|/run/p|grpc|");
+        assert_eq!(plain.line(&"unix|/run/p", None), "1|6|unix|/run/p|grpc|");
         let multiplex = with(&[COOKIE, ("PLUGIN_MULTIPLEX_GRPC", "true")]).expect("a handshake");
-        assert_eq!(multiplex.line(Path::new("/run/p"), None), "1|6|unix|/run/p|grpc||false");
+        assert_eq!(multiplex.line(&"unix|/run/p", None), "1|6|unix|/run/p|grpc||false");
     }
 
     #[test]
     fn the_certificate_is_base64_without_padding() {
         let handshake = with(&[COOKIE]).expect("a handshake");
         for length in 1..=3 {
-            let line = handshake.line(Path::new("/run/p"), Some(&vec![0xff; length]));
+            let line = handshake.line(&"unix|/run/p", Some(&vec![0xff; length]));
             assert!(!line.contains('='), "{line}");
         }
     }

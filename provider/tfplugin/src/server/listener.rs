@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,13 +19,13 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) type Incoming = ReceiverStream<io::Result<Connection>>;
 
 /// Starts accepting, until the stream that it answers is dropped.
-pub(crate) fn accept(listener: UnixListener, tls: Option<TlsAcceptor>) -> Incoming {
+pub(crate) fn accept(listener: Listener, tls: Option<TlsAcceptor>) -> Incoming {
     let (ready, incoming) = mpsc::channel(8);
     tokio::spawn(async move {
         loop {
             let stream = tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(stream) => stream,
                     Err(error) => {
                         let _ = ready.send(Err(error)).await;
                         return;
@@ -36,7 +36,7 @@ pub(crate) fn accept(listener: UnixListener, tls: Option<TlsAcceptor>) -> Incomi
             let (ready, tls) = (ready.clone(), tls.clone());
             tokio::spawn(async move {
                 let connection = match tls {
-                    None => Connection(Box::pin(stream)),
+                    None => Connection(stream),
                     Some(tls) => match tokio::time::timeout(HANDSHAKE_LIMIT, tls.accept(stream)).await {
                         Ok(Ok(stream)) => Connection(Box::pin(stream)),
                         Ok(Err(error)) => return warn!(%error, "refused a connection"),
@@ -48,6 +48,25 @@ pub(crate) fn accept(listener: UnixListener, tls: Option<TlsAcceptor>) -> Incomi
         }
     });
     ReceiverStream::new(incoming)
+}
+
+/// What connections come from.
+pub(crate) enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Pin<Box<dyn Io>>> {
+        Ok(match self {
+            Self::Unix(listener) => Box::pin(listener.accept().await?.0),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Box::pin(stream)
+            }
+        })
+    }
 }
 
 trait Io: AsyncRead + AsyncWrite + Send {}

@@ -7,6 +7,7 @@
 mod handshake;
 mod host_services;
 mod listener;
+mod place;
 mod reattach;
 mod socket;
 mod tls;
@@ -29,7 +30,7 @@ use crate::pb_plugin;
 use crate::provider::Provider;
 use crate::rpc::Rpc;
 use handshake::Handshake;
-use socket::PluginSocket;
+use place::Place;
 
 /// Terraform sends and takes messages of this size at most.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
@@ -45,6 +46,7 @@ const ORPHAN_CHECK: Duration = Duration::from_millis(500);
 pub struct Options {
     address: &'static str,
     log_targets: &'static [&'static str],
+    tcp: bool,
 }
 
 impl Options {
@@ -52,13 +54,21 @@ impl Options {
     /// `registry.terraform.io/me/mine`.
     #[must_use]
     pub const fn new(address: &'static str) -> Self {
-        Self { address, log_targets: &[] }
+        Self { address, log_targets: &[], tcp: false }
     }
 
     /// The crates (tracing targets) whose logs follow `TF_LOG`; of others only warnings are shown.
     #[must_use]
     pub const fn log_targets(mut self, targets: &'static [&'static str]) -> Self {
         self.log_targets = targets;
+        self
+    }
+
+    /// Serves on a port of 127.0.0.1, one of those that Terraform names, in place of a unix socket: for where the two share no
+    /// file system. Only with the mutual TLS that Terraform asks for.
+    #[must_use]
+    pub const fn over_tcp(mut self) -> Self {
+        self.tcp = true;
         self
     }
 }
@@ -72,6 +82,12 @@ pub(crate) enum ServeError {
     NotStartedByTerraform,
     #[error("cannot make a socket for Terraform in {dir}: {source}")]
     Socket { dir: String, source: io::Error },
+    #[error("no port from {first} to {last} of 127.0.0.1 is free: {source}")]
+    Ports { first: u16, last: u16, source: io::Error },
+    #[error(
+        "a port is served with TLS alone, and PLUGIN_CLIENT_CERT, the certificate that may connect, is not set"
+    )]
+    TcpWithoutTls,
     #[error("cannot set up TLS with Terraform: {0}")]
     Tls(#[from] tls::TlsError),
     #[error("cannot start: {0}")]
@@ -91,7 +107,7 @@ pub fn serve(provider: impl Provider, options: Options) -> ExitCode {
     let handshake = if debug { None } else { Some(Handshake::from_env()) };
     let result = match handshake {
         Some(Err(error)) => Err(error),
-        Some(Ok(handshake)) => with_runtime(plugin(provider, handshake)),
+        Some(Ok(handshake)) => with_runtime(plugin(provider, handshake, options.tcp)),
         None => with_runtime(reattach::debug(provider, options.address)),
     };
     match result {
@@ -111,19 +127,19 @@ fn with_runtime(work: impl Future<Output = Result<(), ServeError>>) -> Result<()
     result
 }
 
-async fn plugin(provider: impl Provider, handshake: Handshake) -> Result<(), ServeError> {
+async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Result<(), ServeError> {
     let parent = rustix::process::getppid();
     // Ctrl-C reaches the whole process group. Terraform answers it with StopProvider and waits
     // for the work to end; to die of the signal would lose what was just created.
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
 
-    let socket = PluginSocket::bind(handshake.socket_dir.as_deref())?;
+    let place = Place::bind(&handshake, tcp)?;
     let tls = handshake.client_cert.as_deref().map(tls::acceptor).transpose()?;
     let (acceptor, certificate) = tls.map_or((None, None), |(a, c)| (Some(a), Some(c)));
     {
         let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{}", handshake.line(socket.path(), certificate.as_deref()))?;
+        writeln!(stdout, "{}", handshake.line(&place, certificate.as_deref()))?;
         stdout.flush()?;
     }
     // Whatever prints from here on would corrupt or block the pipe to Terraform.
@@ -149,7 +165,7 @@ async fn plugin(provider: impl Provider, handshake: Handshake) -> Result<(), Ser
         }
     });
     let rpc = Arc::new(Rpc::new(Box::new(provider)));
-    let incoming = listener::accept(socket.listener()?, acceptor);
+    let incoming = listener::accept(place.listener()?, acceptor);
     run(rpc, incoming, stop, stopped).await
 }
 

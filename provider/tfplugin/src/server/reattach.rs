@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::listener::Listener;
 use super::socket::PluginSocket;
 use super::{ServeError, listener, run};
 use crate::provider::Provider;
@@ -40,7 +42,7 @@ impl Reattached {
         let (stop, stopped) = watch::channel(false);
         let stop = Arc::new(stop);
         let rpc = Arc::new(Rpc::new(Box::new(provider)));
-        let incoming = listener::accept(socket.listener()?, None);
+        let incoming = listener::accept(Listener::Unix(UnixListener::from_std(socket.listener()?)?), None);
         let ender = Arc::clone(&stop);
         let task = tokio::spawn(async move {
             if let Err(error) = run(rpc, incoming, ender, stopped).await {

@@ -7,8 +7,6 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::net::UnixListener;
-
 use super::ServeError;
 
 /// A longer path does not fit into a socket address.
@@ -50,8 +48,8 @@ impl PluginSocket {
         &self.path
     }
 
-    pub(crate) fn listener(&self) -> io::Result<UnixListener> {
-        UnixListener::from_std(self.listener.try_clone()?)
+    pub(crate) fn listener(&self) -> io::Result<StdListener> {
+        self.listener.try_clone()
     }
 }
 

@@ -12,6 +12,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
+use super::socket::PluginSocket;
 use super::*;
 use crate::pb::provider_client::ProviderClient;
 use crate::pb_plugin::grpc_broker_client::GrpcBrokerClient;
@@ -76,7 +77,7 @@ impl Identity {
 
 /// A served provider.
 struct Served {
-    socket: PluginSocket,
+    place: Place,
     task: tokio::task::JoinHandle<Result<(), ServeError>>,
     certificate: Option<Vec<u8>>,
     _stop: Arc<watch::Sender<bool>>,
@@ -84,19 +85,20 @@ struct Served {
 
 impl Served {
     fn start(client: Option<&Identity>) -> Self {
-        let socket = PluginSocket::bind(None).expect("a socket");
+        let place = Place::Unix(PluginSocket::bind(None).expect("a socket"));
         let tls = client.map(|identity| tls::acceptor(&identity.cert.pem()).expect("TLS"));
         let (acceptor, certificate) = tls.map_or((None, None), |(a, c)| (Some(a), Some(c)));
-        let incoming = listener::accept(socket.listener().expect("a listener"), acceptor);
+        let incoming = listener::accept(place.listener().expect("a listener"), acceptor);
         let (stop, stopped) = watch::channel(false);
         let stop = Arc::new(stop);
         let rpc = Arc::new(Rpc::new(Box::new(Empty)));
         let task = tokio::spawn(run(rpc, incoming, Arc::clone(&stop), stopped));
-        Self { socket, task, certificate, _stop: stop }
+        Self { place, task, certificate, _stop: stop }
     }
 
     async fn connect(&self, tls: Option<TlsConnector>) -> Result<Channel, tonic::transport::Error> {
-        let path = self.socket.path().to_owned();
+        let Place::Unix(socket) = &self.place else { panic!("a socket") };
+        let path = socket.path().to_owned();
         let connector = service_fn(move |_: Uri| {
             let (path, tls) = (path.clone(), tls.clone());
             async move {
