@@ -165,3 +165,55 @@ fn a_certificate_is_shown_to_what_stands_before_the_region() {
         world.end().await;
     });
 }
+
+/// What stands before a region and has no room for the first requests: `429` and `503` in turn, with the time after which to ask
+/// again. How many it refused.
+async fn crowd(region: SocketAddr, most: usize, after: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (address, refused) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&refused);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let counter = Arc::clone(&counter);
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(client.read_u8().await?);
+                }
+                let number = counter.load(Ordering::Relaxed);
+                if number < most {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                    let status = ["429 Too Many Requests", "503 Service Unavailable"][number % 2];
+                    let answer = format!(
+                        "HTTP/1.1 {status}\r\nRetry-After: {after}\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfull"
+                    );
+                    return client.write_all(answer.as_bytes()).await;
+                }
+                let mut region = TcpStream::connect(region).await?;
+                region.write_all(&head).await?;
+                copy_bidirectional(&mut client, &mut region).await.map(drop)
+            });
+        }
+    });
+    (address, refused)
+}
+
+#[test]
+fn a_region_that_has_no_room_is_asked_again_when_it_says_and_told_of_where_nobody_waits_so_long() {
+    within(async |world| {
+        let block = |address: SocketAddr, rest: &str| {
+            let behind = provider(&world).replace(&world.endpoint, &format!("http://{address}"));
+            format!("{}{rest}}}\n{ZONE}", behind.trim_end().trim_end_matches('}'))
+        };
+        let (address, refused) = crowd(world.region.address(), 6, "1").await;
+        let said = world.config(&block(address, "")).apply().await;
+        assert!(said.contains("1 added"), "{said}");
+        assert_eq!(refused.load(Ordering::Relaxed), 6, "each refusal was felt");
+
+        let (address, refused) = crowd(world.region.address(), usize::MAX, "3600").await;
+        let said = world.config(&block(address, "  retry_timeout = \"1s\"\n")).fails(&["plan"]).await;
+        assert!(said.contains("429") || said.contains("503"), "{said}");
+        assert!(refused.load(Ordering::Relaxed) > 0);
+        world.end().await;
+    });
+}
