@@ -25,6 +25,9 @@ const FROZEN: &[(&str, &str)] = &[
     ("0015_device_address.sql", "d2d5469d09a07bca124ac3e4b857cb9396ba90f0b4e17c1e7d955e7e93fc48a5"),
     ("0016_operations.sql", "7050fe560672b6968cb9442066a61d5e94a8c8bb38a1413da52cd3620d6a77a6"),
     ("0017_openid.sql", "f551f1b2465af21f0353932e02f5ab46186eea8513b978b7d7cbb13a4d36280c"),
+    ("0018_boot_trace.sql", "6798f115f8e63f412c50a52216364b4923dea90443518ebe807ce11970f618e1"),
+    ("0019_ipv6_leases.sql", "362177b63766b9f2fa2f1debcca5be1ff65d9158267aec5f370f53ac1465df79"),
+    ("0020_lease.sql", "357028d4be26f66e1f9046305d809af9a0bac026abeff091a94b4a42dbc782eb"),
 ];
 
 /// Older than the rules.
