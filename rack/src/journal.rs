@@ -54,20 +54,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        let mut records = Vec::new();
-        let mut skipped = 0;
-        for line in bytes
-            .get(..whole)
-            .unwrap_or_default()
-            .split(|&byte| byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
-            match parse(line) {
-                Some(record) => records.push(record),
-                None => skipped += 1,
-            }
-        }
+        let Lines { records, skipped, whole } = read(&bytes);
         if whole < bytes.len() {
             file.set_len(whole as u64)?;
             file.sync_all()?;
@@ -171,6 +158,42 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     fn has_outgrown(&self, bytes: u64) -> bool {
         self.length > bytes.max(self.rewritten.saturating_mul(2))
     }
+}
+
+/// What lines hold.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lines<T> {
+    /// The records, oldest first.
+    pub records: Vec<T>,
+    /// Lines that are damaged or of another version.
+    pub skipped: usize,
+    /// How many bytes the whole lines have; what follows was cut short.
+    pub whole: usize,
+}
+
+/// Reads what a journal's file holds.
+#[must_use]
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Lines<T> {
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    let (mut records, mut skipped) = (Vec::new(), 0);
+    let lines = bytes.get(..whole).unwrap_or_default().split(|&byte| byte == b'\n');
+    for line in lines.filter(|line| !line.is_empty()) {
+        match parse(line) {
+            Some(record) => records.push(record),
+            None => skipped += 1,
+        }
+    }
+    Lines { records, skipped, whole }
+}
+
+/// The line of a record.
+///
+/// # Errors
+/// It is no JSON.
+pub fn line<T: Serialize>(record: &T) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    render(&mut bytes, record)?;
+    Ok(bytes)
 }
 
 fn check(json: &[u8]) -> String {

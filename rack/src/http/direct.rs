@@ -20,13 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::Limits;
 use super::files::{self, Answer, Piece};
+use super::request::{self, Asked, Head};
 use super::trace::Fetch;
 use super::{Ends, HEAD_TIMEOUT, Problem, SILENCE, Web};
 
 /// Longest request that is answered here.
 const HEAD: usize = 4096;
-/// Most header lines of such a request.
-const HEADERS: usize = 32;
 /// Bytes that the kernel is given at once.
 const CHUNK: u64 = 1 << 20;
 /// Bytes after which the thread is given back.
@@ -35,28 +34,6 @@ const TURN: u64 = 8 << 20;
 const KEPT: Duration = Duration::from_millis(100);
 /// How long it is kept while the socket is full.
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-
-/// What the bytes in the socket are.
-#[derive(Debug, PartialEq, Eq)]
-enum Head {
-    /// A request that is answered here.
-    Plain(Asked),
-    /// The beginning of what may be one.
-    Unfinished,
-    Other,
-}
-
-/// A request that is answered here.
-#[derive(Debug, PartialEq, Eq)]
-struct Asked {
-    /// Bytes of its head.
-    length: usize,
-    method: Method,
-    sha256: String,
-    range: Option<String>,
-    /// The client wants the connection closed.
-    close: bool,
-}
 
 /// Answers requests for blobs until another one comes: the stream is given back for that. `None`: the connection has ended.
 ///
@@ -138,47 +115,11 @@ async fn look(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<Head>>
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         };
-        match head(buffer.get(..seen).unwrap_or_default()) {
+        match request::read(buffer.get(..seen).unwrap_or_default()) {
             Head::Unfinished if seen < buffer.len() => {}
             known => return Ok(Some(known)),
         }
     }
-}
-
-fn head(bytes: &[u8]) -> Head {
-    let begins = |with: &&str| bytes.iter().zip(with.bytes()).all(|(byte, expected)| *byte == expected);
-    if !["GET /blobs/", "HEAD /blobs/"].iter().any(begins) {
-        return Head::Other;
-    }
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
-        Ok(httparse::Status::Partial) => Head::Unfinished,
-        Ok(httparse::Status::Complete(length)) => asked(&request, length).map_or(Head::Other, Head::Plain),
-        Err(_) => Head::Other,
-    }
-}
-
-/// Reads a request whose head has this length. `None`: it is not plain.
-fn asked(request: &httparse::Request<'_, '_>, length: usize) -> Option<Asked> {
-    let method = [Method::GET, Method::HEAD].into_iter().find(|it| Some(it.as_str()) == request.method)?;
-    let sha256 = request.path?.strip_prefix("/blobs/")?.to_owned();
-    if request.version != Some(1) || sha256.contains(['/', '?', '%']) {
-        return None;
-    }
-    let (mut range, mut close, mut host) = (None, false, false);
-    for header in request.headers.iter() {
-        let value = std::str::from_utf8(header.value).ok()?;
-        match header.name.to_ascii_lowercase().as_str() {
-            "host" => host = true,
-            "range" => range = Some(value.to_owned()),
-            "connection" if value.eq_ignore_ascii_case("close") => close = true,
-            "connection" if value.eq_ignore_ascii_case("keep-alive") => {}
-            "connection" | "content-length" | "transfer-encoding" | "expect" | "upgrade" => return None,
-            _ => {}
-        }
-    }
-    host.then_some(Asked { length, method, sha256, range, close })
 }
 
 /// A status line and headers.
@@ -329,41 +270,5 @@ mod tests {
         let (client, server) = connect().await;
         drop(client);
         assert_eq!(look(&server, &mut buffer).await.unwrap(), None);
-    }
-
-    #[test]
-    fn only_a_plain_request_is_answered_here_once_all_of_its_head_is_there() {
-        let plain = "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nRange: bytes=1-\r\nConnection: close\r\n\r\n";
-        let expected = Asked {
-            length: plain.len(),
-            method: Method::GET,
-            sha256: "ab".into(),
-            range: Some("bytes=1-".into()),
-            close: true,
-        };
-        assert_eq!(head(plain.as_bytes()), Head::Plain(expected));
-        let two = [plain, plain].concat();
-        assert!(matches!(head(two.as_bytes()), Head::Plain(it) if it.length == plain.len()));
-        for count in 0..plain.len() {
-            assert_eq!(head(&plain.as_bytes()[..count]), Head::Unfinished, "its end is on its way");
-        }
-        assert!(matches!(
-            head(b"HEAD /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n"),
-            Head::Plain(it) if it.method == Method::HEAD && !it.close
-        ));
-        for other in [
-            "GET /ipxe?mac=1 HTTP/1.1\r\nHost: r\r\n\r\n",
-            "GET /i",
-            "POST /blobs/ab HTTP/1.1\r\nHost: r\r\n\r\n",
-            "GET /blobs/ab HTTP/1.0\r\nHost: r\r\n\r\n",
-            "GET /blobs/ab HTTP/1.1\r\n\r\n",
-            "GET /blobs/a/b HTTP/1.1\r\nHost: r\r\n\r\n",
-            "GET /blobs/ab?c HTTP/1.1\r\nHost: r\r\n\r\n",
-            "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nContent-Length: 3\r\n\r\nabc",
-            "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nConnection: upgrade\r\n\r\n",
-            "\u{16}\u{3}\u{1}",
-        ] {
-            assert_eq!(head(other.as_bytes()), Head::Other, "{other}");
-        }
     }
 }

@@ -20,20 +20,12 @@ use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Busy, Limits, Place, RETRY_AFTER, SMALL};
+use super::request::{Part, part};
 use super::{Ends, Hangup, Problem, Web, open};
 use crate::blobs::{self, Blob, BlobError, OriginError};
 
 /// Bytes read at once.
 const CHUNK: usize = 256 << 10;
-
-/// What of a file is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Whole,
-    /// First byte and length.
-    Range(u64, u64),
-    Unsatisfiable,
-}
 
 /// What to answer.
 #[derive(Debug)]
@@ -214,53 +206,5 @@ impl<S: Stream<Item = io::Result<Bytes>> + Unpin, H: Unpin> Stream for Sent<S, H
             self.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         Poll::Ready(chunk)
-    }
-}
-
-/// Reads a Range header. Several ranges, and units that are not bytes, are answered with the whole, as RFC 9110 allows.
-fn part(range: Option<&str>, length: u64) -> Part {
-    let Some(range) = range.and_then(|range| range.trim().strip_prefix("bytes=")) else { return Part::Whole };
-    let Some((from, to)) = range.split_once('-').filter(|(_, to)| !to.contains(',')) else {
-        return Part::Whole;
-    };
-    match (from.trim().parse::<u64>(), to.trim().parse::<u64>()) {
-        (Ok(from), _) if from >= length => Part::Unsatisfiable,
-        (Ok(from), Ok(to)) if to >= from => Part::Range(from, to.min(length - 1) - from + 1),
-        (Ok(from), Err(_)) if to.trim().is_empty() => Part::Range(from, length - from),
-        (Err(_), Ok(0)) if from.trim().is_empty() => Part::Unsatisfiable,
-        (Err(_), Ok(last)) if from.trim().is_empty() && length > 0 => {
-            Part::Range(length - last.min(length), last.min(length))
-        }
-        _ => Part::Whole,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_as_the_rfc_has_them() {
-        let cases = [
-            (None, Part::Whole),
-            (Some("bytes=0-0"), Part::Range(0, 1)),
-            (Some("bytes=0-99"), Part::Range(0, 10)),
-            (Some("bytes=4-6"), Part::Range(4, 3)),
-            (Some("bytes=4-"), Part::Range(4, 6)),
-            (Some("bytes=-3"), Part::Range(7, 3)),
-            (Some("bytes=-99"), Part::Range(0, 10)),
-            (Some("bytes=10-"), Part::Unsatisfiable),
-            (Some("bytes=-0"), Part::Unsatisfiable),
-            (Some("bytes=6-4"), Part::Whole),
-            (Some("bytes=0-1,3-4"), Part::Whole),
-            (Some("lines=0-1"), Part::Whole),
-            (Some("bytes=x-"), Part::Whole),
-            (Some("bytes=99999999999999999999-"), Part::Whole),
-        ];
-        for (header, expected) in cases {
-            assert_eq!(part(header, 10), expected, "{header:?}");
-        }
-        assert_eq!(part(Some("bytes=0-"), 0), Part::Unsatisfiable);
-        assert_eq!(part(Some("bytes=-5"), 0), Part::Whole);
     }
 }

@@ -3,7 +3,7 @@
 //! | path | over | module |
 //! | --- | --- | --- |
 //! | `GET /ipxe?mac=MAC`, `/grub/grub.cfg…`, `/debian-installer/amd64/grub/grub.cfg…` | either | [`boot`] |
-//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`] |
+//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`], as [`request`] reads |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
 //! | `/api/…` and the regions' other paths | TLS | [`forward`] |
@@ -43,6 +43,7 @@ pub mod direct;
 pub mod files;
 pub mod forward;
 pub mod report;
+pub mod request;
 mod trace;
 
 /// Connections at once; further ones wait in the listener's queue.

@@ -6,11 +6,13 @@
 mod boot;
 mod control;
 mod dhcp;
+mod files;
 mod sequence;
 
 pub use boot::{bmc, bmc_client, router, tftp, tftp_client};
 pub use control::{concern, expression, objects, spool, terraform, tokens};
 pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
+pub use files::{http, leases};
 
 /// A target.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30 },
     Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600 },
     Target { name: "spool", holds: spool, seeds: control::seeds_spool, edges: 60 },
+    Target { name: "leases", holds: leases, seeds: files::seeds_leases, edges: 600 },
+    Target { name: "http", holds: http, seeds: files::seeds_http, edges: 70 },
     Target { name: "tokens", holds: tokens, seeds: control::seeds_tokens, edges: 300 },
     Target { name: "terraform", holds: terraform, seeds: control::seeds_terraform, edges: 700 },
     Target { name: "objects", holds: objects, seeds: control::seeds_objects, edges: 3500 },
