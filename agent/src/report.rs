@@ -62,11 +62,13 @@ impl Reporter {
         self.send(percent, message);
     }
 
-    /// Says how far the present stage is.
-    pub fn within(&mut self, percent: u8, message: impl FnOnce() -> String) {
-        if self.sent.elapsed() >= INTERVAL {
+    /// Says how far the present stage is, unless something was said just now. Answers whether it did.
+    pub fn within(&mut self, percent: u8, message: impl FnOnce() -> String) -> bool {
+        let due = self.sent.elapsed() >= INTERVAL;
+        if due {
             self.send(percent, &message());
         }
+        due
     }
 
     fn send(&mut self, percent: u8, message: &str) {

@@ -25,8 +25,10 @@ const DIRECTORY: &str = "/run/basalt-script";
 const LINE_BYTES: u64 = 4096;
 /// Most of what it says that is logged: the log lies in memory.
 const LOG_BYTES: usize = 4 * 1024 * 1024;
-/// How often progress is told while the script is silent.
+/// How often its end is looked for while the script is silent.
 const TICK: Duration = Duration::from_millis(500);
+/// How often progress is told while the script is silent: it may run for days.
+const SILENT: Duration = Duration::from_secs(30);
 /// How long what a script left behind may hold its output open.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
@@ -37,7 +39,7 @@ pub fn run(
     again: bool,
     reporter: &mut Reporter,
 ) -> (Result<Outcome, Failure>, String) {
-    if again {
+    if again && !script.repeats {
         let message = format!(
             "the machine was restarted after it had begun with script {}, which is not run a second time",
             script.name
@@ -88,20 +90,27 @@ fn run_in(
     let group = Pid::from_child(&child);
     let lines = lines_of(reader);
     let mut open = true;
+    let (mut news, mut told) = (true, Instant::now());
     let mut ended: Option<(ExitStatus, Instant)> = None;
     loop {
         match lines.recv_timeout(TICK) {
-            Ok(line) => said.say(name, line),
+            Ok(line) => {
+                said.say(name, line);
+                news = true;
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 open = false;
                 std::thread::sleep(TICK / 10);
             }
         }
-        reporter.within(percent(began.elapsed(), limit), || {
+        let in_words = || {
             let last = said.last().map(|line| format!(": {line}")).unwrap_or_default();
             format!("script {name} has run for {} s{last}", began.elapsed().as_secs())
-        });
+        };
+        if (news || told.elapsed() >= SILENT) && reporter.within(percent(began.elapsed(), limit), in_words) {
+            (news, told) = (false, Instant::now());
+        }
         if ended.is_none() {
             let status = child.try_wait();
             let status = status.map_err(|error| failed(format!("script {name} is lost: {error}")))?;
@@ -223,6 +232,7 @@ mod tests {
             content: content.to_owned(),
             arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
             timeout_seconds,
+            repeats: false,
         };
         let task = Task {
             attempt: 7,
@@ -297,6 +307,7 @@ mod tests {
             content: String::new(),
             arguments: vec![],
             timeout_seconds: 1,
+            repeats: false,
         };
         let task = Task {
             attempt: 7,

@@ -166,6 +166,9 @@ pub struct Script {
     pub arguments: Vec<String>,
     /// It is stopped when it runs longer.
     pub timeout_seconds: u64,
+    /// Whether a later boot runs it again: it changes nothing by itself.
+    #[serde(default)]
+    pub repeats: bool,
 }
 
 /// The four files of cloud-init's NoCloud data source.

@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn a_text_that_names_nothing_of_the_sort_need_not_be_read() {
         let machine = Kind::find("Machine").unwrap();
-        assert!(!may_be_dormant(machine, r#"{"zone":"row-1","description":"a rescue"}"#));
-        assert!(may_be_dormant(machine, r#"{"mode":"rescue"}"#));
+        assert!(!may_be_dormant(machine, r#"{"zone":"row-1","description":"an observed one"}"#));
+        assert!(may_be_dormant(machine, r#"{"ownership":{"os":"observed"}}"#));
         assert!(may_be_dormant(machine, r#"{"boot\u005forder":"disk_first"}"#));
         assert!(!may_be_dormant(Kind::find("Zone").unwrap(), "{}"));
     }

@@ -11,7 +11,9 @@ pub use login::{
 
 use crate::object::Object;
 use crate::plan::{Advisory, Consequences, PlanReport, TimelineEntry, Wait};
-use crate::values::{Generation, Incarnation, Name, OperationId, Sha256, Tag, Timestamp, Uid};
+use crate::values::{
+    Duration, Generation, Incarnation, Name, OperationId, Sha256, SshPublicKey, Tag, Timestamp, Uid,
+};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -339,11 +341,26 @@ pub struct OperationRequest {
     /// What the script is given, by the names of its parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
+    /// Who may come in, where the verb is `rescue`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ssh_keys: BTreeSet<SshPublicKey>,
+    /// How long the rescue lasts at most; [`RESCUE_LASTS`] unless it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
 }
+
+/// How long a rescue lasts where nobody says it.
+pub const RESCUE_LASTS: Duration = Duration::from_secs(4 * 3600);
+
+/// Most keys that a rescue takes.
+pub const RESCUE_KEYS: usize = 32;
+
+/// The shortest and the longest rescue.
+pub const RESCUE_LIMITS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(7 * 86400)];
 
 impl From<Verb> for OperationRequest {
     fn from(verb: Verb) -> Self {
-        Self { verb, script: None, parameters: BTreeMap::new() }
+        Self { verb, script: None, parameters: BTreeMap::new(), ssh_keys: BTreeSet::new(), duration: None }
     }
 }
 
@@ -359,16 +376,25 @@ pub enum Verb {
     PowerCycle,
     /// Read its hardware again; what failed on it is tried again at once.
     Recommission,
-    /// End the commissioning, install or script that is under way; its power is cut.
+    /// End the commissioning, install, script or rescue that is under way; its power is cut.
     Abort,
     /// Run a script on it, in the ephemeral environment.
     RunScript,
+    /// Boot it into an environment in memory, for people to mend it over SSH.
+    Rescue,
 }
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::PowerOn, Self::PowerOff, Self::PowerCycle, Self::Recommission, Self::Abort, Self::RunScript];
+    pub const ALL: [Self; 7] = [
+        Self::PowerOn,
+        Self::PowerOff,
+        Self::PowerCycle,
+        Self::Recommission,
+        Self::Abort,
+        Self::RunScript,
+        Self::Rescue,
+    ];
 
     /// As it is written.
     #[must_use]
@@ -380,6 +406,7 @@ impl Verb {
             Self::Recommission => "recommission",
             Self::Abort => "abort",
             Self::RunScript => "run_script",
+            Self::Rescue => "rescue",
         }
     }
 }
@@ -409,6 +436,9 @@ pub enum OperationState {
 }
 
 impl OperationState {
+    /// The reason of a rescue that runs, once people can come in: its message says where.
+    pub const OPEN: &'static str = "Open";
+
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Requested, Self::Running, Self::Done, Self::Failed, Self::Superseded, Self::Expired];

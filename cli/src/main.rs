@@ -83,7 +83,9 @@ enum Command {
     Recommission(operate::Args),
     /// Run a script on a machine that nobody uses, in the ephemeral environment
     RunScript(operate::ScriptArgs),
-    /// End the commissioning, install or script of a machine that is under way, and cut its power
+    /// Boot a machine into an environment in memory, to mend it over SSH
+    Rescue(operate::RescueArgs),
+    /// End the commissioning, install, script or rescue of a machine that is under way, and cut its power
     Abort(operate::Args),
     /// Show what was asked of a machine, and what became of it
     Operations(operate::ListArgs),
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
         Command::Power(args) => ended(block_on(operate::power(args, &connection))),
         Command::Recommission(args) => ended(block_on(operate::run(Verb::Recommission, args, &connection))),
         Command::RunScript(args) => ended(block_on(operate::script(args, &connection))),
+        Command::Rescue(args) => ended(block_on(operate::rescue(args, &connection))),
         Command::Abort(args) => ended(block_on(operate::run(Verb::Abort, args, &connection))),
         Command::Operations(args) => ended(block_on(operate::list(args, &connection))),
         Command::Rack(args) => ended(block_on(rack::run(args, &connection))),

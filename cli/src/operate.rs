@@ -1,8 +1,11 @@
-//! `basalt power`, `recommission`, `run-script`, `abort`, `operations`: what is asked of a machine once, and what became of it.
+//! `basalt power`, `recommission`, `run-script`, `rescue`, `abort`, `operations`: what is asked of a machine once, and what became of it.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use basalt_api::client::Client;
+use basalt_api::values::SshPublicKey;
 use basalt_api::wire::{Operation, OperationRequest, OperationState, Verb};
 
 use crate::output::show;
@@ -60,6 +63,28 @@ pub(crate) struct ScriptArgs {
     parameter: Vec<(String, String)>,
 }
 
+/// Arguments of `basalt rescue`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RescueArgs {
+    /// The machine's name
+    machine: String,
+    /// A file of public keys of those who may come in; without one, your own: ~/.ssh/id_*.pub
+    #[arg(long, value_name = "FILE")]
+    ssh_key: Vec<PathBuf>,
+    /// How long it lasts at most, as in 90m; 4h unless it is said
+    #[arg(long = "for", value_name = "DURATION")]
+    duration: Option<basalt_api::values::Duration>,
+    /// Ask for nothing, and say what would follow
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not wait until people can come in
+    #[arg(long, conflicts_with = "dry_run")]
+    no_wait: bool,
+    /// text for people, json for programs
+    #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
 fn parameter(given: &str) -> Result<(String, String), String> {
     let (name, value) =
         given.split_once('=').ok_or_else(|| "say NAME=VALUE, as in --parameter mode=fast".to_owned())?;
@@ -95,8 +120,48 @@ pub(crate) async fn script(args: ScriptArgs, connection: &Connection) -> Result<
 impl ScriptArgs {
     fn request(self) -> (OperationRequest, Args) {
         let parameters = self.parameter.into_iter().collect();
-        (OperationRequest { verb: Verb::RunScript, script: Some(self.script), parameters }, self.args)
+        let script = Some(self.script);
+        (OperationRequest { script, parameters, ..Verb::RunScript.into() }, self.args)
     }
+}
+
+/// Runs `basalt rescue`.
+pub(crate) async fn rescue(args: RescueArgs, connection: &Connection) -> Result<(), Failed> {
+    let files = match args.ssh_key.is_empty() {
+        true => own_keys()?,
+        false => args.ssh_key,
+    };
+    let mut ssh_keys = BTreeSet::new();
+    for file in &files {
+        ssh_keys.extend(keys(file)?);
+    }
+    let request = OperationRequest { ssh_keys, duration: args.duration, ..Verb::Rescue.into() };
+    let RescueArgs { machine, dry_run, no_wait, output, .. } = args;
+    ask(request, Args { machine, dry_run, wait: !no_wait && !dry_run, output }, connection).await
+}
+
+/// The public keys of whoever runs this.
+fn own_keys() -> Result<Vec<PathBuf>, Failed> {
+    let directory = std::env::home_dir().unwrap_or_default().join(".ssh");
+    let names = ["id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub"];
+    let files: Vec<PathBuf> =
+        names.into_iter().map(|name| directory.join(name)).filter(|file| file.is_file()).collect();
+    if files.is_empty() {
+        let directory = directory.display();
+        return Err(Failed::Words(format!(
+            "there is no public key in {directory}: name one with --ssh-key FILE, or make one with `ssh-keygen`"
+        )));
+    }
+    Ok(files)
+}
+
+/// The keys of a file, one a line.
+fn keys(file: &Path) -> Result<Vec<SshPublicKey>, Failed> {
+    let at = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failed::Words(format!("{at} cannot be read: {error}")))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.parse().map_err(|bad| Failed::Words(format!("{at}: {bad}")))).collect()
 }
 
 /// Asks for something that the verb says alone.
@@ -142,7 +207,12 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
     }
 }
 
-/// Looks until it is over; the region ends it at its deadline.
+/// Whether people can come in: a rescue goes on then, for as long as they need.
+fn is_open(operation: &Operation) -> bool {
+    operation.state == OperationState::Running && operation.reason == OperationState::OPEN
+}
+
+/// Looks until it is over, or until people can come in; the region ends it at its deadline.
 async fn over(
     client: &Client,
     machine: &str,
@@ -150,7 +220,7 @@ async fn over(
     quiet: bool,
 ) -> Result<Operation, Failed> {
     let mut last = String::new();
-    while !operation.state.is_over() {
+    while !operation.state.is_over() && !is_open(&operation) {
         if !quiet && operation.message != last {
             eprintln!("{machine}: {}", operation.message);
             last.clone_from(&operation.message);
@@ -219,10 +289,47 @@ mod tests {
         let (request, args) = args.request();
         let parameters =
             [("slot".to_owned(), "a=b".to_owned()), ("mode".to_owned(), "fast".to_owned())].into();
-        let wanted = OperationRequest { verb: Verb::RunScript, script: Some("flash".to_owned()), parameters };
+        let script = Some("flash".to_owned());
+        let wanted = OperationRequest { script, parameters, ..Verb::RunScript.into() };
         assert_eq!((request, args.machine.as_str()), (wanted, "web1"));
         let wrong = Cli::try_parse_from(["basalt", "run-script", "web1", "flash", "-p", "fast"]).unwrap_err();
         assert!(wrong.to_string().contains("say NAME=VALUE"), "{wrong}");
+    }
+
+    #[test]
+    fn keys_are_read_from_files_that_people_have() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("keys");
+        let key = basalt_api::Semantic::SshPublicKey.example();
+        std::fs::write(&file, format!("# ours\n{key}\n\n")).unwrap();
+        assert_eq!(keys(&file).unwrap(), [key.parse().unwrap()]);
+        std::fs::write(&file, "-----BEGIN OPENSSH PRIVATE KEY-----\n").unwrap();
+        let wrong = keys(&file).unwrap_err().to_string();
+        assert!(wrong.starts_with(&format!("{}: ", file.display())), "{wrong}");
+        let missing = keys(&directory.path().join("none")).unwrap_err().to_string();
+        assert!(missing.contains("none cannot be read: No such file"), "{missing}");
+    }
+
+    /// Accepts a rescue, and says that people can come in.
+    fn opens(request: &Request) -> Response {
+        assert_eq!(request.method() == "POST", request.uri().path().ends_with("/operations"));
+        let operation = json!({
+            "id": "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "machine": "web1", "verb": "rescue", "state": "running",
+            "reason": "Open", "message": "people can come in: ssh root@192.0.2.7", "path": "/",
+            "accepted_at": "2026-01-01T00:00:00Z", "deadline": "2026-01-01T01:00:00Z",
+        });
+        Json(operation).into_response()
+    }
+
+    #[tokio::test]
+    async fn a_rescue_is_waited_for_until_people_can_come_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key.pub");
+        std::fs::write(&file, basalt_api::Semantic::SshPublicKey.example()).unwrap();
+        let words = ["rescue", "web1", "--for", "90m", "--ssh-key", file.to_str().unwrap()];
+        stand_in::run(&words, opens).await.unwrap();
+        std::fs::write(&file, "no key").unwrap();
+        stand_in::run(&words, opens).await.unwrap_err();
     }
 
     #[tokio::test]

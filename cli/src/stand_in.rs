@@ -39,6 +39,7 @@ where
         Command::Wait(args) => wait::run(args, &connection).await,
         Command::Power(args) => operate::power(args, &connection).await,
         Command::RunScript(args) => operate::script(args, &connection).await,
+        Command::Rescue(args) => operate::rescue(args, &connection).await,
         other => panic!("nobody has asked for {other:?} here yet"),
     };
     server.abort();

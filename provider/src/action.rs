@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use basalt_api::client::ClientError;
 use basalt_api::kinds::{Machine, Script};
-use basalt_api::wire::{OperationRequest, OperationState, Verb};
+use basalt_api::values::{self, SshPublicKey};
+use basalt_api::wire::{OperationRequest, OperationState, RESCUE_KEYS, RESCUE_LASTS, RESCUE_LIMITS, Verb};
 use basalt_api::{Kind, KindOf};
-use tfplugin::{Action, Attribute, Cx, Diag, Diags, Path, Progress, Schema, Type, Val, async_trait};
+use tfplugin::{Action, Attribute, Check, Cx, Diag, Diags, Path, Progress, Schema, Type, Val, async_trait};
 
 use crate::provider::Session;
 use crate::region;
@@ -25,6 +26,8 @@ const KIND: &Kind = Machine::KIND;
 const MACHINE: &str = "machine";
 const SCRIPT: &str = "script";
 const PARAMETERS: &str = "parameters";
+const SSH_KEYS: &str = "ssh_keys";
+const DURATION: &str = "duration";
 const WAIT: &str = "wait";
 
 /// How often is looked whether it is over.
@@ -57,8 +60,13 @@ fn doc(verb: Verb) -> &'static str {
             "Has a machine's hardware read again, as after a change of its parts. What failed on it is tried again at once."
         }
         Verb::Abort => {
-            "Ends the commissioning, the installation or the script of a machine that is under way, and cuts its power. Nothing \
+            "Ends the commissioning, the installation, the script or the rescue of a machine that is under way, and cuts its power. Nothing \
              is tried again before `basalt_recommission`, or another specification."
+        }
+        Verb::Rescue => {
+            "Boots a machine into an environment in memory, for people to mend it over SSH, and waits until they can come in. A \
+             machine that runs is cut off first; its disks are not touched. When they are done, or its time is over, the machine \
+             goes on as it is declared. It is allowed for machines of deployments, and in every mode."
         }
         Verb::RunScript => {
             "Runs a script on a machine that no deployment has: the machine boots the ephemeral environment, runs it as root, \
@@ -74,7 +82,10 @@ impl Operate {
                 "Of which machine: its name, or `uid:` and its uid. Refers to `basalt_machine` by name.",
             ),
             Attribute::optional(WAIT, Type::Bool)
-                .doc("Whether to go on until it is over, and to fail where it was not done. `true` unless it is said."),
+                .doc(match verb {
+                    Verb::Rescue => "Whether to go on until people can come in, and to fail where they cannot. `true` unless it is said.",
+                    _ => "Whether to go on until it is over, and to fail where it was not done. `true` unless it is said.",
+                }),
         ];
         if verb == Verb::RunScript {
             let script = "Which script: the name of a `basalt_script`. It is run as it is declared when it is asked for.";
@@ -83,15 +94,38 @@ impl Operate {
             attributes.push(Attribute::required(SCRIPT, Type::String).doc(script));
             attributes.push(Attribute::optional(PARAMETERS, Type::map(Type::String)).doc(parameters));
         }
+        if verb == Verb::Rescue {
+            let keys = "The public keys of those who may come in as root, each a line of a `.pub` file.";
+            let duration =
+                format!("How long it lasts at most, as in `90m`. `{RESCUE_LASTS}` unless it is said.");
+            attributes
+                .push(Attribute::required(SSH_KEYS, Type::set(Type::String)).doc(keys).check(are_keys()));
+            attributes.push(Attribute::optional(DURATION, Type::String).doc(duration).check(is_duration()));
+        }
         let schema = Schema { description: doc(verb).to_owned(), attributes, ..Schema::default() };
         Self { verb, type_name: format!("basalt_{verb}"), schema, session }
     }
 
     /// What is asked for; nothing while some of it is not known.
     fn request(&self, config: &Val) -> Option<OperationRequest> {
-        if self.verb != Verb::RunScript {
-            return Some(self.verb.into());
+        match self.verb {
+            Verb::RunScript => self.script(config),
+            Verb::Rescue => self.rescue(config),
+            verb => Some(verb.into()),
         }
+    }
+
+    fn rescue(&self, config: &Val) -> Option<OperationRequest> {
+        let Val::List(keys) = config.get(SSH_KEYS) else { return None };
+        let ssh_keys = keys.iter().map(|key| key.as_str()?.parse().ok()).collect::<Option<_>>()?;
+        let duration = match config.get(DURATION) {
+            Val::Null => None,
+            given => Some(given.as_str()?.parse().ok()?),
+        };
+        Some(OperationRequest { ssh_keys, duration, ..self.verb.into() })
+    }
+
+    fn script(&self, config: &Val) -> Option<OperationRequest> {
         let parameters = match config.get(PARAMETERS) {
             Val::Map(given) => given
                 .iter()
@@ -102,8 +136,28 @@ impl Operate {
             _ => return None,
         };
         let script = Some(config.get(SCRIPT).as_str()?.to_owned());
-        Some(OperationRequest { verb: self.verb, script, parameters })
+        Some(OperationRequest { script, parameters, ..self.verb.into() })
     }
+}
+
+fn are_keys() -> Check {
+    let is_key = |value: &Val| match value {
+        // Some are not known yet.
+        Val::Unknown => true,
+        value => value.as_str().is_some_and(|text| text.parse::<SshPublicKey>().is_ok()),
+    };
+    Check::new(
+        format!("of 1 to {RESCUE_KEYS} SSH public keys, each a line of a `.pub` file"),
+        move |value| matches!(value, Val::List(keys) if (1..=RESCUE_KEYS).contains(&keys.len()) && keys.iter().all(is_key)),
+    )
+}
+
+fn is_duration() -> Check {
+    let [least, most] = RESCUE_LIMITS;
+    Check::new(format!("a length of time from `{least}` to `{most}`, like `90m`"), move |value| {
+        let lasts = value.as_str().and_then(|text| text.parse::<values::Duration>().ok());
+        lasts.is_some_and(|lasts| (least..=most).contains(&lasts))
+    })
 }
 
 fn failed(machine: &str, error: &ClientError) -> Diags {
@@ -188,6 +242,8 @@ impl Action for Operate {
                     let detail = format!("{} is {}: {}.{said}", self.verb, state.as_str(), operation.message);
                     return Err(Diag::error("It was not done", detail).into());
                 }
+                // People can come in, and it goes on for as long as they need.
+                OperationState::Running if operation.reason == OperationState::OPEN => return Ok(()),
                 _ if config.get(WAIT).as_bool() == Some(false) => return Ok(()),
                 _ => {}
             }

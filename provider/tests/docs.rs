@@ -99,6 +99,9 @@ fn example(subject: Subject<'_>) -> Example {
                 "basalt_run_script" => {
                     "\n    script  = basalt_script.example.name\n    parameters = {\n      mode = \"fast\"\n    }"
                 }
+                "basalt_rescue" => {
+                    "\n\n    ssh_keys = [basalt_ssh_key.example.public_key]\n    duration = \"90m\""
+                }
                 _ => "",
             };
             let usage = format!(

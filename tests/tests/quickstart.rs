@@ -11,7 +11,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, Precondition};
-use basalt_api::wire::{OperationRequest, OperationState, PutMetadata, PutRequest, Verb};
+use basalt_api::values::OperationId;
+use basalt_api::wire::{Operation, OperationRequest, OperationState, PutMetadata, PutRequest, Verb};
 use basalt_api::{Kind, Object};
 use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_lab::site::{Site, quickstart_machines, tail};
@@ -148,6 +149,20 @@ impl World {
         self.site.lab().spawn(command).expect("a rack")
     }
 
+    /// What is asked of a machine, once it is so.
+    async fn operation(&self, name: &str, id: OperationId, so: impl Fn(&Operation) -> bool) -> Operation {
+        let deadline = Instant::now() + BOOT;
+        loop {
+            let operation = self.client.operation(name, id).await.expect("it is there");
+            if so(&operation) {
+                return operation;
+            }
+            let ended = operation.state.is_over() || Instant::now() >= deadline;
+            assert!(!ended, "{operation:?}\n{}", self.situation().await);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
     /// For a test that fails.
     async fn situation(&self) -> String {
         let mut text = String::new();
@@ -162,6 +177,10 @@ impl World {
 
     /// Runs a command on an installed system by SSH with the declared key; its output. Tries until the system is up.
     async fn ssh(&self, address: &str, command: &str) -> String {
+        self.ssh_as("debian", address, command).await
+    }
+
+    async fn ssh_as(&self, user: &str, address: &str, command: &str) -> String {
         let deadline = Instant::now() + BOOT;
         loop {
             let mut ssh = self.site.lab().command("ssh").expect("ssh");
@@ -175,7 +194,7 @@ impl World {
             ] {
                 ssh.args(["-o", option]);
             }
-            ssh.arg(format!("debian@{address}")).arg(command).stdin(Stdio::null());
+            ssh.arg(format!("{user}@{address}")).arg(command).stdin(Stdio::null());
             let output = Command::from(ssh).output().await.expect("ssh");
             if output.status.success() {
                 return String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -211,7 +230,7 @@ async fn assert_script(world: &World, name: &str) {
     let target = format!("-target=basalt_deployment.this[{name:?}]");
     world.succeeds(&["destroy", "-auto-approve", &target], DESTROY).await;
     let content = "#!/bin/bash\nset -e\necho \"mode: ${1#--mode=}\"\n\
-        awk '/MemTotal/ {print \"memory:\", $2 > 0}' /proc/meminfo\n\
+        awk '/MemTotal/ {print \"memory:\", ($2 > 0)}' /proc/meminfo\n\
         test -b /dev/vda && echo disk\nfor tool in lspci dmidecode smartctl ethtool curl; do type -P $tool; done | wc -l\n";
     let spec = json!({
         "type": "testing", "content": content, "timeout": "2m",
@@ -222,16 +241,41 @@ async fn assert_script(world: &World, name: &str) {
     let declared = world.client.put(script, "probe", &declared, Precondition::None).await;
     declared.expect("it is declared");
     let parameters = [("mode".to_owned(), "fast".to_owned())].into();
-    let request = OperationRequest { verb: Verb::RunScript, script: Some("probe".to_owned()), parameters };
-    let mut operation = world.client.operate(name, &request).await.expect("it is accepted");
-    let deadline = Instant::now() + BOOT;
-    while !operation.state.is_over() {
-        assert!(Instant::now() < deadline, "{operation:?}\n{}", world.situation().await);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        operation = world.client.operation(name, operation.id).await.expect("it is there");
-    }
+    let script = Some("probe".to_owned());
+    let request = OperationRequest { script, parameters, ..Verb::RunScript.into() };
+    let asked = world.client.operate(name, &request).await.expect("it is accepted");
+    let operation = world.operation(name, asked.id, |it| it.state.is_over()).await;
     assert_eq!(operation.state, OperationState::Done, "{operation:?}");
     assert_eq!(operation.output.as_deref(), Some("mode: fast\nmemory: 1\ndisk\n5\n"), "{operation:?}");
+}
+
+/// A machine that runs its deployment's system is mended in the rescue environment: over SSH, by whoever has the key, who is
+/// told the host's. What he mounts and changes is there when he has left and the machine runs its own system again.
+async fn assert_rescue(world: &World, name: &str, address: &str) {
+    let key = std::fs::read_to_string(world.site.directory().join("ssh_key.pub")).expect("a key");
+    let ssh_keys = [key.trim().parse().expect("a key")].into();
+    let request = OperationRequest { ssh_keys, ..Verb::Rescue.into() };
+    let asked = world.client.operate(name, &request).await.expect("it is accepted");
+    let open = world.operation(name, asked.id, |it| it.reason == OperationState::OPEN).await;
+    let (_, line) = open.message.split_once("ssh root@").unwrap_or_else(|| panic!("{open:?}"));
+    let (rescue, rest) = line.split_once(", host key ").unwrap_or_else(|| panic!("{open:?}"));
+    let (host_key, _) = rest.split_once(", until ").unwrap_or_else(|| panic!("{open:?}"));
+
+    let mut scan = world.site.lab().command("sh").expect("sh");
+    scan.arg("-c").arg(format!("ssh-keyscan -t ed25519 {rescue} 2> /dev/null | ssh-keygen -lf -"));
+    let scanned = Command::from(scan).output().await.expect("ssh-keyscan");
+    let scanned = String::from_utf8_lossy(&scanned.stdout).into_owned();
+    assert!(scanned.contains(host_key) && host_key.starts_with("SHA256:"), "{scanned}: {open:?}");
+    let mends = "set -e; for part in /dev/vda?*; do mount $part /mnt || continue; \
+        [ ! -e /mnt/etc/motd ] || break; umount /mnt; done; cat /mnt/etc/motd; echo yes > /mnt/etc/mended";
+    assert_eq!(world.ssh_as("root", rescue, mends).await, "Installed by Basalt");
+    world.ssh_as("root", rescue, "leave").await;
+    let ended = world.operation(name, asked.id, |it| it.state.is_over()).await;
+    assert_eq!(ended.state, OperationState::Done, "{ended:?}");
+    let said = ended.output.unwrap_or_default();
+    assert!(said.contains("auth succeeded for 'root'") && said.ends_with("the rescue has ended\n"), "{said}");
+    assert_eq!(world.ssh(address, "cat /etc/mended").await, "yes");
+    assert_system(world, name, address).await;
 }
 
 /// The installed system is the declared one, and runs from the machine's own disk.
@@ -319,6 +363,10 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
     let log = world.site.directory().join("terraform.log");
     assert_eq!(plan.code(), Some(0), "nothing is left to do:\n{}", tail(&log));
 
+    let (other, its_address) = addresses.last().expect("a machine");
+    assert_rescue(&world, other, its_address).await;
+    let plan = world.terraform(&["plan", "-detailed-exitcode"], QUICK).await;
+    assert_eq!(plan.code(), Some(0), "it is as it was declared:\n{}", tail(&log));
     assert_script(&world, name).await;
     world.succeeds(&["destroy", "-auto-approve"], DESTROY).await;
     for config in quickstart_machines() {

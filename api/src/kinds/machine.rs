@@ -64,10 +64,7 @@ pub struct MachineSpec {
     #[field(default = PowerPolicy::Auto)]
     pub power: PowerPolicy,
     /// What Basalt is to do with it.
-    #[field(
-        default = MachineMode::Managed,
-        dormant(rescue = "there is no rescue environment; the machine is left as it is, and its disks untouched")
-    )]
+    #[field(default = MachineMode::Managed)]
     pub mode: MachineMode,
     /// Nothing is done to a locked machine, and its deployment cannot be destroyed.
     #[field(default = false)]
@@ -212,7 +209,7 @@ pub enum PowerPolicy {
 pub enum MachineMode {
     /// Commission it, deploy it, release it.
     Managed,
-    /// Run the rescue environment on it, and leave its disks untouched.
+    /// Nothing: somebody works on it. `basalt rescue` boots it into an environment for that, in every mode.
     Rescue,
     /// Nothing: it is set aside until it is mended.
     Broken,

@@ -77,7 +77,7 @@ impl ScriptSpec {
             return Err(errors);
         }
         let (content, timeout_seconds) = (self.content.clone(), self.timeout.as_secs());
-        Ok(agent::Script { name: name.to_owned(), content, arguments, timeout_seconds })
+        Ok(agent::Script { name: name.to_owned(), content, arguments, timeout_seconds, repeats: false })
     }
 
     fn unknown(&self, name: &str, parameter: &str) -> FieldError {

@@ -8,7 +8,7 @@ use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
-use crate::wire::{DeliveryState, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState, Verb};
+use crate::wire::{DeliveryState, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState, RESCUE_KEYS, Verb};
 use serde_json::{Value, json};
 
 /// Labels, as they are written and read.
@@ -466,6 +466,11 @@ pub(super) fn components() -> [(&'static str, Value); 59] {
                         "type": "object", "additionalProperties": bounded(MAX_ARGUMENT_BYTES),
                         "description": "What the script is given, by the names of its parameters.",
                     },
+                    "ssh_keys": {
+                        "type": "array", "items": form(Semantic::SshPublicKey), "uniqueItems": true, "maxItems": RESCUE_KEYS,
+                        "description": "Who may come in, where the verb is `rescue`.",
+                    },
+                    "duration": form(Semantic::Duration),
                 }),
             ),
         ),

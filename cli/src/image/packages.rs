@@ -17,7 +17,7 @@ pub(super) const FIRMWARE: [&str; 10] = [
 ];
 
 /// The ephemeral root. Packages are unpacked, not configured: nothing in it is started but the agent.
-pub(super) const EPHEMERAL: [&str; 35] = [
+pub(super) const EPHEMERAL: [&str; 36] = [
     "linux-image-amd64", // not the cloud kernel, which knows neither IPMI nor most controllers
     "busybox-static",    // in the initrd: mount, ip, udhcpc
     "kmod",              // the kernel's own requests for modules
@@ -53,6 +53,7 @@ pub(super) const EPHEMERAL: [&str; 35] = [
     "dmidecode",
     "ethtool",
     "smartmontools",
+    "dropbear-bin", // the rescue environment
 ];
 
 /// Left out of the ephemeral root: it serves an hour, nobody reads there.

@@ -79,7 +79,7 @@ const fn class(verb: Verb) -> &'static str {
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => "power",
         Verb::Recommission => "recommission",
         Verb::Abort => "abort",
-        Verb::RunScript => "script",
+        Verb::RunScript | Verb::Rescue => "script",
     }
 }
 
@@ -90,7 +90,7 @@ fn supersedes(verb: Verb) -> Vec<String> {
         Verb::Abort => &["abort", "power"],
         // It begins anew what was aborted.
         Verb::Recommission => &["recommission", "abort"],
-        Verb::RunScript => &["script"],
+        Verb::RunScript | Verb::Rescue => &["script"],
         Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle => &["power"],
     };
     classes.iter().map(|class| (*class).to_owned()).collect()
@@ -116,7 +116,7 @@ impl Store {
             tx.rollback().await?;
             return Ok((row.object()?, known));
         }
-        if new.verb == Verb::RunScript {
+        if matches!(new.verb, Verb::RunScript | Verb::Rescue) {
             nothing_runs(&mut tx, row.uid).await?;
         }
         let id = Uuid::now_v7();
@@ -278,12 +278,12 @@ async fn known(tx: &mut Tx, machine: Uuid, new: &NewOperation<'_>) -> Result<Opt
 /// A script that runs is not taken the place of: what it has begun, it ends.
 async fn nothing_runs(tx: &mut Tx, machine: Uuid) -> Result<(), StoreError> {
     let running = sqlx::query_scalar!(
-        r#"select script ->> 'name' as "name!" from machine_operation
+        r#"select case verb when 'rescue' then verb else 'script ' || (script ->> 'name') end as "name!" from machine_operation
            where machine = $1 and class = 'script' and state = 'running'"#,
         machine
     );
     let Some(name) = running.fetch_optional(&mut **tx).await? else { return Ok(()) };
-    let message = format!("script {name} runs on it");
+    let message = format!("{name} runs on it");
     let error = FieldError::new("/verb", FieldCode::Rule, message, "wait for its end, or abort it");
     Err(StoreError::Refused { errors: vec![error] })
 }

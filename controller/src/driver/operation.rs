@@ -38,7 +38,7 @@ pub(super) fn wish(operations: &[Operation]) -> Option<PowerReading> {
         let state = match it.verb {
             Verb::PowerOn | Verb::PowerCycle => PowerState::On,
             Verb::PowerOff => PowerState::Off,
-            Verb::Recommission | Verb::Abort | Verb::RunScript => return None,
+            Verb::Recommission | Verb::Abort | Verb::RunScript | Verb::Rescue => return None,
         };
         Some(PowerReading { state, at: it.finished_at? })
     });
@@ -56,7 +56,7 @@ pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, 
     match verb {
         Verb::Recommission => input.recommission_requested_at = Some(now),
         Verb::Abort => input.abort_requested_at = Some(now),
-        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle | Verb::RunScript => {}
+        Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle | Verb::RunScript | Verb::Rescue => {}
     }
 }
 

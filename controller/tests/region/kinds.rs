@@ -52,12 +52,12 @@ async fn what_nothing_acts_on_yet_says_so() {
 #[tokio::test]
 async fn a_field_that_nothing_acts_on_yet_is_an_advisory_and_stands_in_ready() {
     let lab = lab().await;
-    let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "boot_order": "disk_first", "mode": "rescue",
+    let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "boot_order": "disk_first", "ownership": {"os": "observed"},
         "commissioning": {"skip_bmc_config": false}});
     let body = json!({ "spec": spec }).to_string();
     let told = [
+        r#"ownership/os: os "observed" is not acted on yet: a deployment may be installed on it; boot = "observed" prevents that"#,
         r#"boot_order: "boot_order" is not acted on yet: its BMC is asked for one network boot whenever one is needed"#,
-        r#"mode: mode "rescue" is not acted on yet: there is no rescue environment; the machine is left as it is, and its disks untouched"#,
     ];
     let advisories = |answer: serde_json::Value| {
         let all = answer["advisories"].as_array().expect("advisories").clone();

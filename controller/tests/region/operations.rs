@@ -1,6 +1,8 @@
 //! What is asked of machines once: accepted under an id, looked at, refused, the same when it is repeated.
 
 use crate::support::{Lab, driven_lab, lab};
+use basalt_api::Semantic;
+use basalt_db::Key;
 use serde_json::{Value, json};
 
 const OPERATIONS: &str = "/api/v1/machines/m/operations";
@@ -169,7 +171,7 @@ async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
     assert_eq!(pointers, names.map(|name| format!("/parameters/{name}")), "{errors}");
     let power = json!({"verb": "power_on", "script": "probe"}).to_string();
     let (_, _, errors) = lab.api.send("POST", OPERATIONS, &[], power).await.problem();
-    assert_eq!(errors, ["/script: power_on runs no script"]);
+    assert_eq!(errors, ["/script: power_on has no use for script"]);
     assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]), "nothing was accepted");
 
     // Nothing is there that the machine could boot: it is told at once, with what to do.
@@ -190,4 +192,44 @@ async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
     let steps = tried.json()["plan"]["steps"].clone();
     let steps: Vec<_> = steps.as_array().unwrap().iter().map(|step| &step["message"]).collect();
     assert!(steps.contains(&&json!("run the script")), "{}", tried.text());
+}
+
+#[tokio::test]
+async fn a_rescue_is_asked_for_with_the_keys_of_those_who_come_in() {
+    let lab = lab().await;
+    machine(&lab, json!({"mode": "broken"})).await;
+    let asked = async |more: Value| {
+        let mut wish = json!({"verb": "rescue"});
+        wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        lab.api.send("POST", OPERATIONS, &[("idempotency-key", "a")], wish.to_string()).await
+    };
+    let refused = async |more: Value| {
+        let (status, _, errors) = asked(more).await.problem();
+        (status, errors.join("; "))
+    };
+    let key = Semantic::SshPublicKey.example();
+    assert_eq!(
+        refused(json!({})).await,
+        (422, "/ssh_keys: nobody could come in: no SSH key is given".into())
+    );
+    let (status, _) = refused(json!({"ssh_keys": ["ssh-rsa me"]})).await;
+    assert!(matches!(status, 400 | 422), "{status}");
+    let long = json!({"ssh_keys": [key], "duration": "8d", "script": "x"});
+    assert_eq!(refused(long).await, (422, "/script: rescue has no use for script".into()));
+    let long = json!({"ssh_keys": [key], "duration": "8d"});
+    assert_eq!(refused(long).await, (422, "/duration: a rescue cannot last 8d".into()));
+    assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]), "nothing was accepted");
+
+    let good = json!({"ssh_keys": [key], "duration": "90m"});
+    let accepted = asked(good.clone()).await;
+    assert_eq!(accepted.status, 202, "{}", accepted.text());
+    let accepted = accepted.json();
+    assert_eq!((&accepted["verb"], &accepted["script"]), (&json!("rescue"), &Value::Null));
+    assert_eq!(asked(good).await.json(), accepted, "the same key is the same rescue");
+    let machine = lab.region.store().get("Machine", Key::Name("m")).await.unwrap();
+    let stored =
+        lab.region.store().operations(machine.uid.into(), 1).await.unwrap().remove(0).script.unwrap();
+    assert!(stored.content.starts_with("#!/bin/sh\n") && stored.repeats);
+    assert_eq!(stored.arguments, ["m", "5400", key]);
+    assert_eq!(stored.timeout_seconds, 5400 + 300);
 }

@@ -35,12 +35,21 @@ pub(crate) struct Power {
     pub(crate) button: bool,
     /// What an operating system has by DHCP.
     pub(crate) lease: Option<Lease>,
+    /// Whoever mended it has left.
+    pub(crate) left: bool,
     boot: BootOverride,
 }
 
 impl Power {
-    pub(crate) const OFF: Self =
-        Self { on: false, cycle: 0, cable: None, button: false, lease: None, boot: BootOverride::NONE };
+    pub(crate) const OFF: Self = Self {
+        on: false,
+        cycle: 0,
+        cable: None,
+        button: false,
+        lease: None,
+        left: false,
+        boot: BootOverride::NONE,
+    };
 
     /// Cuts the power: the next thing that the machine wants to do does not happen, and nothing that is under way gets out.
     pub(crate) fn cut(&mut self, log: &Log) {
@@ -68,6 +77,7 @@ impl Power {
     fn end_system(&mut self) {
         self.button = false;
         self.lease = None;
+        self.left = false;
     }
 }
 
@@ -92,6 +102,11 @@ impl Chassis {
         if power.on {
             power.cut(&self.log);
         }
+    }
+
+    /// Whoever mends it in the rescue environment says that he is done.
+    pub(crate) fn leave(&self) {
+        self.lock().left = true;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Power> {

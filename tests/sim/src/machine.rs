@@ -205,6 +205,11 @@ impl SimMachine {
         self.chassis.power_on();
     }
 
+    /// Says `leave` in the rescue environment.
+    pub fn leave(&self) {
+        self.chassis.leave();
+    }
+
     /// Lets the installed system think that half of its lease is over: it asks for its renewal.
     pub fn renew_lease(&self) {
         Life::beside(&self.chassis, dhcp::renew);

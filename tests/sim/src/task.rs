@@ -20,7 +20,7 @@ use crate::ephemeral::blob;
 use crate::event::Event;
 use crate::fault::{Fault, Stage};
 use crate::hardware::System;
-use crate::life::{Life, Stop};
+use crate::life::{BLINK, Life, Stop};
 
 const MIB: u64 = 1 << 20;
 /// What a disk shows that is too small for anything.
@@ -227,9 +227,23 @@ impl Work<'_> {
         let mut said = vec![script.name.clone()];
         said.extend(script.arguments.iter().cloned());
         self.output = Some(said.join(" ") + "\n");
+        if script.repeats {
+            return self.rescue();
+        }
         if self.context.again {
             let message = format!("script {} is not run a second time", script.name);
             return Err(Failure::new(FailureCode::ScriptFailed, message).into());
+        }
+        Ok(Outcome::Succeeded)
+    }
+
+    /// Says where people would come in, and waits until one of them has left.
+    fn rescue(&mut self) -> Result<Outcome, Halt> {
+        let name = &self.life.options().name;
+        let message = format!("script rescue has run for 1 s: ssh root@{name}, host key SHA256:none");
+        self.stage(Stage::Check, 3, &message)?;
+        while !self.life.act(|power| power.left)? {
+            std::thread::sleep(BLINK);
         }
         Ok(Outcome::Succeeded)
     }

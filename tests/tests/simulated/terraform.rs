@@ -196,3 +196,34 @@ async fn an_action_runs_a_script_once_and_tells_what_it_said() {
     }
     core.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_lets_people_mend_a_machine_and_does_not_wait_for_them() {
+    let fleet = Fleet::start("rescue", &[]).await;
+    let machine = fleet.machine(1, Firmware::Bios, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.ready("machines", "sim1").await;
+    fleet.settled("sim1").await;
+    let block = Val::from([("endpoint", fleet.site.endpoint().into())]);
+    let mut core = MiniCore::start(terraform_provider_basalt::provider(), &block).await.expect("it starts");
+    let asks = |duration: Val| {
+        let keys = Val::List(vec![basalt_api::Semantic::SshPublicKey.example().into()]);
+        Val::from([("machine", "sim1".into()), ("ssh_keys", keys), ("duration", duration)])
+    };
+
+    let open = core.act("basalt_rescue", &asks("30m".into()), async || ()).await.expect("it ends");
+    assert_eq!(open.errors, Vec::<String>::new(), "{open:?}");
+    let last = open.said.last().expect("it says where");
+    assert_eq!(last, "sim1: people can come in: ssh root@sim1, host key SHA256:none");
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::On, "it goes on");
+    let again = core.act("basalt_rescue", &asks(Val::Null), async || ()).await.expect("it ends");
+    assert!(again.errors[0].contains("rescue runs on it"), "{again:?}");
+    machine.leave();
+    fleet.settled("sim1").await;
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
+
+    let refused =
+        core.act("basalt_rescue", &asks("8d".into()), async || ()).await.expect_err("it is not valid");
+    assert!(format!("{refused:?}").contains("from `1m` to `7d`"), "{refused:?}");
+    core.stop().await;
+}

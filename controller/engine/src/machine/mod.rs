@@ -9,6 +9,7 @@ mod fleet;
 mod operation;
 mod power;
 mod report;
+mod script;
 mod walk;
 
 pub(crate) use self::attempt::State;
@@ -204,7 +205,7 @@ impl Walk<'_> {
         let Success { record, attempt, at } = done?;
         // Who has reported has found its disk: a rack that joins later does not make it less deployed.
         let reported = self.input.facts.readiness.contains_key(&attempt);
-        if !reported && !self.applied(StepId::BootLocal, BootSeen::Local, at) {
+        if !reported && !self.is_mended(at) && !self.applied(StepId::BootLocal, BootSeen::Local, at) {
             self.announce(scope, &[StepId::ReadyInstall]);
             return None;
         }
@@ -238,6 +239,9 @@ impl Walk<'_> {
         let seen = self.input.facts.readiness.get(&attempt);
         if seen.is_some_and(|r| r.level >= wanted) {
             return true;
+        }
+        if self.is_mended(installed_at) {
+            return false;
         }
         let step = StepId::ReadyInstall;
         let link = self.input.facts.boot_racks.clone();

@@ -13,7 +13,7 @@ use super::walk::Walk;
 use crate::facts::{BootSeen, Link, Scope, StepRecord};
 use crate::failures::AttemptFailure;
 use crate::input::{MachineInput, Operation, Policy};
-use crate::plan::{BootAction, BootDevice, OperationSeen, TaskKind, Verb, Wait};
+use crate::plan::{BootDevice, OperationSeen, Verb, Wait};
 use crate::steps::StepId;
 
 /// Why something that is asked of a machine is not done.
@@ -48,17 +48,19 @@ const fn is_power(verb: Asked) -> bool {
 }
 
 /// How far an operation is.
-enum Far {
+pub(super) enum Far {
     /// It waits for something else.
     Waits(String),
     Running(String),
+    /// It has begun, and people can come in.
+    Open(String),
     Done(String),
     Failed(&'static str, String),
 }
 
 impl<'a> Walk<'a> {
     /// What stands against a verb for as long as it is not begun.
-    fn stands_against(&self, verb: Asked) -> Option<Refused> {
+    pub(super) fn stands_against(&self, verb: Asked) -> Option<Refused> {
         let input = self.input;
         let (name, spec) = (&input.name, &input.spec);
         let refused = |code, message: String, fix: &str| Some(Refused { code, message, fix: fix.to_owned() });
@@ -79,7 +81,7 @@ impl<'a> Walk<'a> {
         }
         match verb {
             Asked::Recommission => return None,
-            Asked::RunScript => return self.stands_against_script(),
+            Asked::RunScript | Asked::Rescue => return self.stands_against_script(verb),
             Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle | Asked::Abort => {}
         }
         if spec.ownership.power == OwnershipMode::Observed {
@@ -104,29 +106,12 @@ impl<'a> Walk<'a> {
         )
     }
 
-    /// What stands against running a script, for as long as none is.
-    fn stands_against_script(&self) -> Option<Refused> {
-        let (input, name) = (self.input, &self.input.name);
-        if let Some(claim) = &input.claim {
-            let message = format!("{name} runs the system of deployment {}", claim.name);
-            let fix =
-                format!("delete deployment {}, or run the script in its system by other means", claim.name);
-            return Some(Refused { code: "Claimed", message, fix });
-        }
-        if input.spec.ownership.boot == OwnershipMode::Observed {
-            let message = format!("what {name} boots is only observed");
-            let fix = "set ownership.boot = \"managed\" on the machine".to_owned();
-            return Some(Refused { code: "BootObserved", message, fix });
-        }
-        None
-    }
-
     /// Whether an attempt is under way that can be aborted.
     fn abortable(&self) -> Result<(), Refused> {
         let name = &self.input.name;
         let nothing = || Refused {
             code: "NothingToAbort",
-            message: format!("no commissioning, install or script of {name} is under way"),
+            message: format!("no commissioning, install, script or rescue of {name} is under way"),
             fix: "see what it does: basalt explain".to_owned(),
         };
         let latest = self.input.records.iter().rev().find(|r| r.attempt.is_some() && is_arm(r));
@@ -176,26 +161,6 @@ impl<'a> Walk<'a> {
             || self.wish().is_some_and(otherwise)
     }
 
-    /// Whether a script waits for the machine, or has it: its power is then the script's.
-    fn script_goes_on(&self) -> bool {
-        self.input.operations.iter().any(|operation| {
-            operation.verb == Asked::RunScript
-                && match self.script_attempt(operation).map(|(record, _)| self.state(record)) {
-                    Some(State::Running { .. }) => true,
-                    Some(State::Succeeded(_) | State::Failed(..)) => false,
-                    Some(State::Open) | None => {
-                        self.now < operation.deadline && self.stands_against(operation.verb).is_none()
-                    }
-                }
-        })
-    }
-
-    /// The one attempt to run an operation's script.
-    fn script_attempt(&self, operation: &Operation) -> Option<(&'a StepRecord, Attempt)> {
-        let record = self.arms(Scope::Operation(operation.id), StepId::ArmScript).next_back()?;
-        Some((record, record.attempt?))
-    }
-
     /// Whether a person wants to see the machine run.
     pub(crate) fn is_wanted_on(&self) -> bool {
         let asked = self.power_operation().map(|operation| operation.verb != Asked::PowerOff);
@@ -209,7 +174,7 @@ impl<'a> Walk<'a> {
                 Asked::Recommission => self.recommissioned(operation),
                 Asked::Abort => self.abort(operation),
                 Asked::PowerOn | Asked::PowerOff | Asked::PowerCycle => self.switch(operation),
-                Asked::RunScript => self.script(operation),
+                Asked::RunScript | Asked::Rescue => self.script(operation),
             };
             let seen = self.seen(operation, far);
             self.operations.push(seen);
@@ -221,89 +186,20 @@ impl<'a> Walk<'a> {
         let (state, reason, message) = match far {
             Far::Done(message) => (OperationState::Done, "Done", message),
             Far::Failed(code, message) => (OperationState::Failed, code, message),
-            Far::Waits(message) | Far::Running(message) if over && !self.script_runs(operation) => {
+            Far::Waits(message) | Far::Running(message) | Far::Open(message)
+                if over && !self.script_runs(operation) =>
+            {
                 let scope = Scope::Operation(operation.id);
                 self.next.retain(|step| step.scope != scope);
                 (OperationState::Expired, "Expired", message)
             }
             Far::Waits(message) => (OperationState::Requested, "Waits", message),
             Far::Running(message) => (OperationState::Running, "Running", message),
+            Far::Open(message) => (OperationState::Running, OperationState::OPEN, message),
         };
         let ended = self.script_attempt(operation).and_then(|(_, it)| self.input.facts.results.get(&it));
         let output = ended.and_then(|ended| ended.output.clone());
         OperationSeen { id: operation.id, state, reason: reason.to_owned(), message, output }
-    }
-
-    /// Whether its script is being run: that ends by the script's own time, and by its agent's silence.
-    fn script_runs(&self, operation: &Operation) -> bool {
-        let attempt = self.script_attempt(operation);
-        attempt.is_some_and(|(record, _)| matches!(self.state(record), State::Running { .. }))
-    }
-
-    /// Runs a script, when nothing else is done to the machine. Once: what went wrong is told, and not tried again.
-    fn script(&mut self, operation: &Operation) -> Far {
-        let name = self.input.name.clone();
-        let script = operation.script.as_ref().map_or("", |script| script.name.as_str()).to_owned();
-        let scope = Scope::Operation(operation.id);
-        let attempt = self.script_attempt(operation);
-        let state = attempt.map(|(record, attempt)| (record, attempt, self.state(record)));
-        match state {
-            Some((_, attempt, State::Succeeded(_))) => {
-                return Far::Done(format!("attempt {attempt} has run script {script} on {name}"));
-            }
-            Some((_, attempt, State::Failed(failure, message, _))) => {
-                let rule = failure.rule();
-                let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
-                let message = format!("script {script} on {name} (attempt {attempt}): {}{detail}", rule.says);
-                return Far::Failed(rule.code, message);
-            }
-            Some((record, attempt, State::Running { since, quiet_at })) => {
-                self.boot.get_or_insert(BootAction::Ephemeral(attempt));
-                let held = std::mem::take(&mut self.waits);
-                self.wait_for_run(record, TaskSteps::of(TaskKind::Script), since, quiet_at);
-                let mine = std::mem::replace(&mut self.waits, held);
-                let message = mine.first().map(|wait| wait.message.clone()).unwrap_or_default();
-                if self.next.is_empty() {
-                    self.waits.splice(0..0, mine);
-                }
-                return Far::Running(message);
-            }
-            Some((.., State::Open)) | None => {}
-        }
-        if let Some(refused) = self.stands_against(operation.verb) {
-            return Far::Failed(refused.code, refused.message);
-        }
-        if let Some(what) = self.under_way() {
-            return Far::Waits(what);
-        }
-        if attempt.is_some_and(|(record, _)| self.now >= record.not_after) {
-            return Far::Failed("NeverRan", format!("{name} did not boot for script {script} in its time"));
-        }
-        let (held, announced) = (std::mem::take(&mut self.waits), self.later.len());
-        match attempt {
-            Some((record, attempt)) => self.boot_attempt(TaskKind::Script, record, attempt),
-            None => self.arm(TaskKind::Script, scope),
-        }
-        let mine = std::mem::replace(&mut self.waits, held);
-        let by_hand = |wait: &&Wait| wait.code == "ManualPower";
-        let gives_up = mine.iter().find(|wait| wait.stalled && !by_hand(wait));
-        if gives_up.is_some() || self.now >= operation.deadline {
-            self.later.truncate(announced);
-            self.boot = None;
-        }
-        if let Some(wait) = gives_up {
-            let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
-            return Far::Failed(wait.code, format!("{}{fix}", wait.message));
-        }
-        let begins = self.next.first().map(|step| step.step).unwrap_or(StepId::RunScript);
-        let message = mine.first().map_or_else(|| begins.spec().says.to_owned(), |wait| wait.message.clone());
-        if self.now < operation.deadline {
-            match self.next.is_empty() {
-                true => drop(self.waits.splice(0..0, mine)),
-                false => self.waits.clear(),
-            }
-        }
-        if attempt.is_some() { Far::Running(message) } else { Far::Waits(message) }
     }
 
     /// An inventory that is later than the wish for it.
@@ -428,7 +324,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What is being done to the machine, so that its power is not to be touched. What waits for a person is not.
-    fn under_way(&self) -> Option<String> {
+    pub(super) fn under_way(&self) -> Option<String> {
         let name = &self.input.name;
         if let Some(step) = self.next.first() {
             return Some(format!("waiting for {name} to {}", step.step.spec().says));

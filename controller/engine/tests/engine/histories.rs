@@ -36,6 +36,7 @@ enum Happening {
     Power(PowerPolicy),
     Recommission,
     RunScript,
+    Rescue,
     Delete,
 }
 
@@ -75,6 +76,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => power.prop_map(H::Power),
         1 => Just(H::Recommission),
         3 => Just(H::RunScript),
+        3 => Just(H::Rescue),
         1 => Just(H::Delete),
     ]
 }
@@ -123,17 +125,21 @@ fn happen(world: &mut World, what: &Happening) {
         H::Lock(locked) => world.remachine(|spec| spec.locked = locked),
         H::Mode(mode) => world.remachine(|spec| spec.mode = mode),
         H::Power(power) => world.remachine(|spec| spec.power = power),
-        H::RunScript => {
-            let is_open = world.input.operations.iter().any(|it| it.verb == Verb::RunScript);
-            let allowed = judge(&world.input, &world.policy, world.now, Verb::RunScript).is_ok();
-            if allowed && !is_open {
-                world.ask(Verb::RunScript);
-            }
-        }
+        H::RunScript => run_script(world, Verb::RunScript),
+        H::Rescue => run_script(world, Verb::Rescue),
         H::Recommission => world.input.recommission_requested_at = Some(world.now),
         H::Delete => {
             world.input.deletion_requested_at.get_or_insert(world.now);
         }
+    }
+}
+
+/// One at a time, as the region accepts it.
+fn run_script(world: &mut World, verb: Verb) {
+    let runs = |verb| matches!(verb, Verb::RunScript | Verb::Rescue);
+    let is_open = world.input.operations.iter().any(|it| runs(it.verb));
+    if !is_open && judge(&world.input, &world.policy, world.now, verb).is_ok() {
+        world.ask(verb);
     }
 }
 
@@ -160,7 +166,9 @@ proptest! {
             prop_assert_eq!(&world.violations, &Vec::<String>::new(), "after {:?}", what);
         }
         mend(&mut world);
-        let waits_for_owner = |_: &World, plan: &basalt_engine::Plan| plan.waits.iter().all(|w| w.code == "Claimed");
+        let waits_for_owner = |_: &World, plan: &basalt_engine::Plan| {
+            plan.next.is_empty() && plan.waits.iter().all(|w| w.code == "Claimed")
+        };
         let mut settled = world.run(72, waits_for_owner);
         if !settled && world.plan().waits.iter().all(|w| w.code == "NotReady") {
             // The one thing that only hands can mend: a system that was not heard when it reported.

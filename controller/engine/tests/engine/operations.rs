@@ -2,6 +2,8 @@
 
 use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy};
 use basalt_api::wire::{OperationState, Verb};
+use basalt_engine::Plan;
+use basalt_engine::facts::Progressed;
 use basalt_engine::machine::judge;
 use basalt_engine::plan::BootAction;
 use basalt_engine::steps::StepId;
@@ -9,7 +11,7 @@ use basalt_engine::steps::StepId;
 use crate::world::hardware::Fault;
 use crate::world::{World, ready, stalled};
 
-fn done(world: &World, _: &basalt_engine::Plan) -> bool {
+fn done(world: &World, _: &Plan) -> bool {
     world.input.operations.is_empty()
 }
 
@@ -153,24 +155,24 @@ fn situations_decide_what_can_be_asked() {
     };
     let nothing = "NothingToAbort";
     let locked = changed(&|world| world.remachine(|spec| spec.locked = true));
-    assert_eq!(locked, ["Locked"; 6]);
+    assert_eq!(locked, ["Locked"; 7]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.boot = OwnershipMode::Observed));
-    assert_eq!(observed, ["ok", "ok", "ok", "ok", nothing, "BootObserved"]);
+    assert_eq!(observed, ["ok", "ok", "ok", "ok", nothing, "BootObserved", "BootObserved"]);
     let deployed = changed(&|world| world.deploy(|_| {}));
-    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed"]);
+    assert_eq!(deployed, ["ok", "ok", "ok", "ok", nothing, "Claimed", "ok"]);
     let no_bmc = changed(&|world| world.remachine(|spec| spec.bmc = None));
-    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok"]);
+    assert_eq!(no_bmc, ["NoBmc", "NoBmc", "NoBmc", "ok", nothing, "ok", "ok"]);
     let observed = changed(&|world| world.remachine(|spec| spec.ownership.power = OwnershipMode::Observed));
-    assert_eq!(observed, ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing, "ok"]);
+    assert_eq!(observed, ["PowerObserved", "PowerObserved", "PowerObserved", "ok", nothing, "ok", "ok"]);
     let off = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::Off));
-    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok"]);
+    assert_eq!(off, ["Declared", "ok", "Declared", "ok", nothing, "ok", "ok"]);
     let on = changed(&|world| world.remachine(|spec| spec.power = PowerPolicy::On));
-    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok"]);
+    assert_eq!(on, ["ok", "Declared", "ok", "ok", nothing, "ok", "ok"]);
     let leaving = changed(&|world| world.input.deletion_requested_at = Some(world.now));
-    assert_eq!(leaving, ["Deleting", "Deleting", "Deleting", "Deleting", nothing, "Deleting"]);
+    assert_eq!(leaving, ["Deleting", "Deleting", "Deleting", "Deleting", nothing, "Deleting", "Deleting"]);
     for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
         let mended = changed(&|world| world.remachine(|spec| spec.mode = mode));
-        assert_eq!(mended, ["ok", "ok", "ok", "Mode", nothing, "Mode"], "a person mends there: {mode}");
+        assert_eq!(mended, ["ok", "ok", "ok", "Mode", nothing, "Mode", "ok"], "a person mends there: {mode}");
     }
 }
 
@@ -295,4 +297,140 @@ fn a_script_without_what_it_needs_says_what_to_do_at_once() {
     let (_, state, why) = ended(&world);
     assert_eq!(state, OperationState::Failed);
     assert!(why.contains("ephemeral image") && why.contains("basalt image build ephemeral"), "{why}");
+}
+
+#[test]
+fn a_deployed_machine_is_mended_and_then_runs_its_own_system_again() {
+    let mut world = deployed_machine();
+    let system = world.hardware.system;
+    world.recorded.clear();
+    world.ask(Verb::Rescue);
+    assert_eq!(world.plan().announced(), [StepId::ArmScript, StepId::NetbootScript]);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    assert!(world.run(2, done), "{:?}", world.plan());
+    let (verb, state, why) = ended(&world);
+    assert_eq!((verb, state), (Verb::Rescue, OperationState::Done), "{why}");
+    assert!(why.starts_with("Done: the rescue of web1 has ended"), "{why}");
+    assert!(world.run(2, |world, plan| plan.report.deployed && ready(world, plan)), "{:?}", world.plan());
+    assert!(world.hardware.on && world.hardware.system == system && system.is_some());
+    let told = [StepId::ArmScript, StepId::NetbootScript, StepId::ReadPower];
+    assert_eq!(world.recorded, told, "its disk is not installed anew");
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn where_people_come_in_is_told_for_as_long_as_they_can() {
+    let mut world = deployed_machine();
+    world.ask(Verb::Rescue);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    let attempt = world.hardware.running().unwrap();
+    let says = |world: &mut World, message: &str| {
+        let progress = Progressed {
+            at: world.now,
+            stage: "run_script".to_owned(),
+            percent: 2,
+            message: message.to_owned(),
+        };
+        world.input.facts.progress.insert(attempt, progress);
+        let seen = world.plan().operations[0].clone();
+        (seen.state, seen.reason, seen.message)
+    };
+    let (state, reason, _) = says(&mut world, "script rescue has run for 1 s");
+    assert_eq!((state, reason.as_str()), (OperationState::Running, "Running"));
+    let line = "ssh root@192.0.2.7, host key SHA256:abc, until 2026-01-01 16:00 UTC";
+    let (state, reason, message) = says(&mut world, &format!("script rescue has run for 9 s: {line}"));
+    assert_eq!((state, reason.as_str()), (OperationState::Running, OperationState::OPEN));
+    assert_eq!(message, format!("people can come in: {line}"));
+}
+
+#[test]
+fn a_system_that_does_not_report_can_be_mended_before_its_time_is_over() {
+    let mut world = ready_machine();
+    world.hardware.faults.insert(Fault::SystemSilent);
+    world.deploy(|_| {});
+    let silent = |_: &World, plan: &Plan| plan.waits.iter().any(|wait| wait.code == "Readiness");
+    assert!(world.run(3, silent), "{:?}", world.plan());
+    world.advance(1);
+    world.ask(Verb::Rescue);
+    assert_eq!(world.plan().announced()[..2], [StepId::ArmScript, StepId::NetbootScript], "at once");
+    assert!(world.run(1, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    world.hardware.faults.clear();
+    assert!(world.run(2, |world, plan| plan.report.deployed && ready(world, plan)), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_rescue_waits_for_the_end_of_an_install_and_a_release_for_the_end_of_a_rescue() {
+    let mut world = ready_machine();
+    world.deploy(|_| {});
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    world.ask(Verb::Rescue);
+    assert_eq!(world.plan().operations[0].state, OperationState::Requested);
+    assert!(world.run(3, done), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+    assert_eq!(world.hardware.scripts.len(), 1);
+
+    let mut world = deployed_machine();
+    world.ask(Verb::Rescue);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    world.input.claim.as_mut().unwrap().deletion_requested_at = Some(world.now);
+    assert!(world.run(3, |world, _| world.input.claim.is_none()), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+    assert_eq!(world.violations, Vec::<String>::new(), "its power was not cut under whoever mends it");
+}
+
+#[test]
+fn a_system_that_was_installed_before_a_rescue_booted_is_not_cut_off_as_it_boots_first() {
+    for asked_first in [true, false] {
+        let mut world = ready_machine();
+        if asked_first {
+            world.ask(Verb::Rescue);
+            assert!(world.run(1, |world, _| world.recorded.contains(&StepId::NetbootScript)));
+            world.deploy(|_| {});
+        } else {
+            world.deploy(|_| {});
+            assert!(world.run(1, |world, _| world.recorded.contains(&StepId::NetbootInstall)));
+            world.ask(Verb::Rescue);
+        }
+        let reported = |world: &World| !world.input.facts.readiness.is_empty();
+        while !done(&world, &world.plan()) {
+            assert!(reported(&world) || world.hardware.scripts.is_empty(), "{:?}", world.plan());
+            assert!(world.run(1, |world, plan| done(world, plan) || !world.hardware.scripts.is_empty()));
+            if !world.hardware.scripts.is_empty() {
+                assert!(reported(&world) && !asked_first, "{:?}", world.recorded);
+                assert!(world.run(2, done), "{:?}", world.plan());
+            }
+        }
+        let (_, state, why) = ended(&world);
+        match asked_first {
+            true => assert!(state == OperationState::Failed && why.starts_with("Overtaken"), "{why}"),
+            false => assert_eq!(state, OperationState::Done, "{why}"),
+        }
+        assert!(world.run(3, |world, plan| plan.report.deployed && ready(world, plan)), "{:?}", world.plan());
+    }
+}
+
+#[test]
+fn a_machine_is_mended_whatever_its_mode_is_and_left_off() {
+    for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
+        let mut world = ready_machine();
+        world.remachine(|spec| spec.mode = mode);
+        world.ask(Verb::Rescue);
+        assert!(world.run(2, done), "{mode}: {:?}", world.plan());
+        assert_eq!(ended(&world).1, OperationState::Done, "{mode}");
+        assert!(world.run(1, |world, _| !world.hardware.on), "{mode}: {:?}", world.plan());
+    }
+}
+
+#[test]
+fn a_rescue_that_is_aborted_leaves_a_deployed_machine_running_its_system() {
+    let mut world = deployed_machine();
+    world.ask(Verb::Rescue);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    world.ask(Verb::Abort);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    let back = |world: &World, plan: &Plan| plan.report.deployed && ready(world, plan) && world.hardware.on;
+    assert!(world.run(2, back), "{:?}", world.plan());
+    assert_eq!(world.violations, Vec::<String>::new());
 }

@@ -1,4 +1,6 @@
-//! What is asked of a machine once, because no spec can say it: power, another look, a script, an end.
+//! What is asked of a machine once, because no spec can say it: power, another look, a script, a rescue, an end.
+
+mod runs;
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
@@ -10,12 +12,10 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use basalt_api::agent::Script;
-use basalt_api::kinds::{self, ScriptSpec};
 use basalt_api::values::OperationId;
-use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, Verb};
-use basalt_api::{FieldCode, FieldError, Kind, KindOf, Problem, ProblemCode};
-use basalt_db::{Judge, NewOperation, Object, StoreError};
+use basalt_api::wire::{IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest};
+use basalt_api::{FieldCode, FieldError, Kind, Problem, ProblemCode};
+use basalt_db::{Judge, NewOperation, Object};
 use basalt_engine::deadlines::{self, DeadlineId};
 use basalt_engine::machine::Refused;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) async fn request(
     if !dry_run && let Some(known) = known(&app, &machine, request_key, &asked).await? {
         return Ok((StatusCode::ACCEPTED, Json(shown(&machine, known))).into_response());
     }
-    let script = script(&app, &asked).await?;
+    let script = runs::script(&app, &machine.name, &asked).await?;
     let wish = Wish { verb: asked.verb, script: script.as_ref() };
     let lasts = match judged(&app, &machine, wish).await {
         Ok(lasts) => lasts,
@@ -63,46 +63,6 @@ pub(super) async fn request(
         return objects::tried(machine, plan);
     }
     Ok((StatusCode::ACCEPTED, Json(shown(&machine, operation))).into_response())
-}
-
-/// The script that is to be run, as it is declared now.
-async fn script(app: &App, asked: &OperationRequest) -> Answer<Option<Script>> {
-    let wrong = |pointer: &str, code, message: &str, hint: &str| {
-        Err(Refusal::field(pointer, code, message.to_owned(), hint))
-    };
-    let name = match (asked.verb, &asked.script) {
-        (Verb::RunScript, Some(name)) => name,
-        (Verb::RunScript, None) => {
-            return wrong("/script", FieldCode::Required, "no script is named", "the name of a Script");
-        }
-        (verb, Some(_)) => {
-            let message = format!("{verb} runs no script");
-            return wrong("/script", FieldCode::Rule, &message, "leave it out, or ask for run_script");
-        }
-        (verb, None) if !asked.parameters.is_empty() => {
-            let message = format!("{verb} takes no parameters");
-            return wrong("/parameters", FieldCode::Rule, &message, "leave them out, or ask for run_script");
-        }
-        (_, None) => return Ok(None),
-    };
-    let missing = || {
-        FieldError::new(
-            "/script",
-            FieldCode::ReferenceNotFound,
-            format!("there is no Script {name:?}"),
-            "declare it, or name another",
-        )
-    };
-    let key = body::key(kinds::Script::KIND, name).map_err(|_| Refusal::invalid(vec![missing()]))?;
-    let found = match app.store().get(kinds::Script::KIND.name, key).await {
-        Err(StoreError::NotFound { .. }) => return Err(Refusal::invalid(vec![missing()])),
-        found => found?,
-    };
-    let spec: ScriptSpec = serde_json::from_str(found.spec.get()).map_err(|error| {
-        let message = format!("the region cannot read Script {name:?}: {error}");
-        Refusal::invalid(vec![FieldError::new("/script", FieldCode::Rule, message, "declare it anew")])
-    })?;
-    spec.run(&found.name, &asked.parameters).map(Some).map_err(Refusal::invalid)
 }
 
 pub(super) async fn list(
@@ -161,8 +121,7 @@ async fn known(
     let Some(request_key) = request_key else { return Ok(None) };
     let known = app.store().operation_under(machine.uid.into(), request_key).await?;
     let is_same = |known: &basalt_db::Operation| {
-        let ran = known.script.as_ref().map(|script| script.name.as_str());
-        known.verb == asked.verb && ran == asked.script.as_deref()
+        known.verb == asked.verb && runs::declared(known).map(|script| &script.name) == asked.script.as_ref()
     };
     Ok(known.filter(is_same))
 }
@@ -186,7 +145,7 @@ fn shown(machine: &Object, operation: basalt_db::Operation) -> Operation {
         id: operation.id,
         machine: machine.name.clone(),
         verb: operation.verb,
-        script: operation.script.map(|script| script.name),
+        script: runs::declared(&operation).map(|script| script.name.clone()),
         state: operation.state,
         reason: operation.reason,
         message: operation.message,

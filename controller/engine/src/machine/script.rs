@@ -1,0 +1,175 @@
+//! Scripts that somebody asked for, and the rescue environment, which is one: booted when nothing else is done to the machine.
+//!
+//! A script is run once. A rescue is for machines that somebody mends, so it is begun whatever their mode is, and on machines of
+//! deployments too. The rules, and their reasons, are in docs/decisions/059-scripts.md and 060-rescue.md.
+
+use basalt_api::kinds::OwnershipMode;
+use basalt_api::values::{Attempt, Timestamp};
+use basalt_api::wire::Verb as Asked;
+
+use super::attempt::{State, TaskSteps};
+use super::operation::{Far, Refused};
+use super::walk::Walk;
+use crate::facts::{Scope, StepRecord};
+use crate::input::Operation;
+use crate::plan::{BootAction, TaskKind, Wait};
+use crate::steps::StepId;
+
+/// How the line begins by which the rescue environment says where people come in.
+const OPEN: &str = "ssh root@";
+
+impl<'a> Walk<'a> {
+    /// What stands against running a script, for as long as none is.
+    pub(super) fn stands_against_script(&self, verb: Asked) -> Option<Refused> {
+        let (input, name) = (self.input, &self.input.name);
+        if let Some(claim) = input.claim.as_ref().filter(|_| verb != Asked::Rescue) {
+            let message = format!("{name} runs the system of deployment {}", claim.name);
+            let fix =
+                format!("delete deployment {}, or run the script in its system by other means", claim.name);
+            return Some(Refused { code: "Claimed", message, fix });
+        }
+        if input.spec.ownership.boot == OwnershipMode::Observed {
+            let message = format!("what {name} boots is only observed");
+            let fix = "set ownership.boot = \"managed\" on the machine".to_owned();
+            return Some(Refused { code: "BootObserved", message, fix });
+        }
+        None
+    }
+
+    /// Whether a script waits for the machine, or has it: its power is then the script's.
+    pub(super) fn script_goes_on(&self) -> bool {
+        let mut operations = self.input.operations.iter();
+        operations.any(|it| matches!(it.verb, Asked::RunScript | Asked::Rescue) && self.goes_on(it))
+    }
+
+    /// Whether somebody is to work on the machine, whatever its system, installed at that moment, would still have to report: who
+    /// asked after it, or whose environment is armed.
+    pub(super) fn is_mended(&self, installed_at: Timestamp) -> bool {
+        let mut rescues = self.input.operations.iter().filter(|it| it.verb == Asked::Rescue);
+        rescues.any(|it| {
+            let asked = it.requested_at > installed_at || self.script_attempt(it).is_some();
+            asked && self.goes_on(it)
+        })
+    }
+
+    /// Whether an install was armed after an attempt that has not run: its system is not to be cut off as it boots first.
+    fn is_overtaken(&self, armed: &StepRecord) -> bool {
+        let later = self.input.records.iter().rev().take_while(|record| record.key != armed.key);
+        later.into_iter().any(|record| record.step == StepId::ArmInstall)
+    }
+
+    fn goes_on(&self, operation: &Operation) -> bool {
+        let attempt = self.script_attempt(operation);
+        match attempt.map(|(record, _)| (self.state(record), self.is_overtaken(record))) {
+            Some((State::Running { .. }, _)) => true,
+            Some((State::Succeeded(_) | State::Failed(..), _) | (State::Open, true)) => false,
+            Some((State::Open, false)) | None => {
+                self.now < operation.deadline && self.stands_against(operation.verb).is_none()
+            }
+        }
+    }
+
+    /// The one attempt to run an operation's script.
+    pub(super) fn script_attempt(&self, operation: &Operation) -> Option<(&'a StepRecord, Attempt)> {
+        let record = self.arms(Scope::Operation(operation.id), StepId::ArmScript).next_back()?;
+        Some((record, record.attempt?))
+    }
+
+    /// Whether its script is being run: that ends by the script's own time, and by its agent's silence.
+    pub(super) fn script_runs(&self, operation: &Operation) -> bool {
+        let attempt = self.script_attempt(operation);
+        attempt.is_some_and(|(record, _)| matches!(self.state(record), State::Running { .. }))
+    }
+
+    /// Runs a script, when nothing else is done to the machine. Once: what went wrong is told, and not tried again.
+    pub(super) fn script(&mut self, operation: &Operation) -> Far {
+        let name = self.input.name.clone();
+        let what = words(operation);
+        let scope = Scope::Operation(operation.id);
+        let attempt = self.script_attempt(operation);
+        let state = attempt.map(|(record, attempt)| (record, attempt, self.state(record)));
+        match state {
+            Some((_, attempt, State::Succeeded(_))) if operation.verb == Asked::Rescue => {
+                return Far::Done(format!("the rescue of {name} has ended (attempt {attempt})"));
+            }
+            Some((_, attempt, State::Succeeded(_))) => {
+                return Far::Done(format!("attempt {attempt} has run {what} on {name}"));
+            }
+            Some((_, attempt, State::Failed(failure, message, _))) => {
+                let rule = failure.rule();
+                let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
+                let message = format!("{what} on {name} (attempt {attempt}): {}{detail}", rule.says);
+                return Far::Failed(rule.code, message);
+            }
+            Some((record, attempt, State::Running { since, quiet_at })) => {
+                self.boot.get_or_insert(BootAction::Ephemeral(attempt));
+                let held = std::mem::take(&mut self.waits);
+                self.wait_for_run(record, TaskSteps::of(TaskKind::Script), since, quiet_at);
+                let mine = std::mem::replace(&mut self.waits, held);
+                let message = mine.first().map(|wait| wait.message.clone()).unwrap_or_default();
+                if self.next.is_empty() {
+                    self.waits.splice(0..0, mine);
+                }
+                return match self.open(operation, attempt) {
+                    Some(open) => Far::Open(open),
+                    None => Far::Running(message),
+                };
+            }
+            Some((.., State::Open)) | None => {}
+        }
+        if let Some(refused) = self.stands_against(operation.verb) {
+            return Far::Failed(refused.code, refused.message);
+        }
+        if attempt.is_some_and(|(record, _)| self.is_overtaken(record)) {
+            let message = format!("{name} was installed before it had booted for {what}: ask again");
+            return Far::Failed("Overtaken", message);
+        }
+        if let Some(what) = self.under_way() {
+            return Far::Waits(what);
+        }
+        if attempt.is_some_and(|(record, _)| self.now >= record.not_after) {
+            return Far::Failed("NeverRan", format!("{name} did not boot for {what} in its time"));
+        }
+        let (held, announced) = (std::mem::take(&mut self.waits), self.later.len());
+        match attempt {
+            Some((record, attempt)) => self.boot_attempt(TaskKind::Script, record, attempt),
+            None => self.arm(TaskKind::Script, scope),
+        }
+        let mine = std::mem::replace(&mut self.waits, held);
+        let by_hand = |wait: &&Wait| wait.code == "ManualPower";
+        let gives_up = mine.iter().find(|wait| wait.stalled && !by_hand(wait));
+        if gives_up.is_some() || self.now >= operation.deadline {
+            self.later.truncate(announced);
+            self.boot = None;
+        }
+        if let Some(wait) = gives_up {
+            let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
+            return Far::Failed(wait.code, format!("{}{fix}", wait.message));
+        }
+        let begins = self.next.first().map(|step| step.step).unwrap_or(StepId::RunScript);
+        let message = mine.first().map_or_else(|| begins.spec().says.to_owned(), |wait| wait.message.clone());
+        if self.now < operation.deadline {
+            match self.next.is_empty() {
+                true => drop(self.waits.splice(0..0, mine)),
+                false => self.waits.clear(),
+            }
+        }
+        if attempt.is_some() { Far::Running(message) } else { Far::Waits(message) }
+    }
+
+    /// Where people come in, once a rescue has said so.
+    fn open(&self, operation: &Operation, attempt: Attempt) -> Option<String> {
+        let progress = self.input.facts.progress.get(&attempt).filter(|_| operation.verb == Asked::Rescue)?;
+        let line = progress.message.get(progress.message.find(OPEN)?..)?;
+        Some(format!("people can come in: {line}"))
+    }
+}
+
+/// What an operation runs.
+fn words(operation: &Operation) -> String {
+    match (&operation.script, operation.verb) {
+        (_, Asked::Rescue) => "the rescue environment".to_owned(),
+        (Some(script), _) => format!("script {}", script.name),
+        (None, _) => "a script".to_owned(),
+    }
+}
