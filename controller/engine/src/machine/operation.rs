@@ -337,13 +337,11 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// When to look again, so that no operation outlives its time.
+    /// When to look again, so that no operation outlives its time. A script that runs has another: its agent's silence.
     pub(crate) fn operations_end(&self) -> Option<Timestamp> {
         let open = self.operations.iter().filter(|seen| !seen.state.is_over());
-        let deadline = |seen: &OperationSeen| {
-            self.input.operations.iter().find(|operation| operation.id == seen.id).map(|it| it.deadline)
-        };
-        open.filter_map(deadline).min()
+        let asked = open.filter_map(|seen| self.input.operations.iter().find(|it| it.id == seen.id));
+        asked.filter(|operation| !self.script_runs(operation)).map(|operation| operation.deadline).min()
     }
 }
 

@@ -412,6 +412,19 @@ fn a_system_that_was_installed_before_a_rescue_booted_is_not_cut_off_as_it_boots
 }
 
 #[test]
+fn a_rescue_that_runs_outlives_the_hour_in_which_it_had_to_begin_and_nobody_looks_without_end() {
+    let mut world = deployed_machine();
+    world.ask(Verb::Rescue);
+    assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    world.input.operations[0].deadline = world.now;
+    let plan = world.plan();
+    assert_eq!(plan.operations[0].state, OperationState::Running, "{plan:?}");
+    assert!(plan.wake_at > Some(world.now), "{:?}", plan.wake_at);
+    assert!(world.run(2, done), "{:?}", world.plan());
+    assert_eq!(ended(&world).1, OperationState::Done);
+}
+
+#[test]
 fn a_machine_is_mended_whatever_its_mode_is_and_left_off() {
     for mode in [MachineMode::Broken, MachineMode::Rescue, MachineMode::Retired] {
         let mut world = ready_machine();

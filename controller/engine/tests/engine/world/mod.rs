@@ -474,6 +474,12 @@ impl World {
         if plan.next.len() > 1 || (!plan.next.is_empty() && !plan.waits.is_empty()) {
             self.violate(format!("begins and waits at once: {:?} {:?}", plan.next, plan.waits));
         }
+        if plan.next.is_empty() && plan.wake_at.is_some_and(|at| at <= self.now) {
+            self.violate(format!(
+                "it is looked at again without end: {:?} {:?}",
+                plan.wake_at, plan.operations
+            ));
+        }
         for wait in &plan.waits {
             if wait.deadline.is_none() && wait.human.is_none() {
                 self.violate(format!("a wait without end: {}", wait.message));
