@@ -108,7 +108,7 @@ pub enum Lifecycle {
     Releasing,
     /// Its disks are being erased.
     Erasing,
-    /// In the rescue environment.
+    /// Somebody works on it: its mode says so, or it is in the rescue environment.
     Rescue,
     /// Set aside by a person or by the region.
     Broken,

@@ -69,6 +69,7 @@ impl Walk<'_> {
             MachineMode::Rescue => return Lifecycle::Rescue,
             MachineMode::Broken => return Lifecycle::Broken,
             MachineMode::Retired => return Lifecycle::Retired,
+            MachineMode::Managed if self.is_in_rescue() => return Lifecycle::Rescue,
             MachineMode::Managed => {}
         }
         let of_claim = |r: &StepRecord, step| {

@@ -81,6 +81,11 @@ impl<'a> Walk<'a> {
         attempt.is_some_and(|(record, _)| matches!(self.state(record), State::Running { .. }))
     }
 
+    /// Whether people work on it: it is nobody's to be given away meanwhile.
+    pub(super) fn is_in_rescue(&self) -> bool {
+        self.input.operations.iter().any(|it| it.verb == Asked::Rescue && self.script_runs(it))
+    }
+
     /// Runs a script, when nothing else is done to the machine. Once: what went wrong is told, and not tried again.
     pub(super) fn script(&mut self, operation: &Operation) -> Far {
         let name = self.input.name.clone();

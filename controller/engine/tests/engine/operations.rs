@@ -1,6 +1,6 @@
 //! What a person asks of a machine once: in each situation it is done, waits, or is refused, and always ends.
 
-use basalt_api::kinds::{MachineMode, OwnershipMode, PowerPolicy};
+use basalt_api::kinds::{Lifecycle, MachineMode, OwnershipMode, PowerPolicy};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_engine::Plan;
 use basalt_engine::facts::Progressed;
@@ -307,7 +307,9 @@ fn a_deployed_machine_is_mended_and_then_runs_its_own_system_again() {
     world.ask(Verb::Rescue);
     assert_eq!(world.plan().announced(), [StepId::ArmScript, StepId::NetbootScript]);
     assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    assert_eq!(world.plan().report.axes.lifecycle, Lifecycle::Rescue);
     assert!(world.run(2, done), "{:?}", world.plan());
+    assert_eq!(world.plan().report.axes.lifecycle, Lifecycle::Deployed);
     let (verb, state, why) = ended(&world);
     assert_eq!((verb, state), (Verb::Rescue, OperationState::Done), "{why}");
     assert!(why.starts_with("Done: the rescue of web1 has ended"), "{why}");

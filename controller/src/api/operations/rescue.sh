@@ -2,6 +2,10 @@
 # The rescue environment: people come in by SSH, as root, until one of them says `leave` or the time is over.
 # $1: the machine's name. $2: for how many seconds. What follows: the public keys of those who may come in.
 set -eu
+if ! command -v dropbear > /dev/null; then
+    echo 'this ephemeral image has no SSH server: build it anew with `basalt image build ephemeral`'
+    exit 1
+fi
 name=$1 lasts=$2
 shift 2
 here=$PWD
