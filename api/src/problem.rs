@@ -80,8 +80,8 @@ problem_codes! {
     Exists = "exists", 412, "Already exists";
     /// It is being deleted, and takes no changes.
     Deleting = "deleting", 409, "Being deleted";
-    /// `If-Match` names a generation that is no longer the present one.
-    Conflict = "conflict", 409, "Changed by somebody else";
+    /// `If-Match` names a generation that is no longer the present one, or what is asked for cannot be done as things are.
+    Conflict = "conflict", 409, "Not as things are";
     /// The digest is not that of the plan as it would be now.
     StalePlan = "stale_plan", 409, "The plan is out of date";
     /// The spec names an object that is not there.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::get::table;
 use crate::output::show;
-use crate::region::{Connection, Failed};
+use crate::region::{Connection, Failed, kind};
 
 /// Arguments of `basalt audit`.
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     let of_all_time = options.since.is_none() && options.actor.is_none();
     if (entries.is_empty() && of_all_time)
-        && let Some((kind, name)) = object.as_deref().and_then(named)
+        && let Some((kind, name)) = object.as_deref().and_then(named).transpose()?
         && let Err(error) = client.get(kind, name).await
     {
         return Err(match error.is_not_found() {
@@ -71,9 +71,9 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
 }
 
 /// The object that a person means by KIND/NAME.
-fn named(object: &str) -> Option<(&'static Kind, &str)> {
-    let (kind, name) = object.split_once('/')?;
-    Some((Kind::find(kind)?, name))
+fn named(object: &str) -> Option<Result<(&'static Kind, &str), Failed>> {
+    let (word, name) = object.split_once('/')?;
+    Some(kind(word).map(|kind| (kind, name)))
 }
 
 /// A point in time, or how long ago it was.
@@ -158,6 +158,8 @@ mod tests {
         };
         let failed = stand_in::run(&["audit", "Machine/nope"], answer).await.unwrap_err().to_string();
         assert_eq!(failed, "there is no Machine nope, and nothing is logged of it");
+        let failed = stand_in::run(&["audit", "Nope/x"], answer).await.unwrap_err().to_string();
+        assert!(failed.starts_with("there is no kind \"Nope\"; there are "), "{failed}");
         stand_in::run(&["audit"], answer).await.unwrap();
     }
 

@@ -499,7 +499,7 @@ async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
     assert_eq!(with(Some(pem)).version().await.unwrap().api, "v1");
     let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
     let error = with(Some(other)).version().await.unwrap_err().to_string();
-    assert!(error.contains("certificate"), "{error}");
+    assert!(error.contains("certificate") && error.contains("in BASALT_CA_FILE"), "{error}");
     task.abort();
 }
 

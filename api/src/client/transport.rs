@@ -264,7 +264,7 @@ async fn try_once(
     let response = match request.send().await {
         Ok(response) => response,
         Err(error) if error.is_connect() || (is_idempotent && error.is_request() && !error.is_timeout()) => {
-            let (url, why) = (endpoint.shown.clone(), root_cause(&error));
+            let (url, why) = (endpoint.shown.clone(), in_words(root_cause(&error)));
             return Err(Failure::NextEndpoint(ClientError::Broken { url, why }, None));
         }
         Err(error) => {
@@ -483,6 +483,15 @@ pub(super) fn encode(text: &str) -> String {
         }
     }
     encoded
+}
+
+/// What a person can do about a certificate that nobody known here has signed.
+fn in_words(cause: String) -> String {
+    // The latter is an issuer of the same name as one that is known.
+    match ["UnknownIssuer", "BadSignature"].iter().any(|error| cause.contains(error)) {
+        true => format!("{cause}: name the file with its signer's certificate, in BASALT_CA_FILE"),
+        false => cause,
+    }
 }
 
 /// The innermost reason: what a person can act on.
