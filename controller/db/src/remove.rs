@@ -4,9 +4,9 @@ use crate::object::{self, Key, Object, Referrer, Row, select_objects, signed};
 use crate::store::Tx;
 use crate::write::{Judge, NoJudge};
 use crate::{Precondition, Store, StoreError, audit, change};
-use basalt_api::KindOf;
 use basalt_api::kinds::Deployment;
 use basalt_api::values::Uid;
+use basalt_api::{FieldCode, FieldError, KindOf};
 
 /// What is to be deleted, by whom.
 #[derive(Clone, Copy)]
@@ -113,6 +113,16 @@ impl Store {
 
     /// Takes a deployment's machine and addresses from it as they are: nobody has looked what the machine's disks hold.
     async fn let_go_as_it_is(&self, tx: &mut Tx, uid: Uid) -> Result<(), StoreError> {
+        let locked = sqlx::query_scalar!(
+            "select m.name from machine_claim c join object m on m.uid = c.machine
+             where c.deployment = $1 and coalesce((m.spec->>'locked')::boolean, false)",
+            uid.get()
+        );
+        if let Some(machine) = locked.fetch_optional(&mut **tx).await? {
+            let message = format!("its machine {machine:?} has locked = true");
+            let error = FieldError::new("", FieldCode::Rule, message, "set it to false first");
+            return Err(StoreError::Refused { errors: vec![error] });
+        }
         self.wake_around(tx, uid).await?;
         let mark = sqlx::query!(
             "with freed as (delete from machine_claim where deployment = $1 returning machine)

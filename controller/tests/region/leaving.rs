@@ -153,8 +153,10 @@ async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_
         audit["items"][0]["request"].as_str().map(str::to_owned)
     };
     let machine = async || lab.api.get("/api/v1/machines/m").await.json();
-    let spec = r#"{"boot_macs":["52:54:00:00:00:01"],"commissioning":{"skip":true}}"#;
-    lab.api.declare("/api/v1/machines/m", spec).await;
+    let spec_of = |locked| {
+        format!(r#"{{"boot_macs":["52:54:00:00:00:01"],"commissioning":{{"skip":true}},"locked":{locked}}}"#)
+    };
+    lab.api.declare("/api/v1/machines/m", &spec_of("false")).await;
     lab.api.declare("/api/v1/images/debian", &image()["spec"].to_string()).await;
     let spec = r#"{"image":"debian","machine":"m","deletion_protection":true}"#;
     lab.api.declare("/api/v1/deployments/d", spec).await;
@@ -163,6 +165,12 @@ async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_
     let protected = lab.api.delete("/api/v1/deployments/d?force=true").await;
     assert_eq!(protected.problem().1, "locked", "force is no way around a protection");
     lab.api.declare("/api/v1/deployments/d", r#"{"image":"debian","machine":"m"}"#).await;
+    lab.api.declare("/api/v1/machines/m", &spec_of("true")).await;
+    let locked = lab.api.delete("/api/v1/deployments/d?force=true").await;
+    let (_, code, _) = locked.problem();
+    assert_eq!(code, "locked", "nor around the lock of the machine: {}", locked.text());
+    assert_eq!(machine().await["status"]["deployment"], "d");
+    lab.api.declare("/api/v1/machines/m", &spec_of("false")).await;
 
     let tried = lab.api.delete("/api/v1/deployments/d?force=true&dry_run=true").await.json();
     assert_eq!(tried["plan"]["machine"], "m", "{tried}");
