@@ -39,8 +39,8 @@ pub struct SettingsSpec {
     #[field(none, default = EraseMethod::Quick, dormant = "each deployment says it, or is erased quickly")]
     pub erase: EraseMethod,
     /// How long each wait may take, by its name, where it is not as usual: `power_answer`, `rack_applies`, `rack_returns`,
-    /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `readiness`, `attempt_life`,
-    /// `retry_later`, `retry_credentials` or `operation`.
+    /// `prerequisite`, `boot_request`, `claim`, `inventory_quiet`, `install_quiet`, `erase_quiet`, `attempt_life`,
+    /// `retry_later`, `retry_credentials` or `operation`. How long a system may take to report, its deployment says.
     #[field(none)]
     pub deadlines: BTreeMap<String, Duration>,
     /// How much may be done at once.
@@ -81,7 +81,7 @@ pub struct OpenIdGroup {
 }
 
 /// The names of the waits that have a deadline.
-pub const DEADLINE_NAMES: [&str; 14] = [
+pub const DEADLINE_NAMES: [&str; 13] = [
     "power_answer",
     "rack_applies",
     "rack_returns",
@@ -91,7 +91,6 @@ pub const DEADLINE_NAMES: [&str; 14] = [
     "inventory_quiet",
     "install_quiet",
     "erase_quiet",
-    "readiness",
     "attempt_life",
     "retry_later",
     "retry_credentials",
@@ -182,7 +181,10 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     for (name, time) in &spec.deadlines {
         let pointer = crate::pointer::child("/deadlines", name);
         if !DEADLINE_NAMES.contains(&name.as_str()) {
-            let hint = format!("one of {}", DEADLINE_NAMES.join(", "));
+            let hint = match name.as_str() {
+                "readiness" => "each deployment says it: readiness.timeout".to_owned(),
+                _ => format!("one of {}", DEADLINE_NAMES.join(", ")),
+            };
             rule.broken(pointer, format!("there is no deadline {name:?}"), hint);
         } else if time.as_secs() == 0 {
             rule.broken(

@@ -171,7 +171,9 @@ mod tests {
 
     #[test]
     fn settings_may_name_every_deadline_and_nothing_else() {
-        let names: Vec<&str> = DEADLINES.iter().map(|row| row.name).collect();
+        // A deployment says its own.
+        let of_region = DEADLINES.iter().filter(|row| row.id != DeadlineId::Readiness);
+        let names: Vec<&str> = of_region.map(|row| row.name).collect();
         assert_eq!(names, basalt_api::kinds::DEADLINE_NAMES);
     }
 
