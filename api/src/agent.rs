@@ -75,6 +75,18 @@ pub enum TaskAction {
     Script(Script),
 }
 
+impl TaskAction {
+    /// Whether it may change what is on the machine by itself.
+    #[must_use]
+    pub const fn changes_machine(&self) -> bool {
+        match self {
+            Self::Inventory => false,
+            Self::Script(script) => !script.repeats,
+            Self::Install(_) | Self::Erase(_) => true,
+        }
+    }
+}
+
 /// What the machine does after its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -310,7 +310,7 @@ impl Turn<'_> {
         });
         let limits = estate.limits();
         let disks = Take::Disks { zone: &loaded.input.budget.zone, until: step.not_after, limits };
-        let takes = (kind != TaskKind::Inventory).then_some(&disks);
+        let takes = task.action.changes_machine().then_some(&disks);
         driver.kill.at(step.step.name(), "recorded");
         let arms = Some(attempt_key.as_slice());
         if self.put_on_record(step, Some(attempt), arms, &detail, takes).await?.is_none() {

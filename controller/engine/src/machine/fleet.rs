@@ -7,6 +7,7 @@ use basalt_api::values::Attempt;
 use super::attempt::TaskSteps;
 use super::walk::Walk;
 use crate::budget::Exceeded;
+use crate::facts::StepRecord;
 use crate::input::later;
 use crate::plan::{BootAction, Verb};
 use crate::steps::StepId;
@@ -45,8 +46,9 @@ impl Walk<'_> {
 
     /// The attempt that writes the machine's disks, or may begin to at any moment.
     pub(crate) fn writes(&self, boot: BootAction) -> Option<Attempt> {
-        let running = self.writer().and_then(|(record, ..)| record.attempt);
-        let armed = self.input.records.iter().rev().find(|record| {
+        let changes = |record: &&StepRecord| !self.is_of_rescue(record.scope);
+        let running = self.writer().map(|(record, ..)| record).filter(changes).and_then(|it| it.attempt);
+        let armed = self.input.records.iter().rev().filter(changes).find(|record| {
             let writes = TaskSteps::armed_by(record.step).is_some_and(|task| task.writes);
             writes && record.attempt.is_some_and(|attempt| boot == BootAction::Ephemeral(attempt))
         });

@@ -58,6 +58,12 @@ impl<'a> Walk<'a> {
         later.into_iter().any(|record| record.step == StepId::ArmInstall)
     }
 
+    /// Whether something is done for people who mend the machine: it changes nothing by itself, and is no part of the fleet's budget.
+    pub(super) fn is_of_rescue(&self, scope: Scope) -> bool {
+        let Scope::Operation(id) = scope else { return false };
+        self.input.operations.iter().any(|it| it.id == id && it.verb == Asked::Rescue)
+    }
+
     fn goes_on(&self, operation: &Operation) -> bool {
         let attempt = self.script_attempt(operation);
         match attempt.map(|(record, _)| (self.state(record), self.is_overtaken(record))) {

@@ -1,8 +1,9 @@
 //! What a person asks of a machine once: in each situation it is done, waits, or is refused, and always ends.
 
-use basalt_api::kinds::{Lifecycle, MachineMode, OwnershipMode, PowerPolicy};
+use basalt_api::kinds::{FleetBudget, Lifecycle, MachineMode, OwnershipMode, PowerPolicy};
 use basalt_api::wire::{OperationState, Verb};
 use basalt_engine::Plan;
+use basalt_engine::budget::Budget;
 use basalt_engine::facts::Progressed;
 use basalt_engine::machine::judge;
 use basalt_engine::plan::BootAction;
@@ -424,6 +425,27 @@ fn a_rescue_that_runs_outlives_the_hour_in_which_it_had_to_begin_and_nobody_look
     assert!(plan.wake_at > Some(world.now), "{:?}", plan.wake_at);
     assert!(world.run(2, done), "{:?}", world.plan());
     assert_eq!(ended(&world).1, OperationState::Done);
+}
+
+#[test]
+fn a_rescue_is_no_part_of_the_fleets_budget_and_a_script_is() {
+    let spent = || {
+        let declared = FleetBudget { max_unavailable: Some(1), ..FleetBudget::default() };
+        Budget { declared, in_region: 1, ..Budget::default() }
+    };
+    let mut world = ready_machine();
+    world.input.budget = spent();
+    world.ask(Verb::RunScript);
+    assert_eq!(world.plan().next, []);
+    let waits = |plan: &Plan| plan.waits.iter().any(|wait| wait.code == "FleetBudget");
+    assert!(waits(&world.plan()), "{:?}", world.plan());
+
+    let mut world = ready_machine();
+    world.input.budget = spent();
+    world.ask(Verb::Rescue);
+    assert!(world.run(1, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
+    assert_eq!(world.plan().writes, None, "installs of others do not wait for it");
+    assert!(world.run(2, done), "{:?}", world.plan());
 }
 
 #[test]
