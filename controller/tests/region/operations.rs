@@ -189,9 +189,19 @@ async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
     }
     let tried = lab.api.send("POST", &format!("{OPERATIONS}?dry_run=true"), &[], script(&good)).await;
     assert_eq!(tried.status, 200, "{}", tried.text());
-    let steps = tried.json()["plan"]["steps"].clone();
-    let steps: Vec<_> = steps.as_array().unwrap().iter().map(|step| &step["message"]).collect();
-    assert!(steps.contains(&&json!("run the script")), "{}", tried.text());
+    assert_eq!(runs(&tried.json())["destructive"], true, "nobody knows what it does");
+
+    let rescue = json!({"verb": "rescue", "ssh_keys": [Semantic::SshPublicKey.example()]}).to_string();
+    let tried = lab.api.send("POST", &format!("{OPERATIONS}?dry_run=true"), &[], rescue).await;
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    assert_eq!(runs(&tried.json())["destructive"], false, "a rescue touches no disk");
+}
+
+/// The step of a plan that runs a script.
+fn runs(tried: &Value) -> Value {
+    let steps = tried["plan"]["steps"].as_array().unwrap();
+    let found = steps.iter().find(|step| step["message"] == "run the script");
+    found.unwrap_or_else(|| panic!("{tried}")).clone()
 }
 
 #[tokio::test]
