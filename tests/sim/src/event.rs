@@ -91,6 +91,11 @@ pub enum Event {
         /// By this attempt.
         attempt: u64,
     },
+    /// A script ran that is to run once.
+    RanScript {
+        /// For this attempt.
+        attempt: u64,
+    },
     /// The rack took a task's result.
     Delivered {
         /// Of this attempt.

@@ -234,6 +234,7 @@ impl Work<'_> {
             let message = format!("script {} is not run a second time", script.name);
             return Err(Failure::new(FailureCode::ScriptFailed, message).into());
         }
+        self.life.event(Event::RanScript { attempt: self.context.task.attempt })?;
         Ok(Outcome::Succeeded)
     }
 

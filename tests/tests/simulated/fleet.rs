@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
 use basalt_api::plan::TimelineKind;
-use basalt_api::wire::{OperationRequest, PutMetadata, PutRequest, Verb};
+use basalt_api::wire::{Operation, OperationRequest, PutMetadata, PutRequest, Verb};
 use basalt_api::{Kind, ProblemCode};
 use basalt_lab::site::{Site, SiteError};
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
@@ -184,6 +184,31 @@ impl Fleet {
                     "{plural}/{name} is refused: {error}"
                 ),
             }
+        }
+    }
+
+    /// Asks for a script to be run on the machine, once, and waits for the end of it, while region and rack may be killed: a
+    /// request that got no answer may have been accepted.
+    pub(crate) async fn run_script_through_kills(&mut self, machine: &str, script: &str) -> Operation {
+        let request =
+            OperationRequest { script: Some(script.to_owned()), ..OperationRequest::from(Verb::RunScript) };
+        let mut end = Instant::now() + LIMIT;
+        loop {
+            if self.revive().await {
+                end = Instant::now() + LIMIT;
+            }
+            match self.client.operations(machine).await.map(|all| all.items.into_iter().next()) {
+                Ok(Some(operation)) if operation.state.is_over() => return operation,
+                Ok(None) => {
+                    let _unanswered = self.client.operate(machine, &request).await;
+                }
+                Ok(Some(_)) | Err(_) => tokio::time::sleep(LOOK).await,
+            }
+            assert!(
+                Instant::now() < end,
+                "{script} does not end:\n{}",
+                self.story("machines", machine).await
+            );
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A step without a kill point fails these tests. All points of one process and place are passed in one life of a machine.
 
+use basalt_api::wire::OperationState;
 use basalt_engine::steps::{EffectKind, STEPS, StepId, StepSpec};
 use basalt_rack::kill::{KEPT, SEEN, TOLD};
 use basalt_region::driver::kill::PLACES;
@@ -82,6 +83,10 @@ impl Kill {
         let name = format!("sim{number}");
         fleet.declare_through_kills("machines", &name, machine_spec(&machine)).await;
         fleet.ready_through_kills("machines", &name).await;
+        let script = json!({ "type": "testing", "content": "#!/bin/sh\n" });
+        fleet.declare_through_kills("scripts", "probe", script).await;
+        let ran = fleet.run_script_through_kills(&name, "probe").await;
+        assert_eq!(ran.state, OperationState::Done, "{ran:?}\n{}", machine.log());
         for power in ["on", "off", "auto"] {
             let mut spec = machine_spec(&machine);
             spec["power"] = json!(power);
@@ -104,7 +109,8 @@ impl Kill {
         let writes = machine.count(|event| matches!(event, Event::WroteDisk { .. }));
         let installs = machine.count(|event| matches!(event, Event::Installed { .. }));
         let erases = machine.count(|event| matches!(event, Event::Erased { .. }));
-        assert_eq!((writes, installs, erases), (2, 1, 1), "{}", machine.log());
+        let scripts = machine.count(|event| matches!(event, Event::RanScript { .. }));
+        assert_eq!((writes, installs, erases, scripts), (2, 1, 1, 1), "{}", machine.log());
         assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
     }
 }
