@@ -224,6 +224,7 @@ pub(crate) mod fixtures {
             attempt_key: vec![7; 32],
             task_json: br#"{"attempt":17}"#.to_vec(),
             step_key: "step-1".into(),
+            claimed_by: String::new(),
         }
     }
 

@@ -6,7 +6,9 @@ use crate::seal::Place;
 use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, MachineId, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sqlx::types::Json;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -19,6 +21,15 @@ pub struct MachineMarks {
     pub recommission_requested_at: Option<Timestamp>,
 }
 
+/// Who has begun with an attempt whose task is not begun twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootClaim {
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The boot id of its first claim.
+    pub boot_id: String,
+}
+
 /// What racks are to boot on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineBoot {
@@ -26,8 +37,10 @@ pub struct MachineBoot {
     pub machine: MachineId,
     /// The plan's boot action.
     pub action: Value,
-    /// Every rack that matters has applied it.
+    /// Every rack that matters has applied the action.
     pub settled: bool,
+    /// Who has claimed an attempt; not always the action's.
+    pub claim: Option<BootClaim>,
 }
 
 pub(crate) fn authority_place() -> Place<'static> {
@@ -81,8 +94,8 @@ impl Store {
         rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
     }
 
-    /// Notes what racks are to boot on a machine, unless a later epoch has said otherwise. Says whether it changed; racks
-    /// are woken then.
+    /// Notes what racks are to boot on a machine, and who has claimed that, unless a later epoch has said otherwise. Says whether
+    /// it changed; racks are woken then.
     ///
     /// # Errors
     /// The database.
@@ -90,16 +103,20 @@ impl Store {
         &self,
         machine: MachineId,
         action: &Value,
+        claim: Option<&BootClaim>,
         epoch: Epoch,
     ) -> Result<bool, StoreError> {
         let upsert = sqlx::query!(
-            "insert into machine_boot as b (machine, action, epoch) values ($1, $2, $3)
+            "insert into machine_boot as b (machine, action, epoch, claim) values ($1, $2, $3, $4)
              on conflict (machine) do update
-             set action = excluded.action, epoch = excluded.epoch, settled = false, changed_at = now()
-             where b.epoch <= excluded.epoch and b.action <> excluded.action",
+             set action = excluded.action, epoch = excluded.epoch, claim = excluded.claim, changed_at = now(),
+               settled = b.settled and b.action = excluded.action
+             where b.epoch <= excluded.epoch
+             and (b.action, b.claim) is distinct from (excluded.action, excluded.claim)",
             machine.get(),
             action,
-            signed(epoch.get())
+            signed(epoch.get()),
+            claim.map(Json) as Option<Json<&BootClaim>>
         );
         let changed = upsert.execute(self.pool()).await?.rows_affected() == 1;
         if changed {
@@ -127,7 +144,9 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn boots(&self) -> Result<Vec<MachineBoot>, StoreError> {
-        let rows = sqlx::query!("select machine, action, settled from machine_boot order by machine");
+        let rows = sqlx::query!(
+            r#"select machine, action, settled, claim as "claim: Json<BootClaim>" from machine_boot order by machine"#
+        );
         let rows = rows.fetch_all(self.pool()).await?;
         Ok(rows
             .into_iter()
@@ -135,6 +154,7 @@ impl Store {
                 machine: MachineId::from(r.machine),
                 action: r.action,
                 settled: r.settled,
+                claim: r.claim.map(|claim| claim.0),
             })
             .collect())
     }

@@ -84,7 +84,7 @@ pub use boot::{BOOT_TRACE, BootTrace};
 pub use claim::{Allocation, Claiming, Given};
 pub use concern::{Concern, ConcernAck, ConcernWrite};
 pub use decision::{ALLOCATE, Decision, NewDecision};
-pub use driver::{MachineBoot, MachineMarks};
+pub use driver::{BootClaim, MachineBoot, MachineMarks};
 pub use error::StoreError;
 pub use fact::{Fact, NewFact};
 pub use fleet::{FleetLimits, FleetUse, Slot, Take};

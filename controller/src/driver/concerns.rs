@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use basalt_api::kinds::{BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
 use basalt_api::values::{Attempt, MachineId};
-use basalt_db::{Address, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
+use basalt_db::{Address, BootClaim, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::{
     AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, ClientOptions, DhcpConcern,
@@ -274,19 +274,22 @@ async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
 }
 
 async fn boot(store: &Store) -> Result<BootConcern, StoreError> {
-    let actions: BTreeMap<MachineId, BootAction> = store
+    let actions: BTreeMap<MachineId, (BootAction, Option<BootClaim>)> = store
         .boots()
         .await?
         .into_iter()
-        .filter_map(|boot| Some((boot.machine, serde_json::from_value(boot.action).ok()?)))
+        .filter_map(|boot| Some((boot.machine, (serde_json::from_value(boot.action).ok()?, boot.claim))))
         .collect();
     let mut machines = Vec::new();
     for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
         let uid = MachineId::from(object.uid);
         let action = match actions.get(&uid) {
-            Some(BootAction::Ephemeral(attempt)) => ephemeral(store, &object, *attempt).await?,
-            Some(BootAction::PowerOff) => boot_machine::Action::PowerOff(PowerOffBoot {}),
-            Some(BootAction::Local) | None => boot_machine::Action::Local(LocalBoot {}),
+            Some((BootAction::Ephemeral(attempt), claim)) => {
+                let claim = claim.as_ref().filter(|claim| claim.attempt == *attempt);
+                ephemeral(store, &object, *attempt, claim).await?
+            }
+            Some((BootAction::PowerOff, _)) => boot_machine::Action::PowerOff(PowerOffBoot {}),
+            Some((BootAction::Local, _)) | None => boot_machine::Action::Local(LocalBoot {}),
         };
         machines.push(BootMachine {
             machine_uid: uid.to_string(),
@@ -299,11 +302,12 @@ async fn boot(store: &Store) -> Result<BootConcern, StoreError> {
     Ok(BootConcern { machines, enlist: None })
 }
 
-/// An attempt, exactly as it was armed.
+/// An attempt, exactly as it was armed, and who has claimed it.
 async fn ephemeral(
     store: &Store,
     machine: &Object,
     attempt: Attempt,
+    claim: Option<&BootClaim>,
 ) -> Result<boot_machine::Action, StoreError> {
     let missing =
         || StoreError::Corrupt(format!("attempt {attempt} of machine {:?} has no record", machine.name));
@@ -324,6 +328,7 @@ async fn ephemeral(
         attempt_key: key.to_vec(),
         task_json: task.to_string().into_bytes(),
         step_key: row.step_key,
+        claimed_by: claim.map(|claim| claim.boot_id.clone()).unwrap_or_default(),
     }))
 }
 

@@ -13,12 +13,14 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::{Attempt, Mac, MachineId, SubnetId, Timestamp};
 use basalt_db::{
-    AddressWish, Addressed, Announced, Announcement, Fact, Lease, Object, StepEnd, StoreError, Take, Then,
+    AddressWish, Addressed, Announced, Announcement, BootClaim, Fact, Lease, Object, StepEnd, StoreError,
+    Take, Then,
 };
 use basalt_engine::ends::ending;
 use basalt_engine::facts::BootSeen;
 use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
 use basalt_engine::render::{Context, ReportTo, compose};
+use basalt_engine::steps::StepId;
 use basalt_engine::{Plan, Policy, plan};
 use basalt_proto::rack_v1::PowerCommand;
 use basalt_proto::rack_v1::from_region::Message;
@@ -108,7 +110,8 @@ async fn remember_boot(
     planned: &Plan,
 ) -> Result<(), StoreError> {
     let action = to_json(&planned.boot)?;
-    driver.store.put_boot(loaded.input.uid, &action, lease.epoch).await?;
+    let claim = claim_to_tell(loaded, planned.boot);
+    driver.store.put_boot(loaded.input.uid, &action, claim.as_ref(), lease.epoch).await?;
     let wanted = match planned.boot {
         BootAction::Local => BootSeen::Local,
         BootAction::PowerOff => BootSeen::PowerOff,
@@ -118,6 +121,16 @@ async fn remember_boot(
         driver.store.settle_boot(loaded.input.uid, &action).await?;
     }
     Ok(())
+}
+
+/// Who has claimed the script that is booted: a rack that did not grant that claim would let it be run a second time.
+fn claim_to_tell(loaded: &Loaded, boot: BootAction) -> Option<BootClaim> {
+    let BootAction::Ephemeral(attempt) = boot else { return None };
+    let mut scripts = loaded.input.records.iter().filter(|record| record.step == StepId::ArmScript);
+    let claimed = loaded.input.facts.claims.get(&attempt)?;
+    scripts
+        .any(|record| record.attempt == Some(attempt))
+        .then(|| BootClaim { attempt, boot_id: claimed.boot_id.clone() })
 }
 
 /// Notes how steps ended.

@@ -213,6 +213,9 @@ pub struct EphemeralBoot {
     /// names the engine step that this attempt answers
     #[prost(string, tag = "9")]
     pub step_key: ::prost::alloc::string::String,
+    /// of a task that is not begun twice: the boot id of the first claim, wherever it was
+    #[prost(string, tag = "10")]
+    pub claimed_by: ::prost::alloc::string::String,
 }
 /// Concern "images": the blobs that the rack serves, and may fetch ahead.
 #[derive(Clone, PartialEq, ::prost::Message)]

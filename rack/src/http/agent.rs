@@ -103,6 +103,8 @@ async fn claim(
             if decided == ClaimDecision::Granted {
                 tracing::info!(machine = %about.machine_uid, attempt = about.attempt, %peer, "attempt claimed");
             }
+            let first = &armed.boot.claimed_by;
+            let elsewhere = !first.is_empty() && *first != request.boot_id;
             // Also for a repeat: the first time may have been cut off between the register and the spool.
             let fact =
                 about.saw(Body::Claim(AgentClaim { address: peer.to_string(), boot_id: request.boot_id }));
@@ -114,7 +116,7 @@ async fn claim(
                 attempt: token.attempt,
                 machine_uid: armed.machine.map(|machine| machine.machine_uid.clone()),
                 now_unix_ms: now,
-                again: web.attempts.is_claimed_again(&armed.id),
+                again: elsewhere || web.attempts.is_claimed_again(&armed.id),
             };
             Ok(Json(reply).into_response())
         }

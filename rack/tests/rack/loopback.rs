@@ -7,6 +7,7 @@ use std::time::Duration;
 use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, TaskResult};
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::{Mac, ingress};
+use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
@@ -276,6 +277,32 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
             .await;
     assert_eq!(alarm.attempt, 17);
     rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_boot_is_told_that_another_one_has_claimed_its_attempt_elsewhere() {
+    for (first, again) in [("", false), ("this boot", false), ("one before", true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path());
+        write_concerns(&settings.data_dir);
+        let mut concern = boot_concern(17);
+        if let Some(Action::Ephemeral(boot)) = &mut concern.machines[0].action {
+            boot.claimed_by = first.to_owned();
+        }
+        write_concern(&settings.data_dir, &version(Concern::Boot, 2, "local", &concern)).unwrap();
+        let rack = Daemon::start(settings.clone()).await.unwrap();
+        let plain =
+            Client { from: MACHINE.into(), rack: ([127, 0, 0, 1], settings.http_port).into(), spki: None };
+        let agent = Client { spki: Some(rack.spki_sha256.clone()), ..plain.clone() };
+        boot_exchange(&settings).await;
+        let token = token_of(plain.get(&format!("/ipxe?mac={MAC}")).await.text());
+        for repeat in ["the first answer", "the same, lost and asked for again"] {
+            let answer = agent.post("/agent/v1/claim", None, claim(&token, "this boot")).await;
+            let reply: ClaimReply = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(reply.again, again, "claimed by {first:?}; {repeat}");
+        }
+        rack.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,7 @@ pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
         attempt_key: KEY.to_vec(),
         task_json: br#"{"the":"task"}"#.to_vec(),
         step_key: "step-1".into(),
+        claimed_by: String::new(),
     };
     let machine = BootMachine {
         machine_uid: "uid-1".into(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientConfig, ClientError, DeleteOptions, Precondition};
 use basalt_api::plan::TimelineKind;
-use basalt_api::wire::{Operation, OperationRequest, PutMetadata, PutRequest, Verb};
+use basalt_api::wire::{Operation, OperationRequest, OperationState, PutMetadata, PutRequest, Verb};
 use basalt_api::{Kind, ProblemCode};
 use basalt_lab::site::{Site, SiteError};
 use basalt_sim::{Firmware, MachineOptions, SimMachine};
@@ -28,6 +28,10 @@ pub(crate) struct Fleet {
 
 fn kind(plural: &str) -> &'static Kind {
     Kind::find(plural).expect("a kind")
+}
+
+fn run_script(script: &str) -> OperationRequest {
+    OperationRequest { script: Some(script.to_owned()), ..OperationRequest::from(Verb::RunScript) }
 }
 
 /// A deployment of the image on a machine.
@@ -187,11 +191,30 @@ impl Fleet {
         }
     }
 
+    /// Asks for a script to be run on the machine.
+    pub(crate) async fn run_script(&self, machine: &str, script: &str) {
+        self.client.operate(machine, &run_script(script)).await.expect("it is accepted");
+    }
+
+    /// Waits until what was asked of the machine last is in this state.
+    pub(crate) async fn operation_is(&self, machine: &str, state: OperationState) -> Operation {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let all = self.client.operations(machine).await.expect("what was asked of the machine");
+            let last = all.items.into_iter().next().expect("something was asked of the machine");
+            if last.state == state {
+                return last;
+            }
+            let waits = Instant::now() < end && !last.state.is_over();
+            assert!(waits, "it is not {state:?}: {last:?}\n{}", self.story("machines", machine).await);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Asks for a script to be run on the machine, once, and waits for the end of it, while region and rack may be killed: a
     /// request that got no answer may have been accepted.
     pub(crate) async fn run_script_through_kills(&mut self, machine: &str, script: &str) -> Operation {
-        let request =
-            OperationRequest { script: Some(script.to_owned()), ..OperationRequest::from(Verb::RunScript) };
+        let request = run_script(script);
         let mut end = Instant::now() + LIMIT;
         loop {
             if self.revive().await {

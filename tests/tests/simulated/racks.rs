@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use basalt_api::wire::OperationState;
 use basalt_dhcp::Mac;
-use basalt_sim::{Event, Fault, Firmware, SimMachine};
+use basalt_sim::{Event, Fault, Firmware, SimMachine, Stage};
+use serde_json::json;
 
 use crate::fleet::{Fleet, LIMIT, machine_spec};
 
@@ -68,4 +70,31 @@ async fn a_rack_that_dies_in_the_middle_of_an_install_is_replaced_by_the_other()
     assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 0, "in the middle");
     machine.faults().set(&[]);
     fleet.ready("deployments", "web").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_began_by_one_rack_is_not_begun_again_by_the_other() {
+    let mut fleet = Fleet::start("once", &[]).await;
+    let machine = fleet.machine(1, Firmware::Bios, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.declare("scripts", "flash", json!({ "type": "testing", "content": "#!/bin/sh\n" })).await;
+    fleet.ready("machines", "sim1").await;
+    fleet.settled("sim1").await;
+    machine.faults().set(&[Fault::HeldAt(Stage::Result)]);
+    fleet.run_script("sim1", "flash").await;
+    let runs = machine.wait_for(|event| matches!(event, Event::RanScript { .. }), LIMIT).await;
+    runs.expect("the script runs");
+    fleet.operation_is("sim1", OperationState::Running).await;
+    fleet.site.start_rack(2).await.expect("the second rack joins");
+    fleet.leases("lab", "rack-2").await;
+    fleet.site.kill_rack(1);
+
+    // The lights go out, and on again.
+    machine.pull_plug();
+    machine.faults().set(&[]);
+    machine.press_power();
+
+    let ended = fleet.operation_is("sim1", OperationState::Failed).await;
+    assert!(ended.message.contains("flash is not run a second time"), "{ended:?}");
+    assert_eq!(machine.count(|event| matches!(event, Event::RanScript { .. })), 1, "{}", machine.log());
 }

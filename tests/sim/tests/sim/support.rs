@@ -142,6 +142,7 @@ impl Rack {
                 attempt_key: KEY.to_vec(),
                 task_json: serde_json::to_vec(task).unwrap(),
                 step_key: format!("step-{}", task.attempt),
+                claimed_by: String::new(),
             })
         });
         let machine = BootMachine {
