@@ -28,11 +28,9 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Declared>, Failed> {
             let only = values.len() == 1;
             for (index, value) in values.into_iter().enumerate() {
                 let number = if only { 0 } else { index + 1 };
-                let document = serde_json::from_value(value).map_err(|error| {
+                let document = serde_path_to_error::deserialize(value).map_err(|error| {
                     let which = if only { name.clone() } else { format!("{name}, document {number}") };
-                    Failed::Words(format!(
-                        "{which} is no declaration: {error}; it needs kind, metadata with a name, and spec"
-                    ))
+                    Failed::Words(format!("{which} is no declaration: {}", in_words(&error)))
                 })?;
                 declared.push(Declared { document, file: name.clone(), number });
             }
@@ -42,6 +40,18 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Declared>, Failed> {
         return Err(Failed::Words("there is nothing in these files".to_owned()));
     }
     Ok(declared)
+}
+
+/// Which field is wrong, and what to do.
+fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, inner) = (error.path().to_string(), error.inner().to_string());
+    let place = if path == "." { String::new() } else { format!("{path}: ") };
+    let todo = if inner.contains("expected a string") {
+        "put it in quotes: YAML takes words like off, no and 1e3 for something else"
+    } else {
+        "it needs kind, metadata with a name, and spec"
+    };
+    format!("{place}{inner}; {todo}")
 }
 
 /// The file itself; of a directory, the YAML and JSON files in it, by name.
@@ -156,6 +166,11 @@ spec:
         let dir = tempfile::tempdir().unwrap();
         let cases = [
             ("a.yaml", "kind: Zone\nmetadata: {name: [", "a.yaml is neither"),
+            (
+                "off.yaml",
+                "kind: Zone\nmetadata: {name: off}\nspec: {}",
+                "off.yaml is no declaration: metadata.name: invalid type: boolean `false`, expected a string; put it in quotes",
+            ),
             ("b.yaml", "kind: Zone\nspec: {}\n---\nkind: Zone", "b.yaml, document 1 is no declaration"),
             ("c.json", "{", "c.json is neither"),
             ("d.yaml", "# nothing\n", "there is nothing"),
