@@ -72,8 +72,9 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         _ = interrupt.recv() => {}
     }
     tracing::info!("draining");
-    region.stop().await;
+    region.begin_to_stop();
     controller.ended().await;
+    region.stop().await;
     Ok(())
 }
 

@@ -298,9 +298,14 @@ impl Region {
         Ok(())
     }
 
+    /// Tells everything that works in this process to end; whoever has the database's connections gives them back then.
+    pub fn begin_to_stop(&self) {
+        let _ = self.stopping.send(true);
+    }
+
     /// Ends requests under way, gives back what this process holds, and stops its PostgreSQL.
     pub async fn stop(self) {
-        let _ = self.stopping.send(true);
+        self.begin_to_stop();
         for server in self.servers {
             if tokio::time::timeout(DRAIN_WITHIN, server).await.is_err() {
                 tracing::warn!("requests did not end within 20 s, and are cut off");

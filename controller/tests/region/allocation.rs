@@ -119,8 +119,9 @@ async fn two_regions_give_64_machines_to_64_deployments_each_to_one() {
     writes.join_all().await;
     let placed = placed(&lab.api, 64).await;
     assert_eq!(placed.values().collect::<BTreeSet<_>>().len(), 64, "{placed:?}");
-    region.stop().await;
+    region.begin_to_stop();
     controller.ended().await;
+    region.stop().await;
     drop(dir);
 }
 
