@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use tfplugin::{
     Action, Attribute, Change, Check, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, Identity,
-    ListResource, Listed, Listing, Mode, Nesting, Opened, Operation, Options, Parameter, Path, Progress,
-    Provider, Query, Refusal, Resource, Schema, Semantics, Signature, Timeouts, Type, Val, async_trait,
-    from_json, to_json,
+    ListResource, Listed, Listing, Mode, Moved, Nesting, Opened, Operation, Options, Parameter, Path,
+    Progress, Provider, Query, Refusal, Resource, Schema, Semantics, Signature, Timeouts, Type, Val,
+    async_trait, from_json, to_json,
 };
 
 /// Serves Terraform, which starts this program.
@@ -286,6 +286,20 @@ impl Resource for Pet {
 
     async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
         Ok(Val::from([("name", id.into())]))
+    }
+
+    /// What somebody wrote down as `terraform_data` before there was this provider.
+    async fn take_over(&self, _: &Cx, from: Moved<'_>) -> Result<Val, Diags> {
+        let name = from.state.pointer("/input/value").and_then(serde_json::Value::as_str);
+        match (from.type_name, name) {
+            ("terraform_data", Some(name)) => Ok(Val::from([("name", name.into())])),
+            (other, _) => {
+                let detail = format!(
+                    "Only a terraform_data whose input is a name becomes a pet, and not this {other}."
+                );
+                Err(Diag::error("No pet", detail).into())
+            }
+        }
     }
 
     fn identity(&self) -> Identity {

@@ -230,6 +230,26 @@ fn reads_a_data_source_and_imports() {
 }
 
 #[test]
+fn an_object_of_another_providers_type_becomes_one_of_this() {
+    let workspace = Workspace::new();
+    workspace.config(REX).apply();
+    let other = Workspace::new();
+    fs::copy(workspace.pet("rex"), other.pet("rex")).expect("a pet");
+    let noted = |name: &str| format!("resource \"terraform_data\" \"rex\" {{\n input = {name}\n}}\n");
+    let moved = format!("{REX}\nmoved {{\n from = terraform_data.rex\n to = pets_pet.rex\n}}\n");
+
+    other.config(&noted("[]")).apply();
+    let said = other.config(&moved).fails(&["plan"]);
+    assert!(said.contains("whose input is a name becomes a pet"), "{said}");
+
+    other.config(&noted("\"rex\"")).apply();
+    let said = other.config(&moved).apply();
+    assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
+    assert_eq!(other.state()["values"]["uid"], "uid-of-rex");
+    other.plans_nothing();
+}
+
+#[test]
 fn calls_functions_and_points_at_a_wrong_argument() {
     let workspace = Workspace::new();
     let shout = |names: &str| format!("output \"shout\" {{ value = provider::pets::call({names}) }}\n");
