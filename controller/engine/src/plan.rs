@@ -163,6 +163,8 @@ pub enum TaskKind {
     Erase(#[serde(with = "erase_level")] EraseTask),
     /// Run the script that was asked for.
     Script,
+    /// Let people mend the machine.
+    Rescue,
 }
 
 /// How thoroughly to erase; ordered, unlike the wire's [`EraseLevel`].

@@ -52,6 +52,11 @@ pub enum StepId {
     AskScript,
     ClaimScript,
     RunScript,
+    ArmRescue,
+    NetbootRescue,
+    AskRescue,
+    ClaimRescue,
+    RunRescue,
     AbortOff,
     PowerOffRemove,
     Forget,
@@ -130,6 +135,9 @@ impl StepSpec {
                 | S::ArmScript
                 | S::NetbootScript
                 | S::AskScript
+                | S::ArmRescue
+                | S::NetbootRescue
+                | S::AskRescue
         )
     }
 }
@@ -266,6 +274,17 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::RunScript, "run-script", "run the script", EffectKind::Observe,
         ("claimed", "a result of this attempt"), Some(DeadlineId::InstallQuiet), "end the operation as failed",
         "an agent that is silent for so long is dead; a script is run once, so nobody else runs it")),
+    row((StepId::ArmRescue, "arm-rescue", "arm the rescue environment", EffectKind::Arm,
+        (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
+    row((StepId::NetbootRescue, "netboot-rescue", "power on into the rescue environment", EffectKind::Power,
+        (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
+    row((StepId::AskRescue, "ask-rescue", "ask for DHCP", EffectKind::Observe,
+        ("powered on for this attempt", ASKED), Some(DeadlineId::BootRequest), "power cycle again", ASK_WHY)),
+    row((StepId::ClaimRescue, "claim-rescue", "start the agent", EffectKind::Observe,
+        ("asked for DHCP", CLAIMED), Some(DeadlineId::Claim), "power cycle again", CLAIM_WHY)),
+    row((StepId::RunRescue, "run-rescue", "run the rescue environment", EffectKind::Observe,
+        ("claimed", "a result of this attempt"), Some(DeadlineId::InstallQuiet), "end the operation as failed",
+        "an agent that is silent for so long is dead; whoever has more to mend asks again")),
     row((StepId::AbortOff, "abort-off", "power off what was aborted", EffectKind::Power,
         ("a person aborted the attempt that it was booted for", OFF), Some(DeadlineId::PowerAnswer), "send it again",
         "the agent of an aborted attempt would go on to write")),

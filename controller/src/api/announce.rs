@@ -11,7 +11,6 @@ use basalt_api::values::{Generation, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
 use basalt_api::{Effect, FieldChange, KindOf};
 use basalt_db::{Key, Object, Overlay, Pruned, Renamed, Stored, Written};
-use basalt_engine::steps::StepId;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -194,13 +193,7 @@ fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
 /// What follows from an operation that was only tried.
 pub(super) async fn of_operation(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<PlanReport> {
     let supposed = Supposed { asked: Some(wish), ..Supposed::default() };
-    let mut plan = planned_alone(app, machine, supposed).await?;
-    if let (Some(plan), Verb::Rescue) = (&mut plan, wish.verb) {
-        // It is run like a script, and touches no disk.
-        let runs = StepId::RunScript.name();
-        let rescues = plan.steps.iter_mut().filter(|step| step.key.split('/').any(|part| part == runs));
-        rescues.for_each(|step| step.destructive = false);
-    }
+    let plan = planned_alone(app, machine, supposed).await?;
     Ok(plan.unwrap_or_else(|| match wish.verb {
         Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),
         verb => said(format!("{verb} will be done to Machine {:?}.", machine.name)),

@@ -189,18 +189,20 @@ async fn what_a_script_cannot_be_run_with_is_refused_field_by_field() {
     }
     let tried = lab.api.send("POST", &format!("{OPERATIONS}?dry_run=true"), &[], script(&good)).await;
     assert_eq!(tried.status, 200, "{}", tried.text());
-    assert_eq!(runs(&tried.json())["destructive"], true, "nobody knows what it does");
+    let runs = step(&tried.json(), "run the script");
+    assert_eq!(runs["destructive"], true, "nobody knows what it does");
 
     let rescue = json!({"verb": "rescue", "ssh_keys": [Semantic::SshPublicKey.example()]}).to_string();
     let tried = lab.api.send("POST", &format!("{OPERATIONS}?dry_run=true"), &[], rescue).await;
     assert_eq!(tried.status, 200, "{}", tried.text());
-    assert_eq!(runs(&tried.json())["destructive"], false, "a rescue touches no disk");
+    let runs = step(&tried.json(), "run the rescue environment");
+    assert_eq!(runs["destructive"], false, "a rescue touches no disk");
 }
 
-/// The step of a plan that runs a script.
-fn runs(tried: &Value) -> Value {
+/// The step of a plan that says this.
+fn step(tried: &Value, says: &str) -> Value {
     let steps = tried["plan"]["steps"].as_array().unwrap();
-    let found = steps.iter().find(|step| step["message"] == "run the script");
+    let found = steps.iter().find(|step| step["message"] == says);
     found.unwrap_or_else(|| panic!("{tried}")).clone()
 }
 

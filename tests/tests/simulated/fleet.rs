@@ -30,7 +30,8 @@ fn kind(plural: &str) -> &'static Kind {
     Kind::find(plural).expect("a kind")
 }
 
-fn run_script(script: &str) -> OperationRequest {
+/// `run_script`.
+pub(crate) fn run_script(script: &str) -> OperationRequest {
     OperationRequest { script: Some(script.to_owned()), ..OperationRequest::from(Verb::RunScript) }
 }
 
@@ -211,27 +212,33 @@ impl Fleet {
         }
     }
 
-    /// Asks for a script to be run on the machine, once, and waits for the end of it, while region and rack may be killed: a
-    /// request that got no answer may have been accepted.
-    pub(crate) async fn run_script_through_kills(&mut self, machine: &str, script: &str) -> Operation {
-        let request = run_script(script);
+    /// Asks for this to be done to the machine, once, and waits for the end of it, while region and rack may be killed: a
+    /// request that got no answer may have been accepted. Who is let in to mend it leaves at once.
+    pub(crate) async fn operate_through_kills(
+        &mut self,
+        machine: &SimMachine,
+        request: &OperationRequest,
+    ) -> Operation {
+        let name = machine.options().name.as_str();
         let mut end = Instant::now() + LIMIT;
         loop {
             if self.revive().await {
                 end = Instant::now() + LIMIT;
             }
-            match self.client.operations(machine).await.map(|all| all.items.into_iter().next()) {
+            let last = self.client.operations(name).await.map(|all| all.items.into_iter().next());
+            match last.map(|last| last.filter(|operation| operation.verb == request.verb)) {
                 Ok(Some(operation)) if operation.state.is_over() => return operation,
-                Ok(None) => {
-                    let _unanswered = self.client.operate(machine, &request).await;
-                }
-                Ok(Some(_)) | Err(_) => tokio::time::sleep(LOOK).await,
+                Ok(Some(operation)) if operation.reason == OperationState::OPEN => machine.leave(),
+                Ok(None) => drop(self.client.operate(name, request).await),
+                Ok(Some(_)) | Err(_) => {}
             }
             assert!(
                 Instant::now() < end,
-                "{script} does not end:\n{}",
-                self.story("machines", machine).await
+                "{} does not end:\n{}",
+                request.verb,
+                self.story("machines", name).await
             );
+            tokio::time::sleep(LOOK).await;
         }
     }
 

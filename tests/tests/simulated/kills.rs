@@ -2,14 +2,14 @@
 //!
 //! A step without a kill point fails these tests. All points of one process and place are passed in one life of a machine.
 
-use basalt_api::wire::OperationState;
+use basalt_api::wire::{OperationRequest, OperationState, Verb};
 use basalt_engine::steps::{EffectKind, STEPS, StepId, StepSpec};
 use basalt_rack::kill::{KEPT, SEEN, TOLD};
 use basalt_region::driver::kill::PLACES;
 use basalt_sim::{Event, Fault, Firmware, Stage};
 use serde_json::json;
 
-use crate::fleet::{Fleet, deployment_spec, machine_spec};
+use crate::fleet::{Fleet, deployment_spec, machine_spec, run_script};
 
 /// Steps in which a rack has no part.
 const REGION_ONLY: &[(StepId, &str)] = &[
@@ -85,8 +85,13 @@ impl Kill {
         fleet.ready_through_kills("machines", &name).await;
         let script = json!({ "type": "testing", "content": "#!/bin/sh\n" });
         fleet.declare_through_kills("scripts", "probe", script).await;
-        let ran = fleet.run_script_through_kills(&name, "probe").await;
-        assert_eq!(ran.state, OperationState::Done, "{ran:?}\n{}", machine.log());
+        let keys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJYtHm5Uyq6UbgMSAkeyXXEN6Cmm5WWOCWzBtRIwxMSg"];
+        let keys = keys.map(|key| key.parse().expect("a key")).into();
+        let rescue = OperationRequest { ssh_keys: keys, ..OperationRequest::from(Verb::Rescue) };
+        for request in [run_script("probe"), rescue] {
+            let ended = fleet.operate_through_kills(&machine, &request).await;
+            assert_eq!(ended.state, OperationState::Done, "{ended:?}\n{}", machine.log());
+        }
         for power in ["on", "off", "auto"] {
             let mut spec = machine_spec(&machine);
             spec["power"] = json!(power);

@@ -25,6 +25,8 @@ pub(crate) struct TaskSteps {
     pub(crate) quiet: DeadlineId,
     /// Whether it writes to disks: its power must not be cut.
     pub(crate) writes: bool,
+    /// Whether it changes the machine by itself: it takes its part in the fleet's budget.
+    pub(crate) changes: bool,
 }
 
 const INVENTORY: TaskSteps = TaskSteps {
@@ -35,6 +37,7 @@ const INVENTORY: TaskSteps = TaskSteps {
     run: StepId::RunInventory,
     quiet: DeadlineId::InventoryQuiet,
     writes: false,
+    changes: false,
 };
 const INSTALL: TaskSteps = TaskSteps {
     arm: StepId::ArmInstall,
@@ -44,6 +47,7 @@ const INSTALL: TaskSteps = TaskSteps {
     run: StepId::RunInstall,
     quiet: DeadlineId::InstallQuiet,
     writes: true,
+    changes: true,
 };
 const ERASE: TaskSteps = TaskSteps {
     arm: StepId::ArmErase,
@@ -53,6 +57,7 @@ const ERASE: TaskSteps = TaskSteps {
     run: StepId::RunErase,
     quiet: DeadlineId::EraseQuiet,
     writes: true,
+    changes: true,
 };
 
 const SCRIPT: TaskSteps = TaskSteps {
@@ -64,8 +69,20 @@ const SCRIPT: TaskSteps = TaskSteps {
     quiet: DeadlineId::InstallQuiet,
     // Nobody knows what it does: it may well write firmware.
     writes: true,
+    changes: true,
 };
-const ALL: [TaskSteps; 4] = [INVENTORY, INSTALL, ERASE, SCRIPT];
+const RESCUE: TaskSteps = TaskSteps {
+    arm: StepId::ArmRescue,
+    netboot: StepId::NetbootRescue,
+    ask: StepId::AskRescue,
+    claim: StepId::ClaimRescue,
+    run: StepId::RunRescue,
+    quiet: DeadlineId::InstallQuiet,
+    // Whoever is inside may.
+    writes: true,
+    changes: false,
+};
+const ALL: [TaskSteps; 5] = [INVENTORY, INSTALL, ERASE, SCRIPT, RESCUE];
 
 impl TaskSteps {
     pub(crate) const fn of(task: TaskKind) -> Self {
@@ -74,6 +91,7 @@ impl TaskSteps {
             TaskKind::Install => INSTALL,
             TaskKind::Erase(_) => ERASE,
             TaskKind::Script => SCRIPT,
+            TaskKind::Rescue => RESCUE,
         }
     }
 

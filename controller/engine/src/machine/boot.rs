@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         let fix = "attach a rack to the VLAN that the machine boots from";
         self.racks_are_there(step, &link, "serves the network of", fix)
             && self.power_is_known(scope)
-            && (!steps.writes || self.is_of_rescue(scope) || self.fleet_allows(step))
+            && (!steps.changes || self.fleet_allows(step))
     }
 
     fn image_is_there(&mut self) -> bool {

@@ -46,12 +46,16 @@ impl Walk<'_> {
 
     /// The attempt that writes the machine's disks, or may begin to at any moment.
     pub(crate) fn writes(&self, boot: BootAction) -> Option<Attempt> {
-        let changes = |record: &&StepRecord| !self.is_of_rescue(record.scope);
+        let changes =
+            |record: &&StepRecord| TaskSteps::armed_by(record.step).is_some_and(|task| task.changes);
         let running = self.writer().map(|(record, ..)| record).filter(changes).and_then(|it| it.attempt);
-        let armed = self.input.records.iter().rev().filter(changes).find(|record| {
-            let writes = TaskSteps::armed_by(record.step).is_some_and(|task| task.writes);
-            writes && record.attempt.is_some_and(|attempt| boot == BootAction::Ephemeral(attempt))
-        });
+        let armed = self
+            .input
+            .records
+            .iter()
+            .rev()
+            .filter(changes)
+            .find(|record| record.attempt.is_some_and(|attempt| boot == BootAction::Ephemeral(attempt)));
         running.or(armed.and_then(|record| record.attempt))
     }
 }

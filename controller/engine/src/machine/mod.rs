@@ -355,6 +355,7 @@ impl Walk<'_> {
                     | StepId::NetbootInstall
                     | StepId::NetbootErase
                     | StepId::NetbootScript
+                    | StepId::NetbootRescue
                     | StepId::RestartInstall
                     | StepId::HoldOn
             )

@@ -285,10 +285,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// When the machine may have switched itself off: at the end of an inventory, an erase or a script.
+    /// When the machine may have switched itself off: at the end of an inventory, an erase, a script or a rescue.
     fn went_off(&self) -> Option<Timestamp> {
-        let ends =
-            |r: &&StepRecord| matches!(r.step, StepId::ArmInventory | StepId::ArmErase | StepId::ArmScript);
+        let ends = |r: &&StepRecord| {
+            use StepId as S;
+            matches!(r.step, S::ArmInventory | S::ArmErase | S::ArmScript | S::ArmRescue)
+        };
         let records = self.input.records.iter().filter(ends);
         records.filter_map(|r| self.input.facts.results.get(&r.attempt?)).map(|end| end.at).max()
     }

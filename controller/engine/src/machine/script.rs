@@ -58,12 +58,6 @@ impl<'a> Walk<'a> {
         later.into_iter().any(|record| record.step == StepId::ArmInstall)
     }
 
-    /// Whether something is done for people who mend the machine: it changes nothing by itself, and is no part of the fleet's budget.
-    pub(super) fn is_of_rescue(&self, scope: Scope) -> bool {
-        let Scope::Operation(id) = scope else { return false };
-        self.input.operations.iter().any(|it| it.id == id && it.verb == Asked::Rescue)
-    }
-
     fn goes_on(&self, operation: &Operation) -> bool {
         let attempt = self.script_attempt(operation);
         match attempt.map(|(record, _)| (self.state(record), self.is_overtaken(record))) {
@@ -77,7 +71,8 @@ impl<'a> Walk<'a> {
 
     /// The one attempt to run an operation's script.
     pub(super) fn script_attempt(&self, operation: &Operation) -> Option<(&'a StepRecord, Attempt)> {
-        let record = self.arms(Scope::Operation(operation.id), StepId::ArmScript).next_back()?;
+        let arm = TaskSteps::of(task(operation)).arm;
+        let record = self.arms(Scope::Operation(operation.id), arm).next_back()?;
         Some((record, record.attempt?))
     }
 
@@ -115,13 +110,19 @@ impl<'a> Walk<'a> {
             Some((record, attempt, State::Running { since, quiet_at })) => {
                 self.boot.get_or_insert(BootAction::Ephemeral(attempt));
                 let held = std::mem::take(&mut self.waits);
-                self.wait_for_run(record, TaskSteps::of(TaskKind::Script), since, quiet_at);
-                let mine = std::mem::replace(&mut self.waits, held);
+                self.wait_for_run(record, TaskSteps::of(task(operation)), since, quiet_at);
+                let mut mine = std::mem::replace(&mut self.waits, held);
+                let open = self.open(operation, attempt);
+                if let (Some(open), Some(wait)) =
+                    (&open, mine.iter_mut().find(|wait| wait.code == "TaskRuns"))
+                {
+                    wait.message = format!("{name} runs the rescue environment; {open}");
+                }
                 let message = mine.first().map(|wait| wait.message.clone()).unwrap_or_default();
                 if self.next.is_empty() {
                     self.waits.splice(0..0, mine);
                 }
-                return match self.open(operation, attempt) {
+                return match open {
                     Some(open) => Far::Open(open),
                     None => Far::Running(message),
                 };
@@ -143,8 +144,8 @@ impl<'a> Walk<'a> {
         }
         let (held, announced) = (std::mem::take(&mut self.waits), self.later.len());
         match attempt {
-            Some((record, attempt)) => self.boot_attempt(TaskKind::Script, record, attempt),
-            None => self.arm(TaskKind::Script, scope),
+            Some((record, attempt)) => self.boot_attempt(task(operation), record, attempt),
+            None => self.arm(task(operation), scope),
         }
         let mine = std::mem::replace(&mut self.waits, held);
         let by_hand = |wait: &&Wait| wait.code == "ManualPower";
@@ -157,7 +158,7 @@ impl<'a> Walk<'a> {
             let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
             return Far::Failed(wait.code, format!("{}{fix}", wait.message));
         }
-        let begins = self.next.first().map(|step| step.step).unwrap_or(StepId::RunScript);
+        let begins = self.next.first().map(|step| step.step).unwrap_or(TaskSteps::of(task(operation)).run);
         let message = mine.first().map_or_else(|| begins.spec().says.to_owned(), |wait| wait.message.clone());
         if self.now < operation.deadline {
             match self.next.is_empty() {
@@ -174,6 +175,11 @@ impl<'a> Walk<'a> {
         let line = progress.message.get(progress.message.find(OPEN)?..)?;
         Some(format!("people can come in: {line}"))
     }
+}
+
+/// What an operation has the machine boot for.
+fn task(operation: &Operation) -> TaskKind {
+    if operation.verb == Asked::Rescue { TaskKind::Rescue } else { TaskKind::Script }
 }
 
 /// What an operation runs.

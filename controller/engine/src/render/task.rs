@@ -83,7 +83,7 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
             let erase = Erase { level: level.into(), wipe: wipe(claim()?) };
             (TaskAction::Erase(erase), Then::PowerOff)
         }
-        TaskKind::Script => {
+        TaskKind::Script | TaskKind::Rescue => {
             let script = input.operations.iter().find_map(|operation| operation.script.clone());
             (TaskAction::Script(script.ok_or(ComposeError::NoScript)?), when_idle(input))
         }

@@ -306,7 +306,7 @@ fn a_deployed_machine_is_mended_and_then_runs_its_own_system_again() {
     let system = world.hardware.system;
     world.recorded.clear();
     world.ask(Verb::Rescue);
-    assert_eq!(world.plan().announced(), [StepId::ArmScript, StepId::NetbootScript]);
+    assert_eq!(world.plan().announced(), [StepId::ArmRescue, StepId::NetbootRescue]);
     assert!(world.run(2, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
     assert_eq!(world.plan().report.axes.lifecycle, Lifecycle::Rescue);
     assert!(world.run(2, done), "{:?}", world.plan());
@@ -316,7 +316,7 @@ fn a_deployed_machine_is_mended_and_then_runs_its_own_system_again() {
     assert!(why.starts_with("Done: the rescue of web1 has ended"), "{why}");
     assert!(world.run(2, |world, plan| plan.report.deployed && ready(world, plan)), "{:?}", world.plan());
     assert!(world.hardware.on && world.hardware.system == system && system.is_some());
-    let told = [StepId::ArmScript, StepId::NetbootScript, StepId::ReadPower];
+    let told = [StepId::ArmRescue, StepId::NetbootRescue, StepId::ReadPower];
     assert_eq!(world.recorded, told, "its disk is not installed anew");
     assert_eq!(world.violations, Vec::<String>::new());
 }
@@ -344,6 +344,8 @@ fn where_people_come_in_is_told_for_as_long_as_they_can() {
     let (state, reason, message) = says(&mut world, &format!("script rescue has run for 9 s: {line}"));
     assert_eq!((state, reason.as_str()), (OperationState::Running, OperationState::OPEN));
     assert_eq!(message, format!("people can come in: {line}"));
+    let waits = world.plan().waits;
+    assert_eq!(waits[0].message, format!("web1 runs the rescue environment; people can come in: {line}"));
 }
 
 #[test]
@@ -355,7 +357,7 @@ fn a_system_that_does_not_report_can_be_mended_before_its_time_is_over() {
     assert!(world.run(3, silent), "{:?}", world.plan());
     world.advance(1);
     world.ask(Verb::Rescue);
-    assert_eq!(world.plan().announced()[..2], [StepId::ArmScript, StepId::NetbootScript], "at once");
+    assert_eq!(world.plan().announced()[..2], [StepId::ArmRescue, StepId::NetbootRescue], "at once");
     assert!(world.run(1, |world, _| world.hardware.running().is_some()), "{:?}", world.plan());
     world.hardware.faults.clear();
     assert!(world.run(2, |world, plan| plan.report.deployed && ready(world, plan)), "{:?}", world.plan());
@@ -372,7 +374,7 @@ fn a_rescue_waits_for_the_end_of_an_install_and_a_release_for_the_end_of_a_rescu
     assert_eq!(world.plan().operations[0].state, OperationState::Requested);
     assert!(world.run(3, done), "{:?}", world.plan());
     assert_eq!(ended(&world).1, OperationState::Done);
-    assert_eq!(world.hardware.scripts.len(), 1);
+    assert_eq!(world.hardware.rescues.len(), 1);
 
     let mut world = deployed_machine();
     world.ask(Verb::Rescue);
@@ -389,7 +391,7 @@ fn a_system_that_was_installed_before_a_rescue_booted_is_not_cut_off_as_it_boots
         let mut world = ready_machine();
         if asked_first {
             world.ask(Verb::Rescue);
-            assert!(world.run(1, |world, _| world.recorded.contains(&StepId::NetbootScript)));
+            assert!(world.run(1, |world, _| world.recorded.contains(&StepId::NetbootRescue)));
             world.deploy(|_| {});
         } else {
             world.deploy(|_| {});
@@ -398,9 +400,9 @@ fn a_system_that_was_installed_before_a_rescue_booted_is_not_cut_off_as_it_boots
         }
         let reported = |world: &World| !world.input.facts.readiness.is_empty();
         while !done(&world, &world.plan()) {
-            assert!(reported(&world) || world.hardware.scripts.is_empty(), "{:?}", world.plan());
-            assert!(world.run(1, |world, plan| done(world, plan) || !world.hardware.scripts.is_empty()));
-            if !world.hardware.scripts.is_empty() {
+            assert!(reported(&world) || world.hardware.rescues.is_empty(), "{:?}", world.plan());
+            assert!(world.run(1, |world, plan| done(world, plan) || !world.hardware.rescues.is_empty()));
+            if !world.hardware.rescues.is_empty() {
                 assert!(reported(&world) && !asked_first, "{:?}", world.recorded);
                 assert!(world.run(2, done), "{:?}", world.plan());
             }

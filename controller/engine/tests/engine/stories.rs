@@ -130,6 +130,9 @@ fn live_a_full_life(world: &mut World) {
     world.ask(Verb::RunScript);
     assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
     assert_eq!(world.hardware.scripts.len(), 1, "a script is run once: {:?}", world.ended);
+    world.ask(Verb::Rescue);
+    assert!(world.run(2, |world, _| world.input.operations.is_empty()), "{:?}", world.plan());
+    assert_eq!(world.hardware.rescues.len(), 1, "{:?}", world.ended);
     world.deploy(|_| {});
     world.hardware.faults.insert(Fault::SystemSilent);
     assert!(world.run(6, stalled), "{:?}", world.plan());

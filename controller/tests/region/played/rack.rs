@@ -193,6 +193,7 @@ impl Played {
             StepId::ArmInstall => TaskKind::Install,
             StepId::ArmErase => TaskKind::Erase(EraseTask::Quick),
             StepId::ArmScript => TaskKind::Script,
+            StepId::ArmRescue => TaskKind::Rescue,
             _ => return,
         };
         let Some(attempt) = record.attempt else { return };

@@ -80,6 +80,8 @@ pub(crate) struct Hardware {
     pub(crate) system: Option<Attempt>,
     /// Scripts that were begun, by attempt.
     pub(crate) scripts: Vec<Attempt>,
+    /// Attempts in which people mended it.
+    pub(crate) rescues: Vec<Attempt>,
     pub(crate) power_cycles: u32,
     pub(crate) commands: u32,
     pub(crate) refused_logins: Vec<Timestamp>,
@@ -111,7 +113,7 @@ impl Hardware {
     /// Whether a living agent writes to the disk.
     pub(crate) fn writing(&self, tasks: &Tasks) -> bool {
         let task = self.running().and_then(|a| tasks.get(&a)).map(|t| t.0);
-        self.on && matches!(task, Some(TaskKind::Install | TaskKind::Erase(_) | TaskKind::Script))
+        self.on && task.is_some_and(|task| task != TaskKind::Inventory)
     }
 
     /// Somebody presses the button.
@@ -264,7 +266,7 @@ impl Hardware {
         let Some((task, scope, _, not_after)) = tasks.get(&attempt) else { return };
         let fail = |code, wrote| Outcome::Failed { code, message: "as the model says".to_owned(), wrote };
         let install = *task == TaskKind::Install;
-        let writes = !matches!(task, TaskKind::Inventory | TaskKind::Script);
+        let writes = matches!(task, TaskKind::Install | TaskKind::Erase(_));
         let outcome = match self.marker {
             _ if now > *not_after => Some(fail(FailureCode::Expired, false)),
             Some((found, ended)) if writes && (found > attempt || (found == attempt && ended)) => {
@@ -285,8 +287,10 @@ impl Hardware {
             facts.push(Fact::Result(attempt, outcome));
             return;
         }
-        if *task == TaskKind::Script {
-            self.scripts.push(attempt);
+        match task {
+            TaskKind::Script => self.scripts.push(attempt),
+            TaskKind::Rescue => self.rescues.push(attempt),
+            TaskKind::Inventory | TaskKind::Install | TaskKind::Erase(_) => {}
         }
         if writes {
             self.marker = Some((attempt, false));

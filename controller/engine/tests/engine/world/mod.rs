@@ -511,18 +511,19 @@ impl World {
                         self.violate("an erase is armed that nobody asked for".to_owned());
                     }
                 }
-                Some((TaskKind::Script, scope)) => {
+                Some((task @ (TaskKind::Script | TaskKind::Rescue), scope)) => {
                     // As far as the region can know: the end may be on its way.
                     let facts = &self.input.facts;
                     let running = (facts.claims.contains_key(&attempt)
                         || facts.progress.contains_key(&attempt))
                         && !facts.results.contains_key(&attempt);
                     let asked = self.input.operations.iter().find(|it| Scope::Operation(it.id) == scope);
-                    let asked = asked.map(|it| it.verb);
-                    if asked.is_none() && !running {
-                        self.violate("a script is armed that nobody asks for".to_owned());
+                    let rescues = task == TaskKind::Rescue;
+                    let verb = if rescues { Asked::Rescue } else { Asked::RunScript };
+                    if asked.is_none_or(|it| it.verb != verb) && !running {
+                        self.violate(format!("{verb} is armed that nobody asks for"));
                     }
-                    if claim.is_some() && !running && asked != Some(Asked::Rescue) {
+                    if claim.is_some() && !running && !rescues {
                         self.violate("a script is armed on somebody's machine".to_owned());
                     }
                 }
@@ -553,11 +554,12 @@ impl World {
         let again = match step.step {
             StepId::ArmInventory => ended_well && self.input.recommission_requested_at.is_none(),
             StepId::ArmInstall | StepId::ArmErase => ended_well && same,
-            StepId::ArmScript => last.is_some(),
+            StepId::ArmScript | StepId::ArmRescue => last.is_some(),
             StepId::NetbootInventory
             | StepId::NetbootInstall
             | StepId::NetbootErase
-            | StepId::NetbootScript => {
+            | StepId::NetbootScript
+            | StepId::NetbootRescue => {
                 step.attempt.is_some_and(|a| facts.claims.contains_key(&a) || facts.results.contains_key(&a))
             }
             StepId::HoldOn => {
