@@ -89,7 +89,7 @@ pub(crate) async fn until(
         }
         Goal::Holds(condition, generation) => {
             let late = format!("not {condition}");
-            let wait = WaitFor { condition, generation, timeout: patience.left() };
+            let wait = WaitFor { condition, generation, timeout: patience.left(), through_outages: false };
             (Some(client.wait(kind, name, &wait, observe).await?), late)
         }
     };

@@ -71,6 +71,19 @@ impl ClientError {
         }
     }
 
+    /// Whether nobody answers now, and somebody may in a while.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Unexpected { status, .. } => matches!(status, 429 | 502..=504),
+            Self::Problem(problem) => {
+                matches!(problem.code, ProblemCode::Unavailable | ProblemCode::RateLimited)
+            }
+            Self::Config { .. } | Self::File { .. } => false,
+        }
+    }
+
     /// Whether there is no such object.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

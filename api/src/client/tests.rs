@@ -186,6 +186,19 @@ async fn another_region_is_asked_when_one_is_dead_and_then_asked_first() {
 }
 
 #[tokio::test]
+async fn another_region_is_asked_when_a_proxy_lost_the_first_unless_it_may_have_done_it() {
+    let lost = || (Status::BAD_GATEWAY, "<html>bad gateway</html>").into_response();
+    let (before, region) =
+        (server(vec![lost]).await, server(vec![|| Json(object(1, json!({}))).into_response()]).await);
+    let client = client(&[&before.url, &region.url]);
+    let name: Name = "row-2".parse().unwrap();
+    let error = client.rename(zone(), "row-1", &name).await.unwrap_err();
+    assert!(error.to_string().contains("502"), "{error}");
+    client.get(zone(), "row-1").await.unwrap();
+    assert_eq!(client.transport.preferred(), 1);
+}
+
+#[tokio::test]
 async fn a_region_that_is_not_available_is_asked_again() {
     let region =
         server(vec![|| refusal(Problem::new(ProblemCode::Unavailable, "the database restarts")), || {

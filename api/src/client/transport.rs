@@ -235,7 +235,13 @@ impl Transport {
                         self.preferred.store(at, Ordering::Relaxed);
                         return Ok(response);
                     }
-                    Err(Failure::Final(error)) => return Err(error),
+                    Err(Failure::Final(error)) => {
+                        // Whoever took it and did not answer in time is not asked first again.
+                        if matches!(error, ClientError::Broken { .. }) {
+                            self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
+                        }
+                        return Err(error);
+                    }
                     Err(Failure::NextEndpoint(error, retry_after)) => {
                         tried.push(error.to_string());
                         asked_for = asked_for.max(retry_after.unwrap_or_default());
@@ -280,11 +286,11 @@ async fn try_once(
     if response.status().is_success() {
         return Ok(response);
     }
-    Err(refused(response).await)
+    Err(refused(response, is_idempotent).await)
 }
 
 /// The problem that an answer other than success carries.
-async fn refused(response: Response) -> Failure {
+async fn refused(response: Response, is_idempotent: bool) -> Failure {
     let (url, status) = (response.url().to_string(), response.status());
     let is_problem = response
         .headers()
@@ -296,7 +302,10 @@ async fn refused(response: Response) -> Failure {
         return Failure::Final(Problem::new(ProblemCode::NotFound, url).into());
     }
     // Whoever answers so has done nothing yet, be it a region or what stands before it.
-    let is_for_now = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let is_undone = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    // A proxy before a region that is gone: what came of the request is not known.
+    let is_lost = matches!(status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
+    let is_for_now = is_undone || (is_lost && is_idempotent);
     let asked_for = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let body = match read(response).await {
         Ok(body) => body,

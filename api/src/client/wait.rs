@@ -26,13 +26,21 @@ pub struct WaitFor {
     pub generation: Generation,
     /// How long.
     pub timeout: Duration,
+    /// Whether to go on while no region answers: what is waited for goes on, too.
+    pub through_outages: bool,
 }
 
 impl WaitFor {
     /// That `generation` is Ready.
     #[must_use]
     pub fn ready(generation: Generation, timeout: Duration) -> Self {
-        Self { condition: Condition::READY.to_owned(), generation, timeout }
+        Self { condition: Condition::READY.to_owned(), generation, timeout, through_outages: false }
+    }
+
+    /// The same, also while no region answers.
+    #[must_use]
+    pub fn through_outages(self) -> Self {
+        Self { through_outages: true, ..self }
     }
 }
 
@@ -69,7 +77,14 @@ impl Client {
                 .query("generation", &wait.generation.to_string())
                 .query("timeout", &format!("{}ms", left.as_millis()))
                 .timeout(left + SLACK);
-            let object: Object = self.transport.json(call).await?;
+            let object: Object = match self.transport.json(call).await {
+                Ok(object) => object,
+                Err(error) if wait.through_outages && error.is_outage() && began.elapsed() < wait.timeout => {
+                    pause(asked, began, wait.timeout).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             observe(&object);
             match judge(&object, wait) {
                 Verdict::Met => return Ok(Outcome::Met(Box::new(object))),
