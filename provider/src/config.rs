@@ -94,7 +94,8 @@ pub(crate) fn check(config: &Val) -> Diags {
     }
     let most = text(config, MAX_PARALLEL);
     diags.extend(most.and_then(|text| parallel(&text).err()).into_iter().flatten());
-    if !config.get("token").is_null() && !config.get("token_file").is_null() {
+    // What is not known yet may turn out to be null.
+    if ["token", "token_file"].iter().all(|name| config.get(name).as_str().is_some()) {
         let detail = "token and token_file are both given. Leave one of them out.";
         diags.push(Diag::error("Two tokens", detail).at(Path::root().attr("token_file")));
     }

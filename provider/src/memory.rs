@@ -20,6 +20,9 @@ struct Known {
     renamed: HashMap<Named, String>,
     coming: HashSet<Named>,
     replaced: HashSet<Named>,
+    kept: HashSet<String>,
+    made: HashSet<String>,
+    adopted: HashSet<String>,
 }
 
 impl Memory {
@@ -57,6 +60,33 @@ impl Memory {
     /// Whether this name will be another object's.
     pub(crate) fn is_replaced(&self, kind: &'static str, name: &str) -> bool {
         self.known().replaced.contains(&(kind, name.to_owned()))
+    }
+
+    /// The object of this uid is in the state.
+    pub(crate) fn keeps(&self, uid: &str) {
+        self.known().kept.insert(uid.to_owned());
+    }
+
+    /// Whether the object of this uid is in the state, as far as that was read.
+    pub(crate) fn is_kept(&self, uid: &str) -> bool {
+        self.known().kept.contains(uid)
+    }
+
+    /// A resource has created the object of this uid.
+    pub(crate) fn makes(&self, uid: &str) {
+        self.known().made.insert(uid.to_owned());
+    }
+
+    /// A resource takes the object of this uid that was there already; false where another one of this run has it.
+    pub(crate) fn adopts(&self, uid: &str) -> bool {
+        let mut known = self.known();
+        known.adopted.insert(uid.to_owned());
+        known.made.insert(uid.to_owned())
+    }
+
+    /// Whether a resource has taken the object of this uid over.
+    pub(crate) fn is_adopted(&self, uid: &str) -> bool {
+        self.known().adopted.contains(uid)
     }
 
     /// Another run begins.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use basalt_api::client::{ClientError, Outcome, Precondition, WaitFor};
-use basalt_api::plan::Consequences;
+use basalt_api::client::{ClientError, DeleteOptions, Outcome, Precondition, WaitFor};
+use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
@@ -101,7 +101,7 @@ impl KindResource {
         self.keep(cx, planned, &object, false);
         let name = object.metadata.name.as_str();
         let key = format!("uid:{}", object.metadata.uid);
-        let wait = WaitFor::ready(object.metadata.generation, timeout);
+        let wait = WaitFor::ready(object.metadata.generation, timeout).through_outages();
         let mut log = ProgressLog::new(self.kind, name);
         let waited = tokio::select! {
             waited = region.client.for_waiting().wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
@@ -180,7 +180,14 @@ impl KindResource {
         request: &PutRequest,
     ) -> Result<Object, Diags> {
         if let Some(ours) = self.catch_up(cx, region, name, request).await? {
-            return Ok(ours);
+            if self.memory().adopts(&ours.metadata.uid.to_string()) {
+                return Ok(ours);
+            }
+            let detail = format!(
+                "Another {} of this configuration is {} {name:?} already. Give this one another name, or leave one of them out.",
+                self.kind.terraform_name, self.kind.name
+            );
+            return Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into());
         }
         let Some(there) = region.find(self.kind, name).await? else {
             let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
@@ -245,6 +252,13 @@ impl KindResource {
                         cx.warn(warning);
                     }
                 }
+                // What is created says by itself what it is.
+                if !change.prior.is_null()
+                    && answer.plan.effect != Effect::None
+                    && let Some(warning) = for_its_machine(&answer.plan)
+                {
+                    cx.warn(warning);
+                }
                 if let Some(warning) = for_others(&answer.consequences) {
                     cx.warn(warning);
                 }
@@ -259,10 +273,35 @@ impl KindResource {
         }
     }
 
+    /// What a destruction means, before it is shown.
+    async fn look_at_destruction(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        // What is none of these is only forgotten.
+        if patience::timeouts(self.kind).delete.is_none() {
+            return Ok(());
+        }
+        let Some(region) = self.session.region_if_known() else { return Ok(()) };
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        let options = DeleteOptions::default();
+        match region.client.call().await.delete_dry_run(self.kind, &key(state), options).await {
+            Ok(answer) => {
+                if let Some(warning) = for_its_machine(&answer.plan) {
+                    cx.warn(warning);
+                }
+                Ok(())
+            }
+            Err(error) if error.code() == Some(ProblemCode::Locked) => {
+                Err(region::diags(self.kind, name, &error))
+            }
+            // What refers to it may go before it, in this very plan; and who cannot be asked now says so at the apply.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// An object is to be created under a name that is taken.
     async fn look_at_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
-        let there = region.find(self.kind, name).await?;
-        match there.and_then(|object| object.metadata.manager) {
+        let Some(there) = region.find(self.kind, name).await? else { return Ok(()) };
+        let uid = there.metadata.uid.to_string();
+        match there.metadata.manager {
             Some(manager) if manager != MANAGER => {
                 let detail = format!(
                     "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
@@ -271,8 +310,15 @@ impl KindResource {
                 );
                 cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
             }
-            // The second half of a replacement.
-            Some(_) => self.memory().replaces(self.kind.name, name),
+            // The second half of a replacement. Of one that a person asked for, this is all that is seen; Terraform shows no
+            // warnings of it, but does show what refuses it.
+            Some(_) => {
+                if self.memory().is_kept(&uid) && !self.memory().is_replaced(self.kind.name, name) {
+                    let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
+                    self.look_at_destruction(cx, &state).await?;
+                }
+                self.memory().replaces(self.kind.name, name);
+            }
             None => {}
         }
         Ok(())
@@ -300,18 +346,36 @@ impl KindResource {
     }
 }
 
+/// What a change does to its own machine, where that loses data or its power.
+fn for_its_machine(plan: &PlanReport) -> Option<Diag> {
+    let title = if plan.steps.iter().any(|step| step.destructive) {
+        "What is on a machine's disks will be lost"
+    } else if plan.steps.iter().any(|step| step.power) {
+        "A machine will be switched off or restarted"
+    } else {
+        return None;
+    };
+    let steps: Vec<&str> = plan.steps.iter().map(|step| step.message.as_str()).collect();
+    Some(Diag::warning(
+        title,
+        format!("{}. Steps: {}.", plan.summary.trim_end_matches('.'), steps.join(", ")),
+    ))
+}
+
 /// What a change means to machines that it does not name.
 fn for_others(consequences: &Consequences) -> Option<Diag> {
     const NAMED: usize = 10;
-    if consequences.machines.is_empty() {
+    if consequences.machines.is_empty() && consequences.not_told == 0 {
         return None;
     }
-    let mut lines: Vec<&str> =
-        consequences.machines.iter().take(NAMED).map(|it| it.summary.as_str()).collect();
+    let named = consequences.machines.iter().take(NAMED).map(|it| it.summary.clone());
+    let mut lines: Vec<String> = named.collect();
     let unnamed = consequences.machines.len().saturating_sub(NAMED);
-    let more = format!("and {unnamed} more");
     if unnamed > 0 {
-        lines.push(&more);
+        lines.push(format!("and {unnamed} more"));
+    }
+    if consequences.not_told > 0 {
+        lines.push(format!("{} machines that are not ready were not looked at", consequences.not_told));
     }
     Some(Diag::warning("Machines that decide from this go on otherwise than now", lines.join("\n")))
 }
@@ -382,6 +446,13 @@ impl Resource for KindResource {
                 Diag::error("A secret is given twice", "Give it plainly or write-only, not both.").at(path),
             );
         }
+        for pointer in &declared.unversioned {
+            let (parent, secret) = pointer.rsplit_once('/').unwrap_or_default();
+            let version = map::path(self.kind, parent).attr(&map::version(secret));
+            let detail = "Terraform keeps no write-only secret, and so cannot see that it changes. Give it a version, and raise that \
+                          to have the secret written again.";
+            diags.push(Diag::error("A write-only secret has no version", detail).at(version));
+        }
         if let Some(Err(bad)) = config.get(NAME).as_str().map(|name| self.kind.naming.check(name)) {
             let detail = format!("{}; {}.", bad.message, bad.hint);
             diags.push(Diag::error("Not a name", detail).at(Path::root().attr(NAME)));
@@ -420,6 +491,7 @@ impl Resource for KindResource {
             region.refresh(self.kind, &key(state)).await?
         };
         let Some(object) = found else { return Ok(None) };
+        self.memory().keeps(&object.metadata.uid.to_string());
         if let Some(going) = fresh::going(self.kind, &object) {
             cx.warn(going);
         }
@@ -475,6 +547,7 @@ impl Resource for KindResource {
             && (!replace.is_empty() || !change.replace.is_empty())
         {
             self.memory().replaces(self.kind.name, name);
+            self.look_at_destruction(cx, change.prior).await?;
             return Ok(replace);
         }
         let declared = self.declared(change);
@@ -486,13 +559,20 @@ impl Resource for KindResource {
         Ok(replace)
     }
 
+    async fn review_destroy(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        self.look_at_destruction(cx, state).await
+    }
+
     async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         let region = self.session.region()?;
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
         let request = request(self.declared(change).spec, change);
         let written = region.put(cx, self.kind, name, &request, Precondition::Absent).await;
         let object = match written {
-            Ok(object) => object,
+            Ok(object) => {
+                self.memory().makes(&object.metadata.uid.to_string());
+                object
+            }
             Err(error) if error.code() == Some(ProblemCode::Exists) => {
                 self.adopt(cx, &region, name, &request).await?
             }
@@ -546,6 +626,16 @@ impl Resource for KindResource {
         let region = self.session.region()?;
         let name = state.get(NAME).as_str().unwrap_or_default();
         let key = key(state);
+        // Another address, or the second half of a replacement, has the very same object by now.
+        if state.get(UID).as_str().is_some_and(|uid| self.memory().is_adopted(uid)) {
+            let detail = format!(
+                "{} {name:?} was as another resource of this configuration declares it, so that one took it over, and it is not destroyed. \
+                 A moved block says so beforehand.",
+                self.kind.name
+            );
+            cx.warn(Diag::warning("It is kept", detail));
+            return Ok(());
+        }
         match region.delete(cx, self.kind, &key).await {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {}

@@ -17,6 +17,8 @@ pub(crate) struct Declared {
     pub(crate) unknown: Vec<String>,
     /// Pointers to secrets that are given in both ways.
     pub(crate) twice: Vec<String>,
+    /// Pointers of write-only secrets without a version: nobody would see that they change.
+    pub(crate) unversioned: Vec<String>,
 }
 
 /// What `planned` declares. Write-only secrets are taken from `config`; those whose version is that of `prior` are left
@@ -109,8 +111,11 @@ fn secret(
 ) -> Option<Value> {
     let (hidden, number) = (write_only(field.name), version(field.name));
     let (plain, hidden) = (planned.get(field.name), config.get(&hidden));
-    if !plain.is_null() && !hidden.is_null() {
+    if plain.as_str().is_some() && hidden.as_str().is_some() {
         out.twice.push(at.to_owned());
+    }
+    if hidden.as_str().is_some() && config.get(&number).is_null() {
+        out.unversioned.push(at.to_owned());
     }
     if plain.is_unknown() || (plain.is_null() && hidden.is_unknown()) {
         out.unknown.push(at.to_owned());

@@ -114,10 +114,24 @@ async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
     user.declare(&machine, "hostname = \"other\"\nredeploy = \"in_place\"");
     let applied = user.apply().await;
     assert!(applied.contains("0 added, 1 changed, 0 destroyed"), "{applied}");
+    assert!(applied.contains("Warning: What is on a machine's disks will be lost"), "{applied}");
     assert_eq!(installed(), 2);
+    user.declare(&machine, "hostname = \"other\"\nredeploy = \"in_place\"\ndescription = \"the web\"");
+    let applied = user.apply().await;
+    assert!(!applied.contains("Warning: "), "a description is no more than that: {applied}");
+
+    let main = user.directory.path().join("main.tf");
+    let text = std::fs::read_to_string(&main).expect("a configuration");
+    std::fs::write(&main, text.replace("= basalt_machine.one.name", "= \"sim9\"")).expect("another machine");
+    let planned = said(&user.run(&["plan"]).await);
+    assert!(planned.contains("must be replaced"), "{planned}");
+    assert!(planned.contains("Warning: What is on a machine's disks will be lost"), "{planned}");
+    std::fs::write(&main, text).expect("a configuration");
 
     let destroyed = user.run(&["destroy", "-auto-approve"]).await;
     assert!(destroyed.status.success(), "{}", said(&destroyed));
+    let destroyed = said(&destroyed);
+    assert!(destroyed.contains("Warning: What is on a machine's disks will be lost"), "{destroyed}");
     assert_eq!(machine.count(|event| matches!(event, Event::Erased { .. })), 1);
     assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
     user.provider.stop().await;

@@ -10,7 +10,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
 use crate::NETWORK;
-use crate::world::{COMMAND, World, described, everything, flat, provider, within};
+use crate::gate::Gate;
+use crate::world::{COMMAND, World, described, everything, flat, provider, provider_at, within};
 
 /// A deployment that nothing but the test converges.
 fn deployment(world: &World, more: &str) -> String {
@@ -103,6 +104,26 @@ fn an_interrupted_wait_goes_on_at_the_next_apply_and_nothing_is_made_twice() {
 }
 
 #[test]
+fn a_wait_outlives_its_region_for_as_long_as_its_own_time_lasts() {
+    within(async |world| {
+        let gate = Gate::before(world.region.address()).await;
+        let through = provider_at(&format!("http://{}", gate.address), &world);
+        let impatient = through.replace("{\n", "{\n  retry_timeout = \"1s\"\n");
+        world.config(&deployment(&world, "").replace(&provider(&world), &impatient));
+        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+        let made = world.until_there("web-1").await;
+        // Many more tries than fit into its patience.
+        gate.shut_for(40).await;
+        world.say_ready("web-1").await;
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{}", everything(&output));
+        let kept = world.state("basalt_deployment.web").await;
+        assert_eq!((&kept["uid"], &kept["ready"]), (&json!(made.metadata.uid), &json!(true)));
+        world.end().await;
+    });
+}
+
+#[test]
 fn what_is_protected_is_not_destroyed() {
     within(async |world| {
         world.config(&deployment(&world, "deletion_protection = true"));
@@ -117,6 +138,7 @@ fn what_is_protected_is_not_destroyed() {
         {
             let said = flat(&world.fails(args).await);
             assert!(said.contains("deletion_protection"), "{args:?}: {said}");
+            assert!(!said.contains("Destroying..."), "its plan says so already: {args:?}: {said}");
             let kept = world.get("Deployment", "web-1").await;
             assert_eq!(kept.metadata.deletion_requested_at, None, "{args:?}");
         }

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+
+use crate::world::COMMAND;
 
 const BUFFER: usize = 64 << 10;
 
@@ -54,6 +56,8 @@ type Next = Arc<Mutex<Option<Point>>>;
 pub(crate) struct Gate {
     pub(crate) address: SocketAddr,
     next: Next,
+    /// How many connections were turned away since it was shut; none while it is open.
+    shut: watch::Sender<Option<u64>>,
     task: JoinHandle<()>,
 }
 
@@ -68,12 +72,39 @@ impl Gate {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (address, next) = (listener.local_addr().expect("an address"), Next::default());
         let of_connections = Arc::clone(&next);
+        let shut = watch::Sender::new(None);
+        let is_shut = shut.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass(client, region, Arc::clone(&of_connections)));
+                let turned_away = is_shut.send_if_modified(|turned_away| match turned_away {
+                    Some(times) => {
+                        *times += 1;
+                        true
+                    }
+                    None => false,
+                });
+                if turned_away {
+                    continue;
+                }
+                let (next, mut ends) = (Arc::clone(&of_connections), is_shut.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        passed = pass(client, region, next) => passed.unwrap_or_default(),
+                        _ = ends.wait_for(Option::is_some) => {}
+                    }
+                });
             }
         });
-        Self { address, next, task }
+        Self { address, next, shut, task }
+    }
+
+    /// Ends every connection, and turns away so many before it opens again.
+    pub(crate) async fn shut_for(&self, connections: u64) {
+        self.shut.send_replace(Some(0));
+        let mut turned_away = self.shut.subscribe();
+        let enough = turned_away.wait_for(|times| times.is_some_and(|times| times >= connections));
+        tokio::time::timeout(COMMAND, enough).await.expect("it is tried again and again").expect("a gate");
+        self.shut.send_replace(None);
     }
 
     /// The write behind so many others, once it is held.

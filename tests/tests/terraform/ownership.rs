@@ -68,3 +68,43 @@ fn our_own_object_is_adopted_where_it_is_as_declared() {
         world.end().await;
     });
 }
+
+#[test]
+fn what_another_resource_took_over_in_the_same_apply_is_not_destroyed() {
+    within(async |world| {
+        let text = |lifecycle: &str| {
+            format!(
+                "{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n  {lifecycle}\n}}\n",
+                provider(&world)
+            )
+        };
+        world.config(&text("lifecycle {\n create_before_destroy = true\n}")).apply().await;
+        let made = world.get("Zone", "row-1").await;
+        let said = world.ok(&["apply", "-auto-approve", "-replace=basalt_zone.row"]).await;
+        assert!(flat(&said).contains("Warning: It is kept"), "{said}");
+        assert_eq!(world.get("Zone", "row-1").await.metadata.uid, made.metadata.uid);
+        world.apply().await;
+
+        let said = world.config(&text("")).ok(&["apply", "-auto-approve", "-replace=basalt_zone.row"]).await;
+        assert!(!said.contains("It is kept"), "destroyed first, it is another one: {said}");
+        assert_ne!(world.get("Zone", "row-1").await.metadata.uid, made.metadata.uid);
+        world.end().await;
+    });
+}
+
+#[test]
+fn one_object_is_not_taken_by_two_resources() {
+    within(async |world| {
+        let zone =
+            |address: &str| format!("resource \"basalt_zone\" \"{address}\" {{\n  name = \"row-1\"\n}}\n");
+        world.config(&format!("{}{}{}", provider(&world), zone("a"), zone("b")));
+        let said = flat(&world.fails(&["apply", "-auto-approve"]).await);
+        assert!(
+            said.contains("Another basalt_zone of this configuration is Zone \"row-1\" already"),
+            "{said}"
+        );
+        let listed = world.ok(&["state", "list"]).await;
+        assert_eq!(listed.lines().count(), 1, "{listed}");
+        world.end().await;
+    });
+}

@@ -112,3 +112,28 @@ fn a_plan_without_a_region_fails_and_forgets_nothing() {
         world.end().await;
     });
 }
+
+#[test]
+fn what_is_not_known_yet_is_not_given_twice() {
+    within(async |world| {
+        let bmc = "bmc = {\n driver = \"ipmi\"\n address = \"10.0.0.1\"\n username = \"u\"\n password = var.plain\n \
+                   password_wo = var.hidden\n password_wo_version = 1\n}";
+        let variable = |name: &str| format!("variable {name:?} {{\n  type = string\n  default = null\n}}\n");
+        let variables: String =
+            ["token", "file", "plain", "hidden"].iter().map(|name| variable(name)).collect();
+        let provider = provider(&world).replace("}\n", "  token_file = var.file\n}\n");
+        let text = format!(
+            "{provider}{variables}resource \"basalt_machine\" \"one\" {{\n  name = \"m-1\"\n  {bmc}\n}}\n"
+        );
+        let text = text.replace(&format!("{:?}", world.token), "var.token");
+        world.config(&text).ok(&["validate"]).await;
+        let twice = ["-var=plain=a", "-var=hidden=b"];
+        let said = flat(&world.fails(&[&["plan"], &twice[..], &["-var=token=x"]].concat()).await);
+        assert!(said.contains("A secret is given twice"), "{said}");
+
+        let unversioned = text.replace("password_wo_version = 1", "");
+        let said = flat(&world.config(&unversioned).fails(&["plan", "-var=hidden=b"]).await);
+        assert!(said.contains("A write-only secret has no version"), "{said}");
+        world.end().await;
+    });
+}
