@@ -26,12 +26,17 @@ fn deployment(world: &World, more: &str) -> String {
 impl World {
     /// Plays the engine: what it would say of the deployment.
     pub(crate) async fn say(&self, name: &str, conditions: Value) {
+        self.observe(name, json!({"conditions": conditions})).await;
+    }
+
+    /// The same, with all that its status says.
+    async fn observe(&self, name: &str, mut status: Value) {
         let object = self.get("Deployment", name).await;
         let store = self.region.store();
         let leases = store.claim(Uid::generate(), 100, Duration::from_secs(60)).await.expect("leases");
         let lease = leases.iter().find(|lease| lease.uid == object.metadata.uid).expect("it is due");
         let observed: Generation = object.metadata.generation;
-        let status = json!({"observed_generation": observed, "conditions": conditions});
+        status["observed_generation"] = json!(observed);
         store.write_status(lease, observed, &status).await.expect("it is written");
         for lease in &leases {
             store.finish(lease, basalt_db::Then::Again(Duration::ZERO)).await.expect("it is given back");
@@ -176,6 +181,32 @@ fn time_that_is_up_is_told_and_can_be_configured() {
         let wrong = text.replace("create = \"1s\"", "create = \"soon\"");
         let said = flat(&world.config(&wrong).fails(&["validate"]).await);
         assert!(said.contains("timeouts.create") && said.contains("soon"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_changed_behind_terraforms_back_is_shown_attribute_by_attribute() {
+    within(async |world| {
+        world.config(&deployment(&world, ""));
+        let ready = json!([condition("Ready", "true", "Deployed", "It is deployed.")]);
+        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+        world.until_there("web-1").await;
+        world.observe("web-1", json!({"conditions": ready, "address": "10.0.0.4", "disk": "vda"})).await;
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{}", everything(&output));
+        world.ok(&["plan", "-detailed-exitcode"]).await;
+
+        let mut spec = world.get("Deployment", "web-1").await.spec;
+        spec["description"] = json!("not by Terraform");
+        world.put("cli", "Deployment", "web-1", spec).await;
+        world.observe("web-1", json!({"conditions": ready, "address": "10.0.0.9", "disk": "vda"})).await;
+        let drift = flat(&world.ok(&["plan", "-refresh-only"]).await);
+        assert!(drift.contains("~ address = \"10.0.0.4\" -> \"10.0.0.9\""), "{drift}");
+        assert!(drift.contains("+ description = \"not by Terraform\""), "{drift}");
+        assert!(!drift.contains("disk = \"vda\" ->"), "what is as it was is no drift: {drift}");
+        let plan = flat(&world.ok(&["plan"]).await);
+        assert!(plan.contains("- description = \"not by Terraform\""), "it is put right: {plan}");
         world.end().await;
     });
 }
