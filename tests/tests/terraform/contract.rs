@@ -15,7 +15,7 @@ const SEEDS: u64 = 3;
 
 /// What lives by being declared: nobody converges machines and what is on them here, and Settings are there always.
 fn lives(kind: &Kind) -> bool {
-    kind.declarable && !["Machine", "Deployment", "Device", "Settings"].contains(&kind.name)
+    kind.declarable && !["Machine", "Deployment", "Settings"].contains(&kind.name)
 }
 
 /// An example as a configuration.

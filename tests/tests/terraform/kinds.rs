@@ -47,9 +47,14 @@ impl Declared {
     }
 
     /// The same without references to what Terraform cannot declare, such as racks.
-    pub(crate) fn without_references_to_others(mut self) -> Self {
+    pub(crate) fn without_references_to_others(self) -> Self {
+        self.referring_to(|kind| Kind::find(kind).is_some_and(|kind| kind.declarable))
+    }
+
+    /// The same without references to any but these kinds.
+    fn referring_to(mut self, these: impl Fn(&str) -> bool) -> Self {
         for reference in references(self.kind, &self.spec).iter().rev() {
-            if !Kind::find(reference.kind).is_some_and(|kind| kind.declarable) {
+            if !these(reference.kind) {
                 remove(&mut self.spec, &reference.pointer);
             }
         }
@@ -144,10 +149,17 @@ pub(crate) fn declared() -> Vec<Declared> {
     all
 }
 
+fn is_quick(kind: &str) -> bool {
+    Kind::find(kind).is_some_and(|kind| kind.declarable && !matches!(kind.name, "Machine" | "Deployment"))
+}
+
 /// Those that nobody has to converge.
 pub(crate) fn quick() -> Vec<Declared> {
-    let is_quick = |one: &Declared| !matches!(one.kind.name, "Machine" | "Deployment" | "Device");
-    declared().into_iter().filter(is_quick).map(Declared::without_references_to_others).collect()
+    declared()
+        .into_iter()
+        .filter(|one| is_quick(one.kind.name))
+        .map(|one| one.referring_to(is_quick))
+        .collect()
 }
 
 /// Which of them a new region has, and which not.
