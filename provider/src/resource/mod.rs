@@ -1,13 +1,15 @@
 //! What creating, reading, updating and deleting an object of any kind means.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod adopt;
+mod look;
+mod settle;
 
-use basalt_api::client::{ClientError, DeleteOptions, Outcome, Precondition, WaitFor};
-use basalt_api::plan::{Consequences, PlanReport};
+use std::sync::Arc;
+
+use basalt_api::client::{ClientError, Outcome, Precondition};
 use basalt_api::values::{Generation, Name, Naming};
 use basalt_api::wire::PutRequest;
-use basalt_api::{Effect, Kind, Object, ProblemCode, Type, validate_partial};
+use basalt_api::{Effect, Kind, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
 use tfplugin::{
     Change, Cx, Diag, Diags, Identity, Moved, Operation, Path, Resource, Schema, Val, async_trait,
@@ -16,14 +18,13 @@ use tfplugin::{
 use crate::fresh;
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
+use crate::memory::Memory;
 use crate::natural::NaturalKey;
 use crate::patience;
 use crate::provider::Session;
-use crate::region::{self, Region};
-use crate::{MANAGER, memory::Memory};
+use crate::region;
 
-/// How often a wait tells the log how it goes.
-const PROGRESS: Duration = Duration::from_secs(30);
+use settle::ProgressLog;
 
 /// The resource of a kind.
 pub(crate) struct KindResource {
@@ -64,85 +65,6 @@ impl KindResource {
         &self.session.memory
     }
 
-    /// Takes what was written into state and private, and has it kept from here on.
-    fn keep(&self, cx: &Cx, planned: &Val, object: &Object, is_ready: bool) -> Val {
-        let fresh = map::object(self.kind, object);
-        // What was planned is what was stored; the rest is as the region says.
-        let mut state = planned.clone();
-        for name in [NAME, UID, map::STATUS] {
-            if state.as_map().is_some_and(|state| state.contains_key(name)) {
-                state.set(name, fresh.get(name).clone());
-            }
-        }
-        if patience::is_awaited(self.kind) {
-            state.set(READY, is_ready);
-        }
-        let beside = Beside {
-            generation: Some(object.metadata.generation),
-            secrets: Revisions::of(self.kind, &object.spec),
-        };
-        beside.write(cx);
-        cx.commit(state.clone());
-        state
-    }
-
-    /// Waits until what was written is so, if anybody waits for this kind.
-    async fn settle(
-        &self,
-        cx: &Cx,
-        region: &Region,
-        planned: &Val,
-        object: Object,
-        operation: Operation,
-    ) -> Result<Val, Diags> {
-        let Some(timeout) = patience::timeouts(self.kind).of(operation, planned) else {
-            return Ok(self.keep(cx, planned, &object, true));
-        };
-        self.keep(cx, planned, &object, false);
-        let name = object.metadata.name.as_str();
-        let key = format!("uid:{}", object.metadata.uid);
-        let wait = WaitFor::ready(object.metadata.generation, timeout).through_outages();
-        let mut log = ProgressLog::new(self.kind, name);
-        let waited = tokio::select! {
-            waited = region.client.for_waiting().wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
-            () = cx.cancelled() => {
-                // Not an error: Terraform would replace at the next apply what is being made right now.
-                cx.warn(Diag::warning(
-                    "It is not ready yet",
-                    format!("The region goes on with {} {name:?} by itself; the next apply goes on waiting.", self.kind.name),
-                ));
-                return Ok(self.keep(cx, planned, &object, false));
-            }
-        };
-        match waited.map_err(|error| region::diags(self.kind, name, &error))? {
-            Outcome::Met(object) => Ok(self.keep(cx, planned, &object, true)),
-            Outcome::Stalled(object, condition) => {
-                self.keep(cx, planned, &object, false);
-                let detail = format!(
-                    "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.",
-                    self.kind.name,
-                    condition.message,
-                    condition.reason,
-                    self.kind.singular()
-                );
-                Err(Diag::error("It will not become ready by itself", detail).into())
-            }
-            Outcome::TimedOut(object) => {
-                self.keep(cx, planned, &object, false);
-                let detail = format!(
-                    "{} {name:?} is not ready after {} s: {}. The region goes on by itself. See `basalt explain {} \
-                     {name}`; more time can be given in timeouts.{}.",
-                    self.kind.name,
-                    timeout.as_secs(),
-                    fresh::reason(&object),
-                    self.kind.singular(),
-                    operation.as_str()
-                );
-                Err(Diag::error("It takes too long", detail).into())
-            }
-        }
-    }
-
     /// What the plan declares, checked.
     fn declared(&self, change: Change<'_>) -> Declared {
         map::declared(self.kind, change.planned, change.config, change.prior)
@@ -169,253 +91,12 @@ impl KindResource {
                 && self.memory().is_replaced(reference.kind, &reference.name)
         })
     }
-
-    /// Takes an object that is there already, if it is ours and as declared; such as one whose creation was
-    /// interrupted before Terraform heard of it.
-    async fn adopt(
-        &self,
-        cx: &Cx,
-        region: &Region,
-        name: &str,
-        request: &PutRequest,
-    ) -> Result<Object, Diags> {
-        if let Some(ours) = self.catch_up(cx, region, name, request).await? {
-            if self.memory().adopts(&ours.metadata.uid.to_string()) {
-                return Ok(ours);
-            }
-            let detail = format!(
-                "Another {} of this configuration is {} {name:?} already. Give this one another name, or leave one of them out.",
-                self.kind.terraform_name, self.kind.name
-            );
-            return Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into());
-        }
-        let Some(there) = region.find(self.kind, name).await? else {
-            let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
-            return Err(Diag::error("Changed by somebody else", detail).into());
-        };
-        let manager = there.metadata.manager.as_deref();
-        let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
-        let detail = format!(
-            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
-             import {{ to = {}.NAME, id = {name:?} }}",
-            self.kind.name,
-            if manager == Some(MANAGER) { ", and declared differently" } else { "" },
-            self.kind.terraform_name,
-        );
-        Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
-    }
-
-    /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
-    fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
-        there.metadata.manager.as_deref() == Some(MANAGER)
-            && basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec))
-    }
-
-    /// Writes what was created or changed since it was planned, where that is the very thing that was planned: the answer was lost,
-    /// and the request sent again.
-    async fn catch_up(
-        &self,
-        cx: &Cx,
-        region: &Region,
-        key: &str,
-        request: &PutRequest,
-    ) -> Result<Option<Object>, Diags> {
-        match region.find(self.kind, key).await? {
-            Some(there) if self.is_as_declared(&there, request) => {
-                let precondition = Precondition::Generation(there.metadata.generation);
-                let written = region.put(cx, self.kind, key, request, precondition).await;
-                written.map(Some).map_err(|error| region::diags(self.kind, key, &error))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// A look at the region before a plan is shown.
-    async fn dry_run(
-        &self,
-        cx: &Cx,
-        region: &Region,
-        change: Change<'_>,
-        declared: &Declared,
-    ) -> Result<(), Diags> {
-        let Some(name) = change.planned.get(NAME).as_str() else { return Ok(()) };
-        let (key, precondition) = match change.prior.get(UID).as_str() {
-            Some(uid) => (format!("uid:{uid}"), Precondition::None),
-            None => (name.to_owned(), Precondition::Absent),
-        };
-        let request = request(declared.spec.clone(), change);
-        let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
-        match tried {
-            Ok(answer) => {
-                for advisory in answer.advisories {
-                    if let Some(warning) = self.advice(&declared.spec, &advisory) {
-                        cx.warn(warning);
-                    }
-                }
-                // What is created says by itself what it is.
-                if !change.prior.is_null()
-                    && answer.plan.effect != Effect::None
-                    && let Some(warning) = for_its_machine(&answer.plan)
-                {
-                    cx.warn(warning);
-                }
-                if let Some(warning) = for_others(&answer.consequences) {
-                    cx.warn(warning);
-                }
-                Ok(())
-            }
-            // It may be about to go, in this very plan.
-            Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
-                self.look_at_existing(cx, region, name).await
-            }
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(region::diags(self.kind, name, &error)),
-        }
-    }
-
-    /// What a destruction means, before it is shown.
-    async fn look_at_destruction(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
-        // What is none of these is only forgotten.
-        if patience::timeouts(self.kind).delete.is_none() {
-            return Ok(());
-        }
-        let Some(region) = self.session.region_if_known() else { return Ok(()) };
-        let name = state.get(NAME).as_str().unwrap_or_default();
-        let options = DeleteOptions::default();
-        match region.client.call().await.delete_dry_run(self.kind, &key(state), options).await {
-            Ok(answer) => {
-                if let Some(warning) = for_its_machine(&answer.plan) {
-                    cx.warn(warning);
-                }
-                Ok(())
-            }
-            Err(error) if error.code() == Some(ProblemCode::Locked) => {
-                Err(region::diags(self.kind, name, &error))
-            }
-            // What refers to it may go before it, in this very plan; and who cannot be asked now says so at the apply.
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// An object is to be created under a name that is taken.
-    async fn look_at_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
-        let Some(there) = region.find(self.kind, name).await? else { return Ok(()) };
-        let uid = there.metadata.uid.to_string();
-        match there.metadata.manager {
-            Some(manager) if manager != MANAGER => {
-                let detail = format!(
-                    "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
-                     will fail. To manage it here, import it.",
-                    self.kind.name
-                );
-                cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
-            }
-            // The second half of a replacement. Of one that a person asked for, this is all that is seen; Terraform shows no
-            // warnings of it, but does show what refuses it.
-            Some(_) => {
-                if self.memory().is_kept(&uid) && !self.memory().is_replaced(self.kind.name, name) {
-                    let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
-                    self.look_at_destruction(cx, &state).await?;
-                }
-                self.memory().replaces(self.kind.name, name);
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// An advisory as a warning, unless it is about what this very plan will bring.
-    fn advice(&self, spec: &serde_json::Value, advisory: &basalt_api::plan::Advisory) -> Option<Diag> {
-        let pointer = advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer);
-        let references = basalt_api::references(self.kind, spec);
-        let is_coming = references.iter().any(|reference| {
-            reference.pointer == pointer && self.memory().is_coming(reference.kind, &reference.name)
-        });
-        // A replacement is planned for these.
-        if is_coming || advisory.code == basalt_api::FieldCode::Immutable {
-            return None;
-        }
-        let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
-        let (title, end) = if advisory.refuses() {
-            ("It does not fit what is there now", " As things are now, the apply would fail.")
-        } else {
-            ("Nothing acts on it yet", "")
-        };
-        let detail = format!("{}{hint}.{end}", advisory.message);
-        Some(Diag::warning(title, detail).at(map::path(self.kind, pointer)))
-    }
-}
-
-/// What a change does to its own machine, where that loses data or its power.
-fn for_its_machine(plan: &PlanReport) -> Option<Diag> {
-    let title = if plan.steps.iter().any(|step| step.destructive) {
-        "What is on a machine's disks will be lost"
-    } else if plan.steps.iter().any(|step| step.power) {
-        "A machine will be switched off or restarted"
-    } else {
-        return None;
-    };
-    let steps: Vec<&str> = plan.steps.iter().map(|step| step.message.as_str()).collect();
-    Some(Diag::warning(
-        title,
-        format!("{}. Steps: {}.", plan.summary.trim_end_matches('.'), steps.join(", ")),
-    ))
-}
-
-/// What a change means to machines that it does not name.
-fn for_others(consequences: &Consequences) -> Option<Diag> {
-    const NAMED: usize = 10;
-    if consequences.machines.is_empty() && consequences.not_told == 0 {
-        return None;
-    }
-    let named = consequences.machines.iter().take(NAMED).map(|it| it.summary.clone());
-    let mut lines: Vec<String> = named.collect();
-    let unnamed = consequences.machines.len().saturating_sub(NAMED);
-    if unnamed > 0 {
-        lines.push(format!("and {unnamed} more"));
-    }
-    if consequences.not_told > 0 {
-        lines.push(format!("{} machines that are not ready were not looked at", consequences.not_told));
-    }
-    Some(Diag::warning("Machines that decide from this go on otherwise than now", lines.join("\n")))
 }
 
 /// What is written for a change.
 fn request(spec: serde_json::Value, change: Change<'_>) -> PutRequest {
     let metadata = map::labels::metadata(change.planned, change.prior);
     PutRequest { metadata, spec, ..PutRequest::default() }
-}
-
-/// A spec that keeps whatever secrets there are.
-fn without_secrets(kind: &Kind, spec: &serde_json::Value) -> serde_json::Value {
-    let mut spec = spec.clone();
-    for secret in basalt_api::secrets(kind, &spec) {
-        let (parent, name) = secret.pointer.rsplit_once('/').unwrap_or_default();
-        if let Some(parent) = spec.pointer_mut(parent).and_then(serde_json::Value::as_object_mut) {
-            parent.remove(name);
-        }
-    }
-    spec
-}
-
-/// Tells the log how a wait goes.
-struct ProgressLog<'a> {
-    kind: &'static Kind,
-    name: &'a str,
-    last: Option<Instant>,
-}
-
-impl<'a> ProgressLog<'a> {
-    fn new(kind: &'static Kind, name: &'a str) -> Self {
-        Self { kind, name, last: None }
-    }
-
-    fn see(&mut self, object: &Object) {
-        if self.last.is_none_or(|last| last.elapsed() >= PROGRESS) {
-            self.last = Some(Instant::now());
-            tracing::info!(kind = self.kind.name, name = self.name, state = fresh::reason(object), "waiting");
-        }
-    }
 }
 
 /// How the region is asked for an object of this state.

@@ -1,0 +1,85 @@
+//! Objects that are there already: adopted where they are ours and as declared, and left alone otherwise.
+
+use basalt_api::client::Precondition;
+use basalt_api::wire::PutRequest;
+use basalt_api::{Kind, Object};
+use tfplugin::{Cx, Diag, Diags, Path};
+
+use super::KindResource;
+use crate::MANAGER;
+use crate::map::NAME;
+use crate::region::{self, Region};
+
+impl KindResource {
+    /// Takes an object that is there already, if it is ours and as declared; such as one whose creation was
+    /// interrupted before Terraform heard of it.
+    pub(super) async fn adopt(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        name: &str,
+        request: &PutRequest,
+    ) -> Result<Object, Diags> {
+        if let Some(ours) = self.catch_up(cx, region, name, request).await? {
+            if self.memory().adopts(&ours.metadata.uid.to_string()) {
+                return Ok(ours);
+            }
+            let detail = format!(
+                "Another {} of this configuration is {} {name:?} already. Give this one another name, or leave one of them out.",
+                self.kind.terraform_name, self.kind.name
+            );
+            return Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into());
+        }
+        let Some(there) = region.find(self.kind, name).await? else {
+            let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
+            return Err(Diag::error("Changed by somebody else", detail).into());
+        };
+        let manager = there.metadata.manager.as_deref();
+        let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
+        let detail = format!(
+            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
+             import {{ to = {}.NAME, id = {name:?} }}",
+            self.kind.name,
+            if manager == Some(MANAGER) { ", and declared differently" } else { "" },
+            self.kind.terraform_name,
+        );
+        Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
+    }
+
+    /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
+    fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
+        there.metadata.manager.as_deref() == Some(MANAGER)
+            && basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec))
+    }
+
+    /// Writes what was created or changed since it was planned, where that is the very thing that was planned: the answer was lost,
+    /// and the request sent again.
+    pub(super) async fn catch_up(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        key: &str,
+        request: &PutRequest,
+    ) -> Result<Option<Object>, Diags> {
+        match region.find(self.kind, key).await? {
+            Some(there) if self.is_as_declared(&there, request) => {
+                let precondition = Precondition::Generation(there.metadata.generation);
+                let written = region.put(cx, self.kind, key, request, precondition).await;
+                written.map(Some).map_err(|error| region::diags(self.kind, key, &error))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A spec that keeps whatever secrets there are.
+fn without_secrets(kind: &Kind, spec: &serde_json::Value) -> serde_json::Value {
+    let mut spec = spec.clone();
+    for secret in basalt_api::secrets(kind, &spec) {
+        let (parent, name) = secret.pointer.rsplit_once('/').unwrap_or_default();
+        if let Some(parent) = spec.pointer_mut(parent).and_then(serde_json::Value::as_object_mut) {
+            parent.remove(name);
+        }
+    }
+    spec
+}

@@ -1,0 +1,163 @@
+//! A look at the region before a plan is shown: what it would refuse, and what would follow.
+
+use basalt_api::client::{DeleteOptions, Precondition};
+use basalt_api::plan::{Consequences, PlanReport};
+use basalt_api::{Effect, ProblemCode};
+use tfplugin::{Change, Cx, Diag, Diags, Path, Val};
+
+use super::{KindResource, key, request};
+use crate::MANAGER;
+use crate::map::{self, Declared, NAME, UID};
+use crate::patience;
+use crate::region::{self, Region};
+
+impl KindResource {
+    /// A look at the region before a plan is shown.
+    pub(super) async fn dry_run(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        change: Change<'_>,
+        declared: &Declared,
+    ) -> Result<(), Diags> {
+        let Some(name) = change.planned.get(NAME).as_str() else { return Ok(()) };
+        let (key, precondition) = match change.prior.get(UID).as_str() {
+            Some(uid) => (format!("uid:{uid}"), Precondition::None),
+            None => (name.to_owned(), Precondition::Absent),
+        };
+        let request = request(declared.spec.clone(), change);
+        let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
+        match tried {
+            Ok(answer) => {
+                for advisory in answer.advisories {
+                    if let Some(warning) = self.advice(&declared.spec, &advisory) {
+                        cx.warn(warning);
+                    }
+                }
+                // What is created says by itself what it is.
+                if !change.prior.is_null()
+                    && answer.plan.effect != Effect::None
+                    && let Some(warning) = for_its_machine(&answer.plan)
+                {
+                    cx.warn(warning);
+                }
+                if let Some(warning) = for_others(&answer.consequences) {
+                    cx.warn(warning);
+                }
+                Ok(())
+            }
+            // It may be about to go, in this very plan.
+            Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
+                self.look_at_existing(cx, region, name).await
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(region::diags(self.kind, name, &error)),
+        }
+    }
+
+    /// What a destruction means, before it is shown.
+    pub(super) async fn look_at_destruction(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        // What is none of these is only forgotten.
+        if patience::timeouts(self.kind).delete.is_none() {
+            return Ok(());
+        }
+        let Some(region) = self.session.region_if_known() else { return Ok(()) };
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        let options = DeleteOptions::default();
+        match region.client.call().await.delete_dry_run(self.kind, &key(state), options).await {
+            Ok(answer) => {
+                if let Some(warning) = for_its_machine(&answer.plan) {
+                    cx.warn(warning);
+                }
+                Ok(())
+            }
+            Err(error) if error.code() == Some(ProblemCode::Locked) => {
+                Err(region::diags(self.kind, name, &error))
+            }
+            // What refers to it may go before it, in this very plan; and who cannot be asked now says so at the apply.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// An object is to be created under a name that is taken.
+    async fn look_at_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
+        let Some(there) = region.find(self.kind, name).await? else { return Ok(()) };
+        let uid = there.metadata.uid.to_string();
+        match there.metadata.manager {
+            Some(manager) if manager != MANAGER => {
+                let detail = format!(
+                    "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
+                     will fail. To manage it here, import it.",
+                    self.kind.name
+                );
+                cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
+            }
+            // The second half of a replacement. Of one that a person asked for, this is all that is seen; Terraform shows no
+            // warnings of it, but does show what refuses it.
+            Some(_) => {
+                if self.memory().is_kept(&uid) && !self.memory().is_replaced(self.kind.name, name) {
+                    let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
+                    self.look_at_destruction(cx, &state).await?;
+                }
+                self.memory().replaces(self.kind.name, name);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// An advisory as a warning, unless it is about what this very plan will bring.
+    fn advice(&self, spec: &serde_json::Value, advisory: &basalt_api::plan::Advisory) -> Option<Diag> {
+        let pointer = advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer);
+        let references = basalt_api::references(self.kind, spec);
+        let is_coming = references.iter().any(|reference| {
+            reference.pointer == pointer && self.memory().is_coming(reference.kind, &reference.name)
+        });
+        // A replacement is planned for these.
+        if is_coming || advisory.code == basalt_api::FieldCode::Immutable {
+            return None;
+        }
+        let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+        let (title, end) = if advisory.refuses() {
+            ("It does not fit what is there now", " As things are now, the apply would fail.")
+        } else {
+            ("Nothing acts on it yet", "")
+        };
+        let detail = format!("{}{hint}.{end}", advisory.message);
+        Some(Diag::warning(title, detail).at(map::path(self.kind, pointer)))
+    }
+}
+
+/// What a change does to its own machine, where that loses data or its power.
+fn for_its_machine(plan: &PlanReport) -> Option<Diag> {
+    let title = if plan.steps.iter().any(|step| step.destructive) {
+        "What is on a machine's disks will be lost"
+    } else if plan.steps.iter().any(|step| step.power) {
+        "A machine will be switched off or restarted"
+    } else {
+        return None;
+    };
+    let steps: Vec<&str> = plan.steps.iter().map(|step| step.message.as_str()).collect();
+    Some(Diag::warning(
+        title,
+        format!("{}. Steps: {}.", plan.summary.trim_end_matches('.'), steps.join(", ")),
+    ))
+}
+
+/// What a change means to machines that it does not name.
+fn for_others(consequences: &Consequences) -> Option<Diag> {
+    const NAMED: usize = 10;
+    if consequences.machines.is_empty() && consequences.not_told == 0 {
+        return None;
+    }
+    let named = consequences.machines.iter().take(NAMED).map(|it| it.summary.clone());
+    let mut lines: Vec<String> = named.collect();
+    let unnamed = consequences.machines.len().saturating_sub(NAMED);
+    if unnamed > 0 {
+        lines.push(format!("and {unnamed} more"));
+    }
+    if consequences.not_told > 0 {
+        lines.push(format!("{} machines that are not ready were not looked at", consequences.not_told));
+    }
+    Some(Diag::warning("Machines that decide from this go on otherwise than now", lines.join("\n")))
+}

@@ -1,0 +1,117 @@
+//! What was written goes into the state, and is waited for where its kind takes its time.
+
+use std::time::{Duration, Instant};
+
+use basalt_api::client::{Outcome, WaitFor};
+use basalt_api::{Kind, Object};
+use tfplugin::{Cx, Diag, Diags, Operation, Val};
+
+use super::{Beside, KindResource};
+use crate::fresh;
+use crate::map::{self, NAME, READY, Revisions, UID};
+use crate::patience;
+use crate::region::{self, Region};
+
+/// How often a wait tells the log how it goes.
+const PROGRESS: Duration = Duration::from_secs(30);
+
+impl KindResource {
+    /// Takes what was written into state and private, and has it kept from here on.
+    pub(super) fn keep(&self, cx: &Cx, planned: &Val, object: &Object, is_ready: bool) -> Val {
+        let fresh = map::object(self.kind, object);
+        // What was planned is what was stored; the rest is as the region says.
+        let mut state = planned.clone();
+        for name in [NAME, UID, map::STATUS] {
+            if state.as_map().is_some_and(|state| state.contains_key(name)) {
+                state.set(name, fresh.get(name).clone());
+            }
+        }
+        if patience::is_awaited(self.kind) {
+            state.set(READY, is_ready);
+        }
+        let beside = Beside {
+            generation: Some(object.metadata.generation),
+            secrets: Revisions::of(self.kind, &object.spec),
+        };
+        beside.write(cx);
+        cx.commit(state.clone());
+        state
+    }
+
+    /// Waits until what was written is so, if anybody waits for this kind.
+    pub(super) async fn settle(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        planned: &Val,
+        object: Object,
+        operation: Operation,
+    ) -> Result<Val, Diags> {
+        let Some(timeout) = patience::timeouts(self.kind).of(operation, planned) else {
+            return Ok(self.keep(cx, planned, &object, true));
+        };
+        self.keep(cx, planned, &object, false);
+        let name = object.metadata.name.as_str();
+        let key = format!("uid:{}", object.metadata.uid);
+        let wait = WaitFor::ready(object.metadata.generation, timeout).through_outages();
+        let mut log = ProgressLog::new(self.kind, name);
+        let waited = tokio::select! {
+            waited = region.client.for_waiting().wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
+            () = cx.cancelled() => {
+                // Not an error: Terraform would replace at the next apply what is being made right now.
+                cx.warn(Diag::warning(
+                    "It is not ready yet",
+                    format!("The region goes on with {} {name:?} by itself; the next apply goes on waiting.", self.kind.name),
+                ));
+                return Ok(self.keep(cx, planned, &object, false));
+            }
+        };
+        match waited.map_err(|error| region::diags(self.kind, name, &error))? {
+            Outcome::Met(object) => Ok(self.keep(cx, planned, &object, true)),
+            Outcome::Stalled(object, condition) => {
+                self.keep(cx, planned, &object, false);
+                let detail = format!(
+                    "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.",
+                    self.kind.name,
+                    condition.message,
+                    condition.reason,
+                    self.kind.singular()
+                );
+                Err(Diag::error("It will not become ready by itself", detail).into())
+            }
+            Outcome::TimedOut(object) => {
+                self.keep(cx, planned, &object, false);
+                let detail = format!(
+                    "{} {name:?} is not ready after {} s: {}. The region goes on by itself. See `basalt explain {} \
+                     {name}`; more time can be given in timeouts.{}.",
+                    self.kind.name,
+                    timeout.as_secs(),
+                    fresh::reason(&object),
+                    self.kind.singular(),
+                    operation.as_str()
+                );
+                Err(Diag::error("It takes too long", detail).into())
+            }
+        }
+    }
+}
+
+/// Tells the log how a wait goes.
+pub(super) struct ProgressLog<'a> {
+    kind: &'static Kind,
+    name: &'a str,
+    last: Option<Instant>,
+}
+
+impl<'a> ProgressLog<'a> {
+    pub(super) fn new(kind: &'static Kind, name: &'a str) -> Self {
+        Self { kind, name, last: None }
+    }
+
+    pub(super) fn see(&mut self, object: &Object) {
+        if self.last.is_none_or(|last| last.elapsed() >= PROGRESS) {
+            self.last = Some(Instant::now());
+            tracing::info!(kind = self.kind.name, name = self.name, state = fresh::reason(object), "waiting");
+        }
+    }
+}
