@@ -28,6 +28,9 @@ const FROZEN: &[(&str, &str)] = &[
     ("0018_boot_trace.sql", "6798f115f8e63f412c50a52216364b4923dea90443518ebe807ce11970f618e1"),
     ("0019_ipv6_leases.sql", "362177b63766b9f2fa2f1debcca5be1ff65d9158267aec5f370f53ac1465df79"),
     ("0020_lease.sql", "357028d4be26f66e1f9046305d809af9a0bac026abeff091a94b4a42dbc782eb"),
+    ("0021_scripts.sql", "4697a13c7007100c3dafdac31c785a23e40fe927c88fb0d84cde2c79e51a0df0"),
+    ("0022_rescue.sql", "bcec0db38c7a6a1a6baf9748fa78832901a9f190f1630e345dfced14447c46e8"),
+    ("0023_claims_told.sql", "9b760e403a2263edbe677ec8098fcef2260f1fc19560a9c23b524baca880966e"),
 ];
 
 /// Older than the rules.
