@@ -10,6 +10,7 @@ mod documents;
 mod fields;
 mod functions;
 mod gate;
+mod generated;
 mod installation;
 mod kills;
 mod kinds;
