@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use basalt_api::Kind;
-use basalt_api::client::ListOptions;
 use basalt_api::values::Naming;
 use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 
-use crate::map::{self, FIND, LABELS, NAME, NAME_CONTAINS};
+use crate::filter::{self, Filter};
+use crate::map::{self, FIND, NAME};
 use crate::natural::NaturalKey;
 use crate::provider::Session;
 
@@ -100,18 +100,15 @@ impl DataSource for KindsData {
     }
 
     async fn validate(&self, config: &Val) -> Diags {
-        map::labels::check(config, LABELS)
+        filter::check(self.kind, config)
     }
 
     async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
-        let options = ListOptions {
-            labels: map::labels::given(config.get(LABELS)),
-            text: config.get(NAME_CONTAINS).as_str().map(str::to_owned),
-            ..ListOptions::default()
-        };
-        let all = self.session.region()?.list(self.kind, options).await?;
+        let filter = Filter::new(self.kind, config)?;
+        let all = self.session.region()?.list(self.kind, filter.options()).await?;
         let by_name = all
             .iter()
+            .filter(|object| filter.fits(object))
             .map(|object| (object.metadata.name.as_str().to_owned(), map::found(self.kind, object)))
             .collect();
         let mut found = config.clone();

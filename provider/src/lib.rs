@@ -27,6 +27,7 @@ mod action;
 mod bounded;
 mod config;
 mod data_source;
+mod filter;
 mod fresh;
 mod functions;
 mod list;

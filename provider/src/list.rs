@@ -6,8 +6,9 @@ use basalt_api::Kind;
 use basalt_api::client::ListOptions;
 use tfplugin::{Cx, Diags, ListResource, Listed, Listing, Query, Schema, Val, async_trait};
 
+use crate::filter::{self, Filter};
 use crate::fresh;
-use crate::map::{self, LABELS, NAME_CONTAINS, UID};
+use crate::map::{self, UID};
 use crate::provider::Session;
 use crate::region::LARGEST_PAGE;
 
@@ -35,21 +36,18 @@ impl ListResource for KindList {
     }
 
     async fn validate(&self, config: &Val) -> Diags {
-        map::labels::check(config, LABELS)
+        filter::check(self.kind, config)
     }
 
     async fn list(&self, _: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
         let region = self.session.region()?;
-        let wanted = query.limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(LARGEST_PAGE);
-        let mut options = ListOptions {
-            labels: map::labels::given(query.config.get(LABELS)),
-            text: query.config.get(NAME_CONTAINS).as_str().map(str::to_owned),
-            limit: Some(wanted.min(LARGEST_PAGE)),
-            next: None,
-        };
+        let filter = Filter::new(self.kind, query.config)?;
+        let wanted = query.limit.and_then(|limit| u32::try_from(limit).ok());
+        let wanted = wanted.filter(|_| filter.is_all_the_regions()).unwrap_or(LARGEST_PAGE);
+        let mut options = ListOptions { limit: Some(wanted.min(LARGEST_PAGE)), ..filter.options() };
         loop {
             let page = region.page(self.kind, &options).await?;
-            for object in page.items {
+            for object in page.items.into_iter().filter(|object| filter.fits(object)) {
                 let state = match query.with_states {
                     true => fresh::state(&region, self.kind, &object, &self.session.default_labels()).await?,
                     false => Val::from([(UID, object.metadata.uid.to_string().into())]),

@@ -1,23 +1,27 @@
 //! Objects by what they are: `boot_macs=52:54:00:12:34:56`, `bmc.address=10.0.0.9`, `status.inventory.dmi.serial=X1`.
 //!
 //! A key is a field of the spec, or behind `status.` of the status, with a value; through lists, sets and maps it looks for
-//! any element. Values are compared as the region compares them.
+//! any element. Values are compared as the region compares them, and a field that is absent has its default.
 
-use basalt_api::{Kind, Object, Schema, Type};
+use basalt_api::{Field, Kind, Object, Presence, Schema, Type};
 use serde_json::{Number, Value};
+
+/// What an optional reference means where it is absent, by kind and field.
+const ABSENT: &[(&str, &str, &str)] = &[("Machine", "zone", "default"), ("Machine", "pool", "default")];
 
 /// A field and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct NaturalKey {
+    kind: &'static Kind,
     is_status: bool,
     steps: Vec<Step>,
     of: &'static Type,
     value: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
-    Field(&'static str),
+    Field(&'static Field),
     Each,
 }
 
@@ -28,13 +32,22 @@ impl NaturalKey {
     /// A sentence that says what is wrong with it.
     pub(crate) fn read(kind: &'static Kind, text: &str) -> Option<Result<Self, String>> {
         let (path, value) = text.split_once('=')?;
+        Some(Self::of(kind, path, value))
+    }
+
+    /// That a field, by its path, has this value.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the path.
+    pub(crate) fn of(kind: &'static Kind, path: &str, value: &str) -> Result<Self, String> {
         let (is_status, names) = match path.strip_prefix("status.") {
             Some(rest) => (true, rest),
             None => (false, path),
         };
         let described = if is_status { kind.status } else { kind.spec };
-        let found = walk(described, names).map_err(|why| format!("{} {text:?}: {why}.", kind.name));
-        Some(found.map(|(steps, of)| Self { is_status, steps, of, value: value.to_owned() }))
+        let (steps, of) =
+            walk(described, names).map_err(|why| format!("{} \"{path}={value}\": {why}.", kind.name))?;
+        Ok(Self { kind, is_status, steps, of, value: value.to_owned() })
     }
 
     /// Whether this is the object's.
@@ -46,9 +59,10 @@ impl NaturalKey {
     fn is_within(&self, json: &Value, steps: &[Step]) -> bool {
         match (steps.split_first(), json) {
             (None, value) => self.is_value(value),
-            (Some((Step::Field(name), rest)), json) => {
-                json.get(name).is_some_and(|json| self.is_within(json, rest))
-            }
+            (Some((Step::Field(field), rest)), json) => match json.get(field.name) {
+                Some(json) => self.is_within(json, rest),
+                None => self.absent(field).is_some_and(|json| self.is_within(&json, rest)),
+            },
             (Some((Step::Each, rest)), Value::Array(items)) => {
                 items.iter().any(|json| self.is_within(json, rest))
             }
@@ -57,6 +71,16 @@ impl NaturalKey {
             }
             _ => false,
         }
+    }
+
+    /// What a field counts as where it is not there.
+    fn absent(&self, field: &Field) -> Option<Value> {
+        if let Presence::Default(default) = field.presence {
+            return Some(default.json(&field.ty));
+        }
+        let of_kind = ABSENT.iter().filter(|_| !self.is_status && self.steps.len() == 1);
+        let mut means = of_kind.filter(|(kind, name, _)| (*kind, *name) == (self.kind.name, field.name));
+        means.next().map(|(_, _, name)| Value::from(*name))
     }
 
     fn is_value(&self, json: &Value) -> bool {
@@ -82,7 +106,7 @@ fn walk(described: &'static Schema, path: &str) -> Result<(Vec<Step>, &'static T
             let known: Vec<_> = described.fields.iter().map(|field| field.name).collect();
             return Err(format!("there is no field {name:?}; there are {}", known.join(", ")));
         };
-        steps.push(Step::Field(field.name));
+        steps.push(Step::Field(field));
         let mut of = &field.ty;
         while let Type::List(inner) | Type::Set(inner) | Type::Map { value: inner, .. } = of {
             steps.push(Step::Each);
@@ -115,7 +139,7 @@ mod tests {
                 "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:00Z"
             },
             "spec": {
-                "serial": "S1", "mac": "52:54:00:aa:00:01", "macs": ["52:54:00:aa:00:02"], "count_wanted": 4,
+                "serial": "S1", "mac": "52:54:00:aa:00:01", "macs": ["52:54:00:aa:00:02"],
                 "parts": {"lid": {"weight": 7}}
             },
             "status": {"address": "10.0.0.1"}
@@ -135,7 +159,8 @@ mod tests {
             ("mac=52-54-00-AA-00-01", true),
             ("macs=52-54-00-AA-00-02", true),
             ("macs=52-54-00-AA-00-01", false),
-            ("count_wanted=4", true),
+            ("count_wanted=3", true),
+            ("count_wanted=4", false),
             ("parts.weight=7", true),
             ("parts.weight=8", false),
             ("status.address=10.0.0.1", true),
@@ -143,6 +168,18 @@ mod tests {
         ] {
             assert_eq!(read(text).expect(text).is_of(&sample()), want, "{text}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_names_no_zone_stands_in_the_default_one() {
+        let mut machine = sample();
+        machine.spec = json!({});
+        let is = |text: &str| {
+            let key = NaturalKey::read(Kind::find("Machine").expect("a kind"), text).expect("a key");
+            key.expect(text).is_of(&machine)
+        };
+        assert!(is("zone=default") && is("pool=default"));
+        assert!(!is("zone=row-1") && !is("domain=default"));
     }
 
     #[test]

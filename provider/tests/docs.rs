@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use basalt_api::values::Naming;
-use basalt_api::{KINDS, Kind, examples, references};
+use basalt_api::{Field, KINDS, Kind, Type, examples, references};
 use serde_json::Value;
 use terraform_provider_basalt::provider;
 use tfplugin::docs::{Example, Subject, pages};
@@ -77,9 +77,9 @@ fn example(subject: Subject<'_>) -> Example {
         Subject::DataSource(of) => {
             let usage = match KINDS.iter().find(|kind| kind.terraform_name == of) {
                 Some(kind) => format!("data \"{of}\" \"example\" {{\n  name = {:?}\n}}\n", name(kind)),
-                None => format!(
-                    "data \"{of}\" \"example\" {{\n  labels        = {{ site = \"berlin\" }}\n  name_contains = \"row-\"\n}}\n"
-                ),
+                None => {
+                    many(KINDS.iter().find(|kind| of == format!("basalt_{}", kind.plural)).expect("a kind"))
+                }
             };
             Example { usage: Some(usage), import: Vec::new() }
         }
@@ -119,6 +119,24 @@ fn example(subject: Subject<'_>) -> Example {
     }
 }
 
+/// Those of a kind that have something in common: a text of its first example.
+fn many(kind: &Kind) -> String {
+    let spec = examples().into_iter().find(|example| example.kind == kind).expect("an example").spec;
+    let is_word = |field: &&Field| {
+        !matches!(field.ty, Type::Secret) && spec[field.name].as_str().is_some_and(|text| text.len() < 40)
+    };
+    let words = kind.spec.fields.iter().filter(is_word);
+    // What people say of it is there to be read.
+    let word = words.min_by_key(|field| field.name == "description");
+    let same = word.map_or(String::new(), |field| {
+        format!("  where         = {{ {} = {} }}\n", field.name, spec[field.name])
+    });
+    format!(
+        "data \"basalt_{}\" \"example\" {{\n  labels        = {{ site = \"berlin\" }}\n  name_contains = \"row-\"\n{same}}}\n",
+        kind.plural
+    )
+}
+
 fn name(kind: &Kind) -> &'static str {
     examples().into_iter().find(|example| example.kind == kind).expect("an example of every kind").name
 }
@@ -128,7 +146,8 @@ fn resource(kind: &Kind) -> String {
     let example = examples().into_iter().find(|example| example.kind == kind).expect("an example");
     let mut spec = example.spec.clone();
     for reference in references(kind, &example.spec) {
-        let to = Kind::find(reference.kind).filter(|kind| kind.declarable);
+        // The first of a kind is that of its page.
+        let to = Kind::find(reference.kind).filter(|to| to.declarable && name(to) == reference.name);
         if let (Some(to), Some(at @ Value::String(_))) = (to, spec.pointer_mut(&reference.pointer)) {
             *at = format!("${{{}.example.name}}", to.terraform_name).into();
         }

@@ -55,7 +55,7 @@ fn static_route_rules(spec: &StaticRouteSpec, rule: &mut Rule<'_>) {
         (Some(subnet), None) if *subnet == spec.source => rule.broken(
             "/destination",
             format!("the route leads from the subnet {:?} to itself", subnet.as_str()),
-            "another subnet",
+            "name another subnet",
         ),
         (None, Some(cidr)) if cidr.network().is_ipv4() != spec.gateway.is_ipv4() => rule.broken(
             "/gateway",

@@ -27,6 +27,8 @@ pub(crate) const LABELS_ALL: &str = "labels_all";
 pub(crate) const FIND: &str = "find";
 /// Part of the names of the objects that are looked for.
 pub(crate) const NAME_CONTAINS: &str = "name_contains";
+/// What holds of the objects that are looked for.
+pub(crate) const WHERE: &str = "where";
 /// The stable part of its status.
 pub(crate) const STATUS: &str = "status";
 /// Whether the last change was seen to be done, for kinds that are waited for.

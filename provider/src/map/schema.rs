@@ -6,7 +6,9 @@ use basalt_api::{
 };
 use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type, Val};
 
-use super::{FIND, LABELS, LABELS_ALL, NAME, NAME_CONTAINS, READY, STATUS, UID, version, write_only};
+use crate::filter;
+
+use super::{FIND, LABELS, LABELS_ALL, NAME, READY, STATUS, UID, version, write_only};
 use crate::patience;
 
 /// What the attributes are for.
@@ -73,7 +75,7 @@ pub(crate) fn data_source(kind: &Kind) -> Schema {
 /// The schema of the data source of many objects of a kind.
 pub(crate) fn many(kind: &Kind) -> Schema {
     let one = found(kind, Attribute::computed(NAME, Type::String).doc("Its name."));
-    let mut attributes = filters();
+    let mut attributes = filter::attributes();
     attributes.push(
         Attribute::nested(kind.plural, Mode::Computed, Nesting::Map, one)
             .doc("Those that there are, by name. It is empty where there is none."),
@@ -89,15 +91,7 @@ pub(crate) fn query(kind: &Kind) -> Schema {
         "Finds objects of a kind, with whatever manages them: `{}`. {}",
         kind.terraform_name, kind.doc
     );
-    Schema { version: 0, description, attributes: filters() }
-}
-
-/// How many objects are narrowed down.
-fn filters() -> Vec<Attribute> {
-    vec![
-        Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
-        Attribute::optional(NAME_CONTAINS, Type::String).doc("Only those whose name contains this text."),
-    ]
+    Schema { version: 0, description, attributes: filter::attributes() }
 }
 
 /// What is known of an object that was looked up.

@@ -4,7 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use basalt_api::KINDS;
+use serde_json::json;
+
+use crate::kinds::{Declared, declared};
 use crate::user::User;
+use crate::world::{provider, within};
 
 /// What Terraform 1.11 does not read yet.
 const LATER: [&str; 2] = ["list-resources", "actions"];
@@ -30,6 +35,68 @@ fn example(page: &str) -> Option<&str> {
 fn names<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
     text.split(before).skip(1).filter_map(move |rest| rest.split(|c| !is_of_name(c)).next())
+}
+
+/// The text of every page of a folder of the documentation, with its example.
+fn read(folder: &str) -> Vec<(PathBuf, String)> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provider/docs").join(folder);
+    let mut found = Vec::new();
+    pages(&docs, &mut found);
+    let text = |path: &PathBuf| std::fs::read_to_string(path).expect("a page");
+    let example = |path: &PathBuf| {
+        let text = text(path);
+        example(&text).unwrap_or_else(|| panic!("{} has no example", path.display())).to_owned()
+    };
+    found.into_iter().map(|path| (path.clone(), example(&path))).collect()
+}
+
+#[test]
+fn every_example_of_a_resource_is_planned() {
+    within(async |world| {
+        let resources = read("resources");
+        let text: String = resources.iter().map(|(_, example)| format!("{example}\n")).collect();
+        std::fs::write(world.dir.path().join("user-data.yaml"), "#cloud-config\n").expect("a file");
+        let said = world.config(&format!("{}{text}", provider(&world))).ok(&["plan"]).await;
+        let want = format!("Plan: {} to add, 0 to change, 0 to destroy.", resources.len());
+        assert!(said.contains(&want), "{want}\n{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn every_example_of_a_data_source_and_of_a_function_is_read() {
+    within(async |world| {
+        for one in declared().into_iter().map(Declared::without_references_to_others) {
+            world.put("cli", one.kind.name, one.name, one.spec).await;
+        }
+        let (mut sources, functions) = (read("data-sources"), read("functions"));
+        // Of what nobody declares there is none.
+        let undeclared = KINDS.iter().filter(|kind| !kind.declarable);
+        for name in undeclared.map(|kind| format!("data \"{}\" ", kind.terraform_name)) {
+            sources.retain(|(_, text)| !text.contains(&name));
+        }
+        assert!(sources.len() > 40 && functions.len() > 3, "{} and {}", sources.len(), functions.len());
+        let text: String = sources.iter().chain(&functions).map(|(_, text)| format!("{text}\n")).collect();
+        let given = [
+            ("machines", json!({"web-1": "52-54-00-12-34-56"})),
+            ("lab", json!("10.77.0.0/24")),
+            ("office", json!("10.78.0.0/24")),
+            ("gateway", json!("10.77.0.1")),
+        ];
+        let missing = given.iter().filter(|(name, _)| !text.contains(&format!("variable \"{name}\"")));
+        let variables: String = missing.map(|(name, _)| format!("variable \"{name}\" {{}}\n")).collect();
+        let values: String = given.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
+        std::fs::write(world.dir.path().join("terraform.tfvars"), values).expect("values");
+        std::fs::write(world.dir.path().join("base.yaml"), "packages: [curl]\n").expect("a file");
+        let outputs = "output \"by_mac\" {\n value = local.by_mac\n}\noutput \"user_data\" {\n value = local.user_data\n}\n";
+        let said =
+            world.config(&format!("{}{text}{variables}{outputs}", provider(&world))).ok(&["plan"]).await;
+        let read = said.matches(": Read complete after").count();
+        assert_eq!(read, sources.len(), "{said}");
+        assert!(said.contains("\"52:54:00:12:34:56\" = \"web-1\""), "{said}");
+        assert!(said.contains("curl") && said.contains("nginx"), "{said}");
+        world.end().await;
+    });
 }
 
 #[tokio::test]

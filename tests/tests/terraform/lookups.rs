@@ -110,6 +110,51 @@ fn many_are_found_by_label_and_by_part_of_their_name() {
 }
 
 #[test]
+fn many_are_found_by_what_they_are() {
+    within(async |world| {
+        world.put("cli", "Zone", "row-1", json!({})).await;
+        let machine = |mac: u8| json!({"boot_macs": [format!("52:54:00:00:00:{mac:02x}")]});
+        for (number, name) in ["web-1", "web-2", "db-1"].into_iter().enumerate() {
+            let mut spec = machine(u8::try_from(number).expect("a few"));
+            if name != "web-1" {
+                spec["zone"] = json!("row-1");
+                spec["tags"] = json!(["fast", name]);
+            }
+            world.put("cli", "Machine", name, spec).await;
+        }
+        let filters = [
+            ("row", "where = { zone = \"row-1\" }", json!(["db-1", "web-2"])),
+            ("default", "where = { zone = \"default\" }", json!(["web-1"])),
+            (
+                "fast",
+                "where = { zone = \"row-1\", tags = \"fast\" }\n name_contains = \"web\"",
+                json!(["web-2"]),
+            ),
+            ("mac", "where = { boot_macs = \"52-54-00-00-00-02\" }", json!(["db-1"])),
+            ("none", "where = { zone = \"row-1\", pool = \"web\" }", json!([])),
+        ];
+        let mut text = provider(&world);
+        for (name, filter, _) in &filters {
+            text.push_str(&format!(
+                "data \"basalt_machines\" \"{name}\" {{\n {filter}\n}}\n\
+                 output \"{name}\" {{\n value = keys(data.basalt_machines.{name}.machines)\n}}\n"
+            ));
+        }
+        world.config(&text).ok(&["apply", "-auto-approve"]).await;
+        let shown: Value =
+            serde_json::from_slice(&world.run(&["output", "-json"]).await.stdout).expect("JSON");
+        for (name, filter, names) in filters {
+            assert_eq!(shown[name]["value"], names, "{filter}");
+        }
+
+        let wrong = text.replace("pool = \"web\"", "pol = \"web\"");
+        let said = flat(&world.config(&wrong).fails(&["validate"]).await);
+        assert!(said.contains("there is no field \"pol\"; there are architecture, zone, pool"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_refresh_of_many_objects_costs_a_few_requests() {
     within(async |world| {
         let text = format!(

@@ -53,7 +53,8 @@ fn a_query_is_narrowed_down_and_knows_whose_the_labels_are() {
         ] {
             let labels = Some([(label.to_owned(), "berlin".to_owned())].into());
             let metadata = PutMetadata { labels, ..PutMetadata::default() };
-            let request = PutRequest { metadata, spec: json!({}), ..PutRequest::default() };
+            let spec = json!({"description": format!("the {name}")});
+            let request = PutRequest { metadata, spec, ..PutRequest::default() };
             let put = world.client(manager).put(zone, name, &request, Precondition::None).await;
             put.expect("it is stored");
         }
@@ -69,6 +70,9 @@ fn a_query_is_narrowed_down_and_knows_whose_the_labels_are() {
         let labels = Val::from([("labels", Val::from([("site", "berlin".into())]))]);
         let labelled = core.find("basalt_zone", &labels).await.expect("they are found");
         assert_eq!(labelled.iter().map(|zone| zone.name.as_str()).collect::<Vec<_>>(), ["row-1"]);
+        let described = Val::from([("where", Val::from([("description", "the hall".into())]))]);
+        let described = core.find("basalt_zone", &described).await.expect("they are found");
+        assert_eq!(described.iter().map(|zone| zone.name.as_str()).collect::<Vec<_>>(), ["hall"]);
         core.stop().await;
         world.end().await;
     });

@@ -1,0 +1,76 @@
+//! Which of all objects of a kind are meant: by their labels, by a part of their name, and by what they are.
+
+use basalt_api::client::ListOptions;
+use basalt_api::{Kind, Object};
+use tfplugin::{Attribute, Diag, Diags, Path, Type, Val};
+
+use crate::map::{self, LABELS, NAME_CONTAINS, WHERE};
+use crate::natural::NaturalKey;
+
+/// What a configuration asks for.
+pub(crate) struct Filter {
+    options: ListOptions,
+    keys: Vec<NaturalKey>,
+}
+
+/// The attributes that say it.
+pub(crate) fn attributes() -> Vec<Attribute> {
+    vec![
+        Attribute::optional(LABELS, Type::map(Type::String)).doc("Only those that have all of these labels."),
+        Attribute::optional(NAME_CONTAINS, Type::String).doc("Only those whose name contains this text."),
+        Attribute::optional(WHERE, Type::map(Type::String)).doc(
+            "Only those of which all of this holds: a field of the spec, or of the status as `status.FIELD`, and its value; those of \
+             an object in it behind a dot. In a list, set or map any element may have it.",
+        ),
+    ]
+}
+
+/// What is wrong with it.
+pub(crate) fn check(kind: &'static Kind, config: &Val) -> Diags {
+    let mut diags = map::labels::check(config, LABELS);
+    if let Err(wrong) = keys(kind, config) {
+        diags.extend(wrong);
+    }
+    diags
+}
+
+impl Filter {
+    /// From its configuration.
+    ///
+    /// # Errors
+    /// What is no field of the kind.
+    pub(crate) fn new(kind: &'static Kind, config: &Val) -> Result<Self, Diags> {
+        let options = ListOptions {
+            labels: map::labels::given(config.get(LABELS)),
+            text: config.get(NAME_CONTAINS).as_str().map(str::to_owned),
+            ..ListOptions::default()
+        };
+        Ok(Self { options, keys: keys(kind, config)? })
+    }
+
+    /// The part of it that the region answers.
+    pub(crate) fn options(&self) -> ListOptions {
+        self.options.clone()
+    }
+
+    /// Whether the region's answer is all that is meant.
+    pub(crate) fn is_all_the_regions(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The rest of it.
+    pub(crate) fn fits(&self, object: &Object) -> bool {
+        self.keys.iter().all(|key| key.is_of(object))
+    }
+}
+
+fn keys(kind: &'static Kind, config: &Val) -> Result<Vec<NaturalKey>, Diags> {
+    let (mut keys, mut diags) = (Vec::new(), Diags::default());
+    for (path, value) in config.get(WHERE).as_map().into_iter().flatten() {
+        match NaturalKey::of(kind, path, value.as_str().unwrap_or_default()) {
+            Ok(key) => keys.push(key),
+            Err(why) => diags.push(Diag::error("Not a field", why).at(Path::root().attr(WHERE).key(path))),
+        }
+    }
+    if diags.is_empty() { Ok(keys) } else { Err(diags) }
+}
