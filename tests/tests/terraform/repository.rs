@@ -106,6 +106,21 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         let state = checkout.directory.join("environments/staging/terraform.tfstate");
         assert!(!std::fs::read_to_string(state).expect("a state").contains(PASSWORD));
 
+        // The other environment stands beside it.
+        checkout.ends(0, &["plan", "production"], &viewer).await;
+        let become_ready = async {
+            for number in 1..=4 {
+                let name = format!("production-web-{number}");
+                world.until_there(&name).await;
+                world.say_ready(&name).await;
+            }
+        };
+        let apply = ["apply", "production"];
+        let (said, ()) = tokio::join!(checkout.ends(0, &apply, &world.token), become_ready);
+        assert!(said.contains("15 added, 0 changed, 0 destroyed"), "{said}");
+        let said = checkout.ends(0, &["drift", "production"], &viewer).await;
+        assert!(said.contains("No changes."), "{said}");
+
         // A machine that is busy is no change.
         let busy = [
             condition("Ready", "false", "Rebooting", "It reboots."),
