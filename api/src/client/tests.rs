@@ -359,6 +359,17 @@ async fn what_is_not_idempotent_is_sent_once() {
 }
 
 #[tokio::test]
+async fn a_rename_is_sent_again_where_a_second_one_finds_the_same_object() {
+    let answer: &'static str = serde_json::to_string(&object(1, json!({}))).unwrap().leak();
+    for (key, times) in [("row-1", 1), ("uid:0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", 2)] {
+        let (url, read) = breaking(answer).await;
+        let renamed = client(&[&url]).rename(zone(), key, &"row-2".parse().unwrap()).await;
+        assert_eq!(renamed.is_ok(), times == 2, "{key}: {renamed:?}");
+        assert_eq!(read.load(Ordering::SeqCst), times, "{key}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_cannot_be_built_is_refused_at_once() {
     let name = "x".repeat(1 << 16);
     let error = client(&[&dead_endpoint().await]).get(zone(), &name).await.unwrap_err();

@@ -34,12 +34,14 @@ pub(super) struct Call {
     body: Option<Vec<u8>>,
     timeout: Option<Duration>,
     streaming: bool,
+    /// Asks for an end and not for a step, whatever its method is.
+    repeatable: bool,
 }
 
 impl Call {
     pub(super) fn new(method: Method, path: &str) -> Self {
-        let (path, headers) = (path.to_owned(), HeaderMap::new());
-        Self { method, path, query: Vec::new(), headers, body: None, timeout: None, streaming: false }
+        let (path, query, headers) = (path.to_owned(), Vec::new(), HeaderMap::new());
+        Self { method, path, query, headers, body: None, timeout: None, streaming: false, repeatable: false }
     }
 
     pub(super) fn get(path: &str) -> Self {
@@ -83,6 +85,11 @@ impl Call {
         self
     }
 
+    /// Says that a second one finds done what the first did.
+    pub(super) fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
+    }
+
     pub(super) fn body<T: Serialize>(mut self, body: &T) -> Result<Self, ClientError> {
         let bytes = serde_json::to_vec(body)
             .map_err(|e| ClientError::Config { setting: "request", why: e.to_string() })?;
@@ -95,6 +102,7 @@ impl Call {
     /// may be refused for what the first did, where it has a precondition.
     fn is_idempotent(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
+            || self.repeatable
             || self.headers.contains_key(IDEMPOTENCY_HEADER)
             || self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
     }

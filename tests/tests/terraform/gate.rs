@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,9 +54,35 @@ impl Point {
 
 type Next = Arc<Mutex<Option<Point>>>;
 
+/// How many requests are under way, and how many ever were at once.
+#[derive(Debug, Default)]
+struct Traffic {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// A request that is under way.
+struct UnderWay(Arc<Traffic>);
+
+impl UnderWay {
+    fn new(traffic: &Arc<Traffic>) -> Self {
+        let now = traffic.now.fetch_add(1, Ordering::Relaxed) + 1;
+        traffic.most.fetch_max(now, Ordering::Relaxed);
+        Self(Arc::clone(traffic))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// It is gone when it is dropped, and every connection with it.
 pub(crate) struct Gate {
     pub(crate) address: SocketAddr,
     next: Next,
+    traffic: Arc<Traffic>,
     /// How many connections were turned away since it was shut; none while it is open.
     shut: watch::Sender<Option<u64>>,
     task: JoinHandle<()>,
@@ -71,7 +98,8 @@ impl Gate {
     pub(crate) async fn before(region: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (address, next) = (listener.local_addr().expect("an address"), Next::default());
-        let of_connections = Arc::clone(&next);
+        let (of_connections, traffic) = (Arc::clone(&next), Arc::<Traffic>::default());
+        let counter = Arc::clone(&traffic);
         let shut = watch::Sender::new(None);
         let is_shut = shut.clone();
         let task = tokio::spawn(async move {
@@ -86,16 +114,22 @@ impl Gate {
                 if turned_away {
                     continue;
                 }
-                let (next, mut ends) = (Arc::clone(&of_connections), is_shut.subscribe());
+                let (next, traffic) = (Arc::clone(&of_connections), Arc::clone(&counter));
+                let mut ends = is_shut.subscribe();
                 tokio::spawn(async move {
                     tokio::select! {
-                        passed = pass(client, region, next) => passed.unwrap_or_default(),
+                        passed = pass(client, region, next, traffic) => passed.unwrap_or_default(),
                         _ = ends.wait_for(Option::is_some) => {}
                     }
                 });
             }
         });
-        Self { address, next, shut, task }
+        Self { address, next, traffic, shut, task }
+    }
+
+    /// How many requests were under way at once, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.traffic.most.load(Ordering::Relaxed)
     }
 
     /// Ends every connection, and turns away so many before it opens again.
@@ -116,10 +150,15 @@ impl Gate {
 }
 
 /// One connection; requests on it follow one another (RFC 9112 §9.3).
-async fn pass(mut client: TcpStream, region: SocketAddr, next: Next) -> io::Result<()> {
+async fn pass(
+    mut client: TcpStream,
+    region: SocketAddr,
+    next: Next,
+    traffic: Arc<Traffic>,
+) -> io::Result<()> {
     let mut region = TcpStream::connect(region).await?;
     let (mut asked, mut answered) = (vec![0; BUFFER], vec![0; BUFFER]);
-    let mut answer = None;
+    let (mut answer, mut under_way) = (None, None);
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
@@ -127,6 +166,7 @@ async fn pass(mut client: TcpStream, region: SocketAddr, next: Next) -> io::Resu
                 if asked.is_empty() {
                     return Ok(());
                 }
+                under_way.get_or_insert_with(|| UnderWay::new(&traffic));
                 match reached(asked, &next) {
                     Some(point) if point.at == At::Request => point.hold().await?,
                     Some(point) => answer = Some(point),
@@ -142,6 +182,7 @@ async fn pass(mut client: TcpStream, region: SocketAddr, next: Next) -> io::Resu
                 if let Some(point) = answer.take() {
                     point.hold().await?;
                 }
+                under_way = None;
                 client.write_all(answered).await?;
             }
         }
@@ -152,8 +193,9 @@ async fn pass(mut client: TcpStream, region: SocketAddr, next: Next) -> io::Resu
 fn reached(bytes: &[u8], next: &Next) -> Option<Point> {
     let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
-    let is_write =
-        line.starts_with("PUT /") && !line.contains("dry_run=true") || line.starts_with("DELETE /");
+    let is_rename = line.starts_with("POST /") && line.contains("/rename");
+    let is_write = line.starts_with("PUT /") || line.starts_with("DELETE /") || is_rename;
+    let is_write = is_write && !line.contains("dry_run=true");
     let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
     let point = next.as_mut().filter(|_| is_write)?;
     match point.before.checked_sub(1) {

@@ -26,6 +26,7 @@ mod revoked;
 mod tokens;
 mod unknowns;
 mod user;
+mod ways;
 mod world;
 
 /// A network in which everything refers to something that is new as well.

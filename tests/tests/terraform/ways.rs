@@ -1,0 +1,102 @@
+//! The way to the region: several ways of which one ends in the middle of an apply, an answer that is lost on it, and how much is
+//! on it at once.
+
+use std::process::Output;
+
+use tokio::sync::oneshot::Receiver;
+
+use crate::gate::{At, Gate, Held};
+use crate::world::{COMMAND, World, described, everything, flat, provider_at, within};
+
+/// As many as this, which nothing depends on.
+const ZONES: usize = 60;
+
+fn zones() -> String {
+    format!(
+        "resource \"basalt_zone\" \"place\" {{\n  count = {ZONES}\n  name  = \"place-${{count.index}}\"\n}}\n"
+    )
+}
+
+async fn gate(world: &World) -> Gate {
+    Gate::before(world.region.address()).await
+}
+
+/// An apply, and what happens once a write is held.
+async fn applied(
+    world: &World,
+    parallelism: u8,
+    held: Receiver<Held>,
+    then: impl AsyncFnOnce(Held),
+) -> Output {
+    let mut apply = world.terraform(&["apply", "-auto-approve", &format!("-parallelism={parallelism}")]);
+    let both = async { tokio::join!(apply.output(), async { then(held.await.expect("a write")).await }) };
+    let (output, ()) = tokio::time::timeout(COMMAND, both).await.expect("it ends");
+    output.expect("terraform on the PATH")
+}
+
+#[test]
+fn an_apply_goes_on_by_another_endpoint_when_the_one_it_uses_is_gone() {
+    for at in [At::Request, At::Answer] {
+        within(async |world| {
+            let (first, second) = (gate(&world).await, gate(&world).await);
+            let endpoints = format!("http://{},http://{}", first.address, second.address);
+            world.config(&format!("{}{}", provider_at(&endpoints, &world), zones()));
+            let held = first.hold(10, at);
+            let output = applied(&world, 4, held, async move |_lost| drop(first)).await;
+            let said = flat(&everything(&output));
+            assert!(output.status.success(), "{at:?}: {said}");
+            assert!(said.contains(&format!("{ZONES} added, 0 changed, 0 destroyed")), "{at:?}: {said}");
+            assert!(second.most_at_once() > 0, "{at:?}");
+            // The first is still named first, and still gone.
+            let again = world.run(&["plan", "-detailed-exitcode"]).await;
+            assert_eq!(again.status.code(), Some(0), "{at:?}: {}", everything(&again));
+            world.end().await;
+        });
+    }
+}
+
+#[test]
+fn a_rename_whose_answer_is_lost_is_no_second_object() {
+    for at in [At::Request, At::Answer] {
+        within(async |world| {
+            let gate = gate(&world).await;
+            let zone = |name: &str| {
+                let head = provider_at(&format!("http://{}", gate.address), &world);
+                format!("{head}resource \"basalt_zone\" \"row\" {{\n  name = {name:?}\n}}\n")
+            };
+            world.config(&zone("row-1")).apply().await;
+            let before = world.get("Zone", "row-1").await.metadata.uid;
+
+            world.config(&zone("row-2"));
+            let output = applied(&world, 1, gate.hold(0, at), async |lost| drop(lost)).await;
+            assert!(output.status.success(), "it is asked for again: {at:?}: {}", everything(&output));
+            let again = world.run(&["plan", "-detailed-exitcode"]).await;
+            assert_eq!(again.status.code(), Some(0), "{at:?}: {}", everything(&again));
+            assert_eq!(world.get("Zone", "row-2").await.metadata.uid, before, "{at:?}");
+            let old = world.client("test").find(described("Zone"), "row-1").await.expect("an answer");
+            assert_eq!(old, None, "{at:?}");
+            world.end().await;
+        });
+    }
+}
+
+#[test]
+fn no_more_requests_are_under_way_at_once_than_the_provider_says() {
+    const MOST: usize = 3;
+    within(async |world| {
+        let gate = gate(&world).await;
+        let head = provider_at(&format!("http://{}", gate.address), &world);
+        let bounded = head.replace("{\n", &format!("{{\n  max_parallel = {MOST}\n"));
+        world
+            .config(&format!("{bounded}{}", zones()))
+            .ok(&["apply", "-auto-approve", "-parallelism=20"])
+            .await;
+        assert_eq!(gate.most_at_once(), MOST, "and as many as it says there are");
+        world.ok(&["destroy", "-auto-approve", "-parallelism=20"]).await;
+        assert_eq!(gate.most_at_once(), MOST);
+
+        world.config(&format!("{head}{}", zones())).ok(&["apply", "-auto-approve", "-parallelism=20"]).await;
+        assert!(gate.most_at_once() > MOST, "without a bound there are more: {}", gate.most_at_once());
+        world.end().await;
+    });
+}
