@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Outcome, WaitFor};
-use basalt_api::{Kind, Object};
+use basalt_api::{Kind, Object, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Operation, Val};
 
 use super::{Beside, KindResource};
@@ -66,7 +66,21 @@ impl KindResource {
                 return Ok(self.keep(cx, planned, &object, false));
             }
         };
-        match waited.map_err(|error| region::diags(self.kind, name, &error))? {
+        let outcome = match waited {
+            Ok(outcome) => outcome,
+            // No more an error than an interruption: it says nothing of what is being made.
+            Err(error) if operation == Operation::Create && error.code() != Some(ProblemCode::NotFound) => {
+                let detail = format!(
+                    "{} {name:?} is there, and the region goes on with it by itself; but it can no longer be asked how it goes: {error}. \
+                     The next apply goes on waiting.",
+                    self.kind.name
+                );
+                cx.warn(Diag::warning("It is not ready yet", detail));
+                return Ok(self.keep(cx, planned, &object, false));
+            }
+            Err(error) => return Err(region::diags(self.kind, name, &error)),
+        };
+        match outcome {
             Outcome::Met(object) => Ok(self.keep(cx, planned, &object, true)),
             Outcome::Stalled(object, condition) => {
                 self.keep(cx, planned, &object, false);

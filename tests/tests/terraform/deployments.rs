@@ -14,7 +14,7 @@ use crate::gate::Gate;
 use crate::world::{COMMAND, World, described, everything, flat, provider, provider_at, within};
 
 /// A deployment that nothing but the test converges.
-fn deployment(world: &World, more: &str) -> String {
+pub(crate) fn deployment(world: &World, more: &str) -> String {
     let image = NETWORK.split("resource \"basalt_image\"").nth(1).expect("an image");
     format!(
         "{}resource \"basalt_image\"{image}\nresource \"basalt_deployment\" \"web\" {{\n  name = \"web-1\"\n  \
@@ -48,7 +48,10 @@ impl World {
     }
 
     /// Starts a command whose output is read line by line.
-    fn start(&self, args: &[&str]) -> (Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>) {
+    pub(crate) fn start(
+        &self,
+        args: &[&str],
+    ) -> (Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>) {
         let mut command = self.terraform(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("terraform");
         let stdout = child.stdout.take().expect("stdout");
@@ -74,7 +77,7 @@ pub(crate) fn condition(kind: &str, status: &str, reason: &str, message: &str) -
     json!({"type": kind, "status": status, "reason": reason, "message": message, "since": "2026-01-31T12:00:00Z"})
 }
 
-async fn end_of(child: Child) -> Output {
+pub(crate) async fn end_of(child: Child) -> Output {
     tokio::time::timeout(COMMAND, child.wait_with_output()).await.expect("it ends").expect("an end")
 }
 

@@ -4,6 +4,7 @@ use basalt_api::client::DeleteOptions;
 use serde_json::json;
 
 use crate::NETWORK;
+use crate::deployments::{deployment, end_of};
 use crate::gate::{At, Gate};
 use crate::world::{COMMAND, World, described, everything, flat, within};
 
@@ -64,6 +65,34 @@ fn an_apply_whose_token_is_revoked_keeps_what_it_made_and_goes_on_with_another()
         world.config(&config(&gate, &issue(&world).await));
         let said = world.apply().await;
         assert!(said.contains("4 added, 0 changed, 0 destroyed"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_deployment_whose_token_is_revoked_while_it_is_waited_for_is_not_installed_anew() {
+    within(async |world| {
+        world.put("cli", "Role", "builder", json!({"base": "admin"})).await;
+        let token = issue(&world).await;
+        world.config(&deployment(&world, "").replace(&world.token, &token));
+        let (child, mut lines) = world.start(&["apply", "-auto-approve"]);
+        let made = world.until_there("web-1").await;
+        revoke(&world).await;
+        let mut said = String::new();
+        while let Some(line) = lines.next_line().await.expect("output") {
+            said += &format!("{line}\n");
+        }
+        assert!(end_of(child).await.status.success(), "{said}");
+        assert!(said.contains("It is not ready yet") && said.contains("Who are you?"), "{said}");
+        assert_eq!(world.state("basalt_deployment.web").await["ready"], false);
+
+        let token = issue(&world).await;
+        world.config(&deployment(&world, "").replace(&world.token, &token));
+        world.say_ready("web-1").await;
+        let said = world.apply().await;
+        assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
+        assert_eq!(world.state("basalt_deployment.web").await["ready"], true);
+        assert_eq!(world.get("Deployment", "web-1").await.metadata.uid, made.metadata.uid);
         world.end().await;
     });
 }
