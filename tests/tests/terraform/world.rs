@@ -1,6 +1,6 @@
 //! A region, a provider and a user's directory, inside the test.
 
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use basalt_api::client::{Client, ClientConfig, Precondition};
@@ -11,6 +11,7 @@ use basalt_region::settings::Settings;
 use serde_json::Value;
 use tempfile::TempDir;
 use tfplugin::Reattached;
+use tfplugin::testing::Terraform;
 use tokio::process::Command;
 
 /// A Terraform command that takes longer hangs.
@@ -89,63 +90,36 @@ impl World {
         self
     }
 
+    pub(crate) fn user(&self) -> Terraform {
+        let user = Terraform::within(self.dir.path()).with(&self.provider);
+        self.others.iter().fold(user, Terraform::with)
+    }
+
     pub(crate) fn terraform(&self, args: &[&str]) -> Command {
-        let (name, value) = self.provider.env();
-        let mut all: Value = serde_json::from_str(&value).expect("JSON");
-        for other in &self.others {
-            let other: Value = serde_json::from_str(&other.env().1).expect("JSON");
-            let more = other.as_object().expect("providers").clone();
-            all.as_object_mut().expect("providers").extend(more);
-        }
-        let value = all.to_string();
-        let mut command = Command::new("terraform");
-        command
-            .args(args)
-            .arg("-no-color")
-            .current_dir(self.dir.path())
-            .env(name, value)
-            .env("TF_IN_AUTOMATION", "1")
-            .env("CHECKPOINT_DISABLE", "1")
-            .env("TF_CLI_CONFIG_FILE", "/dev/null")
-            .env_remove("TF_LOG")
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
+        self.user().command(args)
     }
 
     pub(crate) async fn run(&self, args: &[&str]) -> Output {
-        let output = tokio::time::timeout(COMMAND, self.terraform(args).output()).await;
-        output.unwrap_or_else(|_| panic!("terraform {args:?} hangs")).expect("terraform on the PATH")
+        let output = self.user().run(args).await;
+        output.unwrap_or_else(|error| panic!("terraform {args:?}: {error}"))
     }
 
     pub(crate) async fn ok(&self, args: &[&str]) -> String {
-        let output = self.run(args).await;
-        let said = everything(&output);
-        assert!(output.status.success(), "terraform {args:?}:\n{said}");
-        said
+        self.user().ok(args).await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
     /// Applies, and looks that there is nothing left to do.
     pub(crate) async fn apply(&self) -> String {
-        let said = self.ok(&["apply", "-auto-approve"]).await;
-        let again = self.run(&["plan", "-detailed-exitcode"]).await;
-        assert_eq!(again.status.code(), Some(0), "the second plan is not empty:\n{}", everything(&again));
-        said
+        self.user().apply().await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
     pub(crate) async fn fails(&self, args: &[&str]) -> String {
-        let output = self.run(args).await;
-        let said = everything(&output);
-        assert_eq!(output.status.code(), Some(1), "terraform {args:?}:\n{said}");
-        said
+        self.user().fails(args).await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
     /// The values of a resource in the state.
     pub(crate) async fn state(&self, address: &str) -> Value {
-        let shown: Value = serde_json::from_slice(&self.run(&["show", "-json"]).await.stdout).expect("JSON");
-        let resources = shown["values"]["root_module"]["resources"].as_array().cloned().unwrap_or_default();
-        let found = resources.into_iter().find(|resource| resource["address"] == address);
-        found.unwrap_or_else(|| panic!("no {address} in {shown}"))["values"].clone()
+        self.user().state(address).await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 }
 
@@ -157,13 +131,7 @@ pub(crate) fn described(kind: &str) -> &'static Kind {
     Kind::find(kind).unwrap_or_else(|| panic!("no kind {kind}"))
 }
 
-/// What Terraform said, without the frames and line breaks of its messages.
-pub(crate) fn everything(output: &Output) -> String {
-    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.push_str(&String::from_utf8_lossy(&output.stderr));
-    let lines = text.lines().map(|line| line.trim_start_matches(['│', '╷', '╵', ' ']));
-    lines.collect::<Vec<_>>().join("\n")
-}
+pub(crate) use tfplugin::testing::said as everything;
 
 /// The same on one line, for sentences that Terraform wraps.
 pub(crate) fn flat(said: &str) -> String {

@@ -55,17 +55,21 @@ impl Reattached {
     /// The variable with which Terraform finds this provider: its name and its value.
     #[must_use]
     pub fn env(&self) -> (&'static str, String) {
-        let value = json!({
-            self.address.as_str(): {
-                "Protocol": "grpc",
-                "ProtocolVersion": 6,
-                "Pid": std::process::id(),
-                // Without this Terraform would kill the process at the end of a command.
-                "Test": true,
-                "Addr": {"Network": "unix", "String": self.socket.path()},
-            }
+        let (address, reattached) = self.entry();
+        ("TF_REATTACH_PROVIDERS", json!({ address: reattached }).to_string())
+    }
+
+    /// The provider's address, and how it is reached.
+    pub(crate) fn entry(&self) -> (String, serde_json::Value) {
+        let reattached = json!({
+            "Protocol": "grpc",
+            "ProtocolVersion": 6,
+            "Pid": std::process::id(),
+            // Without this Terraform would kill the process at the end of a command.
+            "Test": true,
+            "Addr": {"Network": "unix", "String": self.socket.path()},
         });
-        ("TF_REATTACH_PROVIDERS", value.to_string())
+        (self.address.clone(), reattached)
     }
 
     /// The unix socket that it answers on.

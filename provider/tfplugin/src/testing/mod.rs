@@ -1,4 +1,5 @@
-//! A small Terraform core, for tests: it drives a provider over the real protocol and holds it to what Terraform demands.
+//! For tests: [`Terraform`] is the real one with the provider in the test's process, and [`MiniCore`] a small one that drives
+//! a provider over the real protocol and holds it to what Terraform demands.
 //!
 //! Terraform names no cause when a provider contradicts itself, and only notices what a configuration happens to touch. The
 //! mini core checks every answer, whatever the configuration, and says which rule was broken and where:
@@ -44,12 +45,14 @@ mod find;
 mod mini;
 mod random;
 mod rules;
+mod terraform;
 mod wire;
 
 pub use act::Acted;
 pub use find::FoundObject;
 pub use mini::{Lived, MiniCore};
 pub use random::Random;
+pub use terraform::{Terraform, said};
 
 use std::fmt;
 
