@@ -54,11 +54,28 @@ fn left() -> Vec<(&'static str, i64, Value)> {
                 "power_parameters": "{\"power_pass\": \"hush\"}", "pxe_mac_address": "52:54:00:AA:00:01", "pool": "web", "zone": "row-1"
             }),
         ),
+        (
+            "maas_reserved_ip",
+            0,
+            json!({"id": "5", "ip": "10.77.0.30", "mac_address": "52:54:00:AA:00:09", "comment": "the printer"}),
+        ),
+        (
+            "maas_boot_source",
+            0,
+            json!({"id": "1", "url": "https://images.example.com/", "keyring_filename": ""}),
+        ),
+        (
+            "maas_package_repository",
+            0,
+            json!({"id": "2", "name": "Our packages", "url": "http://deb.example.com/debian", "disabled_pockets": ["security"]}),
+        ),
+        ("maas_node_script", 0, json!({"id": "3", "name": "disks", "script": "IyEvYmluL3NoCg=="})),
+        ("maas_api_key", 0, json!({"id": "4", "name": "ci", "api_key": "a:b:hush"})),
     ]
 }
 
 /// The same objects, as the configuration declares them here.
-const HERE: &str = r#"
+const HERE: &str = r##"
 resource "basalt_fabric" "it" {
   name = "core"
 }
@@ -110,9 +127,35 @@ resource "basalt_machine" "it" {
   zone      = basalt_zone.it.name
   boot_macs = ["52:54:00:aa:00:01"]
 }
-"#;
+resource "basalt_ip_address" "it" {
+  name    = "printer"
+  subnet  = basalt_subnet.it.name
+  address = "10.77.0.30"
+  mac     = "52:54:00:aa:00:09"
+}
+resource "basalt_image_source" "it" {
+  name = "upstream"
+  url  = "https://images.example.com/"
+  selections = {
+    stable = { os = "debian", release = "bookworm", architectures = ["amd64"] }
+  }
+}
+resource "basalt_package_repository" "it" {
+  name = "ours"
+  url  = "http://deb.example.com/debian"
+}
+resource "basalt_script" "it" {
+  name    = "disks"
+  type    = "testing"
+  content = "#!/bin/sh\n"
+}
+resource "basalt_api_token" "it" {
+  name = "ci"
+  user = "ada"
+}
+"##;
 
-const MOVES: [(&str, &str); 11] = [
+const MOVES: [(&str, &str); 16] = [
     ("maas_fabric", "basalt_fabric"),
     ("maas_space", "basalt_space"),
     ("maas_resource_pool", "basalt_pool"),
@@ -124,6 +167,11 @@ const MOVES: [(&str, &str); 11] = [
     ("maas_dns_record", "basalt_dns_record"),
     ("maas_tag", "basalt_tag"),
     ("maas_machine", "basalt_machine"),
+    ("maas_reserved_ip", "basalt_ip_address"),
+    ("maas_boot_source", "basalt_image_source"),
+    ("maas_package_repository", "basalt_package_repository"),
+    ("maas_node_script", "basalt_script"),
+    ("maas_api_key", "basalt_api_token"),
 ];
 
 /// A provider of MAAS, as whoever moves has it installed still. Terraform asks it for its schemas, and for nothing else.
@@ -192,6 +240,23 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
             ),
             ("Tag", "gpu", json!({"comment": "has one"})),
             ("Machine", "hen", json!({"pool": "web", "zone": "row-1", "boot_macs": ["52:54:00:aa:00:01"]})),
+            (
+                "IpAddress",
+                "printer",
+                json!({"subnet": "lab", "address": "10.77.0.30", "mac": "52:54:00:aa:00:09"}),
+            ),
+            (
+                "ImageSource",
+                "upstream",
+                json!({
+                    "url": "https://images.example.com/",
+                    "selections": {"stable": {"os": "debian", "release": "bookworm", "architectures": ["amd64"]}}
+                }),
+            ),
+            ("PackageRepository", "ours", json!({"url": "http://deb.example.com/debian"})),
+            ("Script", "disks", json!({"type": "testing", "content": "#!/bin/sh\n"})),
+            ("User", "ada", json!({})),
+            ("ApiToken", "ci", json!({"user": "ada"})),
         ] {
             world.put("cli", kind, name, spec).await;
         }
@@ -223,9 +288,10 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
 #[test]
 fn what_the_region_does_not_have_is_created() {
     within(async |mut world| {
+        world.put("cli", "User", "ada", json!({})).await;
         world.comes_from(CANONICAL, &left(), HERE);
         let said = world.apply().await;
-        assert!(said.contains("11 added, 0 changed, 0 destroyed"), "{said}");
+        assert!(said.contains("16 added, 0 changed, 0 destroyed"), "{said}");
         world.end().await;
     });
 }

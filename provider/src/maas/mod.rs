@@ -4,8 +4,11 @@
 //! it takes to find it. What the region does not have is planned to be created, as the configuration declares it. What a
 //! state says that has no counterpart here is told in a warning.
 
+mod sources;
+
 use basalt_api::{Kind, Object};
 use serde_json::Value;
+use sources::{SOURCES, Source};
 use tfplugin::{Attribute, Diag, Diags, Moved, Num, Path, Shape, Type, Val};
 
 use crate::map::NAME;
@@ -14,123 +17,6 @@ use crate::region::Region;
 
 /// Where providers of MAAS come from: its makers', and the community's before it; by whatever registry.
 const PROVIDERS: [&str; 2] = ["canonical/maas", "maas/maas"];
-
-/// What an object is known by: attributes of ours, with their values.
-type Known = Vec<(&'static str, String)>;
-
-/// A type of theirs.
-struct Source {
-    name: &'static str,
-    /// The newest version of its schema that is understood.
-    version: i64,
-    kind: &'static str,
-    known_by: fn(&Value) -> Result<Known, String>,
-    /// What has no counterpart, and what to do about it.
-    lost: &'static [(&'static str, &'static str)],
-}
-
-const SOURCES: &[Source] = &[
-    Source { name: "maas_fabric", version: 0, kind: "Fabric", known_by: name, lost: &[] },
-    Source { name: "maas_space", version: 0, kind: "Space", known_by: name, lost: &[] },
-    Source { name: "maas_resource_pool", version: 0, kind: "Pool", known_by: name, lost: &[] },
-    Source { name: "maas_zone", version: 0, kind: "Zone", known_by: name, lost: &[] },
-    Source {
-        name: "maas_tag",
-        version: 0,
-        kind: "Tag",
-        known_by: name,
-        lost: &[
-            ("definition", "it is XPath; write the same as a CEL expression in `expression`"),
-            ("machines", "name the tag in the `tags` of each basalt_machine"),
-        ],
-    },
-    Source {
-        name: "maas_user",
-        version: 0,
-        kind: "User",
-        known_by: name,
-        lost: &[
-            ("email", "put it into `description`"),
-            ("is_admin", "name a role of base admin in `roles`"),
-            ("password", "declare it in `password_wo`"),
-        ],
-    },
-    Source {
-        name: "maas_dns_domain",
-        version: 0,
-        kind: "Domain",
-        known_by: name,
-        lost: &[("is_default", "no domain is the default one; name it where it is meant")],
-    },
-    Source { name: "maas_dns_record", version: 0, kind: "DnsRecord", known_by: record, lost: &[] },
-    Source {
-        name: "maas_vlan",
-        version: 0,
-        kind: "Vlan",
-        known_by: |state| Ok(vec![("fabric", by_name(state, "fabric")?), ("vid", text(state, "vid")?)]),
-        lost: &[("name", "a VLAN is called by its fabric and number")],
-    },
-    Source {
-        name: "maas_subnet",
-        version: 0,
-        kind: "Subnet",
-        known_by: |state| Ok(vec![("cidr", text(state, "cidr")?)]),
-        lost: &[("ip_ranges", "declare each as a basalt_ip_range")],
-    },
-    Source {
-        name: "maas_subnet_ip_range",
-        version: 0,
-        kind: "IpRange",
-        known_by: |state| Ok(vec![("start", text(state, "start_ip")?), ("end", text(state, "end_ip")?)]),
-        lost: &[],
-    },
-    Source {
-        name: "maas_static_route",
-        version: 0,
-        kind: "StaticRoute",
-        known_by: |_| {
-            Err("its source and destination are given by numbers, which only MAAS can tell the subnets of"
-                .to_owned())
-        },
-        lost: &[],
-    },
-    Source {
-        name: "maas_device",
-        version: 0,
-        kind: "Device",
-        known_by: |state| {
-            let cards = state["network_interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let macs: Known = cards
-                .iter()
-                .filter_map(|card| Some(("macs", card["mac_address"].as_str()?.to_owned())))
-                .collect();
-            if macs.is_empty() { name_of_host(state) } else { Ok(macs) }
-        },
-        lost: &[("zone", "a device stands in no zone")],
-    },
-    Source {
-        name: "maas_machine",
-        version: 1,
-        kind: "Machine",
-        known_by: |state| Ok(vec![("boot_macs", text(state, "pxe_mac_address")?)]),
-        lost: &[
-            ("power_parameters", "declare the account in `bmc`, its password in `bmc.password_wo`"),
-            ("min_hwe_kernel", "the kernel comes with the image of a basalt_deployment"),
-        ],
-    },
-    Source {
-        name: "maas_instance",
-        version: 0,
-        kind: "Deployment",
-        known_by: |state| Ok(vec![("machine", name_of_host(state)?.remove(0).1)]),
-        lost: &[
-            ("allocate_params", "declare `machine`, or the same as `selector`"),
-            ("deploy_params", "declare `image` and `user_data`"),
-            ("release_params", "declare `release`"),
-            ("network_interfaces", "declare `network`"),
-        ],
-    },
-];
 
 /// The state by which the region's object is found, of an object of a MAAS provider.
 pub(crate) fn state(
@@ -248,57 +134,6 @@ pub(crate) async fn find(region: &Region, kind: &'static Kind, state: &Val) -> R
     }
 }
 
-fn text(state: &Value, name: &str) -> Result<String, String> {
-    match &state[name] {
-        Value::String(text) if !text.is_empty() => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        _ => Err(format!("its state has no {name}")),
-    }
-}
-
-/// Of a reference, which there may be by a number that means nothing here.
-fn by_name(state: &Value, name: &str) -> Result<String, String> {
-    let text = text(state, name)?;
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!(
-            "its {name} is given by the number {text}, which only MAAS can tell the name of"
-        ));
-    }
-    Ok(text)
-}
-
-fn name(state: &Value) -> Result<Known, String> {
-    Ok(vec![(NAME, text(state, "name")?)])
-}
-
-fn name_of_host(state: &Value) -> Result<Known, String> {
-    let host = text(state, "hostname").or_else(|_| text(state, "fqdn"))?;
-    Ok(vec![(NAME, host.split('.').next().unwrap_or_default().to_owned())])
-}
-
-fn record(state: &Value) -> Result<Known, String> {
-    let (owner, domain) = match text(state, "name") {
-        Ok(owner) => (owner, by_name(state, "domain")?),
-        Err(_) => {
-            let whole = text(state, "fqdn")?;
-            let (owner, domain) =
-                whole.split_once('.').ok_or_else(|| format!("its fqdn {whole} has no domain"))?;
-            (owner.to_owned(), domain.to_owned())
-        }
-    };
-    Ok(vec![("domain", domain), ("owner_name", owner), ("type", record_type(state)?)])
-}
-
-/// `A/AAAA` is one type there; which of ours it is, its data says.
-fn record_type(state: &Value) -> Result<String, String> {
-    let (sort, data) = (text(state, "type")?, text(state, "data")?);
-    Ok(match sort.as_str() {
-        "A/AAAA" if data.contains(':') => "AAAA".to_owned(),
-        "A/AAAA" => "A".to_owned(),
-        _ => sort,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,6 +176,11 @@ mod tests {
         let (state, told) = moved("DnsRecord", CANONICAL, "maas_dns_record", 0, record).expect("it is moved");
         let known = ["owner_name", "domain", "type"].map(|name| state.get(name).as_str().unwrap_or_default());
         assert_eq!((known, told.as_str()), (["www", "lab.example.com", "AAAA"], ""));
+        let setting = json!({"key": "ntp_servers", "value": "ntp.example.com"});
+        let (state, told) =
+            moved("Settings", CANONICAL, "maas_configuration", 0, setting).expect("it is moved");
+        assert_eq!(state.get("name"), &"default".into());
+        assert!(told.contains("`key`: one basalt_settings holds all of them"), "{told}");
         let machine = json!({"pxe_mac_address": "52:54:00:AA:00:01", "power_parameters": "{}"});
         let (state, _) = moved("Machine", CANONICAL, "maas_machine", 1, machine).expect("it is moved");
         assert_eq!(state.get("boot_macs"), &Val::List(vec!["52:54:00:AA:00:01".into()]));
@@ -363,6 +203,8 @@ mod tests {
         assert!(number.contains("by the number 12"), "{number}");
         let named = moved("Fabric", CANONICAL, "maas_fabric", 0, json!({"name": "Fabric 1"})).unwrap_err();
         assert!(named.contains("Import it by the name"), "{named}");
+        let keys = moved("SshKey", CANONICAL, "maas_ssh_keys", 0, json!({"keys": ["a", "b"]})).unwrap_err();
+        assert!(keys.contains("it holds several keys, each of which is a basalt_ssh_key"), "{keys}");
         let empty = moved("Subnet", CANONICAL, "maas_subnet", 0, json!({})).unwrap_err();
         assert!(empty.contains("its state has no cidr"), "{empty}");
     }
