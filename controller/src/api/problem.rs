@@ -38,6 +38,10 @@ impl Refusal {
         Self::invalid(vec![FieldError::new(pointer, code, message, hint)])
     }
 
+    pub(super) fn code(&self) -> ProblemCode {
+        self.0.code
+    }
+
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self::from(Problem {
             retry_after: Some(RETRY_AFTER),

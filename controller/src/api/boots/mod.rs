@@ -41,7 +41,13 @@ pub(super) async fn read(
         None => Some(store.get(kind.name, named(kind, &asked)?).await?.uid),
     };
     match uid {
-        Some(uid) => caller.sees(&app, kind, Key::Uid(uid)).await.map_err(|_| unseen(kind, mac, &asked))?,
+        Some(uid) => {
+            let seen = caller.sees(&app, kind, Key::Uid(uid)).await;
+            seen.map_err(|refusal| match refusal.code() {
+                ProblemCode::NotFound => unseen(kind, mac, &asked),
+                _ => refusal,
+            })?;
+        }
         // Whether a hidden machine has it, or none, is not to be told apart.
         None if caller.rights.unlimited().is_none() => return Err(unseen(kind, mac, &asked)),
         None => {}
