@@ -108,7 +108,7 @@ async fn every_example_of_the_documentation_is_valid() {
     let mut modules = BTreeMap::<String, String>::new();
     for path in &found {
         let page = path.strip_prefix(&docs).expect("a page").with_extension("").display().to_string();
-        if LATER.iter().any(|folder| page.starts_with(folder)) {
+        if LATER.iter().any(|folder| page.starts_with(folder)) || page.starts_with("guides/") {
             continue;
         }
         let text = std::fs::read_to_string(path).expect("a page");

@@ -222,6 +222,15 @@ impl World {
 const CANONICAL: &str = "registry.terraform.io/canonical/maas";
 
 #[test]
+fn the_guide_names_what_can_be_moved() {
+    let guide = include_str!("../../../provider/docs/guides/from-maas.md");
+    for (from, to) in MOVES {
+        let row = guide.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{from}`")));
+        assert!(row.is_some_and(|row| row.contains(&format!("`{to}`"))), "{from}, {to}");
+    }
+}
+
+#[test]
 fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
     within(async |mut world| {
         for (kind, name, spec) in [
