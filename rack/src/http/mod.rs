@@ -22,11 +22,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use self::admission::Admission;
+use self::connections::Connections;
 use crate::attempts::Attempts;
 use crate::blobs::BlobStore;
 use crate::boot::BootTable;
@@ -39,6 +40,7 @@ use crate::spool::writer::Facts;
 pub mod admission;
 pub mod agent;
 pub mod boot;
+mod connections;
 pub mod direct;
 pub mod files;
 pub mod forward;
@@ -46,8 +48,6 @@ pub mod report;
 pub mod request;
 mod trace;
 
-/// Connections at once; further ones wait in the listener's queue.
-const MAX_CONNECTIONS: usize = 4096;
 /// How long a client may take for its first byte, its TLS handshake, and each request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a request may take, its body included.
@@ -183,21 +183,25 @@ pub async fn serve(
 
 /// [`serve`] on a listener that is bound already.
 pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToken) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Connections::default();
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let Some(room) = connections.room().await else { return };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
+                let Some(counted) = connections.of(peer.ip(), room) else {
+                    tracing::debug!(%peer, "one more connection than one address may have");
+                    continue;
+                };
                 let (site, stop) = (site.clone(), stop.clone());
                 tokio::spawn(async move {
                     if let Err(error) = connection(stream, peer, site, &stop).await {
                         tracing::debug!(%peer, %error, "HTTP connection ended");
                     }
-                    drop(slot);
+                    drop(counted);
                 });
             }
             Err(error) => {
@@ -206,8 +210,7 @@ pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToke
             }
         }
     }
-    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
-    tokio::time::timeout(DRAIN, slots.acquire_many(all)).await.ok();
+    tokio::time::timeout(DRAIN, connections.are_over()).await.ok();
 }
 
 async fn connection(

@@ -243,3 +243,20 @@ async fn who_would_wait_long_for_a_fetch_is_told_when_to_come_back_and_it_goes_o
     stream.read_exact(&mut body).await.unwrap();
     assert_eq!((status, body), (206, content));
 }
+
+#[tokio::test]
+async fn a_machine_that_opens_connections_and_says_nothing_keeps_nobody_out() {
+    // More than one address may have, and fewer than there may be.
+    const MANY: usize = 600;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), 1 << 20, Limits::default()).await;
+    let mut silent = Vec::new();
+    for _ in 0..MANY {
+        silent.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let last = silent.last_mut().unwrap();
+    let read = tokio::time::timeout(DEADLINE, last.read(&mut [0])).await.expect("it is one too many");
+    assert!(matches!(read, Ok(0) | Err(_)), "nothing was asked: {read:?}");
+    let (_, status) = server.ask(9, "HTTP/1.1", 0).await;
+    assert_eq!(status, 206);
+}
