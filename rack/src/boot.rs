@@ -161,7 +161,7 @@ fn ephemeral(machine: &BootMachine) -> Option<&EphemeralBoot> {
     }
 }
 
-/// Checks what a boot concern says.
+/// Checks that each machine of a boot concern is known by MACs of its own.
 ///
 /// # Errors
 /// What is wrong, and where.
@@ -175,14 +175,15 @@ pub fn check(concern: &BootConcern) -> Result<(), String> {
                 return Err(format!("MAC {mac} belongs to both {other:?} and {name:?}"));
             }
         }
-        if let Some(Action::Ephemeral(boot)) = &machine.action {
-            check_ephemeral(boot).map_err(|reason| format!("machine {name:?}: {reason}"))?;
-        }
     }
-    concern.enlist.as_ref().map_or(Ok(()), check_ephemeral).map_err(|reason| format!("enlist: {reason}"))
+    Ok(())
 }
 
-fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
+/// Checks what a machine is to boot.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn check_ephemeral(boot: &EphemeralBoot) -> Result<(), String> {
     let hashes = [
         ("kernel", &boot.kernel_sha256),
         ("initrd", &boot.initrd_sha256),
@@ -307,7 +308,7 @@ mod tests {
         let with = |change: fn(&mut EphemeralBoot)| {
             let mut boot = ephemeral(1);
             change(&mut boot);
-            check(&BootConcern { enlist: Some(boot), ..concern() }).unwrap_err()
+            check_ephemeral(&boot).unwrap_err()
         };
         assert!(with(|boot| boot.kernel_options = "quiet || shell".into()).contains("iPXE would interpret"));
         assert!(with(|boot| boot.kernel_options = "a\nshell".into()).contains("iPXE would interpret"));

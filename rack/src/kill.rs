@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use basalt_proto::kill::KillPoints;
 use basalt_proto::rack_v1::{ConcernVersion, Fact, fact::Body};
 
-use crate::concern::{Content, verify};
+use crate::concern::{Content, Understood, verify};
 
 /// It holds what it is told only in memory.
 pub const TOLD: &str = "told";
@@ -29,7 +29,7 @@ pub(crate) fn instructed(version: &ConcernVersion) {
     if POINTS.is_empty() {
         return;
     }
-    if let Ok((_, Content::Boot(concern))) = verify(version) {
+    if let Ok(Understood { content: Content::Boot(concern), .. }) = verify(version) {
         let table = crate::boot::BootTable::new(concern);
         for step in table.armed().filter_map(|(_, boot)| step_of(&boot.step_key)) {
             POINTS.at(step, TOLD);

@@ -257,6 +257,7 @@ pub struct Timings {
 }
 
 fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
+    super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     match (&spec.machine, &spec.selector) {
         (None, None) => rule.missing(
             "/machine",

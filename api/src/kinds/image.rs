@@ -99,6 +99,7 @@ pub struct ImageStatus {
 }
 
 fn image_rules(spec: &ImageSpec, rule: &mut Rule<'_>) {
+    super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     let has = |role| spec.files.contains_key(&role);
     match spec.purpose {
         ImagePurpose::Ephemeral => {

@@ -10,6 +10,7 @@ mod dns;
 mod host_network;
 mod image;
 mod inventory;
+mod kernel_options;
 mod machine;
 mod network;
 mod place;

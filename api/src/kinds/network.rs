@@ -68,7 +68,7 @@ pub struct VlanDhcp {
     /// Whether racks answer DHCP on this VLAN. Machines boot from the network only where they do.
     #[field(default = false)]
     pub enabled: bool,
-    /// How long a lease lasts.
+    /// How long a lease lasts: `1m` to `31d`.
     #[field(default = "10m")]
     pub lease_time: Duration,
     /// Racks that answer, each of which takes part in its addresses: attached to the VLAN, or behind relays. Empty: every rack that
@@ -82,8 +82,20 @@ pub struct VlanDhcp {
     pub options: BTreeMap<String, String>,
 }
 
+/// The shortest and the longest lease: clients would renew all the time, or hold addresses that a rack without its lease file has
+/// forgotten.
+const LEASES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(31 * 86_400)];
+
 fn vlan_rules(spec: &VlanSpec, rule: &mut Rule<'_>) {
     dhcp_options::rules(&spec.dhcp.options, "/dhcp/options", rule);
+    let [shortest, longest] = LEASES;
+    if !(shortest..=longest).contains(&spec.dhcp.lease_time) {
+        rule.broken(
+            "/dhcp/lease_time",
+            format!("a lease of {} is not one that racks give", spec.dhcp.lease_time),
+            format!("{shortest} to {longest}"),
+        );
+    }
     if spec.dhcp.enabled && !spec.dhcp.relay_to.is_empty() {
         rule.broken(
             "/dhcp/relay_to",

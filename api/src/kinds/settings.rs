@@ -178,6 +178,7 @@ pub struct SettingsStatus {
 const WEEK_SECS: u64 = 7 * 24 * 3600;
 
 fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
+    super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     for (name, time) in &spec.deadlines {
         let pointer = crate::pointer::child("/deadlines", name);
         if !DEADLINE_NAMES.contains(&name.as_str()) {

@@ -45,6 +45,7 @@ pub struct TagStatus {
 }
 
 fn tag_rules(spec: &TagSpec, rule: &mut Rule<'_>) {
+    super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     let text = spec.expression.as_deref();
     let is_empty = text.is_some_and(|text| text.trim().is_empty());
     if is_empty {

@@ -114,6 +114,41 @@ fn a_minimal_spec_of_every_kind_is_valid() {
 }
 
 #[test]
+fn what_no_rack_would_do_is_refused_before_any_rack_hears_of_it() {
+    let image = json!({"sha256": "0".repeat(64), "size": 7});
+    let specs = [
+        ("Machine", json!({"boot_macs": ["525400000001"]})),
+        ("Deployment", json!({"image": "debian", "selector": {}})),
+        (
+            "Image",
+            json!({"os": "debian", "release": "12", "architecture": "amd64", "files": {"root_tarball": image}}),
+        ),
+        ("Tag", json!({})),
+        ("Settings", json!({})),
+    ];
+    for (kind, mut spec) in specs {
+        for (options, want) in [
+            ("quiet console=ttyS0,115200n8 init=/bin/sh;x a='b;c' mitigations=auto,nosmt", None),
+            ("quiet || shell", Some("\"||\" is for a boot loader")),
+            ("quiet ; shell", Some("\";\" is for a boot loader")),
+            ("a=${net0/mac}", Some("${net0/mac}")),
+            (&"x".repeat(513), Some("513 bytes")),
+        ] {
+            spec["kernel_options"] = json!(options);
+            let found = errors(kind, &spec);
+            assert_eq!(found.len(), usize::from(want.is_some()), "{kind} {options}: {found:?}");
+            assert!(want.is_none_or(|want| found[0].contains(want)), "{kind}: {found:?}");
+        }
+    }
+    for (lease, is_refused) in [("59s", true), ("1m", false), ("31d", false), ("745h", true)] {
+        let spec = json!({"fabric": "default", "vid": 0, "dhcp": {"lease_time": lease}});
+        let found = errors("Vlan", &spec);
+        assert_eq!(!found.is_empty(), is_refused, "{found:?}");
+        assert!(found.iter().all(|error| error.contains("1m to 31d")), "{found:?}");
+    }
+}
+
+#[test]
 fn an_object_is_called_as_its_kind_demands() {
     let wrong = |kind: &str, name: &str, spec: Value| {
         validate_name(Kind::find(kind).unwrap(), name, &spec).map(|e| e.to_string())

@@ -45,8 +45,16 @@ pub struct ConcernAck {
     pub generation: Generation,
     /// `applied`, `already_there`, `refused_older`, `refused_conflict`, `failed`.
     pub outcome: String,
-    /// The rack's words.
+    /// The rack's words; of what it applied, what it left out.
     pub message: String,
+}
+
+impl ConcernAck {
+    /// Whether the rack does it.
+    #[must_use]
+    pub fn is_applied(&self) -> bool {
+        matches!(self.outcome.as_str(), "applied" | "already_there")
+    }
 }
 
 impl Store {

@@ -459,7 +459,7 @@ async fn applied(
         else {
             return Ok((None, None));
         };
-        if !matches!(ack.outcome.as_str(), "applied" | "already_there") {
+        if !ack.is_applied() {
             return Ok((None, Some(format!("rack {}: {}", rack.name, ack.message))));
         }
         let body = BootConcern::decode(concern.body.as_slice())

@@ -102,13 +102,14 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
     let stored = driver.store.concerns(uid).await?;
     let mut refused = Vec::new();
     for ack in driver.store.concern_acks(uid).await? {
-        let good = matches!(ack.outcome.as_str(), "applied" | "already_there");
         let mut state = ConcernState::default();
-        if good {
+        if ack.is_applied() {
             state.applied = ack.generation;
             let bytes = stored.iter().find(|c| c.name == ack.concern && c.generation == ack.generation);
             state.sha256 = bytes.map(|c| Sha256::new(c.sha256));
-        } else {
+        }
+        // Of one that is applied it says what is left out.
+        if !ack.is_applied() || !ack.message.is_empty() {
             refused.push(format!("{}: {} ({})", ack.concern, ack.outcome, ack.message));
             state.error = Some(ack.message);
         }

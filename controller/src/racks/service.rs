@@ -281,13 +281,19 @@ impl Session {
     async fn note_held(&self, held: &[(String, (Vec<u8>, String))]) -> Result<(), StoreError> {
         let store = &self.racks.store;
         let incarnation = store.incarnation().to_string();
+        let known = store.concern_acks(self.rack).await?;
         for concern in store.concerns(self.rack).await? {
             let now = (concern.sha256.to_vec(), incarnation.clone());
+            let is_same =
+                |ack: &&ConcernAck| ack.concern == concern.name && ack.generation == concern.generation;
+            // What it left out of it is still left out.
+            if known.iter().find(is_same).is_some_and(ConcernAck::is_applied) {
+                continue;
+            }
             if held.iter().any(|(name, was)| *name == concern.name && *was == now) {
                 let outcome = "already_there".to_owned();
-                let message = "the rack came with it".to_owned();
-                let ack =
-                    ConcernAck { concern: concern.name, generation: concern.generation, outcome, message };
+                let (concern, generation) = (concern.name, concern.generation);
+                let ack = ConcernAck { concern, generation, outcome, message: String::new() };
                 store.put_concern_ack(self.rack, &ack).await?;
             }
         }

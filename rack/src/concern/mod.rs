@@ -13,6 +13,7 @@ use prost::Message;
 
 use crate::hash::sha256;
 
+mod sound;
 pub mod store;
 
 /// The concerns this rack knows.
@@ -49,27 +50,23 @@ impl Concern {
         Self::ALL.into_iter().find(|concern| concern.name() == name)
     }
 
-    /// Decodes a body, and checks what it says as far as that is possible without using it.
+    /// Decodes a body, leaves out of it what nobody could do, and says why.
     ///
     /// # Errors
-    /// Why the body cannot be used.
-    pub fn read(self, body: &[u8]) -> Result<Content, BadBody> {
+    /// Why nothing of the body can be used.
+    pub fn read(self, body: &[u8]) -> Result<(Content, Vec<String>), BadBody> {
         Ok(match self {
             Self::Dhcp => {
-                let concern = DhcpConcern::decode(body)?;
-                crate::dhcp::config::config(&concern, 0)
-                    .map_err(|error| BadBody::Content(error.to_string()))?;
-                crate::dhcp6::config::config(&concern, 0)
-                    .map_err(|error| BadBody::Content(error.to_string()))?;
-                Content::Dhcp(concern)
+                let (concern, left_out) = sound::dhcp(DhcpConcern::decode(body)?);
+                (Content::Dhcp(concern), left_out)
             }
             Self::Boot => {
-                let concern = BootConcern::decode(body)?;
-                crate::boot::check(&concern).map_err(BadBody::Content)?;
-                Content::Boot(concern)
+                let (concern, left_out) =
+                    sound::boot(BootConcern::decode(body)?).map_err(BadBody::Content)?;
+                (Content::Boot(concern), left_out)
             }
-            Self::Images => Content::Images(ImagesConcern::decode(body)?),
-            Self::Power => Content::Power(PowerConcern::decode(body)?),
+            Self::Images => (Content::Images(ImagesConcern::decode(body)?), Vec::new()),
+            Self::Power => (Content::Power(PowerConcern::decode(body)?), Vec::new()),
         })
     }
 }
@@ -176,11 +173,22 @@ pub fn accept(
     }
 }
 
+/// What a version says.
+#[derive(Debug)]
+pub struct Understood {
+    /// Which concern it is.
+    pub concern: Concern,
+    /// What of it is done.
+    pub content: Content,
+    /// Why each part is not done that nobody could.
+    pub left_out: Vec<String>,
+}
+
 /// Checks a version by itself: a concern we know, its hash, its body.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn verify(version: &ConcernVersion) -> Result<(Concern, Content), String> {
+pub fn verify(version: &ConcernVersion) -> Result<Understood, String> {
     let Some(concern) = Concern::named(&version.concern) else {
         return Err(format!("this rack does not know the concern {:?}; upgrade it", version.concern));
     };
@@ -192,8 +200,9 @@ pub fn verify(version: &ConcernVersion) -> Result<(Concern, Content), String> {
             hex::encode(&version.sha256)
         ));
     }
-    let content = concern.read(&version.body).map_err(|error| format!("concern {concern}: {error}"))?;
-    Ok((concern, content))
+    let (content, left_out) =
+        concern.read(&version.body).map_err(|error| format!("concern {concern}: {error}"))?;
+    Ok(Understood { concern, content, left_out })
 }
 
 /// Wraps a body into a version, with its hash.
@@ -260,16 +269,14 @@ mod tests {
         let mut garbage = offer("now", 1, true);
         garbage.body = vec![0xff; 9];
         garbage.sha256 = sha256(&garbage.body).to_vec();
-        let mut nonsense = DhcpConcern::default();
-        nonsense
-            .subnets
-            .push(basalt_proto::rack_v1::DhcpSubnet { cidr: "10.0.0.0/33".into(), ..Default::default() });
-        let nonsense = version(Concern::Dhcp, 1, "now", &nonsense);
+        let mut twins = crate::boot::fixtures::concern();
+        twins.machines[1].macs = twins.machines[0].macs.clone();
+        let twins = version(Concern::Boot, 1, "now", &twins);
         for (offered, word) in [
             (wrong_hash, "SHA-256"),
             (unknown, "\"dns\""),
             (garbage, "not the concern's message"),
-            (nonsense, "10.0.0.0/33"),
+            (twins, "belongs to both"),
         ] {
             let Decision::Failed(reason) = accept(None, &offered, &nothing) else {
                 panic!("accepted {offered:?}")

@@ -11,7 +11,7 @@ use basalt_proto::rack_v1::{
 use prost::Message;
 use tokio::sync::watch;
 
-use super::{Concern, Content, Decision, accept, verify};
+use super::{Concern, Content, Decision, Understood, accept, verify};
 use crate::boot::BootTable;
 use crate::durable;
 use crate::epochs::Epochs;
@@ -121,7 +121,10 @@ impl ConcernStore {
         }
         let mine = held.iter().find(|it| it.concern == offered.concern).map_or(0, |it| it.generation);
         let message = match &decision {
-            Decision::Applied | Decision::AlreadyThere => String::new(),
+            Decision::Applied | Decision::AlreadyThere => {
+                let left_out = verify(offered).map(|it| it.left_out).unwrap_or_default();
+                if left_out.is_empty() { String::new() } else { format!("left out: {}", left_out.join("; ")) }
+            }
             Decision::RefusedOlder { .. } => format!("this rack holds generation {mine}"),
             Decision::RefusedConflict { .. } => {
                 format!("this rack holds other content under generation {mine}: two regions disagree")
@@ -129,6 +132,9 @@ impl ConcernStore {
             Decision::Failed(reason) => reason.clone(),
         };
         match decision {
+            Decision::Applied if !message.is_empty() => {
+                tracing::error!(concern = %offered.concern, generation = offered.generation, %message, "concern applied in part");
+            }
             Decision::Applied => {
                 tracing::info!(concern = %offered.concern, generation = offered.generation, "concern applied");
             }
@@ -202,7 +208,7 @@ impl ConcernStore {
 
     fn take(&self, offered: &ConcernVersion) -> Result<(), String> {
         crate::kill::instructed(offered);
-        let (concern, content) = verify(offered)?;
+        let Understood { concern, content, .. } = verify(offered)?;
         let path = self.path(concern);
         // First the incarnation: a crash in between must not leave the old one welcome.
         self.epochs.enter(&offered.incarnation).map_err(|error| error.to_string())?;
@@ -233,11 +239,11 @@ fn load(path: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content
     };
     let version =
         ConcernVersion::decode(bytes.as_slice()).map_err(|error| format!("not a concern file: {error}"))?;
-    let (named, content) = verify(&version)?;
-    if named != concern {
-        return Err(format!("holds concern {named}"));
+    let understood = verify(&version)?;
+    if understood.concern != concern {
+        return Err(format!("holds concern {}", understood.concern));
     }
-    Ok(Some((version, content)))
+    Ok(Some((version, understood.content)))
 }
 
 /// Writes a concern into a rack's data directory, without a region: what `basalt-rack concern put` and tests do. A running
@@ -247,7 +253,11 @@ fn load(path: &Path, concern: Concern) -> Result<Option<(ConcernVersion, Content
 /// The version is not usable (kind `InvalidInput`), or the file system's.
 pub fn write_concern(data_dir: &Path, version: &ConcernVersion) -> io::Result<()> {
     let invalid = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
-    let (concern, _) = verify(version).map_err(invalid)?;
+    let Understood { concern, left_out, .. } = verify(version).map_err(invalid)?;
+    // Who writes one by hand is told at once.
+    if !left_out.is_empty() {
+        return Err(invalid(left_out.join("; ")));
+    }
     let dir = data_dir.join("concerns");
     durable::private_dir(&dir)?;
     durable::replace_keeping_old(&path(&dir, concern), &version.encode_to_vec())
@@ -265,6 +275,7 @@ pub fn read_concern(data_dir: &Path, concern: Concern) -> Result<Option<(Concern
 mod tests {
     use super::super::version;
     use super::*;
+    use basalt_proto::rack_v1::DhcpSubnet;
     use basalt_proto::rack_v1::concern_reply::Outcome;
 
     fn open(dir: &Path) -> (ConcernStore, Vec<Damaged>) {
@@ -282,6 +293,29 @@ mod tests {
                 ..DhcpConcern::default()
             },
         )
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_concern_is_told_whenever_it_is_offered_and_a_person_is_refused_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path());
+        let subnet = |cidr: &str, lease_seconds| DhcpSubnet {
+            subnet_uid: cidr.into(),
+            cidr: cidr.into(),
+            lease_seconds,
+            ..DhcpSubnet::default()
+        };
+        let subnets = vec![subnet("10.77.0.0/24", 600), subnet("10.78.0.0/24", 30)];
+        let offered = version(Concern::Dhcp, 1, "a", &DhcpConcern { subnets, ..DhcpConcern::default() });
+        for outcome in [Outcome::Applied, Outcome::AlreadyThere] {
+            let reply = store.apply(&offered);
+            assert_eq!(reply.outcome(), outcome);
+            assert!(reply.message.starts_with("left out: ") && reply.message.contains("30 s"), "{reply:?}");
+        }
+        let held = store.views.dhcp.subscribe();
+        assert_eq!(held.borrow().as_ref().unwrap().subnets.len(), 1);
+        let refused = write_concern(dir.path(), &offered).unwrap_err();
+        assert!(refused.to_string().contains("30 s"), "{refused}");
     }
 
     #[test]

@@ -1,0 +1,120 @@
+//! What of a concern can be done, where one part of it cannot: one bad subnet or machine is left out, and no other is the worse for it.
+
+use basalt_proto::rack_v1::boot_machine::Action;
+use basalt_proto::rack_v1::{BootConcern, DhcpConcern, LocalBoot};
+
+use crate::{boot, dhcp, dhcp6};
+
+/// A concern without what nobody could do, and why each of that was left out.
+pub(super) type Sound<T> = (T, Vec<String>);
+
+/// Without subnets that contradict themselves or one before them, and without clients whose options are none.
+pub(super) fn dhcp(mut whole: DhcpConcern) -> Sound<DhcpConcern> {
+    let mut left_out = Vec::new();
+    if dhcp::config::config(&whole, 0).is_err() {
+        let (subnets, clients) =
+            (std::mem::take(&mut whole.subnets), std::mem::take(&mut whole.client_options));
+        for subnet in subnets {
+            whole.subnets.push(subnet);
+            if let Err(why) = dhcp::config::config(&whole, 0) {
+                left_out.push(why.to_string());
+                whole.subnets.pop();
+            }
+        }
+        for client in clients {
+            whole.client_options.push(client);
+            if let Err(why) = dhcp::config::config(&whole, 0) {
+                left_out.push(why.to_string());
+                whole.client_options.pop();
+            }
+        }
+    }
+    if dhcp6::config::config(&whole, 0).is_err() {
+        for subnet in std::mem::take(&mut whole.subnets6) {
+            whole.subnets6.push(subnet);
+            if let Err(why) = dhcp6::config::config(&whole, 0) {
+                left_out.push(why.to_string());
+                whole.subnets6.pop();
+            }
+        }
+    }
+    (whole, left_out)
+}
+
+/// A machine that cannot be booted as it is to be boots its disk.
+///
+/// # Errors
+/// It is not clear which machine is which.
+pub(super) fn boot(mut whole: BootConcern) -> Result<Sound<BootConcern>, String> {
+    boot::check(&whole)?;
+    let mut left_out = Vec::new();
+    for machine in &mut whole.machines {
+        if let Some(Action::Ephemeral(ephemeral)) = &machine.action
+            && let Err(why) = boot::check_ephemeral(ephemeral)
+        {
+            left_out.push(format!("machine {:?} boots its disk: {why}", machine.name));
+            machine.action = Some(Action::Local(LocalBoot {}));
+        }
+    }
+    if let Some(Err(why)) = whole.enlist.as_ref().map(boot::check_ephemeral) {
+        left_out.push(format!("unknown machines boot their disks: {why}"));
+        whole.enlist = None;
+    }
+    Ok((whole, left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boot::fixtures;
+    use basalt_proto::rack_v1::{ClientOptions, Dhcp6Subnet, DhcpSubnet, RawOption};
+
+    fn subnet(cidr: &str, lease_seconds: u32) -> DhcpSubnet {
+        DhcpSubnet { subnet_uid: cidr.into(), cidr: cidr.into(), lease_seconds, ..DhcpSubnet::default() }
+    }
+
+    fn client(mac: &str, code: u32) -> ClientOptions {
+        ClientOptions { mac: mac.into(), options: vec![RawOption { code, value: vec![1] }] }
+    }
+
+    #[test]
+    fn a_subnet_that_contradicts_itself_is_left_out_and_the_others_are_served() {
+        let whole = DhcpConcern {
+            subnets: vec![
+                subnet("10.77.0.0/24", 600),
+                subnet("10.78.0.0/24", 30),
+                subnet("10.77.0.0/16", 600),
+            ],
+            client_options: vec![client("52:54:00:00:00:01", 300), client("52:54:00:00:00:02", 150)],
+            subnets6: vec![
+                Dhcp6Subnet { cidr: "nonsense".into(), ..Dhcp6Subnet::default() },
+                Dhcp6Subnet { cidr: "2001:db8::/64".into(), ..Dhcp6Subnet::default() },
+            ],
+            ..DhcpConcern::default()
+        };
+        let (sound, left_out) = dhcp(whole);
+        let cidrs: Vec<_> = sound.subnets.iter().map(|it| it.cidr.as_str()).collect();
+        assert_eq!(cidrs, ["10.77.0.0/24"]);
+        assert_eq!(sound.client_options, [client("52:54:00:00:00:02", 150)]);
+        assert_eq!(sound.subnets6.len(), 1);
+        for (why, what) in left_out.iter().zip(["30 s", "overlap", "300", "nonsense"]) {
+            assert!(why.contains(what), "{what}: {why}");
+        }
+        assert_eq!(left_out.len(), 4);
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_booted_boots_its_disk_and_keeps_no_other_from_its_task() {
+        let mut whole = fixtures::concern();
+        let mut bad = fixtures::ephemeral(18);
+        bad.kernel_options = "quiet || shell".into();
+        whole.machines.push(fixtures::machine(4, Action::Ephemeral(bad.clone())));
+        whole.enlist = Some(bad);
+        let (sound, left_out) = boot(whole.clone()).unwrap();
+        assert_eq!(sound.machines[..3], whole.machines[..3]);
+        assert_eq!(sound.machines[3].action, Some(Action::Local(LocalBoot {})));
+        assert_eq!(sound.enlist, None);
+        assert!(left_out[0].contains("machine \"m4\" boots its disk: kernel options"), "{left_out:?}");
+        assert!(left_out[1].contains("unknown machines"), "{left_out:?}");
+    }
+}
