@@ -72,8 +72,10 @@ macro_rules! problem_codes {
 }
 
 problem_codes! {
-    /// There is no such object, or no such path.
+    /// There is no such object.
     NotFound = "not_found", 404, "Not found";
+    /// There is no such path: the request is not one of this region's API.
+    NoSuchPath = "no_such_path", 404, "No such path";
     /// The path does not have this method; the header `Allow` says which it has.
     MethodNotAllowed = "method_not_allowed", 405, "Method not allowed";
     /// `If-None-Match: *`, and it is there.

@@ -176,6 +176,36 @@ async fn what_is_not_there_is_none() {
 }
 
 #[tokio::test]
+async fn only_a_region_says_that_something_is_not_there() {
+    let other = server(vec![|| (Status::NOT_FOUND, "no backend").into_response()]).await;
+    let elsewhere =
+        server(vec![|| refusal(Problem::new(ProblemCode::NoSuchPath, "there is no path /api/v1/api/v1"))])
+            .await;
+    for url in [&other.url, &elsewhere.url] {
+        let client = client(&[url]);
+        let found = client.find(zone(), "row-1").await;
+        let error = found.expect_err("it is not known whether there is one");
+        assert!(!error.is_not_found(), "{error}");
+        assert!(client.delete(zone(), "row-1", DeleteOptions::default()).await.is_err());
+        assert!(client.wait_gone(zone(), "row-1", Duration::ZERO, |_| ()).await.is_err());
+    }
+    assert!(client(&[&other.url]).blob_state(&Sha256::new([7; 32])).await.is_err(), "HEAD as well");
+    let region = server(vec![|| Json(object(1, json!({}))).into_response()]).await;
+    assert!(client(&[&other.url, &region.url]).find(zone(), "row-1").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn another_region_is_asked_when_one_takes_a_request_and_says_nothing() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    let region = server(vec![|| Json(object(1, json!({}))).into_response()]).await;
+    let patient = config(&[&silent, &region.url]);
+    let client = client_with(ClientConfig { timeout: Duration::from_millis(200), ..patient });
+    assert!(client.find(zone(), "row-1").await.unwrap().is_some());
+    assert_eq!(client.transport.preferred(), 1, "and is asked first from then on");
+}
+
+#[tokio::test]
 async fn another_region_is_asked_when_one_is_dead_and_then_asked_first() {
     let (dead, region) =
         (dead_endpoint().await, server(vec![|| Json(object(1, json!({}))).into_response()]).await);
@@ -400,7 +430,7 @@ async fn head_blob(State(blobs): State<Blobs>) -> Response {
     let (bytes, complete) = blobs.0.lock().unwrap().clone();
     match (complete, bytes.len()) {
         (true, length) => [(header::CONTENT_LENGTH, length.to_string())].into_response(),
-        (false, 0) => Status::NOT_FOUND.into_response(),
+        (false, 0) => refusal(Problem::new(ProblemCode::NotFound, "no such blob")),
         (false, length) => (Status::ACCEPTED, [(RECEIVED_HEADER, length.to_string())]).into_response(),
     }
 }

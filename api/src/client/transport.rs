@@ -25,6 +25,9 @@ const MAX_ANSWER: usize = 256 << 20;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
+/// What is said of an answer that does not come.
+const LATE: &str = "no answer in time; repeating the request is safe";
+
 /// One request, ready for any endpoint.
 pub(super) struct Call {
     method: Method,
@@ -98,6 +101,14 @@ impl Call {
         Ok(self)
     }
 
+    fn again(&self) -> Again {
+        match (self.is_idempotent(), self.timeout) {
+            (false, _) => Again::Never,
+            (true, Some(_)) => Again::Broken,
+            (true, None) => Again::Late,
+        }
+    }
+
     /// Whether it may be sent again when its answer was lost: sent twice, it is as if sent once (RFC 9110 §9.2.2). The second
     /// may be refused for what the first did, where it has a precondition.
     fn is_idempotent(&self) -> bool {
@@ -106,6 +117,17 @@ impl Call {
             || self.headers.contains_key(IDEMPOTENCY_HEADER)
             || self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
     }
+}
+
+/// When a request may go to another endpoint that one may have taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Again {
+    /// Sent twice it would be done twice.
+    Never,
+    /// Where its connection broke. That nothing came in time says nothing: it waits for something to happen.
+    Broken,
+    /// Also where nothing came in time.
+    Late,
 }
 
 /// A region, and the way to it.
@@ -175,7 +197,7 @@ impl Transport {
 
     /// Sends `call` to the regions in turn until one answers.
     pub(super) async fn send(&self, call: &Call) -> Result<Response, ClientError> {
-        self.send_with(call.is_idempotent(), |endpoint| {
+        self.send_with(call.again(), |endpoint| {
             let mut url = join(&endpoint.base, &call.path);
             if !call.query.is_empty() {
                 url.query_pairs_mut().extend_pairs(&call.query);
@@ -213,7 +235,7 @@ impl Transport {
             return Err(ClientError::Unreachable { tried: Vec::new(), patience: self.patience });
         };
         let request = build(endpoint.http.request(method, join(&endpoint.base, path)));
-        match try_once(endpoint, request, true).await {
+        match try_once(endpoint, request, Again::Broken).await {
             Ok(response) => Ok(response),
             Err(Failure::NextEndpoint(error, _)) => {
                 self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
@@ -225,7 +247,7 @@ impl Transport {
 
     async fn send_with(
         &self,
-        is_idempotent: bool,
+        again: Again,
         build: impl Fn(&Endpoint) -> RequestBuilder,
     ) -> Result<Response, ClientError> {
         let began = Instant::now();
@@ -238,7 +260,7 @@ impl Transport {
             for offset in 0..self.endpoints.len() {
                 let at = (first + offset) % self.endpoints.len();
                 let Some(endpoint) = self.endpoints.get(at) else { continue };
-                match try_once(endpoint, build(endpoint), is_idempotent).await {
+                match try_once(endpoint, build(endpoint), again).await {
                     Ok(response) => {
                         self.preferred.store(at, Ordering::Relaxed);
                         return Ok(response);
@@ -267,38 +289,35 @@ impl Transport {
     }
 }
 
-/// Sends one request to one endpoint. A connection that breaks before the answer is another endpoint's matter where the
-/// request is idempotent; an answer that does not come in time is not, since it may have been waited for long. A request that
-/// cannot be built is nobody's.
-async fn try_once(
-    endpoint: &Endpoint,
-    request: RequestBuilder,
-    is_idempotent: bool,
-) -> Result<Response, Failure> {
+/// Sends one request to one endpoint. What does not answer is another endpoint's matter where the request may be sent again. A
+/// request that cannot be built is nobody's.
+async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) -> Result<Response, Failure> {
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) if error.is_connect() || (is_idempotent && error.is_request() && !error.is_timeout()) => {
-            let (url, why) = (endpoint.shown.clone(), in_words(root_cause(&error)));
+        Err(error) if error.is_connect() || (error.is_request() && again >= needed(&error)) => {
+            let why = if error.is_timeout() { LATE.to_owned() } else { in_words(root_cause(&error)) };
+            let url = endpoint.shown.clone();
             return Err(Failure::NextEndpoint(ClientError::Broken { url, why }, None));
         }
         Err(error) => {
             let url = error.url().map_or_else(|| endpoint.shown.clone(), Url::to_string);
-            let why = if error.is_timeout() {
-                "no answer in time; repeating the request is safe".to_owned()
-            } else {
-                root_cause(&error)
-            };
+            let why = if error.is_timeout() { LATE.to_owned() } else { root_cause(&error) };
             return Err(Failure::Final(ClientError::Broken { url, why }));
         }
     };
     if response.status().is_success() {
         return Ok(response);
     }
-    Err(refused(response, is_idempotent).await)
+    Err(refused(response, again).await)
+}
+
+/// What it takes to send a request again after this.
+fn needed(error: &reqwest::Error) -> Again {
+    if error.is_timeout() { Again::Late } else { Again::Broken }
 }
 
 /// The problem that an answer other than success carries.
-async fn refused(response: Response, is_idempotent: bool) -> Failure {
+async fn refused(response: Response, again: Again) -> Failure {
     let (url, status) = (response.url().to_string(), response.status());
     let is_problem = response
         .headers()
@@ -306,20 +325,21 @@ async fn refused(response: Response, is_idempotent: bool) -> Failure {
         .and_then(|v| v.to_str().ok())
         .is_some_and(|v| v.starts_with(PROBLEM_JSON));
     if status == StatusCode::NOT_FOUND && !is_problem {
-        // HEAD has no body.
-        return Failure::Final(Problem::new(ProblemCode::NotFound, url).into());
+        // Some other server, or a proxy without a region behind it: it knows nothing of what there is.
+        let why = "that is no region's answer; check the endpoint".to_owned();
+        return Failure::NextEndpoint(ClientError::Unexpected { url, status: status.as_u16(), why }, None);
     }
     // Whoever answers so has done nothing yet, be it a region or what stands before it.
     let is_undone = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     // A proxy before a region that is gone: what came of the request is not known.
     let is_lost = matches!(status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
-    let is_for_now = is_undone || (is_lost && is_idempotent);
+    let is_for_now = is_undone || (is_lost && again >= Again::Broken);
     let asked_for = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let body = match read(response).await {
         Ok(body) => body,
         Err(error) => return Failure::Final(error),
     };
-    let unexpected = |why: String| ClientError::Unexpected { url, status: status.as_u16(), why };
+    let unexpected = |why: String| ClientError::Unexpected { url: url.clone(), status: status.as_u16(), why };
     if !is_problem {
         let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         return if is_for_now {
@@ -327,6 +347,10 @@ async fn refused(response: Response, is_idempotent: bool) -> Failure {
         } else {
             Failure::Final(unexpected(text))
         };
+    }
+    // The answer to HEAD is its head alone.
+    if body.is_empty() && status == StatusCode::NOT_FOUND {
+        return Failure::Final(Problem::new(ProblemCode::NotFound, url).into());
     }
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) if is_for_now => {

@@ -23,7 +23,7 @@ pub(super) fn kind(plural: &str) -> Answer<&'static Kind> {
     basalt_api::KINDS.iter().copied().find(|k| k.plural == plural).ok_or_else(|| {
         let plurals: Vec<&str> = basalt_api::KINDS.iter().map(|k| k.plural).collect();
         let detail = format!("there is no kind {plural:?}; the kinds are {}", plurals.join(", "));
-        Refusal::new(ProblemCode::NotFound, detail)
+        Refusal::new(ProblemCode::NoSuchPath, detail)
     })
 }
 

@@ -153,7 +153,8 @@ pub(super) fn router(app: App) -> Router {
     }
     router
         .fallback(|uri: Uri| async move {
-            Refusal::new(ProblemCode::NotFound, format!("there is no path {}", uri.path()))
+            let hint = "the API is /api/v1, which an endpoint of a client leaves out; see /openapi.json";
+            Refusal::new(ProblemCode::NoSuchPath, format!("there is no path {}: {hint}", uri.path()))
         })
         .method_not_allowed_fallback(|uri: Uri| async move {
             Refusal::new(
