@@ -20,6 +20,8 @@ struct Known {
     renamed: HashMap<Named, String>,
     coming: HashSet<Named>,
     replaced: HashSet<Named>,
+    stays: HashSet<Named>,
+    new: HashSet<Named>,
     kept: HashSet<String>,
     made: HashSet<String>,
     adopted: HashSet<String>,
@@ -62,6 +64,35 @@ impl Memory {
         self.known().replaced.contains(&(kind, name.to_owned()))
     }
 
+    /// An object of the state is planned to have this name, and to be the object that it is; false where a new one is planned
+    /// under the same name.
+    pub(crate) fn stays(&self, kind: &'static str, name: &str) -> bool {
+        let mut known = self.known();
+        let named = (kind, name.to_owned());
+        let is_alone = !known.new.contains(&named);
+        known.stays.insert(named);
+        is_alone
+    }
+
+    /// The object of this name goes after all, as far as this run is concerned.
+    pub(crate) fn goes(&self, kind: &'static str, name: &str) {
+        self.known().stays.remove(&(kind, name.to_owned()));
+    }
+
+    /// A new object is planned under this name; false where one of the state has it and stays.
+    pub(crate) fn is_to_be(&self, kind: &'static str, name: &str) -> bool {
+        let mut known = self.known();
+        let named = (kind, name.to_owned());
+        let is_alone = !known.stays.contains(&named);
+        known.new.insert(named);
+        is_alone
+    }
+
+    /// The new object of this name is there.
+    pub(crate) fn is_there(&self, kind: &'static str, name: &str) {
+        self.known().new.remove(&(kind, name.to_owned()));
+    }
+
     /// The object of this uid is in the state.
     pub(crate) fn keeps(&self, uid: &str) {
         self.known().kept.insert(uid.to_owned());
@@ -98,6 +129,18 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_object_and_one_that_stays_do_not_have_one_name() {
+        let memory = Memory::default();
+        assert!(memory.stays("Zone", "a") && !memory.is_to_be("Zone", "a"));
+        assert!(memory.is_to_be("Zone", "b") && !memory.stays("Zone", "b"));
+        assert!(memory.is_to_be("Pool", "a"), "of another kind");
+        memory.goes("Zone", "a");
+        assert!(memory.is_to_be("Zone", "a"), "the other one goes");
+        memory.is_there("Zone", "a");
+        assert!(memory.stays("Zone", "a"), "it is the same by now");
+    }
 
     #[test]
     fn a_renamed_object_is_the_same_and_its_new_name_comes() {

@@ -5,8 +5,9 @@ use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::{Effect, ProblemCode};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Val};
 
-use super::{KindResource, key, request};
+use super::{KindResource, is_replacement, key, request};
 use crate::MANAGER;
+use crate::fresh;
 use crate::map::{self, Declared, NAME, UID};
 use crate::patience;
 use crate::region::{self, Region};
@@ -30,25 +31,28 @@ impl KindResource {
         match tried {
             Ok(answer) => {
                 for advisory in answer.advisories {
-                    if let Some(warning) = self.advice(&declared.spec, &advisory) {
+                    if let Some(warning) = self.advice(&declared.spec, &advisory, name) {
                         cx.warn(warning);
                     }
                 }
                 // What is created says by itself what it is.
                 if !change.prior.is_null()
                     && answer.plan.effect != Effect::None
-                    && let Some(warning) = for_its_machine(&answer.plan)
+                    && let Some(warning) = self.for_its_machine(&answer.plan, name)
                 {
                     cx.warn(warning);
                 }
-                if let Some(warning) = for_others(&answer.consequences) {
+                if let Some(warning) = self.for_others(&answer.consequences, name) {
                     cx.warn(warning);
                 }
                 Ok(())
             }
+            Err(error) if error.code() == Some(ProblemCode::Deleting) && !change.prior.is_null() => {
+                Err(self.is_going(region, &key, name).await)
+            }
             // It may be about to go, in this very plan.
             Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
-                self.look_at_existing(cx, region, name).await
+                self.look_at_existing(cx, region, change, name).await
             }
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(region::diags(self.kind, name, &error)),
@@ -66,7 +70,7 @@ impl KindResource {
         let options = DeleteOptions::default();
         match region.client.call().await.delete_dry_run(self.kind, &key(state), options).await {
             Ok(answer) => {
-                if let Some(warning) = for_its_machine(&answer.plan) {
+                if let Some(warning) = self.for_its_machine(&answer.plan, name) {
                     cx.warn(warning);
                 }
                 Ok(())
@@ -79,35 +83,80 @@ impl KindResource {
         }
     }
 
-    /// An object is to be created under a name that is taken.
-    async fn look_at_existing(&self, cx: &Cx, region: &Region, name: &str) -> Result<(), Diags> {
+    /// An object of the state takes no changes any more.
+    async fn is_going(&self, region: &Region, key: &str, name: &str) -> Diags {
+        let why = match region.find(self.kind, key).await {
+            Ok(Some(there)) => fresh::reason(&there),
+            Ok(None) => "it is gone by now".to_owned(),
+            Err(diags) => return diags,
+        };
+        let detail = format!(
+            "{} {name:?} is being deleted, which cannot be taken back, and takes no changes: {}. Once it is gone, the next apply creates \
+             it again. Until then it can be left as it is.",
+            self.kind.name,
+            why.trim_end_matches('.')
+        );
+        Diag::error("It is being deleted", detail).at(Path::root().attr(NAME)).into()
+    }
+
+    /// An object is to have a name that is taken.
+    async fn look_at_existing(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        change: Change<'_>,
+        name: &str,
+    ) -> Result<(), Diags> {
         let Some(there) = region.find(self.kind, name).await? else { return Ok(()) };
         let uid = there.metadata.uid.to_string();
-        match there.metadata.manager {
+        let is_kept = self.memory().is_kept(&uid);
+        match there.metadata.manager.as_deref() {
             Some(manager) if manager != MANAGER => {
                 let detail = format!(
                     "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
                      will fail. To manage it here, import it.",
                     self.kind.name
                 );
-                cx.warn(Diag::warning("It exists already", detail).at(Path::root().attr(NAME)));
+                cx.warn(
+                    Diag::warning(self.of("It exists already", name), detail).at(Path::root().attr(NAME)),
+                );
             }
-            // The second half of a replacement. Of one that a person asked for, this is all that is seen; Terraform shows no
-            // warnings of it, but does show what refuses it.
-            Some(_) => {
-                if self.memory().is_kept(&uid) && !self.memory().is_replaced(self.kind.name, name) {
-                    let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
-                    self.look_at_destruction(cx, &state).await?;
+            // Of one that a person asked for, this is all that is seen; Terraform shows no warnings of it, but does show what
+            // refuses it.
+            Some(_) if is_replacement(cx, change) => {
+                if !self.memory().is_replaced(self.kind.name, name) {
+                    self.look_at_destruction(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]))
+                        .await?;
                 }
                 self.memory().replaces(self.kind.name, name);
             }
-            None => {}
+            // What is tainted is planned as if it had no past.
+            Some(_) if is_kept && change.prior.is_null() => {
+                self.look_at_destruction(cx, &Val::from([(UID, uid.into()), (NAME, name.into())])).await?;
+            }
+            Some(_) if change.prior.is_null() => {
+                let detail = format!(
+                    "There is a {} {name:?} already, which Terraform made, and which this state does not know. Where it is as declared here, \
+                     the apply takes it over; otherwise it fails. If another configuration has it, both would manage it: give this one \
+                     another name, or read it by a data source.",
+                    self.kind.name
+                );
+                cx.warn(
+                    Diag::warning(self.of("It exists already", name), detail).at(Path::root().attr(NAME)),
+                );
+            }
+            _ => {}
         }
         Ok(())
     }
 
     /// An advisory as a warning, unless it is about what this very plan will bring.
-    fn advice(&self, spec: &serde_json::Value, advisory: &basalt_api::plan::Advisory) -> Option<Diag> {
+    fn advice(
+        &self,
+        spec: &serde_json::Value,
+        advisory: &basalt_api::plan::Advisory,
+        name: &str,
+    ) -> Option<Diag> {
         let pointer = advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer);
         let references = basalt_api::references(self.kind, spec);
         let is_coming = references.iter().any(|reference| {
@@ -124,40 +173,46 @@ impl KindResource {
             ("Nothing acts on it yet", "")
         };
         let detail = format!("{}{hint}.{end}", advisory.message);
-        Some(Diag::warning(title, detail).at(map::path(self.kind, pointer)))
+        Some(Diag::warning(self.of(title, name), detail).at(map::path(self.kind, pointer)))
     }
-}
 
-/// What a change does to its own machine, where that loses data or its power.
-fn for_its_machine(plan: &PlanReport) -> Option<Diag> {
-    let title = if plan.steps.iter().any(|step| step.destructive) {
-        "What is on a machine's disks will be lost"
-    } else if plan.steps.iter().any(|step| step.power) {
-        "A machine will be switched off or restarted"
-    } else {
-        return None;
-    };
-    let steps: Vec<&str> = plan.steps.iter().map(|step| step.message.as_str()).collect();
-    Some(Diag::warning(
-        title,
-        format!("{}. Steps: {}.", plan.summary.trim_end_matches('.'), steps.join(", ")),
-    ))
-}
+    /// A title that names its object: of warnings with the same title Terraform shows one, and how many more there are.
+    fn of(&self, title: &str, name: &str) -> String {
+        format!("{title}: {} {name:?}", self.kind.name)
+    }
 
-/// What a change means to machines that it does not name.
-fn for_others(consequences: &Consequences) -> Option<Diag> {
-    const NAMED: usize = 10;
-    if consequences.machines.is_empty() && consequences.not_told == 0 {
-        return None;
+    /// What a change does to its own machine, where that loses data or its power.
+    fn for_its_machine(&self, plan: &PlanReport, name: &str) -> Option<Diag> {
+        let title = if plan.steps.iter().any(|step| step.destructive) {
+            "What is on a machine's disks will be lost"
+        } else if plan.steps.iter().any(|step| step.power) {
+            "A machine will be switched off or restarted"
+        } else {
+            return None;
+        };
+        let steps: Vec<&str> = plan.steps.iter().map(|step| step.message.as_str()).collect();
+        Some(Diag::warning(
+            self.of(title, name),
+            format!("{}. Steps: {}.", plan.summary.trim_end_matches('.'), steps.join(", ")),
+        ))
     }
-    let named = consequences.machines.iter().take(NAMED).map(|it| it.summary.clone());
-    let mut lines: Vec<String> = named.collect();
-    let unnamed = consequences.machines.len().saturating_sub(NAMED);
-    if unnamed > 0 {
-        lines.push(format!("and {unnamed} more"));
+
+    /// What a change means to machines that it does not name.
+    fn for_others(&self, consequences: &Consequences, name: &str) -> Option<Diag> {
+        const NAMED: usize = 10;
+        if consequences.machines.is_empty() && consequences.not_told == 0 {
+            return None;
+        }
+        let named = consequences.machines.iter().take(NAMED).map(|it| it.summary.clone());
+        let mut lines: Vec<String> = named.collect();
+        let unnamed = consequences.machines.len().saturating_sub(NAMED);
+        if unnamed > 0 {
+            lines.push(format!("and {unnamed} more"));
+        }
+        if consequences.not_told > 0 {
+            lines.push(format!("{} machines that are not ready were not looked at", consequences.not_told));
+        }
+        let title = self.of("Machines that decide from this go on otherwise than now", name);
+        Some(Diag::warning(title, lines.join("\n")))
     }
-    if consequences.not_told > 0 {
-        lines.push(format!("{} machines that are not ready were not looked at", consequences.not_told));
-    }
-    Some(Diag::warning("Machines that decide from this go on otherwise than now", lines.join("\n")))
 }

@@ -78,6 +78,32 @@ impl KindResource {
         }
     }
 
+    /// An object of the state goes, or gives way to another.
+    fn goes(&self, state: &Val) {
+        self.memory().goes(self.kind.name, state.get(NAME).as_str().unwrap_or_default());
+    }
+
+    /// Refuses the second resource of a name while the first one stays: which of both has the object would be chance.
+    fn is_declared_once(&self, name: &str, is_new: bool, is_replacement: bool) -> Result<(), Diags> {
+        if is_replacement {
+            self.memory().goes(self.kind.name, name);
+            return Ok(());
+        }
+        let is_alone = match is_new {
+            true => self.memory().is_to_be(self.kind.name, name),
+            false => self.memory().stays(self.kind.name, name),
+        };
+        if is_alone {
+            return Ok(());
+        }
+        let detail = format!(
+            "Another {} of this configuration has {} {name:?} already. Give this one another name, or leave one of them out. If it only \
+             moves to another address, a moved block says so.",
+            self.kind.terraform_name, self.kind.name
+        );
+        Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into())
+    }
+
     /// Whether a reference of a planned state means an object that is to be replaced. References whose change is a new
     /// installation do not count: no deployment is given up because its image changes.
     fn refers_to_replaced(&self, planned: &tfplugin::Object) -> bool {
@@ -91,6 +117,12 @@ impl KindResource {
                 && self.memory().is_replaced(reference.kind, &reference.name)
         })
     }
+}
+
+/// Whether a plan is the second half of a replacement: Terraform plans an object that has no past, and hands on what was remembered of
+/// the one that has.
+fn is_replacement(cx: &Cx, change: Change<'_>) -> bool {
+    change.prior.is_null() && !cx.private().is_empty()
 }
 
 /// What is written for a change.
@@ -228,8 +260,12 @@ impl Resource for KindResource {
             && (!replace.is_empty() || !change.replace.is_empty())
         {
             self.memory().replaces(self.kind.name, name);
+            self.goes(change.prior);
             self.look_at_destruction(cx, change.prior).await?;
             return Ok(replace);
+        }
+        if let Some(name) = after {
+            self.is_declared_once(name, change.prior.is_null(), is_replacement(cx, change))?;
         }
         let declared = self.declared(change);
         if declared.unknown.is_empty()
@@ -240,7 +276,12 @@ impl Resource for KindResource {
         Ok(replace)
     }
 
+    async fn review_unchanged(&self, _: &Cx, state: &Val) -> Result<(), Diags> {
+        self.is_declared_once(state.get(NAME).as_str().unwrap_or_default(), false, false)
+    }
+
     async fn review_destroy(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        self.goes(state);
         self.look_at_destruction(cx, state).await
     }
 
@@ -260,6 +301,7 @@ impl Resource for KindResource {
             Err(error) => return Err(region::diags(self.kind, name, &error)),
         };
         self.memory().comes(self.kind.name, name);
+        self.memory().is_there(self.kind.name, name);
         self.settle(cx, &region, change.planned, object, Operation::Create).await
     }
 
@@ -304,6 +346,7 @@ impl Resource for KindResource {
     }
 
     async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        self.goes(state);
         let region = self.session.region()?;
         let name = state.get(NAME).as_str().unwrap_or_default();
         let key = key(state);

@@ -38,6 +38,18 @@ impl KindResource {
         state
     }
 
+    /// What Terraform does to what it created with an error, and how to have it otherwise.
+    fn if_tainted(&self, operation: Operation) -> String {
+        if operation != Operation::Create {
+            return String::new();
+        }
+        format!(
+            " Terraform holds it for tainted now: the next apply would replace it, and lose what was done so far. To have that apply go on \
+             waiting for it, run `terraform untaint {}.NAME` first.",
+            self.kind.terraform_name
+        )
+    }
+
     /// Waits until what was written is so, if anybody waits for this kind.
     pub(super) async fn settle(
         &self,
@@ -85,11 +97,12 @@ impl KindResource {
             Outcome::Stalled(object, condition) => {
                 self.keep(cx, planned, &object, false);
                 let detail = format!(
-                    "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.",
+                    "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.{}",
                     self.kind.name,
                     condition.message,
                     condition.reason,
-                    self.kind.singular()
+                    self.kind.singular(),
+                    self.if_tainted(operation)
                 );
                 Err(Diag::error("It will not become ready by itself", detail).into())
             }
@@ -97,12 +110,13 @@ impl KindResource {
                 self.keep(cx, planned, &object, false);
                 let detail = format!(
                     "{} {name:?} is not ready after {} s: {}. The region goes on by itself. See `basalt explain {} \
-                     {name}`; more time can be given in timeouts.{}.",
+                     {name}`; more time can be given in timeouts.{}.{}",
                     self.kind.name,
                     timeout.as_secs(),
                     fresh::reason(&object),
                     self.kind.singular(),
-                    operation.as_str()
+                    operation.as_str(),
+                    self.if_tainted(operation)
                 );
                 Err(Diag::error("It takes too long", detail).into())
             }

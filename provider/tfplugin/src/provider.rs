@@ -118,6 +118,11 @@ pub trait Resource: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
+    /// A look at an object of which a plan changes nothing.
+    async fn review_unchanged(&self, _cx: &Cx, _state: &Val) -> Result<(), Diags> {
+        Ok(())
+    }
+
     /// A look at a destruction before it is shown to the user.
     async fn review_destroy(&self, _cx: &Cx, _state: &Val) -> Result<(), Diags> {
         Ok(())

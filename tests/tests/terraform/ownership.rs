@@ -1,8 +1,9 @@
 //! Objects that were there before: imported, adopted, or left alone.
 
+use basalt_api::client::DeleteOptions;
 use serde_json::json;
 
-use crate::world::{flat, provider, within};
+use crate::world::{World, described, flat, provider, within};
 
 #[test]
 fn what_is_imported_by_name_or_uid_needs_no_change() {
@@ -105,6 +106,69 @@ fn one_object_is_not_taken_by_two_resources() {
         );
         let listed = world.ok(&["state", "list"]).await;
         assert_eq!(listed.lines().count(), 1, "{listed}");
+        world.end().await;
+    });
+}
+
+/// A domain, and a record that names it without a reference of Terraform's.
+fn domain_with_record(world: &World, fields: &str) -> String {
+    format!(
+        "{}resource \"basalt_domain\" \"lab\" {{\n  name = \"lab.example.com\"\n  {fields}\n}}\n\
+         resource \"basalt_dns_record\" \"www\" {{\n  name = \"www\"\n  domain = \"lab.example.com\"\n  \
+         owner_name = \"www\"\n  type = \"A\"\n  data = \"10.77.0.9\"\n  depends_on = [basalt_domain.lab]\n}}\n",
+        provider(world)
+    )
+}
+
+#[test]
+fn a_second_resource_of_a_name_is_refused_by_the_plan_and_replaces_nothing() {
+    within(async |world| {
+        let text = domain_with_record(&world, "");
+        world.config(&text).apply().await;
+        for fields in ["", "description = \"copied\""] {
+            let copy = format!(
+                "resource \"basalt_domain\" \"copy\" {{\n  name = \"lab.example.com\"\n  {fields}\n}}\n"
+            );
+            let said = flat(&world.config(&format!("{text}{copy}")).fails(&["plan"]).await);
+            assert!(said.contains("It is declared twice"), "{said}");
+            assert!(!said.contains("must be replaced"), "{said}");
+        }
+        // Told where it goes, the same object has another address.
+        let moved = text.replace("\"basalt_domain\" \"lab\"", "\"basalt_domain\" \"copy\"");
+        let moved = moved.replace("basalt_domain.lab", "basalt_domain.copy");
+        let block = "moved {\n  from = basalt_domain.lab\n  to = basalt_domain.copy\n}\n";
+        let said = world.config(&format!("{moved}{block}")).apply().await;
+        assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_is_being_deleted_takes_no_change_and_its_users_stay() {
+    within(async |world| {
+        world.config(&domain_with_record(&world, "")).apply().await;
+        let options = DeleteOptions::default();
+        let going = world.client("cli").delete(described("Domain"), "lab.example.com", options).await;
+        assert!(going.expect("an answer").is_some(), "the record has a name in it");
+        let changed = domain_with_record(&world, "description = \"changed\"");
+        let said = flat(&world.config(&changed).fails(&["plan"]).await);
+        assert!(said.contains("is being deleted, which cannot be taken back"), "{said}");
+        assert!(!said.contains("must be replaced"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_another_state_has_is_told_before_it_is_taken_over() {
+    within(async |world| {
+        world.put("terraform", "Zone", "row-1", json!({})).await;
+        world.config(&format!(
+            "{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n}}\n",
+            provider(&world)
+        ));
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains("It exists already: Zone \"row-1\""), "{said}");
+        assert!(said.contains("If another configuration has it, both would manage it"), "{said}");
         world.end().await;
     });
 }

@@ -43,6 +43,8 @@ impl Rpc {
                 planned.replace.extend(more);
                 planned.replace.sort();
                 planned.replace.dedup();
+            } else if !is_put_off {
+                resource.review_unchanged(&cx, &prior).await?;
             }
             // What is there keeps its identity, also until it is replaced; and Terraform takes none with something unknown in it.
             let identity = match prior.is_null() {
