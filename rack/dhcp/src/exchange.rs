@@ -11,7 +11,7 @@ use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
 use crate::options;
-use crate::probe::Probes;
+use crate::probe::{Probes, TAKEN_SECONDS};
 use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
 use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
 
@@ -51,6 +51,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) config: &'a Config,
     pub(crate) table: &'a mut Table,
     pub(crate) probes: &'a mut Probes,
+    /// Addresses that were probed for this message, and are in use.
+    pub(crate) taken: u8,
     pub(crate) elsewhere: &'a Elsewhere,
     /// No dynamic address but to clients whose lease is known.
     pub(crate) withheld: bool,
@@ -104,7 +106,7 @@ impl Exchange<'_> {
         }
         if !is_allocated
             && !self.network.is_relayed()
-            && self.probes.open(self.now, address, self.mac, heard, self.packet)
+            && self.probes.open(self.now, address, self.mac, heard, self.packet, self.taken)
         {
             return Ok(vec![Action::Probe { interface: heard.interface, address }]);
         }
@@ -121,10 +123,10 @@ impl Exchange<'_> {
         vec![self.send(reply), Action::Report(Event::Offered { mac: self.mac, address })]
     }
 
-    /// Another host has the address that was to be offered: it is out of use for a while, and the client's next one is looked for.
-    pub(crate) fn taken(mut self, address: Ipv4Addr, holder: Mac) -> Vec<Action> {
+    /// Another host has the address that was to be offered: it is out of use for a while.
+    pub(crate) fn quarantine(mut self, address: Ipv4Addr, holder: Mac) -> Vec<Action> {
         self.settle(address);
-        let lease = self.lease(address, LeaseState::Quarantined, self.config.quarantine_seconds);
+        let lease = self.lease(address, LeaseState::Quarantined, TAKEN_SECONDS);
         self.table.insert(lease.clone());
         vec![Action::Persist(lease.clone()), Action::Report(Event::Taken { lease, holder })]
     }
@@ -236,7 +238,9 @@ impl Exchange<'_> {
         if let Some(reserved) = reserved.find(|&address| self.is_free(address)) {
             return Ok(reserved);
         }
-        let own = self.table.of(mac).filter(|lease| offerable(self.table, lease.address));
+        // One that it found in use, or was found so for it, is no better than any other, and may be in use still.
+        let own = self.table.of(mac).filter(|lease| lease.state != LeaseState::Quarantined);
+        let own = own.filter(|lease| offerable(self.table, lease.address));
         let own = own.max_by_key(|lease| (lease.is_live(now), lease.expires));
         if let Some(lease) = own.filter(|lease| lease.is_live(now)) {
             return Ok(lease.address);

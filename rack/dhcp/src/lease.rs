@@ -17,7 +17,7 @@ pub enum LeaseState {
     Bound,
     /// Given back by the client, or expired; remembered so that the client gets it again.
     Ended,
-    /// A client found another host using it: nobody gets it before `expires`.
+    /// Another host was found using it, by a client or a probe: nobody gets it before `expires`.
     Quarantined,
 }
 

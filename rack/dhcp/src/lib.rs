@@ -59,6 +59,7 @@ pub mod v6;
 mod config;
 mod elsewhere;
 mod exchange;
+mod holders;
 mod lease;
 mod mac;
 mod network;

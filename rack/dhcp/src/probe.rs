@@ -1,7 +1,9 @@
 //! Is an address that nobody leases in use? Asked of the link before the address is offered (RFC 2131 §3.1 step 2).
 //!
 //! The client's DISCOVER is parked and one ARP probe is sent (RFC 5227 §2.1.1); whoever answers has the address, which is quarantined
-//! as after a DECLINE, and the client's next one is probed. When nobody answered in time the client is offered the address.
+//! for a minute, and the client's next one is probed. When nobody answered in time the client is offered the address. After
+//! [`MAX_TAKEN`] answers the client is not answered, and asks again: one message costs the range no more than those. Who answers for
+//! everything is not believed (`holders.rs`).
 //!
 //! | not probed | because |
 //! | --- | --- |
@@ -20,6 +22,11 @@ use crate::{Arrival, Mac, Time};
 
 /// Probes that are open at once.
 pub(crate) const MAX_OPEN: usize = 2048;
+/// Addresses that are probed for one DISCOVER and found in use.
+pub(crate) const MAX_TAKEN: u8 = 3;
+/// How long an address that was found in use is probed no more, in seconds. A DECLINE says more than an answer that anybody may give, and
+/// costs its client more: that quarantine is longer.
+pub(crate) const TAKEN_SECONDS: u32 = 60;
 
 /// A DISCOVER whose answer depends on a probe.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub(crate) struct Parked {
     pub(crate) via: Arrival,
     /// The last of its kind: clients ask again, and want that one answered.
     pub(crate) packet: Packet,
+    /// Addresses that were probed for it before, and are in use.
+    pub(crate) taken: u8,
     until: Time,
 }
 
@@ -67,6 +76,7 @@ impl Probes {
         mac: Mac,
         via: Arrival,
         packet: &Packet,
+        taken: u8,
     ) -> bool {
         let Some(&patience) = self.patience.get(&via.interface) else { return false };
         self.close(address);
@@ -76,7 +86,7 @@ impl Probes {
         }
         let until = now + patience;
         self.by_end.insert((via.interface, until, address));
-        self.open.insert(address, Parked { mac, via, packet: packet.clone(), until });
+        self.open.insert(address, Parked { mac, via, packet: packet.clone(), taken, until });
         true
     }
 

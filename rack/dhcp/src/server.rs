@@ -9,10 +9,11 @@ use dhcproto::v4::Opcode;
 
 use crate::elsewhere::Elsewhere;
 use crate::exchange::Exchange;
+use crate::holders::{Holders, Word};
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
-use crate::probe::Probes;
+use crate::probe::{MAX_TAKEN, Probes};
 use crate::told::{Grantor, Known, Told};
 use crate::{BootClient, BootMode, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
 
@@ -132,6 +133,14 @@ pub enum Event {
         /// Who has it.
         holder: Mac,
     },
+    /// A host says of whatever address is probed that it has it, and is believed no more; the addresses that rested for its word alone are
+    /// offered again.
+    AnswersForAll {
+        /// Index of its interface.
+        interface: u32,
+        /// Who.
+        holder: Mac,
+    },
     /// A lease ran out.
     Expired(Lease),
     /// A boot client was told what to boot.
@@ -192,6 +201,11 @@ pub enum Ignored {
     /// Every dynamic address is in use.
     #[error("no free address in subnet {0}; widen its dynamic ranges or shorten its leases")]
     NoFreeAddress(String),
+    /// As many of the addresses that the client was to be offered are in use as are probed for one message.
+    #[error(
+        "{0} addresses that it was to be offered are in use by other hosts; the next is tried when it asks again"
+    )]
+    Taken(u8),
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
@@ -261,6 +275,7 @@ pub struct Server {
     links: BTreeMap<u32, Vec<Ipv4Addr>>,
     table: Table,
     probes: Probes,
+    holders: Holders,
     elsewhere: Elsewhere,
     /// What was told of subnets that are not configured.
     unplaced: BTreeMap<(Ipv4Addr, Grantor), Told>,
@@ -282,6 +297,7 @@ impl Server {
             links: BTreeMap::new(),
             table: Table::default(),
             probes: Probes::default(),
+            holders: Holders::default(),
             elsewhere: Elsewhere::default(),
             unplaced: BTreeMap::new(),
             dynamic_from: Time::default(),
@@ -419,8 +435,7 @@ impl Server {
 
     /// Answers a message. The actions are carried out in order; see [`Action::Persist`].
     pub fn handle(&mut self, now: Time, via: Arrival, packet: &Packet) -> Vec<Action> {
-        self.answer(now, via, packet)
-            .unwrap_or_else(|reason| vec![Action::Report(Event::Ignored { mac: packet.mac(), reason })])
+        self.answer(now, via, packet).unwrap_or_else(|reason| ignored(packet, reason))
     }
 
     /// Answers a message that came from `from` to [`BOOT_SERVER_PORT`](crate::BOOT_SERVER_PORT).
@@ -433,7 +448,7 @@ impl Server {
     ) -> Vec<Action> {
         self.exchange(now, via, packet)
             .and_then(|exchange| exchange.boot_server(from))
-            .unwrap_or_else(|reason| vec![Action::Report(Event::Ignored { mac: packet.mac(), reason })])
+            .unwrap_or_else(|reason| ignored(packet, reason))
     }
 
     /// Reports leases that ran out since the last call. Call it every few seconds; nothing else depends on it.
@@ -466,11 +481,43 @@ impl Server {
         };
         let mac = parked.mac;
         let is_held = self.table.get(address).is_some_and(|lease| lease.mac == mac && lease.is_live(now));
+        if is_held {
+            match self.holders.answered(now, interface, holder, address) {
+                Word::Believed => {}
+                // Another host may have the address, and has until the probe ends to say so.
+                Word::Disbelieved => return Vec::new(),
+                Word::FoundOut(answers) => {
+                    let mut actions = self.lift(now, &answers);
+                    actions.push(Action::Report(Event::AnswersForAll { interface, holder }));
+                    return actions;
+                }
+            }
+        }
         let Some(parked) = self.probes.close(address).filter(|_| is_held) else { return Vec::new() };
         // Where its subnet is gone, nobody gets an address of it.
         let Ok(exchange) = self.exchange(now, parked.via, &parked.packet) else { return Vec::new() };
-        let mut actions = exchange.taken(address, holder);
-        actions.extend(self.handle(now, parked.via, &parked.packet));
+        let mut actions = exchange.quarantine(address, holder);
+        let taken = parked.taken + 1;
+        let next = if taken < MAX_TAKEN {
+            let exchange = self.exchange(now, parked.via, &parked.packet);
+            exchange.and_then(|exchange| Exchange { taken, ..exchange }.run())
+        } else {
+            Err(Ignored::Taken(taken))
+        };
+        actions.extend(next.unwrap_or_else(|reason| ignored(&parked.packet, reason)));
+        actions
+    }
+
+    /// Ends the quarantines that rest on these answers, and on nothing since.
+    fn lift(&mut self, now: Time, answers: &[(Time, Ipv4Addr)]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for &(at, address) in answers {
+            let rests = |lease: &&Lease| lease.state == LeaseState::Quarantined && lease.granted == at;
+            let Some(lease) = self.table.get(address).filter(rests) else { continue };
+            let lease = Lease { state: LeaseState::Ended, granted: now, expires: now, ..lease.clone() };
+            self.table.insert(lease.clone());
+            actions.push(Action::Persist(lease));
+        }
         actions
     }
 
@@ -526,9 +573,14 @@ impl Server {
             config: &self.config,
             table: &mut self.table,
             probes: &mut self.probes,
+            taken: 0,
             elsewhere: &self.elsewhere,
             withheld: now < self.dynamic_from,
             served: known || self.config.serve_unknown,
         })
     }
+}
+
+fn ignored(packet: &Packet, reason: Ignored) -> Vec<Action> {
+    vec![Action::Report(Event::Ignored { mac: packet.mac(), reason })]
 }

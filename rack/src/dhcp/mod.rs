@@ -450,6 +450,13 @@ impl Dhcp {
                 tracing::warn!(%mac, %address, %holder, "address is in use by another host; nobody is offered it for a while");
                 self.facts.tell(about(mac).alarm("address_conflict", &message));
             }
+            Event::AnswersForAll { interface, holder } => {
+                let message = format!(
+                    "{holder} answers ARP for whatever address is asked; its word that an address is in use is not believed"
+                );
+                tracing::warn!(interface, %holder, "a host answers ARP for every address; addresses are offered all the same");
+                self.facts.tell(about(holder).alarm("address_conflict", &message));
+            }
             Event::Offered { mac, address } => tracing::debug!(%mac, %address, "address offered"),
             Event::Refused { mac, address, reason } => {
                 tracing::info!(%mac, %address, reason, "address refused")

@@ -76,6 +76,11 @@ impl Parked {
                 let conflict = Entry { answered, reason: Some(reason::CONFLICT), ..entry.clone() };
                 lines.push((lease.mac, conflict));
             }
+            if let Action::Report(Event::Ignored { mac: Some(mac), reason }) = action
+                && let Some((_, entry)) = self.0.remove(mac)
+            {
+                lines.extend(ignored(entry, reason).map(|entry| (*mac, entry)));
+            }
             if let Action::Send { bytes, .. } = action
                 && let Some(mac) = ingress::parse(bytes).ok().and_then(|reply| reply.mac())
                 && let Some((asked, entry)) = self.0.remove(&mac)
@@ -235,6 +240,7 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::OtherServer(_) | Ignored::OthersClient => reason::OTHER_SERVER,
         Ignored::NotOurs(_) | Ignored::OtherAddress { .. } => reason::NOT_OURS,
         Ignored::NoFreeAddress(_) => reason::NO_FREE_ADDRESS,
+        Ignored::Taken(_) => reason::CONFLICT,
         Ignored::Withheld => reason::WITHHELD,
         Ignored::Missing(_) => reason::MALFORMED,
     };
@@ -364,6 +370,26 @@ mod tests {
         let lines = parked.concluded(&server, 1, &actions);
         assert_eq!(lines[0].1.asked, "DISCOVER, x86 BIOS");
         assert_eq!(lines[0].1.answered, "OFFER 10.77.0.101: undionly.kpxe from 10.77.0.2");
+    }
+
+    #[test]
+    fn a_question_whose_addresses_were_all_taken_ends_with_that() {
+        let mut server = server(|_| {});
+        server.set_probing(1, Some(Duration::from_millis(200)));
+        let packet = ingress::parse(&rom(MessageType::Discover, 0).encode()).unwrap();
+        let (trace, mut parked) = (Trace::default(), Parked::default());
+        let now = Time(1_700_000_000_000);
+        let actions = server.handle(now, VIA, &packet);
+        parked.message(&trace, &server, 1, &packet, &actions);
+        let mut lines = Vec::new();
+        for last in [100, 101] {
+            let actions = server.heard(now, 1, Ipv4Addr::new(10, 77, 0, last), Mac([2, 0, 0, 0, 0, last]));
+            lines = parked.concluded(&server, 1, &actions);
+        }
+        let [(_, taken), (_, end)] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((taken.reason, end.reason), (Some(reason::CONFLICT), Some(reason::NO_FREE_ADDRESS)));
+        assert!(end.answered.starts_with("not answered: no free address"), "{}", end.answered);
+        assert!(parked.0.is_empty());
     }
 
     #[test]

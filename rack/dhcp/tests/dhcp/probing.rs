@@ -56,25 +56,133 @@ fn an_address_that_somebody_has_is_quarantined_and_the_next_one_is_probed() {
         panic!("{taken:?}")
     };
     assert_eq!((kept, *holder, lease.mac), (lease, STRANGER, mac(1)));
-    assert_eq!((lease.state, lease.expires), (LeaseState::Quarantined, now.plus_seconds(600)));
+    assert_eq!((lease.state, lease.expires), (LeaseState::Quarantined, now.plus_seconds(60)));
     assert_eq!(*next, Action::Probe { interface: LINK.interface, address: ip(101) });
     assert_eq!(server.heard(now, LINK.interface, ip(100), STRANGER), [], "once is enough");
     assert_eq!(conclude(&mut server, now + PATIENCE).address(), ip(101));
     assert_eq!(probed(&server.ask(now, &discover(2)).0), ip(102), "nobody else is offered it");
 }
 
-#[test]
-fn a_range_that_others_have_taken_is_gone_through_and_then_there_is_nothing() {
-    let mut server = probing();
-    server.ask(START, &discover(1));
-    for last in 100..103 {
-        let taken = server.heard(START, LINK.interface, ip(last), STRANGER);
+/// One host for every address, as it should be.
+fn holder(address: u8) -> Mac {
+    Mac([2, 2, 2, 2, 2, address])
+}
+
+fn last_ignored(actions: &[Action]) -> Option<&Ignored> {
+    match actions.last() {
+        Some(Action::Report(Event::Ignored { mac: Some(client), reason })) if *client == mac(1) => {
+            Some(reason)
+        }
+        _ => None,
+    }
+}
+
+/// The client asks, and three addresses from this one on are taken.
+fn three_taken(server: &mut Server, now: Time, first: u8, holder: impl Fn(u8) -> Mac) {
+    assert_eq!(probed(&server.ask(now, &discover(1)).0), ip(first));
+    for last in first..first + 2 {
+        let taken = server.heard(now, LINK.interface, ip(last), holder(last));
         assert_eq!(taken.last(), Some(&Action::Probe { interface: LINK.interface, address: ip(last + 1) }));
     }
-    let taken = server.heard(START, LINK.interface, ip(103), STRANGER);
-    let reason = Ignored::NoFreeAddress("lab".into());
-    assert_eq!(taken.last(), Some(&Action::Report(Event::Ignored { mac: Some(mac(1)), reason })));
+    let taken = server.heard(now, LINK.interface, ip(first + 2), holder(first + 2));
+    assert_eq!(last_ignored(&taken), Some(&Ignored::Taken(3)), "{taken:?}");
     assert_eq!(server.probing(), 0);
+}
+
+#[test]
+fn three_addresses_are_probed_for_one_discover_and_the_next_when_the_client_asks_again() {
+    let mut server = probing();
+    three_taken(&mut server, START, 100, holder);
+    let again = START.plus_seconds(4);
+    assert_eq!(probed(&server.ask(again, &discover(1)).0), ip(103));
+    let taken = server.heard(again, LINK.interface, ip(103), holder(103));
+    assert_eq!(last_ignored(&taken), Some(&Ignored::NoFreeAddress("lab".into())));
+    assert_eq!(
+        server.ask(START.plus_seconds(59), &discover(1)).ignored(),
+        Ignored::NoFreeAddress("lab".into())
+    );
+    assert_eq!(probed(&server.ask(START.plus_seconds(60), &discover(1)).0), ip(100), "a minute later");
+}
+
+#[test]
+fn a_discover_that_is_sent_again_during_a_probe_is_the_same_one() {
+    let mut server = probing();
+    server.ask(START, &discover(1));
+    server.heard(START, LINK.interface, ip(100), holder(100));
+    assert_eq!(server.ask(START, &discover(1)).0, []);
+    server.heard(START, LINK.interface, ip(101), holder(101));
+    let taken = server.heard(START, LINK.interface, ip(102), holder(102));
+    assert_eq!(last_ignored(&taken), Some(&Ignored::Taken(3)));
+}
+
+#[test]
+fn a_client_goes_on_to_addresses_that_were_not_found_in_use_before() {
+    let mut subnet = subnet();
+    subnet.dynamic = vec![AddressRange { start: ip(100), end: ip(120) }];
+    let mut server = probes(Server::new(config(subnet)).unwrap());
+    for (number, first) in (100..118).step_by(3).enumerate() {
+        // Quarantines of the first ones are over long before the last ones are tried.
+        three_taken(&mut server, START.plus_seconds(64 * u32::try_from(number).unwrap()), first, holder);
+    }
+}
+
+#[test]
+fn a_host_that_answers_for_everything_is_believed_for_three_addresses_and_then_for_none() {
+    let mut server = probing();
+    three_taken(&mut server, START, 100, |_| STRANGER);
+    let again = START.plus_seconds(4);
+    assert_eq!(probed(&server.ask(again, &discover(1)).0), ip(103));
+    let found_out = server.heard(again, LINK.interface, ip(103), STRANGER);
+    let [lifted @ .., Action::Report(Event::AnswersForAll { interface: 3, holder: STRANGER })] =
+        &found_out[..]
+    else {
+        panic!("{found_out:?}")
+    };
+    for (last, lifted) in (100..103).zip(lifted) {
+        let Action::Persist(lease) = lifted else { panic!("{lifted:?}") };
+        assert_eq!((lease.address, lease.is_live(again)), (ip(last), false), "offered again");
+        assert_eq!(server.lease(ip(last)), Some(lease));
+    }
+    assert_eq!(lifted.len(), 3);
+    assert_eq!(conclude(&mut server, again + PATIENCE).address(), ip(103));
+    for client in 2..5 {
+        let address = probed(&server.ask(again, &discover(client)).0);
+        assert_eq!(server.heard(again, LINK.interface, address, STRANGER), [], "it was said once");
+        assert_eq!(conclude(&mut server, again + PATIENCE).address(), address);
+    }
+}
+
+#[test]
+fn beside_a_host_that_answers_for_everything_another_keeps_its_address() {
+    let mut server = probing();
+    three_taken(&mut server, START, 100, |_| STRANGER);
+    server.ask(START, &discover(1));
+    server.heard(START, LINK.interface, ip(103), STRANGER);
+    let taken = server.heard(START, LINK.interface, ip(103), holder(103));
+    assert!(matches!(&taken[1], Action::Report(Event::Taken { lease, .. }) if lease.address == ip(103)));
+    let next = probed(&taken[2..]);
+    assert_eq!(server.heard(START, LINK.interface, next, STRANGER), []);
+    assert_eq!(conclude(&mut server, START + PATIENCE).address(), next);
+}
+
+#[test]
+fn what_a_client_declines_rests_for_ten_minutes_whoever_answers_for_everything() {
+    let mut subnet = subnet();
+    subnet.dynamic = vec![AddressRange { start: ip(100), end: ip(104) }];
+    let mut server = probes(Server::new(config(subnet)).unwrap());
+    server.ask(START, &discover(1));
+    conclude(&mut server, START + PATIENCE);
+    let mut decline = Message::request(MessageType::Decline, 5, mac(1));
+    decline.option(OptionCode::RequestedIpAddress, ip(100).octets());
+    decline.option(OptionCode::ServerIdentifier, SERVER.octets());
+    let rests = server.ask(START + PATIENCE, &decline).persisted().unwrap().clone();
+    assert_eq!(rests.expires, (START + PATIENCE).plus_seconds(600));
+    three_taken(&mut server, START + PATIENCE, 101, |_| STRANGER);
+    let later = START.plus_seconds(2);
+    assert_eq!(probed(&server.ask(later, &discover(1)).0), ip(104));
+    let found_out = server.heard(later, LINK.interface, ip(104), STRANGER);
+    assert!(matches!(found_out.last(), Some(Action::Report(Event::AnswersForAll { .. }))), "{found_out:?}");
+    assert_eq!(server.lease(ip(100)), Some(&rests));
 }
 
 #[test]
