@@ -21,8 +21,9 @@ pub(crate) struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    /// Finds the client's link by its relay, by the address that a routed renewal came from, or by where it was heard (RFC 2131
-    /// §4.3.1). Subnets share a link if this server has addresses of both on one interface.
+    /// Finds the client's link by its relay, by the address that a renewal came from, or by where it was heard (RFC 2131 §4.3.1). A
+    /// renewal is sent to one server alone and may come through a router (§4.3.2): of an address of no known subnet nothing is known here,
+    /// and what is true of this link is not of the client's. Subnets share a link if this server has addresses of both on one interface.
     pub(crate) fn of(
         scopes: &'a [Scope],
         links: &'a BTreeMap<u32, Vec<Ipv4Addr>>,
@@ -33,12 +34,13 @@ impl<'a> Network<'a> {
         let relayed = Relayed::of(packet);
         let home = match relayed {
             Some(relayed) => of(relayed.link).ok_or(Ignored::NoSubnet(relayed.link)),
+            None if via.unicast && !packet.ciaddr.is_unspecified() => {
+                of(packet.ciaddr).ok_or(Ignored::NoSubnet(packet.ciaddr))
+            }
             None => {
-                let routed = if via.unicast { of(packet.ciaddr) } else { None };
                 let here = links.get(&via.interface).into_iter().flatten();
                 let here = std::iter::once(&via.local).chain(here);
-                let heard = || here.copied().find_map(of);
-                routed.or_else(heard).ok_or(Ignored::NoSubnet(via.local))
+                here.copied().find_map(of).ok_or(Ignored::NoSubnet(via.local))
             }
         }?;
         let is_on = |scope: &Scope, link: &[Ipv4Addr]| link.iter().any(|it| scope.subnet.cidr.contains(it));

@@ -186,7 +186,7 @@ pub enum Ignored {
     /// Not an Ethernet unicast address.
     #[error("no Ethernet hardware address")]
     NotEthernet,
-    /// No configured subnet contains the relay's or this server's address.
+    /// No configured subnet contains the relay's, the renewing client's or this server's address.
     #[error("no subnet is configured for {0}")]
     NoSubnet(Ipv4Addr),
     /// No reservation, and `serve_unknown` is off.

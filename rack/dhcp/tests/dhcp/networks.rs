@@ -191,6 +191,17 @@ fn a_relay_option_that_is_cut_short_says_nothing() {
 }
 
 #[test]
+fn a_renewal_by_unicast_from_an_address_of_no_known_subnet_is_not_answered() {
+    let mut server = shared(|_| {});
+    let stranger = Ipv4Addr::new(10, 99, 0, 5);
+    let packet = ingress::parse(&renew(1, stranger).encode()).unwrap();
+    let answer = Answer(server.handle(START, Arrival { unicast: true, ..LINK }, &packet));
+    assert_eq!(answer.ignored(), Ignored::NoSubnet(stranger));
+    let rebinding = server.ask(START, &renew(1, stranger));
+    assert_eq!(rebinding.kind(), MessageType::Nak, "who is heard by broadcast is on this link");
+}
+
+#[test]
 fn a_renewal_by_unicast_is_answered_from_the_address_that_it_was_sent_to() {
     let mut server = shared(|_| {});
     for client in 1..6 {
