@@ -41,7 +41,20 @@ pub enum Transport {
     Http,
 }
 
-/// The processor architecture types that a loader exists for (IANA, "Processor Architecture Types").
+impl Transport {
+    /// How a ROM of this vendor class fetches; `None`: the class is no ROM's. Firmware names all of its architectures, those of the
+    /// other way among them, and takes an answer of its own class only (UEFI 2.10 §24.7.2).
+    pub(crate) fn of(class: &[u8]) -> Option<Self> {
+        if class.starts_with(HTTP_CLIENT) {
+            Some(Self::Http)
+        } else {
+            class.starts_with(PXE_CLIENT).then_some(Self::Tftp)
+        }
+    }
+}
+
+/// The processor architecture types that a loader exists for (IANA, "Processor Architecture Types"), and how they are registered to
+/// fetch, which holds where there is no class to say so.
 pub(crate) const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
     (0x0000, Firmware::Bios, Transport::Tftp),
     (0x0007, Firmware::EfiX64, Transport::Tftp),
@@ -81,18 +94,17 @@ impl BootClient {
             return Some(Self::Ipxe);
         }
         let class = options.raw(OptionCode::ClassIdentifier)?;
-        if !class.starts_with(PXE_CLIENT) && !class.starts_with(HTTP_CLIENT) {
-            return None;
-        }
+        let transport = Transport::of(class)?;
         let offered = architectures(options, class);
-        let known =
-            offered.iter().find_map(|number| ARCHITECTURES.iter().find(|(known, ..)| known == number));
-        Some(match (known, offered.first()) {
-            (Some(&(_, firmware, transport)), _) => Self::Rom { firmware, transport },
-            (None, Some(&architecture)) => Self::Unsupported { architecture },
-            // PXE 2.1 ROMs older than option 93 are BIOS.
-            (None, None) => Self::Rom { firmware: Firmware::Bios, transport: Transport::Tftp },
-        })
+        match (supported(&offered), offered.first()) {
+            (Some(firmware), _) => Some(Self::Rom { firmware, transport }),
+            (None, Some(&architecture)) => Some(Self::Unsupported { architecture }),
+            // PXE 2.1 ROMs older than option 93 are BIOS. HTTP boot is younger than it.
+            (None, None) => {
+                let firmware = Firmware::Bios;
+                (transport == Transport::Tftp).then_some(Self::Rom { firmware, transport })
+            }
+        }
     }
 
     /// Writes the boot options for this client into a reply and says what it was told to boot.
@@ -165,8 +177,12 @@ fn is_ipxe(user_class: &[u8]) -> bool {
 /// The firmware of a boot client, by the first of its architectures that there is a loader for.
 fn firmware(request: &Packet) -> Option<Firmware> {
     let class = request.options.raw(OptionCode::ClassIdentifier).unwrap_or_default();
-    let numbers = architectures(&request.options, class);
-    numbers.iter().find_map(|number| ARCHITECTURES.iter().find(|row| row.0 == *number)).map(|row| row.1)
+    supported(&architectures(&request.options, class))
+}
+
+/// The firmware of the first of these architectures that there is a loader for.
+pub(crate) fn supported(architectures: &[u16]) -> Option<Firmware> {
+    architectures.iter().find_map(|number| ARCHITECTURES.iter().find(|row| row.0 == *number)).map(|row| row.1)
 }
 
 /// Option 93's list; without it, the number inside `PXEClient:Arch:00007:UNDI:003016`.

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use dhcproto::v6::OptionCode;
 
 use super::ingress::Packet;
-use crate::pxe::{ARCHITECTURES, HTTP_CLIENT, IPXE, PXE_CLIENT};
+use crate::pxe::{ARCHITECTURES, HTTP_CLIENT, IPXE, supported};
 use crate::{Boot, BootClient, BootMode, Firmware, Mac, Transport};
 
 /// Under this enterprise number (Intel's) firmware sends its vendor class, and looks for `HTTPClient` in an answer (UEFI 2.10 §24.7.2).
@@ -25,7 +25,10 @@ pub fn client(packet: &Packet) -> Option<BootClient> {
     let offered = architectures(packet);
     let known = offered.iter().find_map(|number| ARCHITECTURES.iter().find(|(known, ..)| known == number));
     match (known, offered.first()) {
-        (Some(&(_, firmware, transport)), _) => Some(BootClient::Rom { firmware, transport }),
+        (Some(&(_, firmware, registered)), _) => {
+            let transport = vendors(packet).find_map(Transport::of).unwrap_or(registered);
+            Some(BootClient::Rom { firmware, transport })
+        }
         (None, Some(&architecture)) => Some(BootClient::Unsupported { architecture }),
         (None, None) => None,
     }
@@ -33,8 +36,7 @@ pub fn client(packet: &Packet) -> Option<BootClient> {
 
 /// The firmware of a boot client, by the first of its architectures that there is a loader for.
 fn firmware(packet: &Packet) -> Option<Firmware> {
-    let numbers = architectures(packet);
-    numbers.iter().find_map(|number| ARCHITECTURES.iter().find(|row| row.0 == *number)).map(|row| row.1)
+    supported(&architectures(packet))
 }
 
 /// Option 61's list; without it, the number inside the vendor class `PXEClient:Arch:00007:UNDI:003016`.
@@ -44,15 +46,17 @@ fn architectures(packet: &Packet) -> Vec<u16> {
     if !pairs.is_empty() {
         return pairs.iter().map(|&pair| u16::from_be_bytes(pair)).collect();
     }
-    let vendors = packet.options.all(OptionCode::VendorClass);
-    let vendors =
-        vendors.filter_map(|value| value.split_first_chunk::<4>()).flat_map(|(_, rest)| classes(rest));
-    let boots = |class: &&[u8]| class.starts_with(PXE_CLIENT) || class.starts_with(HTTP_CLIENT);
     let number = |class: &[u8]| {
         let (_, rest) = std::str::from_utf8(class).ok()?.split_once(":Arch:")?;
         rest.split(':').next()?.parse().ok()
     };
-    vendors.filter(boots).filter_map(number).collect()
+    vendors(packet).filter(|class| Transport::of(class).is_some()).filter_map(number).collect()
+}
+
+/// The vendor classes, of whichever vendor.
+fn vendors(packet: &Packet) -> impl Iterator<Item = &[u8]> {
+    let values = packet.options.all(OptionCode::VendorClass);
+    values.filter_map(|value| value.split_first_chunk::<4>()).flat_map(|(_, rest)| classes(rest))
 }
 
 /// A list of classes, each with its length before it. What follows one that is cut short is not read.

@@ -46,6 +46,29 @@ fn gives_uefi_http_boot_a_url_and_its_class_back() {
 }
 
 #[test]
+fn the_class_says_how_firmware_fetches_whichever_of_its_architectures_comes_first() {
+    for list in [[0, 7, 0, 16], [0, 16, 0, 7]] {
+        for (class, file) in
+            [("PXEClient", "snponly.efi"), ("HTTPClient", "http://10.77.0.2:5248/loaders/snponly.efi")]
+        {
+            let mut message = discover(1);
+            message.option(OptionCode::ClassIdentifier, format!("{class}:Arch:00007:UNDI:003016"));
+            message.option(OptionCode::ClientSystemArchitecture, list);
+            let packet = told(&message);
+            assert_eq!(packet.file, file.as_bytes(), "{class} {list:?}");
+            assert_eq!(packet.options.text(OptionCode::ClassIdentifier), Some(class));
+        }
+    }
+    for architecture in [0x0f, 0x10, 0x13] {
+        let file = told(&rom("PXEClient", architecture)).file;
+        assert!(!file.starts_with(b"http"), "architecture {architecture}: {file:?}");
+    }
+    let mut message = discover(1);
+    message.option(OptionCode::ClassIdentifier, "HTTPClient");
+    assert!(told(&message).file.is_empty(), "no HTTP boot is older than option 93");
+}
+
+#[test]
 fn gives_ipxe_its_script_however_it_writes_its_user_class() {
     for user_class in [&b"iPXE"[..], b"\x04iPXE", b"\x03abc\x04iPXE"] {
         let mut message = rom("PXEClient:Arch:00000:UNDI:002001", 0);

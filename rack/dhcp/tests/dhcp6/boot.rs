@@ -34,6 +34,20 @@ fn uefi_http_boot_gets_a_url_and_its_vendor_class_back() {
 }
 
 #[test]
+fn the_vendor_class_says_how_firmware_fetches_whichever_of_its_architectures_comes_first() {
+    for list in [[0, 7, 0, 16], [0, 16, 0, 7]] {
+        for (class, start) in [("PXEClient", "tftp://"), ("HTTPClient", "http://")] {
+            let ask = solicit(1)
+                .option(OptionCode::ClientArchType, &list)
+                .option(OptionCode::VendorClass, &vendor(&format!("{class}:Arch:00007:UNDI:003016")));
+            let answer = server(subnet()).ask(START, &ask);
+            assert!(url(&answer).unwrap().starts_with(start), "{class} {list:?}");
+            assert_eq!(answer.option(OptionCode::VendorClass).is_some(), class == "HTTPClient");
+        }
+    }
+}
+
+#[test]
 fn network_boot_roms_get_a_tftp_url_for_their_architecture() {
     for (architecture, loader) in [(7u16, "snponly.efi"), (9, "snponly.efi"), (11, "snponly-arm64.efi")] {
         let ask = solicit(1).option(OptionCode::ClientArchType, &architecture.to_be_bytes());
