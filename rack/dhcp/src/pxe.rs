@@ -11,10 +11,14 @@ use crate::{Boot, BootMode, Mac};
 
 /// Option 175, iPXE's encapsulated options.
 const IPXE_ENCAPSULATED: OptionCode = OptionCode::Unknown(175);
+/// iPXE sub-option 19, `http`: 1 in the requests of an iPXE that has HTTP, absent in those of one that has not.
+const IPXE_HTTP: u8 = 19;
 /// iPXE sub-option 176, `no-pxedhcp`: do not wait for a ProxyDHCP server; there is none.
 const IPXE_NO_PXEDHCP: [u8; 3] = [176, 1, 1];
 /// Option 43 for a PXE ROM: sub-option 6, PXE_DISCOVERY_CONTROL, bit 3: boot the file named in this reply, ask nobody.
 const PXE_USE_BOOT_FILE: [u8; 4] = [6, 1, 8, 255];
+/// Option 0 fills up, and has no length (RFC 2132 §3.1).
+const PAD: u8 = 0;
 pub(crate) const PXE_CLIENT: &[u8] = b"PXEClient";
 pub(crate) const HTTP_CLIENT: &[u8] = b"HTTPClient";
 pub(crate) const IPXE: &[u8] = b"iPXE";
@@ -69,7 +73,8 @@ pub(crate) const ARCHITECTURES: &[(u16, Firmware, Transport)] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootClient {
-    /// iPXE, chain-loaded or in ROM: gets the URL of its script.
+    /// iPXE, chain-loaded or in ROM: gets the URL of its script. One that says that it has no HTTP is a ROM, and gets a loader: an iPXE
+    /// that has it.
     Ipxe,
     /// A PXE ROM or UEFI HTTP boot: gets a loader.
     Rom {
@@ -86,11 +91,12 @@ pub enum BootClient {
 }
 
 impl BootClient {
-    /// Recognises a boot client by options 77, 60 and 93; `None` for an operating system's DHCP client.
+    /// Recognises a boot client by options 77, 175, 60 and 93; `None` for an operating system's DHCP client.
     #[must_use]
     pub fn of(packet: &Packet) -> Option<Self> {
         let options = &packet.options;
-        if options.raw(OptionCode::UserClass).is_some_and(is_ipxe) {
+        let features = options.raw(IPXE_ENCAPSULATED);
+        if options.raw(OptionCode::UserClass).is_some_and(is_ipxe) && features.is_none_or(has_http) {
             return Some(Self::Ipxe);
         }
         let class = options.raw(OptionCode::ClassIdentifier)?;
@@ -170,6 +176,23 @@ fn is_ipxe(user_class: &[u8]) -> bool {
             return true;
         }
         rest = tail;
+    }
+    false
+}
+
+/// Whether an iPXE of these encapsulated options has HTTP. What follows an option that is cut short is not read.
+fn has_http(mut features: &[u8]) -> bool {
+    while let Some((&code, rest)) = features.split_first() {
+        if code == PAD {
+            features = rest;
+            continue;
+        }
+        let Some((&len, rest)) = rest.split_first() else { return false };
+        let Some((value, rest)) = rest.split_at_checked(usize::from(len)) else { return false };
+        if code == IPXE_HTTP {
+            return value.iter().any(|&byte| byte != 0);
+        }
+        features = rest;
     }
     false
 }

@@ -85,6 +85,29 @@ fn gives_ipxe_its_script_however_it_writes_its_user_class() {
 }
 
 #[test]
+fn an_ipxe_that_says_it_has_no_http_is_given_one_that_has() {
+    let ipxe = |features: &[u8]| {
+        let mut message = rom("PXEClient:Arch:00007:UNDI:003010", 7);
+        message.option(OptionCode::UserClass, "iPXE");
+        message.option(OptionCode::Unknown(175), features);
+        told(&message).file
+    };
+    for features in [&b"\x13\x01\x01"[..], b"\xeb\x03\x01\x00\x00\x00\x17\x01\x01\x13\x01\x01\x12\x01\x01"] {
+        assert_eq!(ipxe(features), b"http://10.77.0.2:5248/ipxe?mac=52:54:00:00:00:01", "{features:?}");
+    }
+    for features in [
+        &b"\x17\x01\x01\x15\x01\x01"[..],
+        b"\x13\x01\x00",
+        b"\x13\x00",
+        b"\x13",
+        b"\x12\x09\x13\x01\x01",
+        b"\x00",
+    ] {
+        assert_eq!(ipxe(features), b"snponly.efi", "{features:?}");
+    }
+}
+
+#[test]
 fn names_the_file_in_options_when_they_are_asked_for() {
     let mut message = rom("PXEClient", 7);
     message.option(OptionCode::ParameterRequestList, [66, 67]);
