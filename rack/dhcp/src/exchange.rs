@@ -169,12 +169,19 @@ impl Exchange<'_> {
     fn decline(mut self) -> Answer {
         let options = &self.packet.options;
         let server = options.ipv4(OptionCode::ServerIdentifier);
-        if let Some(other) = server.filter(|&server| !self.network.is_me(server)) {
+        let address = options.ipv4(OptionCode::RequestedIpAddress);
+        let own = address.and_then(|address| self.own(address));
+        let other = server.filter(|&server| !self.network.is_me(server));
+        // It is in use whoever gave it: this server would offer it to the client again, and is not told why a lease ended.
+        let concerns = own.is_some() || address.is_some_and(|address| self.is_its_elsewhere(address));
+        if let Some(other) = other.filter(|_| !concerns) {
             return Err(Ignored::OtherServer(other));
         }
-        let address = options.ipv4(OptionCode::RequestedIpAddress);
         let address = address.ok_or(Ignored::Missing("declined address (option 50)"))?;
-        let ended = self.own(address).ok_or(Ignored::NotOurs(address))?.state == LeaseState::Bound;
+        if own.is_none() && other.is_none() {
+            return Err(Ignored::NotOurs(address));
+        }
+        let ended = own.is_some_and(|lease| lease.state == LeaseState::Bound);
         self.settle(address);
         let mut lease = self.lease(address, LeaseState::Quarantined, self.config.quarantine_seconds);
         lease.acknowledged = false;
@@ -338,6 +345,12 @@ impl Exchange<'_> {
         self.table.get(address).filter(|lease| {
             lease.mac == self.mac && lease.is_live(self.now) && lease.state != LeaseState::Quarantined
         })
+    }
+
+    /// The client may have the address by another server, and would be given it by this one too.
+    fn is_its_elsewhere(&self, address: Ipv4Addr) -> bool {
+        let is_reserved = self.network.reservations(self.mac).any(|it| it.address == address);
+        (is_reserved && self.is_free(address)) || self.kept_until(address).is_some()
     }
 
     /// The client holds another address of this link, and would be offered that: it cannot collect addresses.

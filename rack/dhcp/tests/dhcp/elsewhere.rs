@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basalt_dhcp::egress::Message;
-use basalt_dhcp::{Event, GRACE, Grantor, Ignored, LeaseState, Server, Subnet, Time, Told};
+use basalt_dhcp::{Action, Event, GRACE, Grantor, Ignored, LeaseState, Server, Subnet, Time, Told};
 use dhcproto::v4::{MessageType, OptionCode};
 
 use crate::support::*;
@@ -68,6 +68,46 @@ fn what_was_given_back_is_offered_no_more_and_kept_from_others() {
     assert_eq!(server.ask(kept_until, &discover(2)).address(), ip(THEIRS));
 }
 
+/// What a client says to another server of this link, for all to hear.
+fn decline(client: u8, address: u8) -> Message {
+    let mut message = Message::request(MessageType::Decline, 8, mac(client));
+    message.option(OptionCode::RequestedIpAddress, ip(address).octets());
+    message.option(OptionCode::ServerIdentifier, ip(3).octets());
+    message
+}
+
+#[test]
+fn an_address_that_a_client_declined_to_another_server_is_not_given_it_again_for_ten_minutes() {
+    let mut with_reservation = sharing();
+    with_reservation.reservations = vec![reservation(3, 50)];
+    let mut server = Server::new(config(with_reservation)).unwrap();
+    server.learn(START, [told(THEIRS, 1, Grantor::Owner)]);
+    let own = server.lease_to(START, 2);
+    for (client, address) in [(1, ip(THEIRS)), (2, own), (3, ip(50))] {
+        let declined = server.ask(START, &decline(client, address.octets()[3]));
+        let [_, Action::Report(Event::Conflict { lease, ended })] = &declined.0[..] else {
+            panic!("{declined:?}")
+        };
+        assert_eq!((lease.address, lease.expires), (address, START.plus_seconds(600)));
+        assert_eq!(*ended, client == 2, "only a lease that this server knew of ends");
+        assert_ne!(server.ask(START, &discover(client)).address(), address);
+        let again = server.ask(START, &decline(client, address.octets()[3]));
+        assert_eq!(again.ignored(), Ignored::OtherServer(ip(3)), "once is enough");
+    }
+    assert_eq!(server.ask(START.plus_seconds(600), &discover(3)).address(), ip(50));
+}
+
+#[test]
+fn what_a_client_declines_to_another_server_is_its_own_business_unless_it_has_the_address_here_too() {
+    let mut server = server_told([told(THEIRS, 1, Grantor::Owner)]);
+    let own = server.lease_to(START, 1);
+    assert_eq!(own, ip(THEIRS));
+    for address in [THEIRS, 100, 160] {
+        assert_eq!(server.ask(START, &decline(2, address)).ignored(), Ignored::OtherServer(ip(3)));
+    }
+    assert_eq!(server.known(), 1);
+}
+
 #[test]
 fn what_is_told_before_its_subnet_is_configured_is_not_forgotten() {
     let mut server = Server::new(basalt_dhcp::Config::default()).unwrap();
@@ -92,7 +132,7 @@ fn the_owner_makes_its_lease_as_long_as_another_let_its_client_keep_the_address(
         actions.persisted().map(|lease| (lease.expires, lease.promised_until)),
         Some((START + HOUR, Some(START + HOUR + GRACE)))
     );
-    assert!(actions.0.iter().any(|it| matches!(it, basalt_dhcp::Action::Report(Event::Learned(_)))));
+    assert!(actions.0.iter().any(|it| matches!(it, Action::Report(Event::Learned(_)))));
     assert!(server.learn(START, [longer]).is_empty(), "that is no news");
     let other = told(100, 9, Grantor::Another);
     assert!(server.learn(START, [other]).is_empty(), "it is somebody's");
