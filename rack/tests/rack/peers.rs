@@ -276,6 +276,29 @@ async fn udhcpc_is_not_offered_an_address_that_another_host_took() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn udhcpc_is_offered_an_address_beside_a_host_that_answers_for_all_of_them() {
+    if !is_inside("peers::udhcpc_is_offered_an_address_beside_a_host_that_answers_for_all_of_them") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let greedy = Host::plug("greedy", OTHERS[3]);
+    greedy.run(&["ip", "address", "add", "10.9.0.50/24", "dev", "eth0"]);
+    greedy.run(&["ip", "route", "add", "local", "10.9.0.96/27", "dev", "eth0"]);
+    let rack = start(dir.path(), vec![subnet("s1", "10.9.0", ("100", "105"))]).await;
+
+    let host = Host::plug("a", OTHERS[0]);
+    let client = Client::new(&host);
+    assert!(client.udhcpc(&[]).await);
+    client.knew("bound");
+    let named =
+        |fact: &Fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.message.starts_with(OTHERS[3]));
+    let told = fact(&rack.facts, named).await;
+    assert_eq!(told.mac, OTHERS[3]);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere() {
     if !is_inside("peers::dhclient_reboots_where_it_was_and_is_called_back_from_elsewhere") {
         return;
