@@ -59,7 +59,7 @@ pub(super) async fn state(
         None => {
             let received = app.blobs().received(&sha256).await?;
             Ok(match received {
-                0 => StatusCode::NOT_FOUND.into_response(),
+                0 => Refusal::new(ProblemCode::NotFound, format!("there is no blob {text}")).into_response(),
                 _ => (StatusCode::ACCEPTED, [(RECEIVED_HEADER, HeaderValue::from(received))]).into_response(),
             })
         }

@@ -354,7 +354,7 @@ async fn health_is_open_and_says_when_the_database_is_there() {
     let version = anybody.get("/version").await.json();
     assert_eq!(version["incarnation"], lab.region.store().incarnation().to_string());
     assert!(lab.api.get("/metrics").await.text().contains("basalt_api_answers_total{class=\"2xx\"}"));
-    assert_eq!(lab.api.get("/nowhere").await.problem().1, "not_found");
+    assert_eq!(lab.api.get("/nowhere").await.problem().1, "no_such_path");
     assert_eq!(lab.api.send("POST", "/api/v1/zones/a", &[], "").await.problem().1, "method_not_allowed");
 }
 

@@ -304,7 +304,7 @@ async fn the_kind_with_one_of_everything_goes_through_unchanged() {
     for kind in basalt_api::KINDS {
         assert!(document["paths"].get(format!("/api/v1/{}", kind.plural)).is_some(), "{}", kind.plural);
     }
-    assert_eq!(lab.api.get("/api/v1/nothings").await.problem().1, "not_found");
+    assert_eq!(lab.api.get("/api/v1/nothings").await.problem().1, "no_such_path");
     let racks = lab.api.put("/api/v1/racks/r1", r#"{"spec":{}}"#).await;
     assert_eq!(racks.problem().1, "not_found", "racks enrol themselves");
 }
