@@ -132,7 +132,7 @@ pub struct ApiTokenSpec {
     pub role: Option<Ref<Role>>,
     /// What of that it is good for: kinds, like `machines`, or `machines:read` for looking alone; `*:read` is every kind. With
     /// scopes it cannot apply many documents at once. Absent: everything.
-    pub scopes: BTreeSet<String>,
+    pub scopes: Option<BTreeSet<String>>,
     /// When it ends. Absent: not by itself.
     pub expires_at: Option<Timestamp>,
     /// Refuse it.
@@ -164,7 +164,12 @@ fn api_token_rules(spec: &ApiTokenSpec, rule: &mut Rule<'_>) {
         (Some(_), Some(_)) => rule.broken("/role", "the token has a user and a role", hint),
         _ => {}
     }
-    for (index, scope) in spec.scopes.iter().enumerate() {
+    // Whoever gives a list that turns out to be empty means no rights rather than all of them.
+    if spec.scopes.as_ref().is_some_and(BTreeSet::is_empty) {
+        let hint = "leave it out for everything that its user or role may do, or name what it is good for";
+        rule.broken("/scopes", "a token with no scopes is good for nothing", hint);
+    }
+    for (index, scope) in spec.scopes.iter().flatten().enumerate() {
         let word = scope.strip_suffix(":read").unwrap_or(scope);
         let is_known = word == "*"
             || OTHER_SCOPES.contains(&word)

@@ -200,7 +200,7 @@ impl Store {
             let token: ApiTokenSpec = spec(text)?;
             let now = timestamp(found.now_us)?;
             let is_over = token.expires_at.is_some_and(|end| end <= now);
-            (!token.disabled && !is_over, token.expires_at, token.scopes.into_iter().collect())
+            (!token.disabled && !is_over, token.expires_at, token.scopes.into_iter().flatten().collect())
         };
         if !is_good {
             return Ok(None);

@@ -331,9 +331,12 @@ async fn a_token_is_shown_once_and_another_one_ends_it() {
     lab.api.delete("/api/v1/api_tokens/ci").await;
     assert_eq!(status(&second, "/api/v1/zones").await, 401);
     assert_eq!(lab.api.send("POST", "/api/v1/api_tokens/ci/issue", &[], "").await.problem().0, 404);
-    for bad in
-        [json!({}), json!({"role": "viewer", "user": "x"}), json!({"role": "viewer", "scopes": ["machine"]})]
-    {
+    for bad in [
+        json!({}),
+        json!({"role": "viewer", "user": "x"}),
+        json!({"role": "viewer", "scopes": ["machine"]}),
+        json!({"role": "viewer", "scopes": []}),
+    ] {
         let answer = lab.api.put("/api/v1/api_tokens/bad", &json!({"spec": bad}).to_string()).await;
         assert_eq!(answer.status.as_u16(), 422, "{bad}");
     }

@@ -42,7 +42,9 @@ fn read(argument: usize, text: &str) -> Result<Map<String, Value>, Refusal> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Map::new());
     }
-    match serde_saphyr::from_str::<Value>(text) {
+    // cloud-init reads YAML 1.1, in which 0644 is octal.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    match serde_saphyr::from_str_with_options::<Value>(text, options) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(other) => {
@@ -104,6 +106,14 @@ mod tests {
             json!({"runcmd": [["true"], "ls"]})
         );
         assert_eq!(merged(&[]), json!({}));
+    }
+
+    #[test]
+    fn numbers_are_those_that_cloud_init_reads() {
+        let files = "write_files:\n  - {path: /a, permissions: 0644}\n  - {path: /b, permissions: '0644'}\n";
+        let read =
+            [json!({"path": "/a", "permissions": 0o644}), json!({"path": "/b", "permissions": "0644"})];
+        assert_eq!(merged(&[files]), json!({ "write_files": read }));
     }
 
     #[test]
