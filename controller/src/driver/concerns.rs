@@ -68,7 +68,7 @@ fn dhcp(
 ) -> DhcpConcern {
     let mut subnets = Vec::new();
     for net in estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv4()) {
-        let serving = estate::racks_of(net, &estate.racks);
+        let serving = estate::racks_of(net, &estate.nets, &estate.racks);
         if !serving.iter().any(|other| other.uid == rack.uid) {
             continue;
         }
@@ -90,6 +90,7 @@ fn dhcp(
             boot: boot_answers(net).into(),
             architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
             shared: serving.len() > 1,
+            link: net.subnet.vlan.to_string(),
             loader: boot_loader(estate, net).into(),
             search: list(Some(&net.subnet.search_domains)),
             options: options([&net.vlan.dhcp.options, &net.subnet.dhcp_options]),
@@ -163,7 +164,8 @@ fn option(code: &str, value: &str) -> Option<RawOption> {
 /// Who answers DHCP where, for the division of ranges.
 fn served(estate: &Estate) -> Vec<ServedSubnet> {
     let one = |net: &Net| {
-        let racks = estate::racks_of(net, &estate.racks).into_iter().filter(|_| net.gives_addresses());
+        let racks =
+            estate::racks_of(net, &estate.nets, &estate.racks).into_iter().filter(|_| net.gives_addresses());
         let racks = racks.map(|rack| rack.uid).collect();
         ServedSubnet { subnet: net.uid, racks, lease_seconds: lease_seconds(net) }
     };

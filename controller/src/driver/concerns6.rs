@@ -19,7 +19,7 @@ pub(super) fn subnets(
 ) -> Vec<Dhcp6Subnet> {
     let nets = estate.nets.iter().filter(|net| net.subnet.cidr.network().is_ipv6());
     let one = |net: &Net| {
-        let racks = estate::racks_of(net, &estate.racks);
+        let racks = estate::racks_of(net, &estate.nets, &estate.racks);
         let serves = racks.iter().any(|other| other.uid == rack.uid);
         let serves = serves && net.gives_addresses();
         serves.then(|| subnet(estate, net, racks.len() == 1, delegation, addresses))

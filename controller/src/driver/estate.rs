@@ -73,16 +73,21 @@ pub struct RouteSeen {
     pub metric: u32,
 }
 
-/// The racks that answer DHCP on a subnet, in order: those attached to it, or those that the VLAN names, which relays may
-/// stand before.
+/// The racks that answer DHCP on a subnet, in order: those attached to its VLAN, or those that the VLAN names, which relays may
+/// stand before. IPv6 is spoken by addresses of the subnet itself.
 #[must_use]
-pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
+pub fn racks_of<'a>(net: &Net, nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
     if !net.vlan.dhcp.enabled {
         return Vec::new();
     }
     let named: BTreeSet<&str> = net.vlan.dhcp.racks.iter().map(basalt_api::Ref::as_str).collect();
+    let is_beside = |other: &&Net| {
+        let cidrs = [net.subnet.cidr, other.subnet.cidr];
+        other.subnet.vlan == net.subnet.vlan && cidrs.iter().all(|cidr| cidr.network().is_ipv4())
+    };
+    let link: Vec<Cidr> = nets.iter().filter(is_beside).chain([net]).map(|it| it.subnet.cidr).collect();
     let wanted = |rack: &&RackSeen| match named.is_empty() {
-        true => rack.served.iter().any(|a| net.subnet.cidr.contains(*a)),
+        true => rack.served.iter().any(|a| link.iter().any(|cidr| cidr.contains(*a))),
         false => named.contains(rack.name.as_str()),
     };
     let mut serving: Vec<_> = racks.iter().filter(|r| !r.maintenance).filter(wanted).collect();
@@ -94,7 +99,8 @@ pub fn racks_of<'a>(net: &Net, racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
 #[must_use]
 pub fn boot_racks<'a>(nets: &[Net], racks: &'a [RackSeen]) -> Vec<&'a RackSeen> {
     let booting = nets.iter().filter(|net| net.boots());
-    let serving: BTreeSet<_> = booting.flat_map(|net| racks_of(net, racks)).map(|rack| rack.uid).collect();
+    let serving: BTreeSet<_> =
+        booting.flat_map(|net| racks_of(net, nets, racks)).map(|rack| rack.uid).collect();
     racks.iter().filter(|rack| serving.contains(&rack.uid)).collect()
 }
 
@@ -225,7 +231,7 @@ mod tests {
     #[test]
     fn a_rack_does_not_answer_where_it_serves_nobody() {
         let racks = [RackSeen { served: vec!["10.1.0.1".parse().unwrap()], ..rack(1, "10.77.0.1", true) }];
-        assert!(racks_of(&net("10.77.0.0/24"), &racks).is_empty());
+        assert!(racks_of(&net("10.77.0.0/24"), &[], &racks).is_empty());
         let near = power_rack("10.77.0.101".parse().ok(), &[net("10.77.0.0/24")], &racks);
         assert_eq!(near.unwrap().name, "rack1", "and reaches BMCs there");
     }
@@ -235,8 +241,26 @@ mod tests {
         let racks = [rack(1, "10.1.0.1", true), rack(2, "10.1.0.2", true), rack(3, "10.77.0.1", true)];
         let mut net = net("10.77.0.0/24");
         net.vlan.dhcp.racks = ["rack1", "rack2"].map(|name| name.parse().unwrap()).into();
-        let names: Vec<_> = racks_of(&net, &racks).iter().map(|rack| rack.name.clone()).collect();
+        let names: Vec<_> = racks_of(&net, &[], &racks).iter().map(|rack| rack.name.clone()).collect();
         assert_eq!(names, ["rack1", "rack2"]);
+    }
+
+    #[test]
+    fn a_rack_answers_on_all_ipv4_subnets_of_the_vlan_that_it_is_attached_to() {
+        let racks = [rack(1, "10.77.0.1", true)];
+        let on = |vlan: &str, cidr: &str| {
+            let mut net = net(cidr);
+            net.subnet.vlan = vlan.parse().unwrap();
+            net
+        };
+        let nets = [
+            on("lab.0", "10.77.0.0/24"),
+            on("lab.0", "10.78.0.0/24"),
+            on("lab.7", "10.79.0.0/24"),
+            on("lab.0", "2001:db8::/64"),
+        ];
+        let answers = nets.each_ref().map(|net| racks_of(net, &nets, &racks).len());
+        assert_eq!(answers, [1, 1, 0, 0]);
     }
 
     #[test]

@@ -92,6 +92,10 @@ fn has(blocks_are: &'static [&str]) -> impl Fn(&DhcpConcern) -> bool {
     move |concern| blocks(concern) == blocks_are
 }
 
+fn subnet_of(concern: &DhcpConcern, cidr: &str) -> Option<DhcpSubnet> {
+    concern.subnets.iter().find(|subnet| subnet.cidr == cidr).cloned()
+}
+
 /// The subnet `lab`, served, with a pool of a hundred addresses.
 async fn served() -> Lab {
     let lab = driven_lab().await;
@@ -156,6 +160,39 @@ async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
 }
 
 #[tokio::test]
+async fn a_rack_serves_every_subnet_of_the_vlan_that_it_stands_in() {
+    let lab = served().await;
+    let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    for (name, vlan, cidr) in [("beside", "default.0", "10.88.0.0/24"), ("away", "default.7", "10.99.0.0/24")]
+    {
+        if vlan != "default.0" {
+            let vlan = r#"{"fabric":"default","vid":7,"dhcp":{"enabled":true}}"#;
+            lab.api.declare("/api/v1/vlans/default.7", vlan).await;
+        }
+        let subnet = json!({"vlan": vlan, "cidr": cidr}).to_string();
+        lab.api.declare(&format!("/api/v1/subnets/{name}"), &subnet).await;
+    }
+    let pool = r#"{"subnet":"beside","start":"10.88.0.100","end":"10.88.0.199"}"#;
+    lab.api.declare("/api/v1/ip_ranges/beside", pool).await;
+    let address = r#"{"subnet":"beside","address":"10.88.0.9","mac":"52:54:00:00:00:09"}"#;
+    lab.api.declare("/api/v1/ip_addresses/printer", address).await;
+    let has_both = |concern: &DhcpConcern| {
+        let beside = subnet_of(concern, "10.88.0.0/24").unwrap_or_default();
+        blocks(concern).len() == 2 && beside.reservations.len() == 1
+    };
+    let told = rack.told(&lab, has_both).await;
+    rack.obeys(&lab, &told, Vec::new()).await;
+    assert_eq!(told.subnets.len(), 2, "{told:?}");
+    assert!(told.subnets.iter().all(|subnet| subnet.link == "default.0"), "{told:?}");
+    let beside = subnet_of(&told, "10.88.0.0/24").expect("the other subnet");
+    assert_eq!(
+        (beside.dynamic[0].start.as_str(), beside.dynamic[0].end.as_str()),
+        ("10.88.0.100", "10.88.0.199")
+    );
+    assert_eq!(beside.reservations[0].address, "10.88.0.9");
+}
+
+#[tokio::test]
 async fn an_address_with_a_mac_is_that_clients_reservation() {
     let lab = served().await;
     let rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
@@ -196,7 +233,7 @@ async fn clients_are_told_the_options_and_routes_that_are_declared() {
     for (name, route) in routes {
         lab.api.declare(&format!("/api/v1/static_routes/{name}"), route).await;
     }
-    let first = |concern: &DhcpConcern| concern.subnets.first().cloned().unwrap_or_default();
+    let first = |concern: &DhcpConcern| subnet_of(concern, "10.77.0.0/24").unwrap_or_default();
     let told = first(&rack.told(&lab, |concern| first(concern).routes.len() == 2).await);
     let route = |to: &str, via: &str| Route { to: to.to_owned(), via: via.to_owned() };
     let expected = [route("10.0.0.0/8", "10.77.0.7"), route("10.88.0.0/16", "10.77.0.9")];

@@ -115,6 +115,9 @@ pub struct DhcpSubnet {
     /// other racks give addresses here too, and are told of this one's leases
     #[prost(bool, tag = "24")]
     pub shared: bool,
+    /// subnets with the same word share a link; empty: the rack's addresses tell
+    #[prost(string, tag = "25")]
+    pub link: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Route {

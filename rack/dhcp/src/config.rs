@@ -49,6 +49,10 @@ pub struct Subnet {
     pub id: String,
     /// Its network.
     pub cidr: Ipv4Net,
+    /// The link that it is on: subnets of one word share a link, also where this server has an address in one of them alone. Absent: only
+    /// this server's addresses tell.
+    #[serde(default)]
+    pub link: Option<String>,
     /// Option 3.
     #[serde(default)]
     pub gateway: Option<Ipv4Addr>,
@@ -96,6 +100,7 @@ impl Subnet {
         Self {
             id: id.into(),
             cidr,
+            link: None,
             gateway: None,
             dns_servers: Vec::new(),
             ntp_servers: Vec::new(),

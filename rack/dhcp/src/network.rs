@@ -23,7 +23,8 @@ pub(crate) struct Network<'a> {
 impl<'a> Network<'a> {
     /// Finds the client's link by its relay, by the address that a renewal came from, or by where it was heard (RFC 2131 §4.3.1). A
     /// renewal is sent to one server alone and may come through a router (§4.3.2): of an address of no known subnet nothing is known here,
-    /// and what is true of this link is not of the client's. Subnets share a link if this server has addresses of both on one interface.
+    /// and what is true of this link is not of the client's. Subnets share a link if they are declared to, or if this server has addresses of both
+    /// on one interface.
     pub(crate) fn of(
         scopes: &'a [Scope],
         links: &'a BTreeMap<u32, Vec<Ipv4Addr>>,
@@ -45,9 +46,11 @@ impl<'a> Network<'a> {
         }?;
         let is_on = |scope: &Scope, link: &[Ipv4Addr]| link.iter().any(|it| scope.subnet.cidr.contains(it));
         let link = links.values().find(|link| is_on(home, link));
-        let sharing = scopes
-            .iter()
-            .filter(|&scope| !std::ptr::eq(scope, home) && link.is_some_and(|link| is_on(scope, link)));
+        let shares = |scope: &Scope| {
+            (home.subnet.link.is_some() && scope.subnet.link == home.subnet.link)
+                || link.is_some_and(|link| is_on(scope, link))
+        };
+        let sharing = scopes.iter().filter(|&scope| !std::ptr::eq(scope, home) && shares(scope));
         let scopes = std::iter::once(home).chain(sharing).collect();
         Ok(Self { via, relayed, links, home, scopes })
     }

@@ -109,6 +109,7 @@ fn subnet(from: &DhcpSubnet, http_port: u16) -> Result<Subnet, BadConcern> {
         BootAnswers::None => BootMode::Off,
     };
     subnet.shared = from.shared;
+    subnet.link = Some(from.link.clone()).filter(|link| !link.is_empty());
     subnet.boot = Boot {
         mode,
         loaders: loaders::named(from.loader()),

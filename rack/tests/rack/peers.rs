@@ -363,6 +363,43 @@ async fn a_link_with_two_subnets_serves_both_and_takes_neither_for_foreign() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rack_with_one_address_serves_the_other_subnet_of_its_link_as_well() {
+    if !is_inside("peers::a_rack_with_one_address_serves_the_other_subnet_of_its_link_as_well") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let on_link = |subnet| DhcpSubnet { link: "default.0".into(), ..subnet };
+    let reservation =
+        Reservation { mac: KNOWN.into(), address: "10.10.0.50".into(), hostname: String::new() };
+    let second = DhcpSubnet { reservations: vec![reservation], ..subnet("s2", "10.10.0", ("100", "100")) };
+    let subnets = vec![on_link(subnet("s1", "10.9.0", ("100", "100"))), on_link(second)];
+    let rack = start(dir.path(), subnets).await;
+
+    let known = Host::plug("known", KNOWN);
+    let client = Client::new(&known);
+    assert!(client.dhclient(&[]).await);
+    let knew = client.knew("BOUND");
+    let told = |name: &str| knew[name].as_str();
+    assert_eq!((told("new_ip_address"), told("new_routers")), ("10.10.0.50", "10.10.0.1"));
+    assert_eq!(told("new_dhcp_server_identifier"), "10.9.0.1");
+    assert!(client.dhclient(&["-x"]).await);
+    assert!(client.dhclient(&[]).await);
+    assert_eq!(client.knew("REBOOT")["new_ip_address"], "10.10.0.50", "and is not called back");
+    assert!(client.dhclient(&["-x"]).await);
+
+    let hosts = [Host::plug("h0", OTHERS[0]), Host::plug("h1", OTHERS[1])];
+    let mut leased = Vec::new();
+    for host in &hosts {
+        let client = Client::new(host);
+        assert!(client.udhcpc(&[]).await);
+        leased.push(client.knew("bound")["ip"].clone());
+    }
+    assert_eq!(leased, ["10.9.0.100", "10.10.0.100"]);
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dhcpcd_renews_comes_back_to_its_address_and_gives_it_back() {
     let dhcpcd = peer("dhcpcd").join("usr/sbin/dhcpcd").to_string_lossy().into_owned();
     if !is_inside("peers::dhcpcd_renews_comes_back_to_its_address_and_gives_it_back") {

@@ -100,6 +100,55 @@ fn a_link_that_lost_an_address_lost_its_subnet() {
 }
 
 #[test]
+fn a_subnet_of_the_same_link_is_served_where_this_server_has_no_address_in_it() {
+    let mut server = shared(|config| {
+        config.subnets[0].link = Some("default.0".into());
+        config.subnets[1].link = Some("default.0".into());
+        config.subnets[2].link = Some("default.20".into());
+        config.subnets[1].reservations =
+            vec![basalt_dhcp::Reservation { mac: mac(1), address: second(10), hostname: None, boot: None }];
+    });
+    server.set_links([(LINK.interface, vec![SERVER])].into());
+    let offer = server.ask(START, &discover(1)).packet();
+    assert_eq!((offer.yiaddr, identity(&offer)), (second(10), Some(SERVER)), "its reservation");
+    assert_eq!(server.ask(START, &reboot(1, second(10))).kind(), MessageType::Ack);
+    assert_eq!(server.ask(START, &reboot(1, ip(100))).kind(), MessageType::Nak, "it has a reservation");
+    for client in 2..6 {
+        assert_eq!(server.lease_to(START, client), ip(98 + client));
+    }
+    assert_eq!(server.ask(START, &discover(6)).address(), second(100), "the first one is full");
+    assert_eq!(server.ask(START, &reboot(7, far(50))).kind(), MessageType::Nak, "that is another link");
+}
+
+#[test]
+fn a_relay_in_one_subnet_of_a_link_reaches_the_others() {
+    let mut server = shared(|config| {
+        for subnet in &mut config.subnets[1..] {
+            subnet.link = Some("default.20".into());
+        }
+        config.subnets[2].reservations =
+            vec![basalt_dhcp::Reservation { mac: mac(1), address: far(10), hostname: None, boot: None }];
+    });
+    server.set_links([(LINK.interface, vec![SERVER])].into());
+    let relayed = |mut message: Message| {
+        message.giaddr = second(1);
+        message
+    };
+    assert_eq!(
+        server.ask(START, &relayed(discover(1))).address(),
+        far(10),
+        "its reservation in the other one"
+    );
+    assert_eq!(server.ask(START, &relayed(reboot(1, far(10)))).kind(), MessageType::Ack);
+    assert_eq!(server.ask(START, &relayed(reboot(2, far(55)))).kind(), MessageType::Ack);
+    assert_eq!(
+        server.ask(START, &relayed(reboot(3, ip(100)))).kind(),
+        MessageType::Nak,
+        "that is another link"
+    );
+}
+
+#[test]
 fn a_relay_on_a_shared_link_reaches_all_of_its_subnets() {
     let mut server = shared(|_| {});
     let mut message = reboot(1, second(100));
