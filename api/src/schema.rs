@@ -237,7 +237,7 @@ impl Semantic {
                 Err(_) => text.to_ascii_lowercase(),
             }),
             Self::Tag => crate::values::check_tag(text).map(|()| text.to_owned()),
-            Self::SshPublicKey => crate::values::check_ssh_key(text).map(|()| text.to_owned()),
+            Self::SshPublicKey => crate::values::canonical_ssh_key(text),
             Self::Url => crate::values::canonical_url(text),
             Self::Schedule => crate::values::canonical_schedule(text),
             Self::OwnerName => crate::values::check_owner(text).map(|()| text.to_ascii_lowercase()),

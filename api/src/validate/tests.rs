@@ -172,6 +172,28 @@ fn a_router_of_an_ipv6_network_may_be_link_local() {
 }
 
 #[test]
+fn a_public_key_is_given_as_the_whole_file_and_is_the_same_as_its_line() {
+    let (key, kind) = (Semantic::SshPublicKey.example(), Kind::find("SshKey").unwrap());
+    let [line, file] = [key.to_owned(), format!("{key}\n")].map(|text| json!({"public_key": text}));
+    assert_eq!(errors("SshKey", &file), [] as [&str; 0]);
+    assert!(equal(kind, &line, &file));
+    let twice = json!({"image": "debian-12", "machine": "a", "ssh_keys": [key, format!("{key}\n")]});
+    assert_eq!(errors("Deployment", &twice).len(), 1, "it is there twice");
+    let two = json!({"public_key": format!("{key}\n{key}\n")});
+    assert_eq!(errors("SshKey", &two).len(), 1, "a file of two keys is no key");
+}
+
+#[test]
+fn a_token_without_scopes_is_good_for_everything_and_an_empty_set_of_them_is_refused() {
+    assert_eq!(errors("ApiToken", &json!({"role": "ci", "scopes": null})), [] as [&str; 0]);
+    let wrong = errors("ApiToken", &json!({"role": "ci", "scopes": []}));
+    assert!(
+        wrong.len() == 1 && wrong[0].contains("no scopes is good for nothing; leave it out"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
 fn what_is_not_known_yet_is_not_missed() {
     let kind = Kind::find("Subnet").unwrap();
     let spec = json!({"cidr": "10.0.0.0/24", "gateway": "10.9.9.9"});

@@ -3,8 +3,8 @@
 use super::limits::{MAX_ITEMS, MAX_STRING_BYTES, MAX_TEXT_BYTES};
 use crate::pointer;
 use crate::problem::{FieldCode, FieldError};
-use crate::schema::{Field, Kind, Presence, Schema, Type};
-use crate::values::{BadValue, closest, quoted};
+use crate::schema::{Field, Kind, Presence, Schema, Semantic, Type};
+use crate::values::{BadValue, closest, quoted, ssh_key_line};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -120,8 +120,12 @@ impl Walk<'_> {
             let message = format!("the text has {} bytes: {shown}", text.len());
             return self.push(at, FieldCode::TooLarge, message, format!("at most {longest}"));
         }
+        let line = match ty {
+            Type::Semantic(Semantic::SshPublicKey) => ssh_key_line(text),
+            _ => text,
+        };
         let is_bad = |c: char| if is_text || is_secret { c == '\0' } else { c.is_control() };
-        if let Some(c) = text.chars().find(|c| is_bad(*c)) {
+        if let Some(c) = line.chars().find(|c| is_bad(*c)) {
             let message = format!("the text contains the control character {c:?}");
             return self.push(
                 at,

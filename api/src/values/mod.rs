@@ -34,7 +34,7 @@ pub use secret::Secret;
 pub use sha256::Sha256;
 pub use size::ByteSize;
 pub use ssh::SshPublicKey;
-pub(crate) use ssh::check as check_ssh_key;
+pub(crate) use ssh::{canonical as canonical_ssh_key, line as ssh_key_line};
 pub use text::{Host, Hostname, Tag};
 pub(crate) use text::{host as check_host, hostname as check_hostname, tag as check_tag};
 pub use url::Url;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 checked_text! {
     /// An OpenSSH public key, one line, as in `authorized_keys` without options.
-    SshPublicKey: SshPublicKey, check,
+    SshPublicKey: SshPublicKey, check => line,
 }
 
 /// What follows the algorithm's name in a key.
@@ -40,7 +40,18 @@ const ALGORITHMS: [(&str, &[Part]); 7] = [
     ("sk-ecdsa-sha2-nistp256@openssh.com", &[Part::Curve("nistp256"), Part::Point(65), Part::Application]),
 ];
 
-pub(crate) fn check(text: &str) -> Result<(), BadValue> {
+/// The line itself: every `.pub` file ends with a newline, and is given whole.
+pub(crate) const fn line(text: &str) -> &str {
+    text.trim_ascii_end()
+}
+
+/// The key in the one spelling that keys are compared by.
+pub(crate) fn canonical(text: &str) -> Result<String, BadValue> {
+    let line = line(text);
+    check(line).map(|()| line.to_owned())
+}
+
+fn check(text: &str) -> Result<(), BadValue> {
     let hint = "one line of a .pub file, like \"ssh-ed25519 AAAA… me@example.com\"";
     // A private key is never repeated, not even in a message.
     if text.contains("PRIVATE KEY") {
@@ -113,7 +124,7 @@ fn bits(number: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn line(algorithm: &str, parts: &[&[u8]]) -> String {
+    fn pub_line(algorithm: &str, parts: &[&[u8]]) -> String {
         let mut wire = Vec::new();
         for part in [algorithm.as_bytes()].iter().chain(parts) {
             wire.extend(u32::try_from(part.len()).unwrap().to_be_bytes());
@@ -131,16 +142,30 @@ mod tests {
         let point = |length: usize| [&[4][..], &vec![7; length - 1]].concat();
         let modulus = [&[0][..], &[0xff; 256]].concat();
         for good in [
-            line("ssh-ed25519", &[&[1; 32]]),
-            line("ssh-rsa", &[&[1, 0, 1], &modulus]),
-            line("ecdsa-sha2-nistp256", &[b"nistp256", &point(65)]),
-            line("ecdsa-sha2-nistp384", &[b"nistp384", &point(97)]),
-            line("ecdsa-sha2-nistp521", &[b"nistp521", &point(133)]),
-            line("sk-ssh-ed25519@openssh.com", &[&[1; 32], b"ssh:"]),
-            line("sk-ecdsa-sha2-nistp256@openssh.com", &[b"nistp256", &point(65), b"ssh:"]),
+            pub_line("ssh-ed25519", &[&[1; 32]]),
+            pub_line("ssh-rsa", &[&[1, 0, 1], &modulus]),
+            pub_line("ecdsa-sha2-nistp256", &[b"nistp256", &point(65)]),
+            pub_line("ecdsa-sha2-nistp384", &[b"nistp384", &point(97)]),
+            pub_line("ecdsa-sha2-nistp521", &[b"nistp521", &point(133)]),
+            pub_line("sk-ssh-ed25519@openssh.com", &[&[1; 32], b"ssh:"]),
+            pub_line("sk-ecdsa-sha2-nistp256@openssh.com", &[b"nistp256", &point(65), b"ssh:"]),
         ] {
             assert_eq!(check(&good), Ok(()), "{good}");
         }
+    }
+
+    #[test]
+    fn a_whole_pub_file_is_the_key_in_it() {
+        let key = pub_line("ssh-ed25519", &[&[1; 32]]);
+        for file in [format!("{key}\n"), format!("{key}\r\n"), format!("{key} \t\n\n")] {
+            assert_eq!(canonical(&file).as_ref(), Ok(&key), "{file:?}");
+            assert_eq!(
+                file.parse::<SshPublicKey>().map(|key| key.to_string()).as_ref(),
+                Ok(&key),
+                "{file:?}"
+            );
+        }
+        assert!(canonical(&format!("{key}\n{key}\n")).unwrap_err().message.contains("several lines"));
     }
 
     #[test]
@@ -152,13 +177,13 @@ mod tests {
         assert!(why("ssh-ed25519 x!z").contains("not base64"));
         assert!(why("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA==").contains("is cut"));
         assert!(why("ssh-rsa AAAA\nssh-rsa AAAA").contains("several lines"));
-        let renamed = line("ssh-ed25519", &[&[1; 32]]).replace("ssh-ed25519 ", "ssh-rsa ");
+        let renamed = pub_line("ssh-ed25519", &[&[1; 32]]).replace("ssh-ed25519 ", "ssh-rsa ");
         assert!(why(&renamed).contains(r#"says ssh-rsa, and the key itself "ssh-ed25519""#));
-        assert!(why(&line("ssh-ed25519", &[&[1; 31]])).contains("31 bytes instead of 32"));
-        assert!(why(&line("ssh-ed25519", &[&[1; 32], b"x"])).contains("5 bytes follow"));
-        assert!(why(&line("ssh-rsa", &[&[3], &[0x7f; 64]])).contains("511 bits"));
-        assert!(why(&line("ecdsa-sha2-nistp256", &[b"nistp384", &[4; 65]])).contains("another curve"));
-        assert!(why(&line("ecdsa-sha2-nistp256", &[b"nistp256", &[2; 65]])).contains("point"));
+        assert!(why(&pub_line("ssh-ed25519", &[&[1; 31]])).contains("31 bytes instead of 32"));
+        assert!(why(&pub_line("ssh-ed25519", &[&[1; 32], b"x"])).contains("5 bytes follow"));
+        assert!(why(&pub_line("ssh-rsa", &[&[3], &[0x7f; 64]])).contains("511 bits"));
+        assert!(why(&pub_line("ecdsa-sha2-nistp256", &[b"nistp384", &[4; 65]])).contains("another curve"));
+        assert!(why(&pub_line("ecdsa-sha2-nistp256", &[b"nistp256", &[2; 65]])).contains("point"));
     }
 
     #[test]

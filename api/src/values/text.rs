@@ -4,9 +4,9 @@ use super::name::label;
 use super::{BadValue, quoted};
 use std::net::IpAddr;
 
-/// Declares texts that `$check` has nothing against.
+/// Declares texts that `$check` has nothing against; of which only what `$kept` leaves is kept.
 macro_rules! checked_text {
-    ($(#[doc = $doc:literal] $name:ident: $semantic:ident, $check:path),* $(,)?) => {$(
+    ($(#[doc = $doc:literal] $name:ident: $semantic:ident, $check:path $(=> $kept:path)?),* $(,)?) => {$(
         #[doc = $doc]
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(String);
@@ -21,6 +21,7 @@ macro_rules! checked_text {
         impl std::str::FromStr for $name {
             type Err = $crate::BadValue;
             fn from_str(text: &str) -> Result<Self, $crate::BadValue> {
+                $(let text = $kept(text);)?
                 $check(text)?;
                 Ok(Self(text.to_owned()))
             }
