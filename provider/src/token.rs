@@ -56,7 +56,7 @@ impl Token {
 fn schema() -> Schema {
     let given = KIND.spec.fields.iter().filter(|field| FIELDS.contains(&field.name)).map(|field: &Field| {
         let of = if matches!(field.ty, Kinds::Set(_)) { Type::set(Type::String) } else { Type::String };
-        Attribute::optional(field.name, of).doc(field.doc)
+        Attribute::optional(field.name, of).doc(map::about(field))
     });
     let mut attributes: Vec<_> = given.collect();
     attributes.extend([
@@ -194,5 +194,35 @@ async fn clear_expired(client: &Bounded) {
                 tracing::warn!(%error, name, "an expired token stays");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(given: Value) -> Val {
+        tfplugin::from_json(&given, &schema().value_type()).expect("a configuration")
+    }
+
+    #[test]
+    fn the_role_of_a_token_is_described_as_the_name_of_a_role_and_not_as_its_base() {
+        let schema = schema();
+        let role = schema.attributes.iter().find(|attribute| attribute.name == "role").expect("an attribute");
+        for said in [
+            "Refers to `basalt_role` by name.",
+            "`viewer`, `operator` and `admin` are what a role has as its `base`",
+        ] {
+            assert!(role.description.contains(said), "{}", role.description);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_of_no_scopes_is_refused_and_one_that_says_none_has_all() {
+        let token = Token::new(Arc::default());
+        assert_eq!(token.validate(&config(json!({"role": "ci"}))).await, Diags::default());
+        let wrong = token.validate(&config(json!({"role": "ci", "scopes": []}))).await;
+        assert_eq!(wrong.0.len(), 1, "{wrong:?}");
+        assert_eq!(wrong.0[0].path.to_string(), "scopes");
     }
 }

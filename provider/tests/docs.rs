@@ -24,9 +24,13 @@ provider "basalt" {
 }
 "#;
 
-/// A token that can do less than the provider's own.
-const TOKEN: &str = r#"ephemeral "basalt_token" "inventory" {
-  role   = "viewer"
+/// A token that can do less than the provider's own. It is opened when Terraform plans: its role has to be there by then, as this
+/// one is from the region's first start on.
+const TOKEN: &str = r#"# "region-admin" is the role of a new region, and here the scopes say how little of it is meant.
+# A role of your own has to be there before this is planned:
+# terraform apply -target=basalt_role.NAME, and then terraform apply.
+ephemeral "basalt_token" "inventory" {
+  role   = "region-admin"
   scopes = ["machines:read"]
 }
 

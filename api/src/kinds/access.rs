@@ -127,7 +127,7 @@ pub struct ApiTokenSpec {
     /// The user for whom it speaks. Either this or `role`.
     #[field(immutable)]
     pub user: Option<Ref<User>>,
-    /// The role that it has. Either this or `user`.
+    /// The role that it has, by its name; `viewer`, `operator` and `admin` are what a role has as its `base`. Either this or `user`.
     #[field(immutable)]
     pub role: Option<Ref<Role>>,
     /// What of that it is good for: kinds, like `machines`, or `machines:read` for looking alone; `*:read` is every kind. With

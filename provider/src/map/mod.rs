@@ -11,7 +11,7 @@ mod secret;
 mod value;
 
 pub(crate) use pointer::path;
-pub(crate) use schema::{data_source, is_fixed_reference, many, query, resource};
+pub(crate) use schema::{about, data_source, is_fixed_reference, many, query, resource};
 pub(crate) use secret::Revisions;
 pub(crate) use value::{Declared, declared, found, keep_equal, object};
 

@@ -248,6 +248,11 @@ fn semantics(ty: &Kinds) -> Semantics {
     }
 }
 
+/// The description of a field whose presence and changes its reader has no say in.
+pub(crate) fn about(field: &Field) -> String {
+    doc(field, Part::Found)
+}
+
 /// The description, and what the rest of the field says about it.
 fn doc(field: &Field, part: Part) -> String {
     let mut text = field.doc.to_owned();
