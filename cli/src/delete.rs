@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Wait for nothing: a deployment's machine is let go as it is, unwiped, and given to nobody
     #[arg(long)]
     force: bool,
+    /// Leave it as it is where anybody refers to it, instead of waiting for them
+    #[arg(long, conflicts_with = "force")]
+    if_unused: bool,
     /// Only say what would happen
     #[arg(long)]
     dry_run: bool,
@@ -32,7 +35,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let (client, kind) = (connection.client()?, kind(&args.kind)?);
-    let options = |generation| DeleteOptions { generation, force: args.force };
+    let options = |generation| DeleteOptions { generation, force: args.force, if_unused: args.if_unused };
     let dry = client.delete_dry_run(kind, &args.name, options(None)).await?;
     show(&dry_run::shown(&dry));
     if args.dry_run {

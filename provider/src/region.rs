@@ -17,6 +17,7 @@ use tfplugin::{Cx, Diag, Diags, Path};
 
 use crate::bounded::Bounded;
 use crate::natural::NaturalKey;
+use crate::patience;
 use crate::snapshot::Snapshots;
 use crate::{MANAGER, map};
 
@@ -155,16 +156,21 @@ impl Region {
     }
 
     /// Has an object go, as soon as nothing of ours needs it. `None` when it is gone already.
+    ///
+    /// What lets go of nothing is not even asked to go while anybody refers to it: it would take no changes from then on, and stay
+    /// for as long as they do.
     pub(crate) async fn delete(
         &self,
         cx: &Cx,
         kind: &'static Kind,
         key: &str,
     ) -> Result<Option<Object>, ClientError> {
+        let if_unused = patience::timeouts(kind).delete.is_none();
+        let options = DeleteOptions { if_unused, ..DeleteOptions::default() };
         let mut turn = Turn::default();
         loop {
             let asked = Instant::now();
-            let deleted = self.client.call().await.delete(kind, key, DeleteOptions::default()).await;
+            let deleted = self.client.call().await.delete(kind, key, options).await;
             self.snapshots.forget();
             match deleted {
                 Ok(object) => return Ok(object),

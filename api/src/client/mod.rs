@@ -101,6 +101,8 @@ pub struct DeleteOptions {
     pub generation: Option<Generation>,
     /// Do not wait until it is released: a deployment's machine is let go as it is, unwiped.
     pub force: bool,
+    /// Only if nobody refers to it; refused as `in_use` otherwise, and left as it is.
+    pub if_unused: bool,
 }
 
 impl Client {
@@ -469,6 +471,9 @@ fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {
     let mut call = Call::new(Method::DELETE, &path(kind, name, ""));
     if options.force {
         call = call.query("force", "true");
+    }
+    if options.if_unused {
+        call = call.query("if_unused", "true");
     }
     match options.generation {
         Some(generation) => call.condition(Precondition::Generation(generation)),

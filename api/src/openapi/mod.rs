@@ -108,7 +108,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Declarable,
         id: "delete{Kind}",
         summary: "Have a {Kind} go; repeating it is harmless",
-        parameters: &["name", "dry_run", "force", "if_match"],
+        parameters: &["name", "dry_run", "force", "if_unused", "if_match"],
         request: None,
         answers: &[
             ("200", "With `dry_run`: what would happen", Some("DryRun")),

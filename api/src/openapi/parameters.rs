@@ -167,6 +167,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "Do not wait until it is released: a deployment's machine is let go as it is, unwiped",
         ),
         (
+            "if_unused",
+            "if_unused",
+            "query",
+            truth(),
+            "Only if nobody refers to it; otherwise it is refused as `in_use`, and nothing changes",
+        ),
+        (
             "manager",
             MANAGER_HEADER,
             "header",

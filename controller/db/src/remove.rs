@@ -21,6 +21,8 @@ pub struct Removal<'a> {
     pub dry_run: bool,
     /// Do not wait for its machinery: a deployment's machine is let go as it is.
     pub force: bool,
+    /// Leave it as it is where anybody refers to it.
+    pub if_unused: bool,
     /// What may stand against it beside the store's own rules.
     pub judge: &'a dyn Judge,
 }
@@ -30,6 +32,7 @@ impl std::fmt::Debug for Removal<'_> {
         let mut shown = f.debug_struct("Removal");
         shown.field("kind", &self.kind).field("key", &self.key);
         shown.field("dry_run", &self.dry_run).field("force", &self.force);
+        shown.field("if_unused", &self.if_unused);
         shown.finish_non_exhaustive()
     }
 }
@@ -46,6 +49,11 @@ pub enum Deletion {
         /// Who still refers to it.
         waits_for: Vec<Referrer>,
     },
+    /// It was to go only if nobody refers to it, and stays as it was.
+    InUse {
+        /// Who refers to it.
+        by: Vec<Referrer>,
+    },
 }
 
 impl Store {
@@ -60,7 +68,9 @@ impl Store {
         precondition: Precondition,
         dry_run: bool,
     ) -> Result<Deletion, StoreError> {
-        self.delete(Removal { kind, key, precondition, dry_run, force: false, judge: &NoJudge }).await
+        let removal =
+            Removal { kind, key, precondition, dry_run, force: false, if_unused: false, judge: &NoJudge };
+        self.delete(removal).await
     }
 
     /// The same, where something may stand against it.
@@ -68,7 +78,7 @@ impl Store {
     /// # Errors
     /// `NotFound`, `Conflict`, `Refused`, or the database.
     pub async fn delete(&self, removal: Removal<'_>) -> Result<Deletion, StoreError> {
-        let Removal { kind, key, precondition, dry_run, force, judge } = removal;
+        let Removal { kind, key, precondition, dry_run, force, if_unused, judge } = removal;
         let mut tx = self.begin().await?;
         let Some(row) = object::lock(&mut tx, kind, key).await? else {
             return Err(object::not_found(kind, key));
@@ -86,6 +96,13 @@ impl Store {
         }
         let uid = Uid::from(row.uid);
         let first = row.deletion_us.is_none();
+        // Nobody begins to refer to it from here on: its row is locked. What was asked to go before has lost that choice.
+        if first && if_unused {
+            let by = object::referrers(&mut tx, uid).await?;
+            if !by.is_empty() {
+                return Ok(Deletion::InUse { by });
+            }
+        }
         if first {
             let update =
                 sqlx::query!("update object set deletion_requested_at = now() where uid = $1", row.uid);

@@ -200,10 +200,10 @@ pub(super) async fn remove(
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;
-    let DeleteParameters { dry_run, force } = parameters(&uri)?;
+    let DeleteParameters { dry_run, force, if_unused } = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
     let guards = caller.guards(dry_run);
-    let removal = Removal { kind: kind.name, key, precondition, dry_run, force, judge: &guards };
+    let removal = Removal { kind: kind.name, key, precondition, dry_run, force, if_unused, judge: &guards };
     if dry_run {
         return dry_removal(&app, &caller.rights, removal).await;
     }
@@ -214,7 +214,17 @@ pub(super) async fn remove(
             let waits_for = WaitsFor::seen(&app, &caller.rights, waits_for).await?;
             Ok(render::render(*object, &waits_for)?.answer(StatusCode::ACCEPTED))
         }
+        Deletion::InUse { by } => Err(in_use(&WaitsFor::seen(&app, &caller.rights, by).await?)),
     }
+}
+
+/// What was to go only if nobody refers to it.
+fn in_use(by: &WaitsFor) -> Refusal {
+    let by = by.in_words(|it| format!("{} {:?}", it.kind, it.name)).unwrap_or_default();
+    let detail = format!(
+        "it is referred to by {by}, and stays as it is; have them refer to something else, or delete them, first"
+    );
+    Refusal::new(ProblemCode::InUse, detail)
 }
 
 /// What is not deleted because of the object itself is protected.
@@ -246,6 +256,7 @@ async fn dry_removal(app: &App, rights: &Rights, removal: Removal<'_>) -> Answer
             let plan = announce::of_deletion(app, &object, false, &waits_for, None).await?;
             (render::render(*object, &waits_for)?, plan)
         }
+        Deletion::InUse { by } => return Err(in_use(&WaitsFor::seen(app, rights, by).await?)),
     };
     let consequences = announce::for_others(app, rights, &without).await?;
     Ok(axum::Json(DryRun { object, plan, consequences, advisories: Vec::new() }).into_response())

@@ -49,6 +49,9 @@ pub(super) struct DeleteParameters {
     /// Let go at once of what would be released first.
     #[serde(default)]
     pub(super) force: bool,
+    /// Only if nobody refers to it.
+    #[serde(default)]
+    pub(super) if_unused: bool,
 }
 
 /// Whether a write of any sort is only tried. What is not understood is not; the handler refuses it.

@@ -225,6 +225,31 @@ async fn force_takes_nothing_from_what_stays() {
 }
 
 #[tokio::test]
+async fn what_is_to_go_only_if_it_is_unused_stays_as_it_is_where_anything_refers_to_it() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/row-1", "{}").await;
+    let spec = r#"{"boot_macs":["52:54:00:00:00:01"],"zone":"row-1"}"#;
+    lab.api.declare("/api/v1/machines/m", spec).await;
+    let zone = async || lab.api.get("/api/v1/zones/row-1").await.json()["metadata"].clone();
+    let before = zone().await;
+    for query in ["if_unused=true", "if_unused=true&dry_run=true"] {
+        let refused = lab.api.delete(&format!("/api/v1/zones/row-1?{query}")).await;
+        let (status, code, _) = refused.problem();
+        assert_eq!((status, code.as_str()), (409, "in_use"), "{}", refused.text());
+        assert!(refused.text().contains(r#"Machine \"m\""#), "{}", refused.text());
+        assert_eq!(zone().await, before, "nothing was changed by {query}");
+    }
+    assert_eq!(lab.api.delete("/api/v1/zones/row-1").await.status, 202);
+    assert_eq!(
+        lab.api.delete("/api/v1/zones/row-1?if_unused=true").await.status,
+        202,
+        "what goes already is not asked to stay"
+    );
+    lab.api.declare("/api/v1/zones/row-2", "{}").await;
+    assert_eq!(lab.api.delete("/api/v1/zones/row-2?if_unused=true").await.status, 204);
+}
+
+#[tokio::test]
 async fn a_machine_that_is_to_go_says_which_deployment_it_waits_for() {
     let lab = driven_lab().await;
     let spec = r#"{"boot_macs":["52:54:00:00:00:01"],"commissioning":{"skip":true}}"#;

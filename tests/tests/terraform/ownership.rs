@@ -172,3 +172,19 @@ fn what_another_state_has_is_told_before_it_is_taken_over() {
         world.end().await;
     });
 }
+
+#[test]
+fn what_is_in_use_is_not_destroyed_and_stays_as_good_as_it_was() {
+    within(async |world| {
+        let zone = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n";
+        world.config(&format!("{}{zone}", provider(&world))).apply().await;
+        let user = json!({"boot_macs": ["52:54:00:00:00:01"], "zone": "row-1"});
+        world.put("cli", "Machine", "m", user).await;
+        let said = flat(&world.fails(&["apply", "-auto-approve", "-destroy"]).await);
+        assert!(said.contains("it is referred to by Machine \"m\""), "{said}");
+        let zone = world.get("Zone", "row-1").await;
+        assert!(zone.metadata.deletion_requested_at.is_none(), "and nobody asked it to go: {zone:?}");
+        world.ok(&["plan", "-detailed-exitcode"]).await;
+        world.end().await;
+    });
+}

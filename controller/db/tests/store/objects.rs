@@ -334,7 +334,15 @@ async fn who_waits_for_an_object_that_goes_to_another_pool_does_not_delete_or_re
         let (kind, key, precondition) = ("Machine", Key::Name("m"), Precondition::None);
         tokio::spawn(async move {
             store
-                .delete(Removal { kind, key, precondition, dry_run: false, force: false, judge: &OnlyBlue })
+                .delete(Removal {
+                    kind,
+                    key,
+                    precondition,
+                    dry_run: false,
+                    force: false,
+                    if_unused: false,
+                    judge: &OnlyBlue,
+                })
                 .await
                 .unwrap_err()
         })
