@@ -1,6 +1,7 @@
 //! What creating, reading, updating and deleting an object of any kind means.
 
 mod adopt;
+mod foresee;
 mod look;
 mod settle;
 
@@ -17,7 +18,7 @@ use tfplugin::{
 
 use crate::fresh;
 use crate::maas;
-use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, UID};
+use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, STATUS, UID};
 use crate::memory::Memory;
 use crate::natural::NaturalKey;
 use crate::patience;
@@ -174,7 +175,7 @@ impl Resource for KindResource {
         diags
     }
 
-    fn derive(&self, planned: &mut tfplugin::Object) {
+    fn derive(&self, planned: &mut tfplugin::Object, prior: Option<&tfplugin::Object>) {
         let labels = planned.get(LABELS).unwrap_or(&Val::Null);
         let labels = map::labels::all(&self.session.default_labels(), labels);
         planned.insert(LABELS_ALL.to_owned(), labels);
@@ -192,6 +193,11 @@ impl Resource for KindResource {
         // What is not ready yet is waited for.
         if planned.get(READY) == Some(&Val::Bool(false)) {
             planned.insert(READY.to_owned(), Val::Unknown);
+        }
+        if planned.get(STATUS) == Some(&Val::Unknown)
+            && let Some(status) = foresee::status(self.kind, &self.schema, planned, prior)
+        {
+            planned.insert(STATUS.to_owned(), status);
         }
     }
 

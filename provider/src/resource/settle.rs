@@ -6,9 +6,9 @@ use basalt_api::client::{Outcome, WaitFor};
 use basalt_api::{Kind, Object, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Operation, Val};
 
-use super::{Beside, KindResource};
+use super::{Beside, KindResource, foresee};
 use crate::fresh;
-use crate::map::{self, NAME, READY, Revisions, UID};
+use crate::map::{self, NAME, READY, Revisions, STATUS, UID};
 use crate::patience;
 use crate::region::{self, Region};
 
@@ -21,10 +21,14 @@ impl KindResource {
         let fresh = map::object(self.kind, object);
         // What was planned is what was stored; the rest is as the region says.
         let mut state = planned.clone();
-        for name in [NAME, UID, map::STATUS] {
+        for name in [NAME, UID] {
             if state.as_map().is_some_and(|state| state.contains_key(name)) {
                 state.set(name, fresh.get(name).clone());
             }
+        }
+        if state.as_map().is_some_and(|state| state.contains_key(STATUS)) {
+            let status = foresee::fill(planned.get(STATUS).clone(), fresh.get(STATUS));
+            state.set(STATUS, status);
         }
         if patience::is_awaited(self.kind) {
             state.set(READY, is_ready);

@@ -109,8 +109,9 @@ pub trait Resource: Send + Sync + 'static {
     async fn read(&self, cx: &Cx, state: &Val) -> Result<Option<Val>, Diags>;
 
     /// Computed values of a planned state that follow from its other values, which may be unknown: known values where
-    /// they are, unknown ones where not. Must be deterministic.
-    fn derive(&self, _planned: &mut Object) {}
+    /// they are, unknown ones where not. `prior` is what there is so far, if there is anything: what no change of the plan touches
+    /// may be kept of it. Must be deterministic.
+    fn derive(&self, _planned: &mut Object, _prior: Option<&Object>) {}
 
     /// A look at a change that has an effect, before it is shown to the user: warnings, errors,
     /// and attributes that turn out to need a replacement. Must not have effects.

@@ -204,7 +204,7 @@ impl Resource for Thing {
     fn schema(&self) -> &Schema {
         &self.schema
     }
-    fn derive(&self, planned: &mut tfplugin::Object) {
+    fn derive(&self, planned: &mut tfplugin::Object, _: Option<&tfplugin::Object>) {
         if self.rule == Rule::Plan {
             let number = self.planned.fetch_add(1, Ordering::Relaxed);
             planned.insert("number".to_owned(), i64::try_from(number).unwrap_or_default().into());

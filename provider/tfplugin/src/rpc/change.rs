@@ -29,8 +29,8 @@ impl Rpc {
                 }
                 return Ok((Val::Null, Vec::new(), None));
             }
-            let mut planned =
-                plan::plan(resource.schema(), &prior, &config, |planned| resource.derive(planned));
+            let derive = |planned: &mut _| resource.derive(planned, prior.as_map());
+            let mut planned = plan::plan(resource.schema(), &prior, &config, derive);
             planned.state = contract::conform(resource.schema(), planned.state)?;
             if planned.state != prior && !is_put_off {
                 let change = Change {
