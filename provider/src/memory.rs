@@ -54,6 +54,20 @@ impl Memory {
         from == to || self.known().renamed.get(&(kind, from.to_owned())).is_some_and(|name| name == to)
     }
 
+    /// Whether the object of this name is to have another one.
+    pub(crate) fn is_given_up(&self, kind: &'static str, name: &str) -> bool {
+        self.known().renamed.contains_key(&(kind, name.to_owned()))
+    }
+
+    /// Whether the object of the first name can only be renamed once the second one is free: directly, or because others wait in between.
+    pub(crate) fn waits_for(&self, kind: &'static str, name: &str, other: &str) -> bool {
+        let known = self.known();
+        let next = |name: &String| known.renamed.get(&(kind, name.clone())).cloned();
+        let chain = std::iter::successors(next(&name.to_owned()), next);
+        // A chain that leads back to itself ends too.
+        chain.take(known.renamed.len()).any(|name| name == other)
+    }
+
     /// An object is to be destroyed, and another created under its name.
     pub(crate) fn replaces(&self, kind: &'static str, name: &str) {
         self.known().replaced.insert((kind, name.to_owned()));
@@ -140,6 +154,18 @@ mod tests {
         assert!(memory.is_to_be("Zone", "a"), "the other one goes");
         memory.is_there("Zone", "a");
         assert!(memory.stays("Zone", "a"), "it is the same by now");
+    }
+
+    #[test]
+    fn who_swaps_names_waits_for_each_other() {
+        let memory = Memory::default();
+        for (from, to) in [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")] {
+            memory.renames("Zone", from, to);
+        }
+        assert!(memory.waits_for("Zone", "b", "a"), "by way of c");
+        assert!(!memory.waits_for("Zone", "a", "d"), "nobody wants it");
+        assert!(!memory.waits_for("Zone", "e", "a"), "it stays");
+        assert!(memory.is_given_up("Zone", "d") && !memory.is_given_up("Zone", "e"));
     }
 
     #[test]

@@ -22,15 +22,16 @@ use crate::snapshot::Snapshots;
 use crate::{MANAGER, map};
 
 /// How long another object of ours may stand in the way, and how long something referred to may be on its way.
-const IN_THE_WAY: Duration = Duration::from_secs(30);
-const ON_ITS_WAY: Duration = Duration::from_secs(5);
+pub(crate) const IN_THE_WAY: Duration = Duration::from_secs(30);
+pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Objects that a region gives at once, at most.
 pub(crate) const LARGEST_PAGE: u32 = 1000;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Since when a change waits for its turn, and how long until it is tried again.
-struct Turn {
+#[derive(Debug)]
+pub(crate) struct Turn {
     began: Instant,
     pause: Duration,
 }
@@ -38,6 +39,21 @@ struct Turn {
 impl Default for Turn {
     fn default() -> Self {
         Self { began: Instant::now(), pause: FIRST_PAUSE }
+    }
+}
+
+impl Turn {
+    /// Waits a little, longer each time; false when it has waited for as long as it may, or is not to go on.
+    pub(crate) async fn wait(&mut self, cx: &Cx, limit: Duration) -> bool {
+        if self.began.elapsed() + self.pause > limit {
+            return false;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(self.pause) => {}
+            () = cx.cancelled() => return false,
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
     }
 }
 
@@ -189,16 +205,17 @@ impl Region {
         error: ClientError,
     ) -> Result<(), ClientError> {
         let Some(limit) = self.may_pass(&error, asked).await else { return Err(error) };
-        if turn.began.elapsed() + turn.pause > limit {
-            return Err(error);
-        }
         tracing::info!(%error, "waiting for what is in the way");
-        tokio::select! {
-            () = tokio::time::sleep(turn.pause) => {}
-            () = cx.cancelled() => return Err(error),
+        if turn.wait(cx, limit).await { Ok(()) } else { Err(error) }
+    }
+
+    /// Whether an object of ours has this name, or none does any more.
+    pub(crate) async fn has_ours(&self, kind: &'static Kind, name: &str) -> bool {
+        match self.client.call().await.find(kind, name).await {
+            Ok(Some(object)) => object.metadata.manager.as_deref() == Some(MANAGER),
+            Ok(None) => true,
+            Err(_) => false,
         }
-        turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
-        Ok(())
     }
 
     /// For how long a refusal is worth another try.

@@ -3,12 +3,13 @@
 mod adopt;
 mod foresee;
 mod look;
+mod name;
 mod settle;
 
 use std::sync::Arc;
 
 use basalt_api::client::{ClientError, Outcome, Precondition};
-use basalt_api::values::{Generation, Name, Naming};
+use basalt_api::values::{Generation, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ use crate::patience;
 use crate::provider::Session;
 use crate::region;
 
+use region::Turn;
 use settle::ProgressLog;
 
 /// The resource of a kind.
@@ -295,16 +297,24 @@ impl Resource for KindResource {
         let region = self.session.region()?;
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
         let request = request(self.declared(change).spec, change);
-        let written = region.put(cx, self.kind, name, &request, Precondition::Absent).await;
-        let object = match written {
-            Ok(object) => {
-                self.memory().makes(&object.metadata.uid.to_string());
-                object
+        let mut turn = Turn::default();
+        let object = loop {
+            match region.put(cx, self.kind, name, &request, Precondition::Absent).await {
+                Ok(object) => {
+                    self.memory().makes(&object.metadata.uid.to_string());
+                    break object;
+                }
+                Err(error) if error.code() == Some(ProblemCode::Exists) => {
+                    match self.adopt(cx, &region, name, &request).await {
+                        Ok(object) => break object,
+                        Err(taken) if !self.may_be_given_up(cx, &region, name, &mut turn).await => {
+                            return Err(taken);
+                        }
+                        Err(_) => {}
+                    }
+                }
+                Err(error) => return Err(region::diags(self.kind, name, &error)),
             }
-            Err(error) if error.code() == Some(ProblemCode::Exists) => {
-                self.adopt(cx, &region, name, &request).await?
-            }
-            Err(error) => return Err(region::diags(self.kind, name, &error)),
         };
         self.memory().comes(self.kind.name, name);
         self.memory().is_there(self.kind.name, name);
@@ -320,16 +330,7 @@ impl Resource for KindResource {
         let mut generation = Beside::read(cx).generation;
         // A VLAN is renamed with its fabric.
         if before != name && self.kind.naming != Naming::FabricVid {
-            let wanted: Name = name.parse().map_err(|bad: basalt_api::BadValue| {
-                Diag::error("Not a name", format!("{}; {}.", bad.message, bad.hint))
-                    .at(Path::root().attr(NAME))
-            })?;
-            let renamed = region.rename(self.kind, &key, &wanted).await.map_err(|e| failed(&e))?;
-            self.memory().renames(self.kind.name, before, name);
-            generation = Some(renamed.metadata.generation);
-            let mut state = change.prior.clone();
-            state.set(NAME, name);
-            cx.commit(state);
+            generation = Some(self.rename(cx, &region, change.prior, name).await?.metadata.generation);
         }
         let request = request(self.declared(change).spec, change);
         let precondition = generation.map_or(Precondition::None, Precondition::Generation);

@@ -149,6 +149,12 @@ resource "basalt_zone" "shown" {
         world.put("cli", "IpAddress", "other", json!({"subnet": "lab", "address": "10.77.0.9"})).await;
         let planned = world.ok(&["plan"]).await;
         assert!(planned.contains("No changes."), "{planned}");
+        // What does not concern the address leaves it known to others.
+        let described = whole.replace("\"vip\"\n  subnet", "\"vip\"\n  description = \"entry\"\n  subnet");
+        let planned = world.config(&described).ok(&["plan"]).await;
+        assert!(planned.contains("Plan: 0 to add, 1 to change, 0 to destroy."), "{planned}");
+        assert!(!planned.contains("known after apply"), "{planned}");
+        world.apply().await;
         let named = whole.replace("\"vip\"\n  subnet", "\"vip\"\n  address = \"10.77.0.7\"\n  subnet");
         let said = world.config(&named).apply().await;
         assert!(said.contains("0 added, 2 changed, 0 destroyed"), "address and zone: {said}");

@@ -17,6 +17,7 @@ mod kinds;
 mod lookups;
 mod many;
 mod moved;
+mod names;
 mod ownership;
 mod proxies;
 mod queries;

@@ -1,0 +1,119 @@
+//! Names that change hands: an object gets a name that another one of the same apply still has.
+//!
+//! Terraform changes objects that do not depend on each other in any order. A name that one of ours has is therefore waited for. Where the
+//! one that has it waits in turn for ours, as when two swap their names, ours steps aside under a name of its own.
+
+use basalt_api::ProblemCode;
+use basalt_api::values::Name;
+use basalt_api::{BadValue, Object};
+use tfplugin::{Cx, Diag, Diags, Path, Val};
+
+use super::{KindResource, key};
+use crate::map::{NAME, UID};
+use crate::region::{self, Region, Turn};
+
+impl KindResource {
+    /// Gives an object its new name, as soon as no other object of ours has it.
+    pub(super) async fn rename(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        prior: &Val,
+        to: &str,
+    ) -> Result<Object, Diags> {
+        let before = prior.get(NAME).as_str().unwrap_or_default();
+        let mut aside = None;
+        let mut turn = Turn::default();
+        let renamed = loop {
+            match self.name(cx, region, prior, to).await {
+                Ok(object) => break object,
+                Err(Unnamed::Taken) => {}
+                Err(Unnamed::Other(diags)) => return Err(diags),
+            }
+            // Whoever comes to this place steps aside, so that nobody waits for anybody else to do so.
+            if aside.is_none() && self.memory().waits_for(self.kind.name, to, before) {
+                let name = name_of_its_own(prior);
+                tracing::info!(kind = self.kind.name, before, to, aside = name, "stepping aside");
+                self.name(cx, region, prior, &name).await.map_err(|it| it.diags(self, to))?;
+                aside = Some(name);
+                continue;
+            }
+            if region.has_ours(self.kind, to).await && turn.wait(cx, region::IN_THE_WAY).await {
+                continue;
+            }
+            if aside.is_some() {
+                // Another try finds the state either way.
+                let _ = self.name(cx, region, prior, before).await;
+            }
+            return Err(self.name_is_taken(to));
+        };
+        self.memory().renames(self.kind.name, before, to);
+        Ok(renamed)
+    }
+
+    /// Waits a little for a name that one of ours has, which may be about to go or to be renamed; false when that took long enough.
+    pub(super) async fn may_be_given_up(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        name: &str,
+        turn: &mut Turn,
+    ) -> bool {
+        let limit = match self.memory().is_given_up(self.kind.name, name) {
+            true => region::IN_THE_WAY,
+            false => region::ON_ITS_WAY,
+        };
+        region.has_ours(self.kind, name).await && turn.wait(cx, limit).await
+    }
+
+    /// Gives it this name now, and keeps that.
+    async fn name(&self, cx: &Cx, region: &Region, prior: &Val, to: &str) -> Result<Object, Unnamed> {
+        let name: Name = to.parse().map_err(|bad: BadValue| {
+            let detail = format!("{}; {}.", bad.message, bad.hint);
+            Unnamed::Other(Diag::error("Not a name", detail).at(Path::root().attr(NAME)).into())
+        })?;
+        match region.rename(self.kind, &key(prior), &name).await {
+            Ok(object) => {
+                let mut state = prior.clone();
+                state.set(NAME, to);
+                cx.commit(state);
+                Ok(object)
+            }
+            Err(error) if error.code() == Some(ProblemCode::Exists) => Err(Unnamed::Taken),
+            Err(error) => {
+                let before = prior.get(NAME).as_str().unwrap_or_default();
+                Err(Unnamed::Other(region::diags(self.kind, before, &error)))
+            }
+        }
+    }
+
+    fn name_is_taken(&self, name: &str) -> Diags {
+        let detail = format!(
+            "Another {} is called {name:?}, and keeps that name. Nothing was changed. Give this one another name; or, if that one is to get \
+             another name too, apply that first.",
+            self.kind.name
+        );
+        Diag::error("The name is taken", detail).at(Path::root().attr(NAME)).into()
+    }
+}
+
+/// Why an object did not get a name.
+enum Unnamed {
+    /// Another one has it.
+    Taken,
+    Other(Diags),
+}
+
+impl Unnamed {
+    fn diags(self, resource: &KindResource, name: &str) -> Diags {
+        match self {
+            Self::Taken => resource.name_is_taken(name),
+            Self::Other(diags) => diags,
+        }
+    }
+}
+
+/// A name that no other object is given.
+fn name_of_its_own(prior: &Val) -> String {
+    format!("renamed-{}", prior.get(UID).as_str().unwrap_or_default())
+}

@@ -1,0 +1,51 @@
+//! Names that change hands within one apply.
+
+use crate::world::{World, provider, within};
+use serde_json::json;
+
+/// A zone for each address and name.
+fn zones(world: &World, each: &[(&str, &str)]) -> String {
+    let zone = |(address, name): &(&str, &str)| {
+        format!(
+            "resource \"basalt_zone\" \"{address}\" {{\n  name = \"{name}\"\n  description = \"{address}\"\n}}\n"
+        )
+    };
+    provider(world) + &each.iter().map(zone).collect::<String>()
+}
+
+#[test]
+fn objects_that_swap_or_hand_on_their_names_stay_what_they_are() {
+    within(async |world| {
+        world.config(&zones(&world, &[("one", "a"), ("two", "b"), ("three", "c"), ("four", "d")]));
+        world.apply().await;
+        let uid = async |name: &str| world.get("Zone", name).await.metadata.uid;
+        let (one, two, three, four) = (uid("a").await, uid("b").await, uid("c").await, uid("d").await);
+
+        // Two swap theirs, and one takes what another gives up.
+        world.config(&zones(&world, &[("one", "b"), ("two", "a"), ("three", "d"), ("four", "e")]));
+        let said = world.apply().await;
+        assert!(said.contains("0 added, 4 changed, 0 destroyed"), "{said}");
+        assert_eq!([uid("b").await, uid("a").await, uid("d").await, uid("e").await], [one, two, three, four]);
+
+        // A new one takes what an old one gives up, and another what one leaves that goes.
+        world.config(&zones(&world, &[("one", "z"), ("new", "b"), ("three", "a"), ("four", "e")]));
+        let said = world.apply().await;
+        assert!(said.contains("1 added, 2 changed, 1 destroyed"), "{said}");
+        assert_eq!([uid("z").await, uid("a").await], [one, three]);
+        assert_eq!(world.get("Zone", "b").await.spec, json!({"description": "new"}));
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_name_that_another_tool_s_object_has_is_refused_and_nothing_is_renamed() {
+    within(async |world| {
+        world.config(&zones(&world, &[("one", "a")])).apply().await;
+        world.put("cli", "Zone", "b", json!({})).await;
+        world.config(&zones(&world, &[("one", "b")]));
+        let said = crate::world::flat(&world.fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("Another Zone is called \"b\", and keeps that name"), "{said}");
+        assert_eq!(world.get("Zone", "a").await.spec, json!({"description": "one"}));
+        world.end().await;
+    });
+}
