@@ -172,17 +172,13 @@ impl Region {
     }
 
     /// Has an object go, as soon as nothing of ours needs it. `None` when it is gone already.
-    ///
-    /// What lets go of nothing is not even asked to go while anybody refers to it: it would take no changes from then on, and stay
-    /// for as long as they do.
     pub(crate) async fn delete(
         &self,
         cx: &Cx,
         kind: &'static Kind,
         key: &str,
     ) -> Result<Option<Object>, ClientError> {
-        let if_unused = patience::timeouts(kind).delete.is_none();
-        let options = DeleteOptions { if_unused, ..DeleteOptions::default() };
+        let options = deletion(kind);
         let mut turn = Turn::default();
         loop {
             let asked = Instant::now();
@@ -243,6 +239,21 @@ impl Region {
         named.any(|(kind, name)| written.get(&(kind.name, name.to_owned())).is_some_and(|at| *at <= asked))
     }
 
+    /// The objects that the refusal names and another tool manages, as it names them.
+    pub(crate) async fn not_ours(&self, problem: &Problem) -> Vec<String> {
+        let mut others = Vec::new();
+        for (kind, name) in texts(problem).flat_map(named) {
+            let found = self.snapshots.find(&self.client, kind, name).await;
+            match found {
+                Ok(Some(object)) if object.metadata.manager.as_deref() != Some(MANAGER) => {
+                    others.push(format!("{} {name:?}", kind.name));
+                }
+                _ => {}
+            }
+        }
+        others
+    }
+
     /// Whether every object that the refusal names is ours.
     async fn is_ours(&self, problem: &Problem) -> bool {
         for (kind, name) in texts(problem).flat_map(named) {
@@ -254,6 +265,13 @@ impl Region {
         }
         true
     }
+}
+
+/// How an object of a kind is deleted. What lets go of nothing by itself is not even asked to go while anybody refers to it: it would take no
+/// changes from then on, and stay for as long as they do.
+pub(crate) fn deletion(kind: &Kind) -> DeleteOptions {
+    let if_unused = patience::timeouts(kind).delete.is_none();
+    DeleteOptions { if_unused, ..DeleteOptions::default() }
 }
 
 fn texts(problem: &Problem) -> impl Iterator<Item = &str> {

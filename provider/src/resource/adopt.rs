@@ -46,6 +46,16 @@ impl KindResource {
         Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
     }
 
+    /// That an object which is imported, and needs no change, is still another tool's as well.
+    pub(super) fn is_shared(&self, name: &str, manager: &str) -> Diag {
+        let detail = format!(
+            "{} {name:?} is managed by {manager:?} until Terraform changes it for the first time. It needs no change now. While it is so, do \
+             not take it out of what {manager:?} declares: `basalt apply --prune` deletes what its files no longer name.",
+            self.kind.name
+        );
+        Diag::warning(self.of("Another tool manages it as well", name), detail).at(Path::root().attr(NAME))
+    }
+
     /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
     fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
         there.metadata.manager.as_deref() == Some(MANAGER)

@@ -1,6 +1,6 @@
 //! A look at the region before a plan is shown: what it would refuse, and what would follow.
 
-use basalt_api::client::{DeleteOptions, Precondition};
+use basalt_api::client::{ClientError, Precondition};
 use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::{Effect, ProblemCode};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Val};
@@ -9,7 +9,6 @@ use super::{KindResource, is_replacement, key, request};
 use crate::MANAGER;
 use crate::fresh;
 use crate::map::{self, Declared, NAME, UID};
-use crate::patience;
 use crate::region::{self, Region};
 
 impl KindResource {
@@ -61,13 +60,9 @@ impl KindResource {
 
     /// What a destruction means, before it is shown.
     pub(super) async fn look_at_destruction(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
-        // What is none of these is only forgotten.
-        if patience::timeouts(self.kind).delete.is_none() {
-            return Ok(());
-        }
         let Some(region) = self.session.region_if_known() else { return Ok(()) };
         let name = state.get(NAME).as_str().unwrap_or_default();
-        let options = DeleteOptions::default();
+        let options = region::deletion(self.kind);
         match region.client.call().await.delete_dry_run(self.kind, &key(state), options).await {
             Ok(answer) => {
                 if let Some(warning) = self.for_its_machine(&answer.plan, name) {
@@ -78,9 +73,30 @@ impl KindResource {
             Err(error) if error.code() == Some(ProblemCode::Locked) => {
                 Err(region::diags(self.kind, name, &error))
             }
+            Err(error) if error.code() == Some(ProblemCode::InUse) => {
+                if let Some(warning) = self.for_its_users(&region, &error, name).await {
+                    cx.warn(warning);
+                }
+                Ok(())
+            }
             // What refers to it may go before it, in this very plan; and who cannot be asked now says so at the apply.
             Err(_) => Ok(()),
         }
+    }
+
+    /// Those that are not Terraform's do not go in this plan, whatever else is in it.
+    async fn for_its_users(&self, region: &Region, in_use: &ClientError, name: &str) -> Option<Diag> {
+        let users = region.not_ours(in_use.problem()?).await;
+        if users.is_empty() {
+            return None;
+        }
+        let detail = format!(
+            "{} {name:?} is referred to by {}, which Terraform does not manage. Unless they go or refer to something else before the apply, \
+             it is not deleted, and the apply fails.",
+            self.kind.name,
+            users.join(", ")
+        );
+        Some(Diag::warning(self.of("It is in use", name), detail).at(Path::root().attr(NAME)))
     }
 
     /// An object of the state takes no changes any more.
@@ -177,7 +193,7 @@ impl KindResource {
     }
 
     /// A title that names its object: of warnings with the same title Terraform shows one, and how many more there are.
-    fn of(&self, title: &str, name: &str) -> String {
+    pub(super) fn of(&self, title: &str, name: &str) -> String {
         format!("{title}: {} {name:?}", self.kind.name)
     }
 

@@ -17,6 +17,7 @@ use tfplugin::{
     Change, Cx, Diag, Diags, Identity, Moved, Operation, Path, Resource, Schema, Val, async_trait,
 };
 
+use crate::MANAGER;
 use crate::fresh;
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, STATUS, UID};
@@ -45,6 +46,9 @@ struct Beside {
     /// The secrets that were written.
     #[serde(default)]
     secrets: Revisions,
+    /// Who else manages it, of an object that was imported a moment ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shared: Option<String>,
 }
 
 impl Beside {
@@ -240,6 +244,7 @@ impl Resource for KindResource {
         let mut beside = Beside::read(cx);
         beside.secrets.forget_changed(&Revisions::of(self.kind, &object.spec), &mut now);
         beside.generation = Some(object.metadata.generation);
+        beside.shared = object.metadata.manager.filter(|manager| is_imported && manager != MANAGER);
         beside.write(cx);
         Ok(Some(now))
     }
@@ -284,8 +289,13 @@ impl Resource for KindResource {
         Ok(replace)
     }
 
-    async fn review_unchanged(&self, _: &Cx, state: &Val) -> Result<(), Diags> {
-        self.is_declared_once(state.get(NAME).as_str().unwrap_or_default(), false, false)
+    async fn review_unchanged(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        // Of what an import reads Terraform shows no warnings.
+        if let Some(manager) = Beside::read(cx).shared {
+            cx.warn(self.is_shared(name, &manager));
+        }
+        self.is_declared_once(name, false, false)
     }
 
     async fn review_destroy(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {

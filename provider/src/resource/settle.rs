@@ -36,6 +36,7 @@ impl KindResource {
         let beside = Beside {
             generation: Some(object.metadata.generation),
             secrets: Revisions::of(self.kind, &object.spec),
+            shared: None,
         };
         beside.write(cx);
         cx.commit(state.clone());

@@ -33,6 +33,7 @@ fn what_is_imported_by_name_or_uid_needs_no_change() {
         );
         let said = world.config(&text).apply().await;
         assert!(said.contains("2 imported, 0 added, 0 changed, 0 destroyed"), "{said}");
+        assert!(flat(&said).contains("Zone \"row-9\" is managed by \"cli\" until"), "{said}");
         world.end().await;
     });
 }
@@ -180,6 +181,9 @@ fn what_is_in_use_is_not_destroyed_and_stays_as_good_as_it_was() {
         world.config(&format!("{}{zone}", provider(&world))).apply().await;
         let user = json!({"boot_macs": ["52:54:00:00:00:01"], "zone": "row-1"});
         world.put("cli", "Machine", "m", user).await;
+        let planned = flat(&world.ok(&["plan", "-destroy"]).await);
+        assert!(planned.contains("It is in use: Zone \"row-1\""), "{planned}");
+        assert!(planned.contains("Machine \"m\", which Terraform does not manage"), "{planned}");
         let said = flat(&world.fails(&["apply", "-auto-approve", "-destroy"]).await);
         assert!(said.contains("it is referred to by Machine \"m\""), "{said}");
         let zone = world.get("Zone", "row-1").await;
