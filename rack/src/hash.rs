@@ -1,6 +1,12 @@
 //! SHA-256 as the rack names things with it.
 
+use std::fs::File;
+use std::io::{self, Read};
+
 use aws_lc_rs::digest;
+
+/// Bytes read at once.
+const CHUNK: usize = 256 << 10;
 
 /// SHA-256 of the bytes.
 #[must_use]
@@ -8,6 +14,20 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
     out
+}
+
+/// SHA-256 of a file from where it is read next, in hexadecimal.
+///
+/// # Errors
+/// It cannot be read.
+pub fn of_file(mut file: &File) -> io::Result<String> {
+    let (mut hash, mut buffer) = (digest::Context::new(&digest::SHA256), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex::encode(hash.finish())),
+            count => hash.update(buffer.get(..count).unwrap_or_default()),
+        }
+    }
 }
 
 /// Whether the text is a SHA-256 as the rack writes it: 64 lower-case hexadecimal digits.

@@ -59,8 +59,7 @@ pub async fn blobs(
         };
         take(&stream, head.get_mut(..asked.length).unwrap_or_default()).await?;
         let fetch = Fetch::of(&ends, &asked.method, &asked.sha256);
-        let answer =
-            files::blob_answer(web, &asked.sha256, &asked.method, asked.range.as_deref(), ends.peer.ip());
+        let answer = files::blob_answer(web, &asked.sha256, &asked.method, &asked.conditions, ends.peer.ip());
         let answer = tokio::select! {
             answer = answer => answer,
             () = gone(&stream) => return Ok(None),

@@ -1,4 +1,4 @@
-//! Loaders and blobs: bytes with ranges (RFC 9110 §14).
+//! Loaders and blobs: bytes with ranges (RFC 9110 §14) and validators (§13).
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -20,9 +20,11 @@ use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Busy, Limits, Place, RETRY_AFTER, SMALL};
-use super::request::{Part, part};
+use super::conditions::{Conditions, Verdict};
+use super::request::Part;
 use super::{Ends, Hangup, Problem, Web, open};
 use crate::blobs::{self, Blob, BlobError, OriginError};
+use crate::hash;
 
 /// Bytes read at once.
 const CHUNK: usize = 256 << 10;
@@ -30,7 +32,7 @@ const CHUNK: usize = 256 << 10;
 /// What to answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// 200, 206 or 416.
+    /// 200, 206, 304, 412 or 416.
     pub status: StatusCode,
     /// With the length.
     pub headers: HeaderMap,
@@ -63,7 +65,11 @@ pub async fn loader(
     let absent = || Problem::new(StatusCode::NOT_FOUND, "not_found", "this rack has no such loader");
     let path = web.loaders.path(&name).ok_or_else(absent)?;
     let (file, length) = open(path).await.map_err(|_| absent())?;
-    let answer = answer(file, length, None, &method, range(&headers));
+    // It may have been replaced a moment ago, by one of the same length.
+    let hashed = tokio::task::spawn_blocking(move || hash::of_file(&file).map(|sha256| (file, sha256)));
+    let hashed = hashed.await.map_err(io::Error::other).flatten();
+    let (file, sha256) = hashed.map_err(|error| Problem::disk(&error))?;
+    let answer = answer(file, length, &sha256, &method, &Conditions::of(&headers));
     response(answer, None).map_err(|error| Problem::disk(&error))
 }
 
@@ -76,12 +82,8 @@ pub async fn blob(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let answer = blob_answer(&web, &sha256, &method, range(&headers), ends.peer.ip()).await?;
+    let answer = blob_answer(&web, &sha256, &method, &Conditions::of(&headers), ends.peer.ip()).await?;
     response(answer, Some((web.admission.limits(), hangup.0))).map_err(|error| Problem::disk(&error))
-}
-
-fn range(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::RANGE).and_then(|range| range.to_str().ok())
 }
 
 /// What to answer to who asks for a blob, once it is here and it is this client's turn. Firmware cannot wait for long: what
@@ -90,7 +92,7 @@ pub async fn blob_answer(
     web: &Web,
     sha256: &str,
     method: &Method,
-    range: Option<&str>,
+    conditions: &Conditions,
     client: IpAddr,
 ) -> Result<Answer, Problem> {
     let for_firmware = || web.boot.borrow().as_ref().is_some_and(|table| table.is_for_firmware(sha256));
@@ -119,7 +121,7 @@ pub async fn blob_answer(
             _ => problem,
         }
     })?;
-    let mut answer = answer(file, length, Some(sha256), method, range);
+    let mut answer = answer(file, length, sha256, method, conditions);
     if let Some(piece) = &mut answer.piece {
         piece.pin = Some(pin);
         if piece.count > SMALL && !for_firmware() {
@@ -132,18 +134,23 @@ pub async fn blob_answer(
     Ok(answer)
 }
 
-fn answer(file: File, length: u64, etag: Option<&str>, method: &Method, range: Option<&str>) -> Answer {
-    let mut headers = HeaderMap::new();
-    let (status, first, count) = match part(range, length) {
-        Part::Whole => (StatusCode::OK, 0, length),
-        Part::Range(first, count) => (StatusCode::PARTIAL_CONTENT, first, count),
-        Part::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, 0, 0),
+/// What of a file to answer. Its hash is its validator.
+fn answer(file: File, length: u64, sha256: &str, method: &Method, conditions: &Conditions) -> Answer {
+    let etag = format!("\"{sha256}\"");
+    let (status, first, count) = match conditions.judge(method, &etag, length) {
+        Verdict::Send(Part::Whole) => (StatusCode::OK, 0, length),
+        Verdict::Send(Part::Range(first, count)) => (StatusCode::PARTIAL_CONTENT, first, count),
+        Verdict::Send(Part::Unsatisfiable) => (StatusCode::RANGE_NOT_SATISFIABLE, 0, 0),
+        Verdict::NotModified => (StatusCode::NOT_MODIFIED, 0, 0),
+        Verdict::Failed => (StatusCode::PRECONDITION_FAILED, 0, 0),
     };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
-    if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
-        headers.insert(header::ETAG, etag);
+    headers.extend(HeaderValue::from_str(&etag).ok().map(|etag| (header::ETAG, etag)));
+    // A length there would be that of the file which is not sent (RFC 9110 §8.6).
+    if status != StatusCode::NOT_MODIFIED {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
     }
     let content_range = match status {
         StatusCode::PARTIAL_CONTENT => Some(format!("bytes {first}-{}/{length}", first + count - 1)),

@@ -3,7 +3,7 @@
 //! | path | over | module |
 //! | --- | --- | --- |
 //! | `GET /ipxe?mac=MAC`, `/grub/grub.cfg…`, `/debian-installer/amd64/grub/grub.cfg…` | either | [`boot`] |
-//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`], as [`request`] reads |
+//! | `GET, HEAD /loaders/NAME`, `/blobs/{sha256}` | either | [`files`]; most blobs by [`direct`], in turn by [`admission`], as [`request`] reads and [`conditions`] say |
 //! | `POST /report/{token}/{level}` | either | [`report`] |
 //! | `/agent/v1/…` | TLS | [`agent`] |
 //! | `/api/…` and the regions' other paths | TLS | [`forward`] |
@@ -40,6 +40,7 @@ use crate::spool::writer::Facts;
 pub mod admission;
 pub mod agent;
 pub mod boot;
+pub mod conditions;
 mod connections;
 pub mod direct;
 pub mod files;

@@ -3,6 +3,8 @@
 
 use http::Method;
 
+use super::conditions::Conditions;
+
 /// Most header lines of such a request.
 const HEADERS: usize = 32;
 
@@ -26,8 +28,8 @@ pub struct Asked {
     pub method: Method,
     /// The blob.
     pub sha256: String,
-    /// Its Range header.
-    pub range: Option<String>,
+    /// What the answer depends on.
+    pub conditions: Conditions,
     /// The client wants the connection closed.
     pub close: bool,
 }
@@ -66,19 +68,18 @@ fn asked(request: &httparse::Request<'_, '_>, length: usize) -> Option<Asked> {
     if request.version != Some(1) || sha256.contains(['/', '?', '%']) {
         return None;
     }
-    let (mut range, mut close, mut host) = (None, false, false);
+    let (mut conditions, mut close, mut host) = (Conditions::default(), false, false);
     for header in request.headers.iter() {
         let value = std::str::from_utf8(header.value).ok()?;
         match header.name.to_ascii_lowercase().as_str() {
             "host" => host = true,
-            "range" => range = Some(value.to_owned()),
             "connection" if value.eq_ignore_ascii_case("close") => close = true,
             "connection" if value.eq_ignore_ascii_case("keep-alive") => {}
             "connection" | "content-length" | "transfer-encoding" | "expect" | "upgrade" => return None,
-            _ => {}
+            name => conditions.note(name, value),
         }
     }
-    host.then_some(Asked { length, method, sha256, range, close })
+    host.then_some(Asked { length, method, sha256, conditions, close })
 }
 
 /// Reads a Range header. Several ranges, and units that are not bytes, are answered with the whole, as RFC 9110 allows.
@@ -107,13 +108,10 @@ mod tests {
     #[test]
     fn only_a_plain_request_is_answered_here_once_all_of_its_head_is_there() {
         let plain = "GET /blobs/ab HTTP/1.1\r\nHost: r\r\nRange: bytes=1-\r\nConnection: close\r\n\r\n";
-        let expected = Asked {
-            length: plain.len(),
-            method: Method::GET,
-            sha256: "ab".into(),
-            range: Some("bytes=1-".into()),
-            close: true,
-        };
+        let mut conditions = Conditions::default();
+        conditions.note("range", "bytes=1-");
+        let expected =
+            Asked { length: plain.len(), method: Method::GET, sha256: "ab".into(), conditions, close: true };
         assert_eq!(read(plain.as_bytes()), Head::Plain(expected));
         let two = [plain, plain].concat();
         assert!(matches!(read(two.as_bytes()), Head::Plain(it) if it.length == plain.len()));

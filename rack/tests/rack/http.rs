@@ -260,3 +260,86 @@ async fn a_machine_that_opens_connections_and_says_nothing_keeps_nobody_out() {
     let (_, status) = server.ask(9, "HTTP/1.1", 0).await;
     assert_eq!(status, 206);
 }
+
+/// A request as it is written, on a connection of its own: the head of the answer, and its body.
+async fn raw(server: &Server, request: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(DEADLINE, stream.read_to_end(&mut answer)).await.expect("it ends").unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    let body = answer.split_off(end);
+    (String::from_utf8(answer).unwrap().to_ascii_lowercase(), body)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_asked_for_in_parts_and_by_what_the_client_has_of_it() {
+    const LENGTH: usize = 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), LENGTH, Limits::default()).await;
+    let loader: Vec<u8> = (0..LENGTH).map(|at| (at % 7) as u8).collect();
+    std::fs::write(dir.path().join("undionly.kpxe"), &loader).unwrap();
+    let blob = std::fs::read(dir.path().join("blobs").join(&server.name)).unwrap();
+    let files = [(format!("/blobs/{}", server.name), &blob), ("/loaders/undionly.kpxe".to_owned(), &loader)];
+    for (path, content) in &files {
+        let own = format!("etag: \"{}\"\r\n", hex::encode(sha256(content)));
+        let etag = own["etag: ".len()..].trim_end().to_owned();
+        // By the kernel's way where that is for blobs, and by hyper's.
+        for version in WAYS {
+            let ask = async |method: &str, headers: &str| {
+                let request =
+                    format!("{method} {path} {version}\r\nHost: r\r\nConnection: close\r\n{headers}\r\n");
+                let (head, body) = raw(&server, &request).await;
+                let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+                (status, head, body)
+            };
+            let (status, head, body) = ask("GET", "").await;
+            assert!(status == 200 && head.contains(&own) && body == **content, "{head}");
+            let (status, head, body) =
+                ask("GET", &format!("Range: bytes=990-\r\nIf-Range: {etag}\r\n")).await;
+            assert_eq!((status, body.as_slice()), (206, &content[990..]), "{head}");
+            assert!(head.contains("content-range: bytes 990-999/1000\r\n") && head.contains(&own), "{head}");
+            for other in ["\"0\"", "W/\"0\"", &format!("W/{etag}"), "Sun, 06 Nov 1994 08:49:37 GMT"] {
+                let (status, head, body) =
+                    ask("GET", &format!("Range: bytes=990-\r\nIf-Range: {other}\r\n")).await;
+                assert_eq!((status, body.len()), (200, LENGTH), "{other}: {head}");
+                assert!(!head.contains("content-range"), "{head}");
+            }
+            for method in ["GET", "HEAD"] {
+                let (status, head, body) = ask(method, &format!("If-None-Match: \"0\", W/{etag}\r\n")).await;
+                assert!(status == 304 && head.contains(&own) && body.is_empty(), "{method}: {head}");
+            }
+            let (status, head, body) = ask("GET", "If-Match: \"0\"\r\n").await;
+            assert!(status == 412 && head.contains("content-length: 0\r\n") && body.is_empty(), "{head}");
+            let (status, head, body) = ask("GET", "Range: bytes=1000-\r\n").await;
+            assert!(
+                status == 416 && head.contains("content-range: bytes */1000\r\n") && body.is_empty(),
+                "{head}"
+            );
+            let (status, head, body) = ask("HEAD", "Range: bytes=1000-\r\n").await;
+            assert!(status == 200 && head.contains("content-length: 1000\r\n") && body.is_empty(), "{head}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn curl_goes_on_with_a_file_and_does_not_fetch_again_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), 100_000, Limits::default()).await;
+    let (url, etag) = (format!("http://{}/blobs/{}", server.address, server.name), dir.path().join("etag"));
+    let curl = async |arguments: &[&str]| {
+        let mut command = tokio::process::Command::new("curl");
+        command.args(["-s", "-w", "%{http_code} %{size_download}", "-o"]).arg(dir.path().join("got"));
+        let out = command.args(arguments).arg(&url).output().await.expect("curl runs");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    std::fs::write(
+        dir.path().join("got"),
+        &std::fs::read(dir.path().join("blobs").join(&server.name)).unwrap()[..60_000],
+    )
+    .unwrap();
+    let kept = etag.to_str().unwrap();
+    assert_eq!(curl(&["-C", "-", "--etag-save", kept]).await, "206 40000");
+    assert_eq!(hex::encode(sha256(&std::fs::read(dir.path().join("got")).unwrap())), server.name);
+    assert_eq!(curl(&["--etag-compare", kept]).await, "304 0");
+}

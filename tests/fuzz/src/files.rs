@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use basalt_dhcp::{AddressRange, Config, Lease, LeaseState, Mac, Server, Subnet, Time};
+use basalt_rack::http::conditions::Verdict;
 use basalt_rack::http::request::{self, Head, Part};
 use basalt_rack::journal::{self, Lines};
 
@@ -54,7 +55,7 @@ pub(crate) fn seeds_leases() -> Vec<Vec<u8>> {
     vec![lines.iter().flat_map(line).collect(), line(&lines[1])]
 }
 
-/// The head of a request for a blob, and its range.
+/// The head of a request for a blob, its range and its validators.
 pub fn http(data: &[u8]) {
     match request::read(data) {
         Head::Plain(asked) => {
@@ -67,11 +68,11 @@ pub fn http(data: &[u8]) {
                 "what follows is the next"
             );
             for length in [0, 1, 10, u64::MAX] {
-                match request::part(asked.range.as_deref(), length) {
-                    Part::Range(from, count) => {
+                match asked.conditions.judge(&asked.method, "\"aa\"", length) {
+                    Verdict::Send(Part::Range(from, count)) => {
                         assert!(count > 0 && from.checked_add(count).is_some_and(|end| end <= length));
                     }
-                    Part::Whole | Part::Unsatisfiable => {}
+                    Verdict::Send(_) | Verdict::NotModified | Verdict::Failed => {}
                 }
             }
         }
@@ -81,7 +82,11 @@ pub fn http(data: &[u8]) {
 
 pub(crate) fn seeds_http() -> Vec<Vec<u8>> {
     let head = |rest: &str| format!("GET /blobs/{} HTTP/1.1\r\nHost: r\r\n{rest}\r\n", "a".repeat(64));
-    let heads =
-        ["Range: bytes=4-6\r\nConnection: close\r\n", "Range: bytes=-3\r\n", "", "Content-Length: 3\r\n"];
+    let heads = [
+        "Range: bytes=4-6\r\nIf-Range: \"aa\"\r\nConnection: close\r\n",
+        "Range: bytes=-3\r\n",
+        "If-None-Match: *\r\n",
+        "Content-Length: 3\r\n",
+    ];
     heads.map(|rest| head(rest).into_bytes()).into()
 }
