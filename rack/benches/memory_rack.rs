@@ -80,6 +80,7 @@ fn machine(number: u16) -> BootMachine {
         name: format!("machine-{number}"),
         macs: vec![mac(number.into()).to_string()],
         action: Some(Action::Ephemeral(boot)),
+        networks: Vec::new(),
     }
 }
 

@@ -10,7 +10,9 @@
 //! | power off | | nothing: it powers off |
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 
+use basalt_api::values::Cidr;
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{BootConcern, BootMachine, EphemeralBoot};
@@ -102,6 +104,14 @@ impl BootTable {
     #[must_use]
     pub fn machine(&self, mac: Mac) -> Option<&BootMachine> {
         self.concern.machines.get(*self.by_mac.get(&mac)?)
+    }
+
+    /// Whether a machine may be where this address is: it is in one of the machine's networks, or those are not known.
+    #[must_use]
+    pub fn may_be_at(&self, mac: Mac, address: IpAddr) -> bool {
+        let Some(machine) = self.machine(mac) else { return true };
+        let holds = |network: &String| network.parse().is_ok_and(|it: Cidr| it.contains(address));
+        machine.networks.is_empty() || machine.networks.iter().any(holds)
     }
 
     /// The ephemeral boot that the concern has for this MAC, armed or not.
@@ -235,6 +245,7 @@ pub(crate) mod fixtures {
             name: format!("m{number}"),
             macs: vec![format!("52:54:00:00:00:{number:02x}")],
             action: Some(action),
+            networks: Vec::new(),
         }
     }
 
@@ -273,6 +284,19 @@ mod tests {
         assert_eq!(table.decide(mac(2), &attempts, 0), Decision::Local(Why::Declared));
         assert_eq!(table.decide(mac(3), &attempts, 0), Decision::PowerOff);
         assert_eq!(table.decide(mac(9), &attempts, 0), Decision::Local(Why::Unknown));
+    }
+
+    #[test]
+    fn a_machine_is_in_its_own_networks_and_anywhere_while_they_are_not_known() {
+        let mut concern = concern();
+        concern.machines[0].networks = vec!["10.77.0.0/24".into(), "2001:db8:77::/64".into()];
+        concern.machines[1].networks = vec!["what is this".into()];
+        let table = BootTable::new(concern);
+        let at = |number, address: &str| table.may_be_at(mac(number), address.parse().unwrap());
+        assert!(at(1, "10.77.0.9") && at(1, "2001:db8:77::9"));
+        assert!(!at(1, "10.78.0.9") && !at(1, "2001:db8:78::9"));
+        assert!(!at(2, "10.77.0.9"), "what cannot be read allows nothing");
+        assert!(at(3, "10.78.0.9") && at(9, "10.78.0.9"));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What the engine's driver reads and writes in one go: facts for planning, boot actions, attempts, marks, the authority.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use crate::fact::{Fact, FactRow};
 use crate::object::{signed, timestamp};
 use crate::seal::Place;
@@ -157,6 +160,21 @@ impl Store {
                 claim: r.claim.map(|claim| claim.0),
             })
             .collect())
+    }
+
+    /// The address that each machine's agent took its last task at. Who asks for a task at a rack is held against where the machine stands;
+    /// leases say less, since anybody gets one by a MAC.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn claimed_at(&self) -> Result<BTreeMap<MachineId, IpAddr>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select distinct on (object) object, body->>'address' as address from fact_latest
+               where kind = 'claim' order by object, id desc"#
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        let at = rows.into_iter().filter_map(|r| Some((MachineId::from(r.object), r.address?.parse().ok()?)));
+        Ok(at.collect())
     }
 
     /// Wakes every machine that waits for racks to apply its boot action.

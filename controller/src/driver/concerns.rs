@@ -48,7 +48,7 @@ pub async fn write(
                 }
                 "images" => images(&estate).encode_to_vec(),
                 "power" => power(store).await?.encode_to_vec(),
-                _ => boot(store).await?.encode_to_vec(),
+                _ => boot(store, &estate).await?.encode_to_vec(),
             };
             if !matches!(store.put_concern(rack.uid, name, base, &body).await?, ConcernWrite::Stale(_)) {
                 break;
@@ -275,16 +275,24 @@ async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
     Ok(PowerConcern { bmcs })
 }
 
-async fn boot(store: &Store) -> Result<BootConcern, StoreError> {
+async fn boot(store: &Store, estate: &Estate) -> Result<BootConcern, StoreError> {
     let actions: BTreeMap<MachineId, (BootAction, Option<BootClaim>)> = store
         .boots()
         .await?
         .into_iter()
         .filter_map(|boot| Some((boot.machine, (serde_json::from_value(boot.action).ok()?, boot.claim))))
         .collect();
+    let (addresses, claimed_at) = (store.addresses().await?, store.claimed_at().await?);
+    let mut declared: BTreeMap<&str, Vec<IpAddr>> = BTreeMap::new();
+    for address in addresses.iter().filter(|it| it.declared) {
+        declared.entry(address.mac.as_deref().unwrap_or_default()).or_default().push(address.address);
+    }
     let mut machines = Vec::new();
     for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
         let uid = MachineId::from(object.uid);
+        let macs: Vec<_> = machine.boot_macs.iter().map(ToString::to_string).collect();
+        let reserved = macs.iter().filter_map(|mac| declared.get(mac.as_str())).flatten();
+        let stands_at: Vec<_> = reserved.chain(claimed_at.get(&uid)).copied().collect();
         let action = match actions.get(&uid) {
             Some((BootAction::Ephemeral(attempt), claim)) => {
                 let claim = claim.as_ref().filter(|claim| claim.attempt == *attempt);
@@ -296,12 +304,22 @@ async fn boot(store: &Store) -> Result<BootConcern, StoreError> {
         machines.push(BootMachine {
             machine_uid: uid.to_string(),
             name: object.name,
-            macs: machine.boot_macs.iter().map(ToString::to_string).collect(),
+            macs,
+            networks: networks(&estate.nets, &stands_at),
             action: Some(action),
         });
     }
     machines.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));
     Ok(BootConcern { machines, enlist: None })
+}
+
+/// All subnets of the VLANs in which one of these addresses is and machines boot; none, if there is no such VLAN.
+fn networks(nets: &[Net], stands_at: &[IpAddr]) -> Vec<String> {
+    let has_one = |net: &&Net| net.boots() && stands_at.iter().any(|at| net.subnet.cidr.contains(*at));
+    let vlans: BTreeSet<&str> = nets.iter().filter(has_one).map(|net| net.subnet.vlan.as_str()).collect();
+    let of_these = nets.iter().filter(|net| vlans.contains(net.subnet.vlan.as_str()));
+    let networks: BTreeSet<_> = of_these.map(|net| net.subnet.cidr.to_string()).collect();
+    networks.into_iter().collect()
 }
 
 /// An attempt, exactly as it was armed, and who has claimed it.

@@ -6,10 +6,10 @@ use crate::support::{Lab, driven_lab};
 use basalt_api::values::{RackId, SubnetId, Timestamp, Uid};
 use basalt_db::{Key, NewFact};
 use basalt_proto::rack_v1::{
-    BootAnswers, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet,
-    RawOption, Reservation, Route,
+    BootAnswers, BootConcern, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern,
+    DhcpSubnet, RawOption, Reservation, Route,
 };
-use basalt_region::racks::observed::{DhcpInForce, DhcpServer, Hello, Leftover, Observed};
+use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Hello, Leftover, Observed};
 use prost::Message;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -51,13 +51,23 @@ impl Played {
 
     /// The DHCP concern, once `holds` of it.
     async fn told(&self, lab: &Lab, holds: impl Fn(&DhcpConcern) -> bool) -> DhcpConcern {
+        self.told_of("dhcp", lab, holds).await
+    }
+
+    /// A concern, once `holds` of it.
+    async fn told_of<C: Message + Default + Clone + std::fmt::Debug>(
+        &self,
+        name: &str,
+        lab: &Lab,
+        holds: impl Fn(&C) -> bool,
+    ) -> C {
         let store = lab.region.store();
         let (mut woken, mut last) = (store.woken(), None);
         let look = async {
             loop {
                 let concerns = store.concerns(self.uid).await.expect("concerns");
-                let dhcp = concerns.iter().find(|concern| concern.name == "dhcp");
-                last = dhcp.map(|concern| DhcpConcern::decode(concern.body.as_slice()).expect("a concern"));
+                let found = concerns.iter().find(|concern| concern.name == name);
+                last = found.map(|concern| C::decode(concern.body.as_slice()).expect("a concern"));
                 if let Some(concern) = last.clone().filter(&holds) {
                     return concern;
                 }
@@ -414,4 +424,42 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     assert_eq!(rest.subnets6[0].reservations, half.subnets6[0].reservations, "both know them");
     let blocks = lab.api.get("/api/v1/ip_ranges/pool6").await.json()["status"]["blocks"].clone();
     assert_eq!(blocks.as_object().map(serde_json::Map::len), Some(2), "{blocks}");
+}
+
+#[tokio::test]
+async fn a_rack_is_told_the_networks_of_the_vlan_where_a_machine_booted_last_or_has_an_address_of_its_own() {
+    let lab = served().await;
+    lab.api
+        .declare("/api/v1/vlans/default.8", r#"{"fabric":"default","vid":8,"dhcp":{"enabled":true}}"#)
+        .await;
+    for (name, spec) in [
+        ("second", r#"{"vlan":"default.0","cidr":"2001:db8:77::/64"}"#),
+        ("other", r#"{"vlan":"default.8","cidr":"10.78.0.0/24"}"#),
+        ("silent", r#"{"vlan":"default.8","cidr":"10.79.0.0/24","boot":{"mode":"none"}}"#),
+    ] {
+        lab.api.declare(&format!("/api/v1/subnets/{name}"), spec).await;
+    }
+    let machine = r#"{"boot_macs":["52:54:00:00:00:01"],"commissioning":{"skip":true}}"#;
+    lab.api.declare("/api/v1/machines/m", machine).await;
+    let r1 = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let networks = |are: &'static [&'static str]| {
+        move |it: &BootConcern| it.machines.len() == 1 && it.machines[0].networks == are
+    };
+    r1.told_of("boot", &lab, networks(&[])).await;
+
+    let reserved = |subnet: &str, address: &str| {
+        format!(r#"{{"subnet":"{subnet}","address":"{address}","mac":"52:54:00:00:00:01"}}"#)
+    };
+    lab.api.declare("/api/v1/ip_addresses/quiet", &reserved("silent", "10.79.0.9")).await;
+    r1.told_of("boot", &lab, networks(&[])).await;
+    let uid = lab.region.store().get("Machine", Key::Name("m")).await.expect("a machine").uid;
+    let claim = Claim { address: "10.77.0.9".to_owned(), boot_id: "b".to_owned() };
+    lab.region.store().store_own_fact(&fact(0, uid, &Observed::Claim(claim))).await.expect("it is stored");
+    lab.api.declare("/api/v1/machines/m", &machine.replace("true}}", r#"true},"description":"here"}"#)).await;
+    r1.told_of("boot", &lab, networks(&["10.77.0.0/24", "2001:db8:77::/64"])).await;
+
+    // It was moved: what is declared says where it may boot.
+    lab.api.declare("/api/v1/ip_addresses/moved", &reserved("other", "10.78.0.9")).await;
+    let all = networks(&["10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24", "2001:db8:77::/64"]);
+    r1.told_of("boot", &lab, all).await;
 }

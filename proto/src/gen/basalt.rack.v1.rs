@@ -170,6 +170,11 @@ pub struct BootMachine {
     pub name: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "3")]
     pub macs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Where it stands: only from an address in one of these does it get a script with a token. Empty: that is not known.
+    ///
+    /// "10.77.0.0/24", "2001:db8:77::/64"
+    #[prost(string, repeated, tag = "7")]
+    pub networks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(oneof = "boot_machine::Action", tags = "4, 5, 6")]
     pub action: ::core::option::Option<boot_machine::Action>,
 }

@@ -1,7 +1,7 @@
 //! The script of a machine: `GET /ipxe?mac=MAC`, and what GRUB and PXELINUX ask for by [their names](crate::config).
 //!
 //! A script with a boot token in it is given only to the address that this rack leased to the MAC in a boot exchange less
-//! than two minutes old. Anybody else gets 403, and boot loaders go on to the next boot device.
+//! than two minutes old, in a network where the machine is known to stand. Anybody else gets 403, and boot loaders go on to the next boot device.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 
 use super::{Ends, Problem, Web};
-use crate::boot::{Armed, Decision};
+use crate::boot::{Armed, BootTable, Decision};
 use crate::clock::unix_ms;
 use crate::config::{self, Config};
 use crate::facts::About;
@@ -102,17 +102,17 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let (about, answer, script) = match table.decide(mac, &web.attempts, unix_ms()) {
         Decision::Ephemeral(armed) => {
             let about = About::attempt(mac, &armed);
-            match token(web, asks.peer, mac, &armed) {
+            match admitted(web, &table, asks.peer, mac, &armed) {
                 Ok(token) => {
                     fetch_ahead(web, &armed);
                     trace(&format!("ephemeral environment, attempt {}", armed.boot.attempt), None);
                     let script = Script::Ephemeral { boot: armed.boot, token: &token };
                     (about, "ephemeral", render(language, scene, &script))
                 }
-                Err(reason) => {
+                Err((code, reason)) => {
                     tracing::warn!(machine = %about.machine_uid, %mac, %peer, reason, "boot script refused");
                     web.facts.tell(about.requested(service, "script", &format!("refused: {reason}"), &peer));
-                    trace(&format!("refused: {reason}"), Some(reason::TOKEN_REFUSED));
+                    trace(&format!("refused: {reason}"), Some(code));
                     return Err(reason);
                 }
             }
@@ -132,7 +132,20 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     Ok(script)
 }
 
-/// A token, if this client may have one.
+/// A token, if this client may have one; otherwise the code of why not, and in words.
+fn admitted(
+    web: &Web,
+    table: &BootTable,
+    peer: IpAddr,
+    mac: Mac,
+    armed: &Armed<'_>,
+) -> Result<String, (&'static str, &'static str)> {
+    if !table.may_be_at(mac, peer) {
+        return Err((reason::WRONG_NETWORK, "the machine does not stand in the network of this address"));
+    }
+    token(web, peer, mac, armed).map_err(|why| (reason::TOKEN_REFUSED, why))
+}
+
 fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
     let now = unix_ms();
     let exchange = web

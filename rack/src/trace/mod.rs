@@ -58,6 +58,8 @@ pub mod reason {
     pub const DISK: &str = "disk";
     /// The script has a token in it, and this client may have none.
     pub const TOKEN_REFUSED: &str = "token_refused";
+    /// The script has a token in it, and the machine stands in another network than who asks in its name.
+    pub const WRONG_NETWORK: &str = "wrong_network";
     /// The machine has nothing to do but boot its disk.
     pub const NOTHING_TO_DO: &str = "nothing_to_do";
     /// There is no such file.

@@ -8,7 +8,8 @@ use basalt_api::agent::{ClaimReply, Outcome, TaskResult};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::boot_machine::Action;
 use basalt_proto::rack_v1::{
-    BootConcern, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body,
+    AddressRange, BootConcern, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet, Fact, Reservation,
+    fact::Body,
 };
 use basalt_rack::clock::unix_ms;
 use basalt_rack::concern::store::write_concern;
@@ -19,9 +20,9 @@ use basalt_rack::token::BootToken;
 use socket2::{Domain, Socket, Type};
 use tokio::net::UdpSocket;
 
-use super::loopback::{boot_exchange_of, claim, token_of};
+use super::loopback::{boot_exchange_of, boot_exchange_through, claim, token_of};
 use super::namespace::{ip, is_inside};
-use super::support::{Answer, Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, fact, settings};
+use super::support::{Answer, Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, fact, settings, traced};
 
 const THIEF_MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 2]);
 const THIEF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
@@ -279,4 +280,63 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
     };
     tokio::time::timeout(DEADLINE, over).await.expect("the rack reads its concern");
     rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_s_mac_gets_no_token_on_another_vlan_than_its_own() {
+    const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 5);
+    const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 66);
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let subnet =
+        |cidr: &str| DhcpSubnet { subnet_uid: cidr.into(), cidr: cidr.into(), ..DhcpSubnet::default() };
+    let (mac, address) = (MAC.to_string(), MACHINE.to_string());
+    let own = Reservation { mac, address, hostname: String::new() };
+    let pool = AddressRange { start: ELSEWHERE.to_string(), end: ELSEWHERE.to_string() };
+    let subnets = vec![
+        DhcpSubnet { reservations: vec![own], link: "lab.1".into(), ..subnet("127.0.0.0/24") },
+        DhcpSubnet { dynamic: vec![pool], link: "lab.2".into(), ..subnet("127.0.1.0/24") },
+    ];
+    let dhcp = DhcpConcern { subnets, serve_unknown: true, ..DhcpConcern::default() };
+    write_concern(&settings.data_dir, &version(Concern::Dhcp, 1, "local", &dhcp)).unwrap();
+    let mut concern = boot_concern(17);
+    concern.machines[0].networks = vec!["127.0.0.0/24".into()];
+    write_boot(&settings.data_dir, 1, &concern);
+    let daemon = Daemon::start(settings.clone()).await.unwrap();
+    let rack = ([127, 0, 0, 1], settings.http_port).into();
+    let machine = Client { from: MACHINE.into(), rack, spki: None };
+    let thief = Client { from: ELSEWHERE.into(), ..machine.clone() };
+    let script = format!("/ipxe?mac={MAC}");
+
+    // He has the MAC, and an address that the rack has leased to it in a boot exchange, behind the relay of his VLAN.
+    boot_exchange_through(&settings, RELAY, MAC, ELSEWHERE).await;
+    let refused = thief.get(&script).await;
+    assert_eq!(
+        (refused.status, refused.text().contains("basalt.token=")),
+        (403, false),
+        "{}",
+        refused.text()
+    );
+    assert!(refused.text().contains("does not stand in the network of this address"), "{}", refused.text());
+    let entries = traced(&daemon.facts, &MAC.to_string(), "script").await;
+    let entry = entries.iter().find(|entry| entry.asked.contains("script")).unwrap();
+    assert_eq!(
+        (entry.reason.as_str(), entry.address.as_str()),
+        ("wrong_network", ELSEWHERE.to_string().as_str())
+    );
+
+    boot_exchange_of(&settings, MAC, MACHINE).await;
+    assert!(!token_of(machine.get(&script).await.text()).is_empty(), "the machine itself is not in his way");
+    boot_exchange_through(&settings, RELAY, MAC, ELSEWHERE).await;
+    assert_eq!(thief.get(&script).await.status, 403, "nor is he in its");
+
+    // Nobody knows where a machine stands that was never booted.
+    write_boot(&settings.data_dir, 2, &boot_concern(18));
+    let boots = async {
+        while thief.get(&script).await.status == 403 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, boots).await.expect("the rack reads its concern");
+    daemon.stop().await;
 }

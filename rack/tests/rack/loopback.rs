@@ -48,10 +48,20 @@ async fn boot_exchange(settings: &Settings) {
 
 /// The same of any client, which gets this address.
 pub(super) async fn boot_exchange_of(settings: &Settings, mac: Mac, address: Ipv4Addr) {
-    let relay = UdpSocket::bind((RELAY, settings.dhcp_port)).await.unwrap();
+    boot_exchange_through(settings, RELAY, mac, address).await;
+}
+
+/// The same, of the network that this relay stands in.
+pub(super) async fn boot_exchange_through(
+    settings: &Settings,
+    giaddr: Ipv4Addr,
+    mac: Mac,
+    address: Ipv4Addr,
+) {
+    let relay = UdpSocket::bind((giaddr, settings.dhcp_port)).await.unwrap();
     let send = async |kind, offered: Option<(Ipv4Addr, Ipv4Addr)>| {
         let mut message = Message::request(kind, 7, mac);
-        message.giaddr = RELAY;
+        message.giaddr = giaddr;
         message.option(OptionCode::UserClass, "iPXE");
         if let Some((address, server)) = offered {
             message.option(OptionCode::RequestedIpAddress, address.octets());

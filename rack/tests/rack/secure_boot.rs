@@ -49,6 +49,7 @@ async fn serving(dir: &Path, served: DhcpSubnet) -> Daemon {
         name: "m1".into(),
         macs: vec![MACHINE.into()],
         action: Some(Action::PowerOff(PowerOffBoot {})),
+        networks: Vec::new(),
     };
     let boot = BootConcern { machines: vec![machine], enlist: None };
     write_concern(&settings.data_dir, &version(Concern::Boot, 1, "local", &boot)).unwrap();

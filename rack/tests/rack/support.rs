@@ -69,6 +69,7 @@ pub(crate) fn boot_concern(attempt: u64) -> BootConcern {
         name: "m1".into(),
         macs: vec![MAC.to_string()],
         action: Some(Action::Ephemeral(boot)),
+        networks: Vec::new(),
     };
     BootConcern { machines: vec![machine], enlist: None }
 }

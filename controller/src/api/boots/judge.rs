@@ -78,6 +78,11 @@ const REASONS: &[(&str, &str, &str)] = &[
         "have it boot by the network from the start, with a DHCP answer of this rack; a proxy or NAT between hides who it is",
     ),
     (
+        "wrong_network",
+        "its script was asked for in a network where the machine does not stand",
+        "if the machine was moved there, declare an IpAddress of its MAC in a subnet of that VLAN; otherwise find out who has taken its MAC",
+    ),
+    (
         "nothing_to_do",
         "it was told to boot its disk: {answered}",
         "see `basalt explain machine NAME` for what it waits for",

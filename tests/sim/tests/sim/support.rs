@@ -150,6 +150,7 @@ impl Rack {
             name: machine.options().name.clone(),
             macs: vec![machine.options().mac.to_string()],
             action: Some(action),
+            networks: Vec::new(),
         };
         let concern = BootConcern { machines: vec![machine], enlist: None };
         self.generation += 1;
