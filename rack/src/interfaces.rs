@@ -85,6 +85,23 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
     Ok(found)
 }
 
+/// What an Ethernet carries in one piece, where nothing else is known.
+const ETHERNET_MTU: u16 = 1500;
+
+/// The largest packet of the interface that has an address, in bytes; more than 65535 is as much.
+#[must_use]
+pub fn mtu(address: IpAddr) -> u16 {
+    let has_it = |entry: &nix::ifaddrs::InterfaceAddress| {
+        let Some(its) = &entry.address else { return false };
+        let v4 = its.as_sockaddr_in().map(|it| IpAddr::from(it.ip()));
+        v4.or_else(|| its.as_sockaddr_in6().map(|it| it.ip().into())) == Some(address)
+    };
+    let name = getifaddrs().ok().and_then(|mut all| all.find(has_it)).map(|entry| entry.interface_name);
+    let text = name.and_then(|name| std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok());
+    let mtu = text.and_then(|text| text.trim().parse::<u32>().ok());
+    mtu.map_or(ETHERNET_MTU, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX))
+}
+
 /// Every interface with what it has, as a rack introduces itself.
 ///
 /// # Errors
@@ -198,5 +215,11 @@ mod tests {
         let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
         assert!(addresses(&named[..1]).is_ok_and(|(of, each)| of.contains(&localhost) && each));
         assert!(addresses(&named).is_ok_and(|(of, each)| of.contains(&localhost) && !each));
+    }
+
+    #[test]
+    fn the_mtu_is_that_of_the_interface_with_the_address() {
+        assert_eq!(mtu(Ipv4Addr::LOCALHOST.into()), u16::MAX);
+        assert_eq!(mtu(Ipv4Addr::new(192, 0, 2, 77).into()), ETHERNET_MTU, "nothing here has it");
     }
 }

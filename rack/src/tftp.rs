@@ -21,6 +21,7 @@ use crate::facts::About;
 use crate::health::Health;
 use crate::http::Web;
 use crate::http::boot::{self, Asks};
+use crate::interfaces;
 use crate::loaders::Loaders;
 use crate::trace::{Entry, reason, without_secrets};
 
@@ -131,7 +132,7 @@ pub async fn run(
     serve(
         vec![socket],
         Source::new(web.loaders.clone(), Some((Arc::clone(&web), SocketAddr::from((address, http_port))))),
-        Settings { open_timeout: OPENING, ..Settings::default() },
+        Settings { open_timeout: OPENING, mtu: interfaces::mtu(address), ..Settings::default() },
         move |event| observe(&observed, event),
         stop.cancelled(),
     )

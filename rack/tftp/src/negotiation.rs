@@ -10,7 +10,7 @@ pub(crate) const DEFAULT_BLKSIZE: u16 = 512;
 /// The most that is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Largest block in bytes. 1468 fills an Ethernet frame (1500 − IP 20 − UDP 8 − TFTP 4); more would fragment.
+    /// Largest block in bytes.
     pub blksize: u16,
     /// Most blocks in flight.
     pub windowsize: u16,
@@ -21,6 +21,19 @@ pub struct Caps {
 impl Default for Caps {
     fn default() -> Self {
         Self { blksize: 1468, windowsize: 64, timeout: 5 }
+    }
+}
+
+/// Bytes of a packet that are not the block: UDP's header and TFTP's.
+const HEADERS: u16 = 8 + 4;
+
+impl Caps {
+    /// With blocks whose packets are sent in one piece by a link of this MTU: of 1500, 1468 bytes over IPv4 and 1448 over IPv6.
+    #[must_use]
+    pub fn within(self, mtu: u16, ipv6: bool) -> Self {
+        let room = mtu.saturating_sub(HEADERS + if ipv6 { 40 } else { 20 });
+        // Less is no TFTP: what is that small has to do without this option.
+        Self { blksize: self.blksize.min(room.max(DEFAULT_BLKSIZE)), ..self }
     }
 }
 
@@ -73,4 +86,25 @@ impl Negotiated {
 
 fn at_most(number: u64, cap: u16) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX).min(cap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_fits_into_one_packet_of_the_link() {
+        let granted = |mtu, ipv6, asked: &str| {
+            let asked = vec![("blksize".to_owned(), asked.to_owned())];
+            Negotiated::new(&asked, Caps::default().within(mtu, ipv6), 0).blksize
+        };
+        assert_eq!((granted(1500, false, "65464"), granted(1500, true, "65464")), (1468, 1448));
+        assert_eq!((granted(1450, false, "1468"), granted(1450, true, "1468")), (1418, 1398));
+        assert_eq!(
+            (granted(1500, true, "1024"), granted(9000, true, "8192")),
+            (1024, 1468),
+            "others on the way may have less"
+        );
+        assert_eq!(granted(100, true, "1468"), 512);
+    }
 }

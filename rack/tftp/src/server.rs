@@ -1,8 +1,10 @@
 //! The shell: sockets, tasks and files around [`Transfer`].
 //!
 //! Every address has a listening socket of its own, and every transfer a socket bound to the address that the request
-//! came to: a client drops blocks from any other (RFC 1350 §4). A slow file delays nobody else.
+//! came to: a client drops blocks from any other (RFC 1350 §4). What others send to a transfer's port comes to a second socket, so
+//! that it cannot reach the transfer, and is answered by ERROR 5. A slow file delays nobody else.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
@@ -49,6 +52,8 @@ pub enum OpenError {
 pub struct Settings {
     /// What is granted to clients.
     pub caps: Caps,
+    /// The largest packet of the links that clients are on, in bytes.
+    pub mtu: u16,
     /// How many transfers may run.
     pub limits: Limits,
     /// How long [`FileSource::open`] may take.
@@ -61,6 +66,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             caps: Caps::default(),
+            mtu: 1500,
             limits: Limits::default(),
             open_timeout: Duration::from_secs(5),
             counters: Arc::default(),
@@ -221,8 +227,8 @@ async fn listen<F: FileSource>(socket: UdpSocket, local: SocketAddr, shared: Arc
 
 async fn transfer<F: FileSource>(slot: Slot<F>, local: IpAddr, client: SocketAddr, request: ReadRequest) {
     let shared = &slot.shared;
-    let socket = match connect(local, client).await {
-        Ok(socket) => socket,
+    let (socket, strays) = match open(local, client).await {
+        Ok(sockets) => sockets,
         Err(error) => {
             warn!(%client, %local, %error, "cannot open a socket for a TFTP transfer");
             return;
@@ -248,10 +254,14 @@ async fn transfer<F: FileSource>(slot: Slot<F>, local: IpAddr, client: SocketAdd
         }
     };
     let size = content.len();
-    let options = Negotiated::new(&request.options, shared.settings.caps, size);
+    let caps = shared.settings.caps.within(shared.settings.mtu, local.is_ipv6());
+    let options = Negotiated::new(&request.options, caps, size);
     debug!(%client, path = request.path, size, blksize = options.blksize, windowsize = options.windowsize, "TFTP transfer");
     let (mut transfer, actions) = Transfer::start(Instant::now(), content, options);
-    let outcome = drive(&socket, &mut transfer, actions).await;
+    let outcome = tokio::select! {
+        outcome = drive(&socket, &mut transfer, actions) => outcome,
+        never = turn_away(&strays) => match never {},
+    };
 
     let took = began.elapsed();
     let counters = &shared.settings.counters;
@@ -273,10 +283,37 @@ async fn transfer<F: FileSource>(slot: Slot<F>, local: IpAddr, client: SocketAdd
     (shared.observe)(Event::Finished { client, path, size, acknowledged, outcome, took });
 }
 
-async fn connect(local: IpAddr, client: SocketAddr) -> io::Result<UdpSocket> {
+/// A transfer's socket, and one of the same port that the kernel gives what does not come from the client.
+async fn open(local: IpAddr, client: SocketAddr) -> io::Result<(UdpSocket, UdpSocket)> {
+    // The port is nobody's when it is chosen, and from then on only those who ask for it by its number may share it.
     let socket = UdpSocket::bind((local, 0)).await?;
+    SockRef::from(&socket).set_reuse_address(true)?;
+    let strays = Socket::new(Domain::for_address(client), Type::DGRAM, None)?;
+    strays.set_reuse_address(true)?;
+    strays.set_nonblocking(true)?;
+    strays.bind(&socket.local_addr()?.into())?;
     socket.connect(client).await?;
-    Ok(socket)
+    Ok((socket, UdpSocket::from_std(strays.into())?))
+}
+
+/// Tells everybody who sends to a transfer of another one that it is not theirs (RFC 1350 §4). An ERROR has no answer.
+async fn turn_away(strays: &UdpSocket) -> Infallible {
+    let mut buffer = [0; MAX_REQUEST];
+    loop {
+        match strays.recv_from(&mut buffer).await {
+            Ok((len, from)) => {
+                let packet = Packet::parse(buffer.get(..len).unwrap_or_default());
+                if !matches!(packet, Ok(Packet::Error { .. })) {
+                    debug!(%from, "not the client of this TFTP transfer");
+                    let _ = strays.try_send_to(
+                        &Packet::error(ErrorCode::UnknownTransferId, "unknown transfer ID"),
+                        from,
+                    );
+                }
+            }
+            Err(_) => tokio::time::sleep(RECEIVE_PAUSE).await,
+        }
+    }
 }
 
 async fn drive(socket: &UdpSocket, transfer: &mut Transfer, mut actions: Vec<Action>) -> Outcome {

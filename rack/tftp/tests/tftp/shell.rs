@@ -226,3 +226,63 @@ async fn a_large_file_is_sent_as_octets_only() {
     assert!(matches!(server.event().await, Event::Refused { .. }));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn who_has_no_part_in_a_transfer_is_told_so_and_it_goes_on() {
+    let mut server = Running::one().await;
+    let [client, stranger] = [bound().await, bound().await];
+    let options = vec![("blksize".to_owned(), "1468".to_owned())];
+    let request = Packet::Request { write: false, file: "small.efi", mode: "octet", options }.encode();
+    client.send_to(&request, server.address()).await.unwrap();
+    let mut buffer = [0; 2048];
+    let (_, transfer) = timeout(PATIENCE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
+
+    // Neither an end nor an acknowledgement of his counts; what he is not told are answers to ERRORs.
+    for packet in
+        [Packet::error(ErrorCode::Undefined, "over"), Packet::Ack { block: 0 }.encode(), b"?".to_vec()]
+    {
+        stranger.send_to(&packet, transfer).await.unwrap();
+    }
+    for _ in 0..2 {
+        let (len, from) = timeout(PATIENCE, stranger.recv_from(&mut buffer)).await.unwrap().unwrap();
+        let answer = Packet::parse(&buffer[..len]).unwrap();
+        assert!(matches!(answer, Packet::Error { code: ErrorCode::UnknownTransferId, .. }), "{answer:?}");
+        assert_eq!(from, transfer);
+    }
+    // Before the last answer was read all of his had come.
+    assert!(stranger.try_recv_from(&mut buffer).is_err());
+
+    client.send_to(&Packet::Ack { block: 0 }.encode(), transfer).await.unwrap();
+    let (len, from) = timeout(PATIENCE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(
+        (Packet::parse(&buffer[..len]), from),
+        (Ok(Packet::Data { block: 1, data: b"small" }), transfer)
+    );
+    client.send_to(&Packet::Ack { block: 1 }.encode(), transfer).await.unwrap();
+    assert_eq!(server.outcome().await, Outcome::Completed);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_block_over_ipv6_is_smaller_by_its_longer_header() {
+    let server = Running::start(&["127.0.0.1", "::1"], Limits::default()).await;
+    for (at, granted) in [(0, "1468"), (1, "1448")] {
+        let to = server.addresses[at];
+        let client = UdpSocket::bind((to.ip(), 0)).await.unwrap();
+        let options = vec![("blksize".to_owned(), "65464".to_owned())];
+        let request =
+            Packet::Request { write: false, file: "boot/large.img", mode: "octet", options }.encode();
+        client.send_to(&request, to).await.unwrap();
+        let mut buffer = [0; 2048];
+        let (len, _) = timeout(PATIENCE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
+        let Ok(Packet::Oack { options }) = Packet::parse(&buffer[..len]) else {
+            panic!("{:?}", &buffer[..len])
+        };
+        assert_eq!(options, [("blksize".to_owned(), granted.to_owned())]);
+    }
+    server.stop().await;
+}
+
+async fn bound() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0").await.unwrap()
+}
