@@ -33,6 +33,11 @@ impl Health {
         }
     }
 
+    /// It serves, and lacks something that others are to see to.
+    pub fn lacks(&self, what: &str) {
+        self.tell(Some(what));
+    }
+
     /// Whether this is news.
     fn tell(&self, problem: Option<&str>) -> bool {
         let now = problem.map(str::to_owned);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::{Mac, Time, Told};
+use crate::{AddressRange, Mac, Time, Told};
 
 /// For how long after a lease its address is kept for its client, where servers share leases.
 pub const GRACE: Duration = Duration::from_secs(600);
@@ -62,6 +62,12 @@ impl Elsewhere {
     pub(crate) fn of(&self, mac: Mac) -> impl Iterator<Item = Ipv4Addr> {
         let addresses = (mac, Ipv4Addr::UNSPECIFIED)..=(mac, Ipv4Addr::BROADCAST);
         self.by_mac.range(addresses).map(|&(_, address)| address)
+    }
+
+    /// Addresses of a range that clients have by other servers.
+    pub(crate) fn within(&self, now: Time, range: &AddressRange) -> impl Iterator<Item = Ipv4Addr> {
+        let leases = self.leases.range(range.start..=range.end.max(range.start));
+        leases.filter(move |(_, lease)| lease.kept_until > now).map(|(&address, _)| address)
     }
 
     /// Another client has the address, or may have it by one of the others.

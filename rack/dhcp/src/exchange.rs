@@ -272,7 +272,19 @@ impl Exchange<'_> {
         spare
             .or_else(|| self.table.never_used(ranges, dynamic))
             .or_else(|| self.table.longest_ended(now, dynamic))
-            .ok_or_else(|| Ignored::NoFreeAddress(self.scope.subnet.id.clone()))
+            .ok_or_else(|| self.full(dynamic))
+    }
+
+    /// Why no address is free on the client's link, of those that are `dynamic` for it.
+    fn full(&self, dynamic: impl Fn(Ipv4Addr) -> bool) -> Ignored {
+        let mut giving = self.network.scopes.iter().filter(|scope| !scope.subnet.dynamic.is_empty());
+        let Some(cidr) = giving.next().map(|scope| scope.subnet.cidr) else {
+            return Ignored::NoDynamic(self.scope.subnet.cidr);
+        };
+        match self.table.rests(self.now, dynamic) {
+            true => Ignored::SomeRest(cidr),
+            false => Ignored::NoFreeAddress(cidr),
+        }
     }
 
     fn verdict(&self, address: Ipv4Addr) -> Verdict {

@@ -88,6 +88,8 @@ pub(crate) struct Table {
     by_expiry: BTreeSet<(Time, Ipv4Addr)>,
     /// Offers that nobody took, also those that have ended.
     offers: BTreeSet<(Time, Ipv4Addr)>,
+    /// Addresses that are out of use, also those that were.
+    resting: BTreeSet<(Time, Ipv4Addr)>,
     /// Per range start: every address before this one had a record or was not usable when the range was walked.
     walked: HashMap<Ipv4Addr, u32>,
 }
@@ -95,6 +97,16 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn get(&self, address: Ipv4Addr) -> Option<&Lease> {
         self.records.get(&address)
+    }
+
+    /// The records of a range, in order of address.
+    pub(crate) fn within(&self, range: &AddressRange) -> impl Iterator<Item = &Lease> {
+        self.records.range(range.start..=range.end.max(range.start)).map(|(_, lease)| lease)
+    }
+
+    /// Whether a usable address is out of use for a while.
+    pub(crate) fn rests(&self, now: Time, usable: impl Fn(Ipv4Addr) -> bool) -> bool {
+        self.resting.range((now, Ipv4Addr::BROADCAST)..).any(|&(_, address)| usable(address))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Lease> {
@@ -115,6 +127,9 @@ impl Table {
         if lease.state == LeaseState::Offered && lease.kept_until.is_none() {
             self.offers.insert((lease.expires, address));
         }
+        if lease.state == LeaseState::Quarantined {
+            self.resting.insert((lease.expires, address));
+        }
         self.records.insert(address, lease);
     }
 
@@ -122,6 +137,7 @@ impl Table {
         let Some(old) = self.records.remove(&address) else { return };
         self.by_expiry.remove(&(old.expires, address));
         self.offers.remove(&(old.expires, address));
+        self.resting.remove(&(old.expires, address));
         if let Some(addresses) = self.by_mac.get_mut(&old.mac) {
             addresses.remove(&address);
             if addresses.is_empty() {

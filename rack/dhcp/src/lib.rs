@@ -63,6 +63,7 @@ mod holders;
 mod lease;
 mod mac;
 mod network;
+mod occupancy;
 mod options;
 mod probe;
 mod proxy;
@@ -79,6 +80,7 @@ pub use config::{
 pub use elsewhere::GRACE;
 pub use lease::{Lease, LeaseState};
 pub use mac::{BadMac, Mac};
+pub use occupancy::Occupancy;
 pub use proxy::BOOT_SERVER_PORT;
 pub use pxe::{BootClient, BootIdentity, Firmware, Transport};
 pub use server::{Action, Arrival, CLIENT_PORT, Destination, Event, Ignored, SERVER_PORT, Server};

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use dhcproto::v4::Opcode;
+use ipnet::Ipv4Net;
 
 use crate::elsewhere::Elsewhere;
 use crate::exchange::Exchange;
@@ -13,6 +14,7 @@ use crate::holders::{Holders, Word};
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
+use crate::occupancy::Occupancy;
 use crate::probe::{MAX_TAKEN, Probes};
 use crate::told::{Grantor, Known, Told};
 use crate::{BootClient, BootMode, Config, ConfigError, Lease, LeaseState, Mac, Reservation, Subnet, Time};
@@ -198,9 +200,17 @@ pub enum Ignored {
     /// Another server may know about this address.
     #[error("nothing is known about address {0}")]
     NotOurs(Ipv4Addr),
-    /// Every dynamic address is in use.
-    #[error("no free address in subnet {0}; widen its dynamic ranges or shorten its leases")]
-    NoFreeAddress(String),
+    /// Every dynamic address is leased, or offered.
+    #[error("no address of {0} is free: clients have all of its dynamic ones")]
+    NoFreeAddress(Ipv4Net),
+    /// No dynamic address is free, and some of them would be if other hosts were not using them.
+    #[error(
+        "no address of {0} is free: some rest, since other hosts were found using them, and clients have the others"
+    )]
+    SomeRest(Ipv4Net),
+    /// There are no dynamic addresses, and nothing is reserved for the client.
+    #[error("nothing is reserved for it in {0}, and this server has no dynamic addresses there")]
+    NoDynamic(Ipv4Net),
     /// As many of the addresses that the client was to be offered are in use as are probed for one message.
     #[error(
         "{0} addresses that it was to be offered are in use by other hosts; the next is tried when it asks again"
@@ -425,6 +435,14 @@ impl Server {
     #[must_use]
     pub fn has_unplaced(&self) -> bool {
         !self.unplaced.is_empty()
+    }
+
+    /// What the dynamic addresses of a configured subnet are taken by. It looks at every record of them.
+    #[must_use]
+    pub fn occupancy(&self, now: Time, cidr: Ipv4Net) -> Option<Occupancy> {
+        let scope = self.scopes.iter().find(|scope| scope.subnet.cidr == cidr)?;
+        let own = self.links.values().flatten().copied().collect();
+        Some(Occupancy::of(scope, &self.table, &self.elsewhere, &own, now))
     }
 
     /// Until when leases may run that this server lost; see [`Server::withhold_dynamic_until`].

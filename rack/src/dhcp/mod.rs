@@ -8,10 +8,11 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_dhcp::{Action, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leases, fact::Body};
+use ipnet::Ipv4Net;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -31,10 +32,12 @@ pub mod config;
 mod learned;
 pub(crate) mod leftover;
 pub(crate) mod others;
+mod shortage;
 pub(crate) mod trace;
 mod wire;
 
 use others::Others;
+use shortage::Shortages;
 use trace::Parked;
 use wire::{Batch, Outgoing, Wire};
 
@@ -77,6 +80,7 @@ struct Core {
     /// What orders leases is this core's lock. `None` until there is the core.
     log: Option<LeaseLog<Lease>>,
     parked: Parked,
+    shortages: Shortages,
     /// When leases were lost.
     lost_at: Option<Time>,
     /// A region has told all that it knows of leases.
@@ -117,6 +121,7 @@ impl Dhcp {
             server,
             log: None,
             parked: Parked::default(),
+            shortages: Shortages::new(facts.clone()),
             lost_at: file.lost_at,
             is_told: false,
             is_configured: false,
@@ -150,6 +155,7 @@ impl Dhcp {
                 }
             };
             core.is_configured = true;
+            core.look_for_shortages(true);
             // What is not in force of IPv6 is not in force.
             if self.v6.configure(concern, loaders) {
                 core.delegation = concern.delegation;
@@ -310,7 +316,11 @@ impl Dhcp {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
-            let actions = self.lock().server.tick(now());
+            let actions = {
+                let mut core = self.lock();
+                core.look_for_shortages(false);
+                core.server.tick(now())
+            };
             for action in actions {
                 if let Action::Report(event) = action {
                     self.report(event);
@@ -461,7 +471,12 @@ impl Dhcp {
             Event::Refused { mac, address, reason } => {
                 tracing::info!(%mac, %address, reason, "address refused")
             }
-            Event::Ignored { mac, reason } => tracing::debug!(?mac, %reason, "DHCP message not answered"),
+            Event::Ignored { mac, ref reason } => {
+                tracing::debug!(?mac, %reason, "DHCP message not answered");
+                if let Some(net) = shortage::of(&event) {
+                    self.lock().refused(net);
+                }
+            }
         }
     }
 }
@@ -512,6 +527,14 @@ impl Core {
     fn keep(&self, leases: Vec<Lease>) -> Option<Kept> {
         let log = self.log.as_ref().filter(|_| !leases.is_empty())?;
         Some(log.keep(leases))
+    }
+
+    fn refused(&mut self, net: Ipv4Net) {
+        self.shortages.refused(&self.server, net, now(), Instant::now());
+    }
+
+    fn look_for_shortages(&mut self, is_reconfigured: bool) {
+        self.shortages.look(&self.server, now(), Instant::now(), is_reconfigured);
     }
 
     /// Where all that a region knows of leases is known here, those that were lost are among them.

@@ -240,6 +240,8 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::OtherServer(_) | Ignored::OthersClient => reason::OTHER_SERVER,
         Ignored::NotOurs(_) | Ignored::OtherAddress { .. } => reason::NOT_OURS,
         Ignored::NoFreeAddress(_) => reason::NO_FREE_ADDRESS,
+        Ignored::SomeRest(_) => reason::ADDRESSES_REST,
+        Ignored::NoDynamic(_) => reason::NO_DYNAMIC,
         Ignored::Taken(_) => reason::CONFLICT,
         Ignored::Withheld => reason::WITHHELD,
         Ignored::Missing(_) => reason::MALFORMED,
@@ -338,7 +340,11 @@ mod tests {
             reason::ARCHITECTURE
         );
         assert_eq!(refused(|it| it.serve_unknown = false, discover(0)).0, reason::UNKNOWN_CLIENT);
-        assert_eq!(refused(|it| it.subnets[0].dynamic.clear(), discover(0)).0, reason::NO_FREE_ADDRESS);
+        assert_eq!(refused(|it| it.subnets[0].dynamic.clear(), discover(0)).0, reason::NO_DYNAMIC);
+        let own = AddressRange { start: VIA.local, end: VIA.local };
+        let mut taken = server(|it| it.subnets[0].dynamic = vec![own]);
+        let entry = ask(&mut taken, &discover(0)).unwrap();
+        assert_eq!(entry.reason, Some(reason::NO_FREE_ADDRESS), "{}", entry.answered);
         let mut elsewhere = rom(MessageType::Request, 0);
         elsewhere.option(OptionCode::ServerIdentifier, [10, 77, 0, 9]);
         elsewhere.option(OptionCode::RequestedIpAddress, [10, 77, 0, 100]);
@@ -387,8 +393,12 @@ mod tests {
             lines = parked.concluded(&server, 1, &actions);
         }
         let [(_, taken), (_, end)] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!((taken.reason, end.reason), (Some(reason::CONFLICT), Some(reason::NO_FREE_ADDRESS)));
-        assert!(end.answered.starts_with("not answered: no free address"), "{}", end.answered);
+        assert_eq!((taken.reason, end.reason), (Some(reason::CONFLICT), Some(reason::ADDRESSES_REST)));
+        assert!(
+            end.answered.starts_with("not answered: no address of 10.77.0.0/24 is free: some rest"),
+            "{}",
+            end.answered
+        );
         assert!(parked.0.is_empty());
     }
 

@@ -42,6 +42,10 @@ pub mod reason {
     pub const UNKNOWN_CLIENT: &str = "unknown_client";
     /// Every dynamic address is in use.
     pub const NO_FREE_ADDRESS: &str = "no_free_address";
+    /// No dynamic address is free, and some of them are out of use since other hosts have them.
+    pub const ADDRESSES_REST: &str = "addresses_rest";
+    /// The rack has no dynamic addresses there, and nothing is reserved for the client.
+    pub const NO_DYNAMIC: &str = "no_dynamic";
     /// No address is given until earlier leases are known.
     pub const WITHHELD: &str = "withheld";
     /// Another host has the address.

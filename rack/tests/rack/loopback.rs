@@ -8,7 +8,7 @@ use basalt_api::agent::{ClaimReply, ClaimRequest, Outcome, TaskResult};
 use basalt_dhcp::egress::Message;
 use basalt_dhcp::{Mac, ingress};
 use basalt_proto::rack_v1::boot_machine::Action;
-use basalt_proto::rack_v1::{DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body};
+use basalt_proto::rack_v1::{AddressRange, DhcpConcern, DhcpSubnet, Fact, Reservation, fact::Body};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -130,6 +130,47 @@ async fn an_address_that_its_client_declines_is_leased_to_nobody_any_more() {
     );
     let conflict = |fact: &Fact| matches!(&fact.body, Some(Body::Alarm(it)) if it.code == "address_conflict");
     fact(&rack.facts, conflict).await;
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subnet_without_a_free_address_is_told_until_its_range_is_wider() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let pool = |generation, last: &str| {
+        let dynamic = vec![AddressRange { start: "127.0.0.100".into(), end: last.into() }];
+        let subnet = DhcpSubnet {
+            subnet_uid: "s1".into(),
+            cidr: "127.0.0.0/24".into(),
+            dynamic,
+            ..DhcpSubnet::default()
+        };
+        let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: true, ..DhcpConcern::default() };
+        write_concern(&settings.data_dir, &version(Concern::Dhcp, generation, "local", &dhcp)).unwrap();
+    };
+    pool(2, "127.0.0.100");
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    boot_exchange_of(&settings, MAC, "127.0.0.100".parse().unwrap()).await;
+    let health = |said: &str| {
+        let said = said.to_owned();
+        move |fact: &Fact| match &fact.body {
+            Some(Body::Health(it)) => {
+                it.service == "addresses 127.0.0.0/24"
+                    && it.message.contains(&said)
+                    && it.ok == said.is_empty()
+            }
+            _ => false,
+        }
+    };
+    let second = boot_exchange_of(&settings, Mac([2, 0, 0, 0, 0, 2]), "127.0.0.101".parse().unwrap());
+    let widen = async {
+        let short = fact(&rack.facts, health("of 1 in 127.0.0.100-127.0.0.100, 1 leased; widen")).await;
+        pool(3, "127.0.0.101");
+        short.seq
+    };
+    let ((), short) = tokio::join!(second, widen);
+    fact(&rack.facts, |fact| fact.seq > short && health("")(fact)).await;
     rack.stop().await;
 }
 

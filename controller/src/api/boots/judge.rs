@@ -39,7 +39,20 @@ const REASONS: &[(&str, &str, &str)] = &[
     (
         "no_free_address",
         "there was no address for it: {answered}",
-        "widen the Subnet's dynamic IpRanges, or shorten its leases",
+        "widen the Subnet's dynamic IpRanges, or shorten lease_time of its Vlan",
+    ),
+    (
+        "addresses_rest",
+        "there was no address for it: {answered}",
+        "find the hosts that use addresses without a lease: the racks' alarms address_conflict name them; take their addresses out of the \
+         dynamic IpRange, or declare them as Devices. An address rests for a minute after a rack found it in use, and for ten after a client did. \
+         If clients have most of the range, widen it",
+    ),
+    (
+        "no_dynamic",
+        "there was no address for it: {answered}",
+        "declare a dynamic IpRange in the Subnet, or an IpAddress with this MAC; where there is a range, the rack has no part of it yet: \
+         status.blocks of the IpRange says who has it",
     ),
     (
         "withheld",

@@ -1,6 +1,6 @@
 //! Which client gets which address, over time, restarts and changes of configuration.
 
-use basalt_dhcp::{Action, AddressRange, ConfigError, Event, Ignored, LeaseState, Server};
+use basalt_dhcp::{Action, AddressRange, ConfigError, Event, Ignored, LeaseState, Occupancy, Server};
 use dhcproto::v4::{MessageType, OptionCode};
 
 use crate::support::*;
@@ -12,7 +12,7 @@ fn offers_the_reserved_address_when_the_pool_is_full() {
     let mut server = Server::new(config(subnet)).unwrap();
     let given: Vec<_> = (1..4).map(|client| server.lease_to(START, client)).collect();
     assert_eq!(given, [ip(100), ip(102), ip(103)], "never the reserved one");
-    assert_eq!(server.ask(START, &discover(4)).ignored(), Ignored::NoFreeAddress("lab".to_owned()));
+    assert_eq!(server.ask(START, &discover(4)).ignored(), Ignored::NoFreeAddress(net()));
     assert_eq!(server.lease_to(START, 9), ip(10));
     assert_eq!(server.lease_to(START, 8), ip(101));
     assert_eq!(server.ask(START, &select(4, ip(101))).kind(), MessageType::Nak);
@@ -50,6 +50,41 @@ fn an_offer_nobody_takes_is_free_again() {
     }
     assert!(matches!(server.ask(START, &discover(5)).ignored(), Ignored::NoFreeAddress(_)));
     assert_eq!(server.lease_to(START.plus_seconds(31), 5), ip(100));
+}
+
+#[test]
+fn what_takes_the_addresses_of_a_full_subnet_is_counted_one_by_one() {
+    let mut subnet = subnet();
+    // The gateway, the server itself, a reserved one, and four.
+    subnet.dynamic = vec![AddressRange { start: ip(1), end: ip(7) }];
+    subnet.reservations = vec![reservation(9, 4)];
+    let mut server = Server::new(config(subnet)).unwrap();
+    server.set_links([(LINK.interface, vec![SERVER])].into());
+    let count = |server: &Server, at| server.occupancy(at, net()).unwrap();
+    assert_eq!((count(&server, START).addresses, count(&server, START).free()), (4, 4));
+    let declined = server.lease_to(START, 1);
+    let mut message = basalt_dhcp::egress::Message::request(MessageType::Decline, 9, mac(1));
+    message.option(OptionCode::RequestedIpAddress, declined.octets());
+    message.option(OptionCode::ServerIdentifier, SERVER.octets());
+    server.ask(START, &message);
+    server.lease_to(START, 2);
+    server.lease_to(START, 3);
+    server.ask(START, &discover(4));
+    let full = Occupancy { addresses: 4, leased: 2, offered: 1, resting: 1, kept: 0 };
+    assert_eq!((count(&server, START), full.free()), (full, 0));
+    assert_eq!(server.ask(START, &discover(5)).ignored(), Ignored::SomeRest(net()));
+    let later = START.plus_seconds(31);
+    assert_eq!(count(&server, later).free(), 1, "an offer that nobody took");
+    assert_eq!(count(&server, START.plus_seconds(601)).free(), 4);
+    assert_eq!(server.occupancy(START, "10.78.0.0/24".parse().unwrap()), None);
+}
+
+#[test]
+fn a_subnet_of_reservations_alone_has_no_range_to_be_full() {
+    let mut subnet = subnet();
+    subnet.dynamic.clear();
+    let mut server = Server::new(config(subnet)).unwrap();
+    assert_eq!(server.ask(START, &discover(1)).ignored(), Ignored::NoDynamic(net()));
 }
 
 #[test]

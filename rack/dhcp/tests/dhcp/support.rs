@@ -9,6 +9,7 @@ use basalt_dhcp::{
     Subnet, Time,
 };
 use dhcproto::v4::{MessageType, OptionCode};
+use ipnet::Ipv4Net;
 
 pub(crate) const START: Time = Time(1_700_000_000_000);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -16,6 +17,10 @@ pub(crate) const LINK: Arrival = Arrival { interface: 3, local: SERVER, unicast:
 
 pub(crate) fn ip(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, last)
+}
+
+pub(crate) fn net() -> Ipv4Net {
+    "10.77.0.0/24".parse().unwrap()
 }
 
 pub(crate) fn mac(last: u8) -> Mac {
