@@ -9,6 +9,9 @@ pub mod rack_v1 {
     include!("gen/basalt.rack.v1.rs");
 }
 
+/// What the health of a subnet's addresses is told under: this, and the subnet's CIDR.
+pub const ADDRESSES: &str = "addresses ";
+
 pub mod kill;
 
 /// The trace that a W3C `traceparent` names; empty where it names none.

@@ -13,7 +13,7 @@
 //! | `apply` | many objects in one transaction |
 //! | `announce` | what a write would do |
 //! | `webhooks` | deliveries, and what webhooks' status says of them |
-//! | `utilisation` | how full subnets and ranges are |
+//! | `utilisation`, `serving` | how full subnets and ranges are; whether racks serve them |
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
 //! | `waiting` | whom a deletion waits for |
 //! | `explain` | plan, waits, timeline |
@@ -54,6 +54,7 @@ mod racks;
 mod registry;
 mod render;
 mod serve;
+mod serving;
 mod session;
 mod shape;
 mod slow;

@@ -9,7 +9,7 @@ use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
-use super::{utilisation, wait, webhooks};
+use super::{serving, utilisation, wait, webhooks};
 use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -82,6 +82,7 @@ pub(super) async fn list(
     }
     let mut page = app.store().list(&query).await?;
     utilisation::fill(&app, &mut page.objects).await?;
+    serving::fill(&app, &mut page.objects).await?;
     webhooks::fill(&app, &mut page.objects).await?;
     let mut items = Vec::with_capacity(page.objects.len());
     for object in page.objects {
@@ -295,6 +296,7 @@ pub(super) async fn rename(
 /// The object as it is at this moment, for somebody with these rights.
 pub(super) async fn rendered(app: &App, rights: &Rights, mut object: Object) -> Answer<Rendered> {
     utilisation::fill(app, std::slice::from_mut(&mut object)).await?;
+    serving::fill(app, std::slice::from_mut(&mut object)).await?;
     webhooks::fill(app, std::slice::from_mut(&mut object)).await?;
     shown(app, rights, object).await
 }

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use super::converge::Driver;
 use super::load::{Estate, spec};
 use super::meters::Counts;
+use super::serving::Network;
 use super::{
     Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, deployment, operation,
 };
@@ -69,6 +70,10 @@ impl Machinery for Driver {
             let report = self.report(&estate, object, Supposed::default()).await?;
             Ok(Waits { waits: report.waits })
         })
+    }
+
+    fn network(&self) -> Answer<'_, Network> {
+        Box::pin(Network::load(&self.store, &self.sessions))
     }
 
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged> {

@@ -1,11 +1,13 @@
 //! Who serves whom: which racks boot a machine's network, which rack moves its BMC. Pure; the same answer everywhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use basalt_api::kinds::{BootMode, PowerDriver, SubnetSpec, VlanSpec};
 use basalt_api::values::{Cidr, RackId, SubnetId, Timestamp};
 use basalt_engine::facts::Link;
+
+use super::serving::Short;
 
 /// Port of a rack's HTTP service.
 const RACK_HTTP: u16 = 5248;
@@ -29,6 +31,8 @@ pub struct RackSeen {
     pub connected: Option<Timestamp>,
     /// When it was last seen, or enrolled.
     pub last_seen: Timestamp,
+    /// Of which subnets, by CIDR, it says that no address is free.
+    pub short: BTreeMap<String, Short>,
 }
 
 /// A subnet with its VLAN.
@@ -196,6 +200,7 @@ mod tests {
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
             last_seen: Timestamp::UNIX_EPOCH,
+            short: BTreeMap::new(),
         }
     }
 

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
+use super::serving;
 use super::tag::{self, TagSeen};
 use crate::racks::observed::{Hello, Observed};
 use crate::racks::sessions::Sessions;
@@ -119,26 +120,9 @@ impl Estate {
     /// # Errors
     /// The database.
     pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
-        let vlans: BTreeMap<String, VlanSpec> =
-            readable(store.all("Vlan").await?).map(|(object, vlan)| (object.name, vlan)).collect();
-        let classes: BTreeMap<String, String> = readable::<FabricSpec>(store.all("Fabric").await?)
-            .filter_map(|(object, fabric)| Some((object.name, fabric.class?)))
-            .collect();
-        let mut nets = Vec::new();
-        for (object, subnet) in readable::<SubnetSpec>(store.all("Subnet").await?)
-            .filter(|(object, _)| object.deletion_requested_at.is_none())
-        {
-            if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
-                let (uid, name) = (SubnetId::from(object.uid), object.name.clone());
-                let fabric_class = classes.get(vlan.fabric.as_str()).cloned();
-                nets.push(Net { uid, name, vlan: vlan.clone(), subnet, fabric_class });
-            }
-        }
+        let nets = nets(store).await?;
         let routes = routes(store, &nets).await?;
-        let mut racks = Vec::new();
-        for (object, declared) in readable(store.all("Rack").await?) {
-            racks.push(rack(store, sessions, &object, &declared).await?);
-        }
+        let racks = racks(store, sessions).await?;
         let blobs: BTreeMap<[u8; 32], u64> =
             store.blobs().await?.into_iter().map(|b| (b.sha256, b.size)).collect();
         let mut images = Vec::new();
@@ -391,6 +375,35 @@ pub fn digest(image: &ImageSpec) -> Sha256 {
     Sha256::new(bytes)
 }
 
+/// The subnets that are there, with their VLANs.
+pub(super) async fn nets(store: &Store) -> Result<Vec<Net>, StoreError> {
+    let vlans: BTreeMap<String, VlanSpec> =
+        readable(store.all("Vlan").await?).map(|(object, vlan)| (object.name, vlan)).collect();
+    let classes: BTreeMap<String, String> = readable::<FabricSpec>(store.all("Fabric").await?)
+        .filter_map(|(object, fabric)| Some((object.name, fabric.class?)))
+        .collect();
+    let mut nets = Vec::new();
+    for (object, subnet) in readable::<SubnetSpec>(store.all("Subnet").await?)
+        .filter(|(object, _)| object.deletion_requested_at.is_none())
+    {
+        if let Some(vlan) = vlans.get(subnet.vlan.as_str()) {
+            let (uid, name) = (SubnetId::from(object.uid), object.name.clone());
+            let fabric_class = classes.get(vlan.fabric.as_str()).cloned();
+            nets.push(Net { uid, name, vlan: vlan.clone(), subnet, fabric_class });
+        }
+    }
+    Ok(nets)
+}
+
+/// The racks, as they are declared and as they said.
+pub(super) async fn racks(store: &Store, sessions: &Sessions) -> Result<Vec<RackSeen>, StoreError> {
+    let mut racks = Vec::new();
+    for (object, declared) in readable(store.all("Rack").await?) {
+        racks.push(rack(store, sessions, &object, &declared).await?);
+    }
+    Ok(racks)
+}
+
 /// The routes of the networks that are there: of two from one subnet to one network, the one with the lower metric.
 async fn routes(store: &Store, nets: &[Net]) -> Result<Vec<RouteSeen>, StoreError> {
     let net = |name: &str| nets.iter().find(|net| net.name == name);
@@ -424,11 +437,13 @@ async fn rack(
     let uid = RackId::from(object.uid);
     // A rack that had nothing to say was there all the same.
     let mut last_seen = object.created_at.max(sessions.left(uid));
-    let mut hello = Hello::default();
+    let (mut hello, mut short) = (Hello::default(), BTreeMap::new());
     for fact in store.latest_facts(object.uid).await? {
         last_seen = last_seen.max(fact.stored_at);
-        if let Some(Observed::Hello(said)) = Observed::of(&fact) {
-            hello = said;
+        match Observed::of(&fact) {
+            Some(Observed::Hello(said)) => hello = said,
+            Some(observed) => short.extend(serving::short(&observed, fact.stored_at)),
+            None => {}
         }
     }
     Ok(RackSeen {
@@ -440,6 +455,7 @@ async fn rack(
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
         last_seen,
+        short,
     })
 }
 

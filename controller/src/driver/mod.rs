@@ -13,6 +13,7 @@
 //! | [`concerns`] | what racks are told |
 //! | [`consequences`] | what follows for machines that a write does not name |
 //! | [`answers`] | plans, waits and timelines for people |
+//! | [`serving`] | whether VLANs and subnets are served, as people are told |
 //! | [`decision`] | why a step was begun, and whether the same would be decided again |
 //! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
 //! | [`meters`] | what is counted |
@@ -38,6 +39,7 @@ mod operation;
 pub mod poison;
 pub mod rack;
 pub mod report_token;
+pub mod serving;
 pub mod tag;
 pub mod unread;
 pub mod wakes;
@@ -135,6 +137,9 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;
+
+    /// The networks, and the racks that serve them.
+    fn network(&self) -> Answer<'_, serving::Network>;
 
     /// Whether something can be asked of a machine as it is now.
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged>;

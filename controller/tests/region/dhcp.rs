@@ -9,7 +9,7 @@ use basalt_proto::rack_v1::{
     BootAnswers, BootConcern, BootLoader, ClientOptions, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern,
     DhcpSubnet, RawOption, Reservation, Route,
 };
-use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Hello, Leftover, Observed};
+use basalt_region::racks::observed::{Claim, DhcpInForce, DhcpServer, Health, Hello, Leftover, Observed};
 use prost::Message;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -121,6 +121,58 @@ async fn served() -> Lab {
 
 async fn range_status(lab: &Lab) -> Value {
     lab.api.get("/api/v1/ip_ranges/pool").await.json()["status"]["blocks"].clone()
+}
+
+/// The reason and message of Ready, and which of the three hold.
+async fn ready(lab: &Lab, path: &str) -> (String, String, Vec<String>) {
+    let status = lab.api.get(path).await.json()["status"].clone();
+    let conditions = status["conditions"].as_array().expect("conditions").clone();
+    let holding = conditions.iter().filter(|it| it["status"] == "true");
+    let holding = holding.map(|it| it["type"].as_str().expect("a type").to_owned()).collect();
+    let word = |field: &str| conditions[0][field].as_str().expect("a text").to_owned();
+    (word("reason"), word("message"), holding)
+}
+
+#[tokio::test]
+async fn a_vlan_and_its_subnet_say_that_no_rack_serves_them_and_that_no_address_is_free() {
+    let lab = served().await;
+    let [vlan, subnet] = ["/api/v1/vlans/default.0", "/api/v1/subnets/lab"];
+    for path in [vlan, subnet] {
+        let (reason, message, holding) = ready(&lab, path).await;
+        assert_eq!((reason.as_str(), holding), ("NotServed", vec!["Stalled".to_owned()]));
+        assert!(message.contains("no rack has an address in 10.77.0.0/24"), "{message}");
+    }
+    let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    let (reason, message, holding) = ready(&lab, vlan).await;
+    assert_eq!((reason.as_str(), holding), ("Served", vec!["Ready".to_owned()]));
+    assert_eq!(message, "DHCP is answered here by r1");
+    let addresses = |ok: bool, message: &str| {
+        Observed::Health(Health { service: "addresses 10.77.0.0/24".into(), ok, message: message.into() })
+    };
+    rack.says(&lab, &addresses(false, "no address of 10.77.0.0/24 is free: of 100, 100 leased; widen it"))
+        .await;
+    for path in [vlan, subnet] {
+        let (reason, message, holding) = ready(&lab, path).await;
+        assert_eq!((reason.as_str(), holding), ("NoFreeAddress", vec!["Progressing".to_owned()]));
+        assert!(
+            message
+                .ends_with("rack r1 says: no address of 10.77.0.0/24 is free: of 100, 100 leased; widen it"),
+            "{message}"
+        );
+    }
+    let listed = lab.api.get("/api/v1/subnets").await.json();
+    assert_eq!(listed["items"][0]["status"]["conditions"][0]["reason"], "NoFreeAddress");
+    rack.says(&lab, &addresses(true, "")).await;
+    assert_eq!(ready(&lab, subnet).await.0, "Stored");
+    assert_eq!(ready(&lab, vlan).await.0, "Served");
+    // One that is not there cannot serve.
+    observe(&lab, "Rack", "r2", r#"{"maintenance":true}"#).await;
+    let named = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true,"racks":["r2"]}}"#;
+    lab.api.declare(vlan, named).await;
+    let (reason, message, _) = ready(&lab, vlan).await;
+    assert!(reason == "NotServed" && message.contains("names, r2 is in maintenance"), "{message}");
+    lab.api.declare(vlan, r#"{"fabric":"default","vid":0}"#).await;
+    assert_eq!(ready(&lab, vlan).await.0, "Stored");
 }
 
 #[tokio::test]

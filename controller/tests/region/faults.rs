@@ -6,6 +6,7 @@ use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Object, Overlay};
+use basalt_region::driver::serving::Network;
 use basalt_region::driver::{Answer, Choices, Judged, Machinery, Supposed, meters};
 use basalt_region::racks;
 use serde_json::Value;
@@ -46,6 +47,10 @@ impl Machinery for Faulty {
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
         fault(&object.name)
+    }
+
+    fn network(&self) -> Answer<'_, Network> {
+        fault("networks")
     }
 
     fn judge<'a>(&'a self, machine: &'a Object, _: Verb) -> Answer<'a, Judged> {

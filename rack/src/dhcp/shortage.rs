@@ -90,7 +90,7 @@ impl Shortages {
     fn state(&mut self, net: Ipv4Net) -> &mut State {
         let facts = &self.facts;
         self.subnets.entry(net).or_insert_with(|| State {
-            health: Health::new(format!("addresses {net}"), facts.clone()),
+            health: Health::new(format!("{}{net}", basalt_proto::ADDRESSES), facts.clone()),
             refused: None,
             said: None,
         })
