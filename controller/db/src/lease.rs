@@ -2,11 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use basalt_api::values::RackId;
+use basalt_api::values::{RackId, Timestamp};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::fact::NewFact;
+use crate::object::timestamp;
 use crate::store::Tx;
 use crate::{Store, StoreError};
 
@@ -91,7 +92,37 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
     Ok(())
 }
 
+/// The lease of a client that ends last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastLease {
+    /// The address.
+    pub address: String,
+    /// The client.
+    pub mac: String,
+    /// The rack that granted it, if that is there.
+    pub rack: Option<String>,
+    /// When it ends, or ended.
+    pub ends_at: Timestamp,
+}
+
 impl Store {
+    /// The lease of any of these clients that ends last, also where it has ended within the last day; of IPv4 alone.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn lease_of(&self, macs: &[String]) -> Result<Option<LastLease>, StoreError> {
+        let row = sqlx::query!(
+            r#"select host(l.address) as "address!", l.mac::text as "mac!", o.name as "rack?",
+                 (extract(epoch from l.ends_at) * 1000000)::bigint as "ends_us!"
+               from lease l left join object o on o.uid = l.rack
+               where l.mac = any($1::text[]::macaddr[]) order by l.ends_at desc limit 1"#,
+            macs
+        );
+        let Some(row) = row.fetch_optional(self.pool()).await? else { return Ok(None) };
+        let ends_at = timestamp(row.ends_us)?;
+        Ok(Some(LastLease { address: row.address, mac: row.mac, rack: row.rack, ends_at }))
+    }
+
     /// What a rack has to be told of leases in the subnets where it gives addresses: all that matters, its own among it, or what others
     /// granted since it was told last.
     ///

@@ -92,7 +92,7 @@ pub use gauge::{FailingGauge, KindGauge, PhaseGauge, QueueGauge};
 pub use ipam::{
     Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
 };
-pub use lease::{Grantor, LeasesSeen, RackLease};
+pub use lease::{Grantor, LastLease, LeasesSeen, RackLease};
 pub use object::{Key, ListQuery, Object, Page, Referrer};
 pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;

@@ -5,7 +5,7 @@ use crate::kinds::observe;
 use crate::support::{Client, Lab, driven_lab, lab};
 use basalt_api::values::RackId;
 use basalt_db::Key;
-use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, fact::Body};
+use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, LeaseFact, fact::Body};
 use basalt_region::racks::observed;
 use serde_json::{Value, json};
 
@@ -27,8 +27,11 @@ impl<'a> Rack<'a> {
     }
 
     async fn heard(&mut self, mac: &str, entries: Vec<BootTraceEntry>) {
+        self.says(mac, Body::BootTrace(BootTraceFact { entries, lost: 2, others_lost: 5 })).await;
+    }
+
+    async fn says(&mut self, mac: &str, body: Body) {
         self.seq += 1;
-        let body = Body::BootTrace(BootTraceFact { entries, lost: 2, others_lost: 5 });
         let fact = Fact { seq: self.seq, mac: mac.to_owned(), body: Some(body), ..Fact::default() };
         let facts = [observed::new_fact(fact, 0)];
         let store = self.lab.region.store();
@@ -94,6 +97,32 @@ async fn who_nobody_declared_has_boots_too_and_who_was_never_heard_is_told_who_l
     assert_eq!(nobody["judgement"]["code"], "no_rack", "none is connected");
     assert_eq!(nobody["racks"][0]["rack"], "r1");
     assert_eq!(lab.api.get("/api/v1/boots/nobody").await.problem().1, "not_found");
+}
+
+#[tokio::test]
+async fn who_has_an_address_was_heard_and_a_declared_subnet_is_not_said_to_be_missing() {
+    let lab = driven_lab().await;
+    let mut rack = Rack::come(&lab).await;
+    lab.api.declare("/api/v1/fabrics/default", "{}").await;
+    observe(&lab, "Rack", "r2", "{}").await;
+    let vlan = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true,"racks":["r2"]}}"#;
+    lab.api.declare("/api/v1/vlans/default.0", vlan).await;
+    lab.api.declare("/api/v1/subnets/lab", r#"{"vlan":"default.0","cidr":"10.0.0.0/24"}"#).await;
+    rack.heard(MAC, vec![discover(0)]).await;
+    let judgement = boots(&lab, MAC).await["boots"][0]["judgement"].clone();
+    assert_eq!(judgement["code"], "rack_not_named", "{judgement}");
+    let subnet_uid =
+        lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
+    let lease = LeaseFact {
+        address: "10.0.0.100".into(),
+        expires_unix_ms: 600_000,
+        subnet_uid,
+        ..LeaseFact::default()
+    };
+    rack.says(STRANGER, Body::Lease(lease)).await;
+    let judgement = boots(&lab, STRANGER).await["judgement"].clone();
+    assert_eq!(judgement["code"], "leased_only", "{judgement}");
+    assert!(judgement["message"].as_str().unwrap().contains("leased 10.0.0.100 of r1"), "{judgement}");
 }
 
 #[tokio::test]

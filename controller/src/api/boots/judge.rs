@@ -1,6 +1,7 @@
 //! What became of a boot, where its last words say that plainly: two tables, of reasons that racks gave and of how far it came.
 
 use basalt_api::wire::{BootEntry, Judgement, Listener};
+use basalt_db::LastLease;
 
 /// A reason of a rack's, what it means, and what to do. `{asked}` and `{answered}` are those of the entry.
 const REASONS: &[(&str, &str, &str)] = &[
@@ -22,7 +23,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     ),
     (
         "no_subnet",
-        "no subnet is declared for the link that it asks on ({answered})",
+        "no subnet is declared for the link that it asks on: {answered}",
         "declare the Subnet, on a Vlan with dhcp enabled, that the rack's or the relay's address is in",
     ),
     ("boot_off", "it has an address, and nothing to boot: {answered}", "set boot.mode of the Subnet to dhcp"),
@@ -267,8 +268,21 @@ pub(super) fn of(entries: &[BootEntry]) -> Option<Judgement> {
     }
 }
 
-/// Of a machine that no rack heard.
-pub(super) fn silence(macs: &[String], racks: &[Listener]) -> Judgement {
+/// Of a machine that no rack heard boot. One that leased an address all the same has booted from something else: racks trace who asks for
+/// something to boot.
+pub(super) fn silence(macs: &[String], racks: &[Listener], lease: Option<&LastLease>) -> Judgement {
+    if let Some(LastLease { address, mac, rack, ends_at }) = lease {
+        let rack = rack.as_deref().unwrap_or("a rack that is gone");
+        return Judgement {
+            code: "leased_only".to_owned(),
+            message: format!(
+                "{mac} has not asked for anything to boot within 14 days, and leased {address} of {rack}, until {ends_at}: what runs there was not \
+                 booted from the network"
+            ),
+            to_do: "put the network card first in the boot order of its firmware, or have the region do so by declaring its BMC; then power cycle it"
+                .to_owned(),
+        };
+    }
     let who = if macs.is_empty() { "it has no MAC that it boots by".to_owned() } else { macs.join(", ") };
     let listening = racks.iter().filter(|rack| rack.connected).count();
     let (code, to_do) = match (macs.is_empty(), listening) {

@@ -4,6 +4,7 @@
 //! last comes later in a boot than whoever asks. Retransmissions of firmware are at most 32 seconds apart.
 
 mod judge;
+mod network;
 
 use super::App;
 use super::body;
@@ -71,10 +72,27 @@ pub(super) async fn read(
     }
     boots.sort_by_key(|boot| std::cmp::Reverse(boot.began));
     boots.truncate(MOST);
+    look_into_subnets(&app, &mut boots).await?;
     let racks = listeners(&app).await?;
     let others_lost = if machine.is_none() { store.boot_traces_lost().await? } else { 0 };
-    let judgement = boots.is_empty().then(|| judge::silence(&texts, &racks));
+    let judgement = match boots.is_empty() {
+        true => Some(judge::silence(&texts, &racks, store.lease_of(&texts).await?.as_ref())),
+        false => None,
+    };
     Ok(Json(Boots { machine, macs, boots, judgement, racks, others_lost }))
+}
+
+/// Says of boots for which racks had no subnet why they had none.
+async fn look_into_subnets(app: &App, boots: &mut [Boot]) -> Answer<()> {
+    let has_none = |boot: &Boot| boot.judgement.as_ref().is_some_and(|it| it.code == network::NO_SUBNET);
+    let Some(machinery) = app.machinery().filter(|_| boots.iter().any(has_none)) else { return Ok(()) };
+    let network = machinery.network().await?;
+    for boot in boots.iter_mut().filter(|boot| has_none(boot)) {
+        if let Some(judgement) = network::judge(&boot.entries, &network) {
+            boot.judgement = Some(judgement);
+        }
+    }
+    Ok(())
 }
 
 fn named<'a>(kind: &Kind, asked: &'a str) -> Answer<Key<'a>> {

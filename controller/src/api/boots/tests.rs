@@ -115,7 +115,7 @@ fn a_judgement_says_what_was_asked() {
 #[test]
 fn who_was_never_heard_is_told_what_to_look_at() {
     let rack = |connected| Listener { rack: "r1".parse().unwrap(), connected, addresses: Vec::new() };
-    let code = |macs: &[String], racks: &[Listener]| judge::silence(macs, racks).code;
+    let code = |macs: &[String], racks: &[Listener]| judge::silence(macs, racks, None).code;
     let mac = [MAC.to_string()];
     assert_eq!(code(&mac, &[rack(true)]), "never_heard");
     assert_eq!(code(&mac, &[rack(false)]), "no_rack");
@@ -152,4 +152,97 @@ fn what_comes_latest_in_a_boot_counts_and_not_what_ended_last() {
     // The last acknowledgement was lost: the rack gave the loader up when iPXE ran already.
     let given_up = (32, "tftp", "", "undionly.kpxe", "the client fell silent after …", "fell_silent");
     assert_eq!(judged(&[&whole[..], &[given_up]].concat()), "agent_not_there");
+}
+
+#[test]
+fn who_leases_and_asks_for_nothing_to_boot_was_heard_all_the_same() {
+    let lease = basalt_db::LastLease {
+        address: "10.77.0.100".into(),
+        mac: MAC.to_string(),
+        rack: Some("r1".into()),
+        ends_at: Timestamp::UNIX_EPOCH,
+    };
+    let judgement = judge::silence(&[MAC.to_string()], &[], Some(&lease));
+    assert_eq!(judgement.code, "leased_only");
+    assert!(judgement.message.contains("leased 10.77.0.100 of r1"), "{}", judgement.message);
+    assert!(!judgement.message.contains("no rack heard"), "{}", judgement.message);
+}
+
+#[test]
+fn addresses_that_rest_are_no_reason_for_a_wider_range_alone() {
+    let refused =
+        |reason| (0, "dhcp", "firmware", "DISCOVER, x86 BIOS", "not answered: no address is free", reason);
+    let to_do = |reason| boots(&[refused(reason)]).remove(0).judgement.unwrap().to_do;
+    assert!(to_do("no_free_address").starts_with("widen"));
+    assert!(to_do("addresses_rest").starts_with("find the hosts that use addresses without a lease"));
+    assert!(to_do("no_dynamic").starts_with("declare a dynamic IpRange"));
+}
+
+mod without_a_subnet {
+    use super::*;
+    use crate::driver::estate::{Net, RackSeen};
+    use crate::driver::serving::Network;
+    use basalt_api::kinds::{SubnetSpec, VlanSpec};
+
+    fn rack(name: &str, address: &str) -> RackSeen {
+        let address = vec![address.parse().unwrap()];
+        RackSeen {
+            uid: uuid::Uuid::from_u128(name.bytes().last().unwrap().into()).into(),
+            name: name.to_owned(),
+            addresses: address.clone(),
+            served: address.clone(),
+            reached: address,
+            maintenance: false,
+            connected: None,
+            last_seen: Timestamp::UNIX_EPOCH,
+            short: Default::default(),
+        }
+    }
+
+    fn network(change: impl FnOnce(&mut VlanSpec), racks: Vec<RackSeen>) -> Network {
+        let mut vlan = VlanSpec::new("lab".parse().unwrap(), 0);
+        vlan.dhcp.enabled = true;
+        change(&mut vlan);
+        let subnet = SubnetSpec::new("lab.0".parse().unwrap(), "10.77.0.0/24".parse().unwrap());
+        let uid = uuid::Uuid::from_u128(9).into();
+        let net = Net { uid, name: "lab".to_owned(), subnet, vlan, fabric_class: None };
+        Network { nets: vec![net], racks, now: Timestamp::UNIX_EPOCH }
+    }
+
+    fn code(network: &Network, link: &str) -> String {
+        let answered = format!("not answered: no subnet is configured for {link}");
+        let boot = boots(&[(0, "dhcp", "firmware", "DISCOVER, x86 BIOS", &answered, "no_subnet")]).remove(0);
+        network::judge(&boot.entries, network).map_or_else(|| boot.judgement.unwrap().code, |it| it.code)
+    }
+
+    #[test]
+    fn each_cause_has_its_own_judgement() {
+        let near = || vec![rack("r1", "10.77.0.2")];
+        assert_eq!(code(&network(|_| (), near()), "10.99.0.2"), "no_subnet", "none is declared");
+        assert_eq!(code(&network(|it| it.dhcp.enabled = false, near()), "10.77.0.2"), "dhcp_off");
+        let names = |it: &mut VlanSpec| it.dhcp.racks = ["r2".parse().unwrap()].into();
+        assert_eq!(code(&network(names, near()), "10.77.0.2"), "rack_not_named");
+        let aside = vec![RackSeen { maintenance: true, ..rack("r1", "10.77.0.2") }];
+        assert_eq!(code(&network(|_| (), aside), "10.77.0.2"), "rack_in_maintenance");
+        assert_eq!(code(&network(|_| (), near()), "10.77.0.2"), "rack_not_told");
+        assert_eq!(
+            code(&network(|_| (), vec![rack("r1", "10.88.0.2")]), "10.77.0.1"),
+            "rack_not_there",
+            "a relay asked"
+        );
+    }
+
+    #[test]
+    fn a_rack_that_is_not_named_is_told_with_those_that_are() {
+        let names = |it: &mut VlanSpec| it.dhcp.racks = ["r2".parse().unwrap()].into();
+        let network = network(names, vec![rack("r1", "10.77.0.2")]);
+        let answered = "not answered: no subnet is configured for 10.77.0.2";
+        let boot = boots(&[(0, "dhcp", "firmware", "DISCOVER, x86 BIOS", answered, "no_subnet")]).remove(0);
+        let judgement = network::judge(&boot.entries, &network).unwrap();
+        assert_eq!(
+            judgement.message,
+            "it asks on the link of 10.77.0.2, where Subnet \"lab\" is declared; dhcp.racks of Vlan lab.0 names r2 alone, and r1 heard it"
+        );
+        assert!(judgement.to_do.starts_with("add r1 to dhcp.racks of Vlan lab.0"), "{}", judgement.to_do);
+    }
 }
