@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use basalt_dhcp::BOOT_SERVER_PORT;
@@ -14,6 +15,7 @@ use ipnet::Ipv4Net;
 
 use crate::concern::{Concern, Content, store};
 use crate::dhcp::others::{self, Ask};
+use crate::holder::{self, Holder, Protocol};
 use crate::interfaces::{self, Served};
 use crate::loaders::Loaders;
 use crate::settings::Settings;
@@ -34,6 +36,14 @@ pub struct Finding {
     pub subject: String,
     /// `None`: as it should be. Otherwise what is wrong, and what to do.
     pub problem: Option<String>,
+    /// What is to be known of it all the same.
+    pub note: Option<String>,
+}
+
+impl Finding {
+    const fn new(subject: String, problem: Option<String>) -> Self {
+        Self { subject, problem, note: None }
+    }
 }
 
 /// Looks at everything.
@@ -42,27 +52,30 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![data_dir(settings)];
     findings.extend(capabilities());
     let served = interfaces::served(&settings.interfaces).unwrap_or_default();
-    for name in &settings.interfaces {
-        let problem = served
-            .iter()
-            .all(|it| it.interface != *name)
-            .then(|| "it is not there or has no IPv4 address; `ip addr` shows both".to_owned());
-        findings.push(Finding { subject: format!("interface {name}"), problem });
+    match interfaces::problems(&settings.interfaces) {
+        Ok(mut problems) => findings.extend(
+            settings
+                .interfaces
+                .iter()
+                .map(|name| Finding::new(format!("interface {name}"), problems.remove(name))),
+        ),
+        Err(error) => findings.push(Finding::new("interfaces".to_owned(), Some(error.to_string()))),
     }
+    let rack = &running(&settings.data_dir);
     let dhcp = served.iter().flat_map(|it| it.addresses.iter().copied());
     for address in dhcp.clone() {
-        findings.push(udp("DHCP", address.into(), settings.dhcp_port));
+        findings.push(udp(rack, "DHCP", address.into(), settings.dhcp_port));
         if settings.dhcp_port == basalt_dhcp::SERVER_PORT {
-            findings.push(udp("proxyDHCP", address.into(), BOOT_SERVER_PORT));
+            findings.push(udp(rack, "proxyDHCP", address.into(), BOOT_SERVER_PORT));
         }
     }
     let six = interfaces::served6(&settings.interfaces).unwrap_or_default();
     for address in six.iter().flat_map(|it| &it.addresses) {
-        findings.push(udp("DHCPv6", (*address).into(), DHCP6_PORT));
+        findings.push(udp(rack, "DHCPv6", (*address).into(), DHCP6_PORT));
     }
     for address in dhcp.chain(settings.addresses.iter().copied()) {
-        findings.push(udp("TFTP", address.into(), settings.tftp_port));
-        findings.push(tcp("HTTP", address, settings.http_port));
+        findings.push(udp(rack, "TFTP", address.into(), settings.tftp_port));
+        findings.push(tcp(rack, "HTTP", address, settings.http_port));
     }
     findings.extend(others(settings, served));
     findings.push(loaders(settings));
@@ -76,10 +89,11 @@ pub struct Table<'a>(pub &'a [Finding]);
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.0.iter().map(|finding| finding.subject.len()).max().unwrap_or(0);
-        for Finding { subject, problem } in self.0 {
-            match problem {
-                None => writeln!(f, "ok    {subject}")?,
-                Some(problem) => writeln!(f, "FAIL  {subject:width$}  {problem}")?,
+        for Finding { subject, problem, note } in self.0 {
+            match (problem, note) {
+                (None, None) => writeln!(f, "ok    {subject}")?,
+                (None, Some(note)) => writeln!(f, "ok    {subject:width$}  {note}")?,
+                (Some(problem), _) => writeln!(f, "FAIL  {subject:width$}  {problem}")?,
             }
         }
         Ok(())
@@ -93,27 +107,36 @@ fn data_dir(settings: &Settings) -> Finding {
         .and_then(|()| fs::remove_file(&probe));
     let problem =
         written.err().map(|error| format!("cannot be written: {error}; make it, or give it to this account"));
-    Finding { subject: format!("data directory {}", settings.data_dir.display()), problem }
+    Finding::new(format!("data directory {}", settings.data_dir.display()), problem)
 }
 
 fn capabilities() -> Vec<Finding> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-    let finding = |(bit, name, purpose): (u32, &str, &str)| Finding {
-        subject: format!("capability {name}"),
-        problem: (bits >> bit & 1 == 0)
-            .then(|| format!("missing, for {purpose}; run as root, or with AmbientCapabilities={name}")),
+    let finding = |(bit, name, purpose): (u32, &str, &str)| {
+        let problem = (bits >> bit & 1 == 0)
+            .then(|| format!("missing, for {purpose}; run as root, or with AmbientCapabilities={name}"));
+        Finding::new(format!("capability {name}"), problem)
     };
     CAPABILITIES.into_iter().map(finding).collect()
 }
 
-fn udp(service: &str, address: IpAddr, port: u16) -> Finding {
-    taken(service, address, port, "udp", UdpSocket::bind((address, port)).map(drop))
+/// The lock file of the data directory, where a rack runs on it.
+fn running(data_dir: &Path) -> Option<PathBuf> {
+    let path = data_dir.join("lock");
+    let file = fs::OpenOptions::new().write(true).open(&path).ok()?;
+    matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)).then_some(path)
 }
 
-fn tcp(service: &str, address: Ipv4Addr, port: u16) -> Finding {
-    taken(service, address.into(), port, "tcp", TcpListener::bind((address, port)).map(drop))
+fn udp(rack: &Option<PathBuf>, service: &str, address: IpAddr, port: u16) -> Finding {
+    let bound = UdpSocket::bind((address, port)).map(drop);
+    taken(rack.as_deref(), service, (address, port).into(), Protocol::Udp, bound)
+}
+
+fn tcp(rack: &Option<PathBuf>, service: &str, address: Ipv4Addr, port: u16) -> Finding {
+    let bound = TcpListener::bind((address, port)).map(drop);
+    taken(rack.as_deref(), service, (address, port).into(), Protocol::Tcp, bound)
 }
 
 /// Who else gives addresses on each interface.
@@ -141,7 +164,7 @@ fn others(settings: &Settings, served: impl IntoIterator<Item = Served>) -> Vec<
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(ask),
         Err(error) => {
-            vec![Finding { subject: "other DHCP servers".to_owned(), problem: Some(error.to_string()) }]
+            vec![Finding::new("other DHCP servers".to_owned(), Some(error.to_string()))]
         }
     }
 }
@@ -170,17 +193,51 @@ fn other_servers(at: &Served, found: io::Result<Vec<Ipv4Addr>>, beside: &[Ipv4Ne
             })
         }
     };
-    Finding { subject, problem }
+    Finding::new(subject, problem)
 }
 
-fn taken(service: &str, address: IpAddr, port: u16, protocol: &str, bound: io::Result<()>) -> Finding {
-    let problem = bound.err().map(|error| {
-        let option = if protocol == "udp" { 'u' } else { 't' };
-        format!(
-            "{error}; `ss -lnp{option}` shows who has it: another server, or this rack if it runs already"
-        )
-    });
-    Finding { subject: format!("{service} on {} ({protocol})", SocketAddr::from((address, port))), problem }
+/// Whether a port can be had, or is held by the rack that is asked about: that which has the lock of its data directory open.
+fn taken(
+    rack: Option<&Path>,
+    service: &str,
+    at: SocketAddr,
+    protocol: Protocol,
+    bound: io::Result<()>,
+) -> Finding {
+    let (name, option) = match protocol {
+        Protocol::Udp => ("udp", 'u'),
+        Protocol::Tcp => ("tcp", 't'),
+    };
+    let mut finding = Finding::new(format!("{service} on {at} ({name})"), None);
+    let Err(error) = bound else { return finding };
+    if error.kind() != io::ErrorKind::AddrInUse {
+        finding.problem = Some(format!("{error}; `ss -lnp{option}` shows who has which port"));
+        return finding;
+    }
+    let key = match service {
+        "HTTP" => "give the rack another port with --http-port",
+        "TFTP" => "give the rack another port with --tftp-port",
+        _ => "have this rack serve other interfaces",
+    };
+    match (holder::of(protocol, at.ip(), at.port()), rack) {
+        (Some(holder), Some(lock)) if holder::has_open(holder.pid, lock) => {
+            finding.note = Some(format!("this rack runs, and has it (process {})", holder.pid));
+        }
+        (Some(Holder { pid, program }), _) => {
+            finding.problem = Some(format!("process {pid} ({program}) has it: end that program, or {key}"));
+        }
+        (None, Some(_)) => {
+            finding.note = Some(format!(
+                "in use; a rack runs on this data directory. Whether the port is its own root may see: `ss -lnp{option}`"
+            ));
+        }
+        (None, None) => {
+            finding.problem = Some(format!(
+                "{error}, and no rack runs on this data directory; as root, `ss -lnp{option}` shows who has it"
+            ));
+        }
+    }
+    finding
 }
 
 fn loaders(settings: &Settings) -> Finding {
@@ -191,7 +248,7 @@ fn loaders(settings: &Settings) -> Finding {
             missing.join(" and ")
         )
     });
-    Finding { subject: format!("boot loaders in {}", settings.loader_dir.display()), problem }
+    Finding::new(format!("boot loaders in {}", settings.loader_dir.display()), problem)
 }
 
 #[cfg(test)]
@@ -218,6 +275,26 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_the_rack_itself_has_is_as_it_should_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let busy = || TcpListener::bind(at).map(drop);
+        let lock = dir.path().join("lock");
+        assert_eq!(running(dir.path()), None);
+        let file = fs::File::create(&lock).unwrap();
+        assert_eq!(running(dir.path()), None, "nobody holds it");
+        file.lock().unwrap();
+        let rack = running(dir.path());
+        let finding = taken(rack.as_deref(), "HTTP", at, Protocol::Tcp, busy());
+        assert_eq!((finding.problem, rack), (None, Some(lock)));
+        let note = format!("this rack runs, and has it (process {})", std::process::id());
+        assert_eq!(finding.note.as_deref(), Some(note.as_str()));
+        let other = taken(None, "HTTP", at, Protocol::Tcp, busy()).problem.unwrap();
+        assert!(other.contains("has it: end that program"), "{other}");
+    }
+
+    #[test]
     fn names_what_is_missing_and_who_to_ask() {
         let dir = tempfile::tempdir().unwrap();
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -236,8 +313,14 @@ mod tests {
             found.problem.clone().unwrap_or_default()
         };
         assert_eq!(problem("data directory"), "");
-        assert!(problem("interface nosuch0").contains("ip addr"));
-        assert!(problem("HTTP on").contains("ss -lnpt"));
+        assert!(problem("interface nosuch0").contains("there is no interface nosuch0"));
+        let held = "has it: end that program, or give the rack another port with --http-port";
+        let own = std::process::id().to_string();
+        assert!(
+            problem("HTTP on").contains(&own) && problem("HTTP on").contains(held),
+            "{}",
+            problem("HTTP on")
+        );
         assert!(problem("boot loaders").contains("undionly.kpxe and snponly.efi"));
         let table = Table(&findings).to_string();
         assert!(

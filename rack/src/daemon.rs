@@ -279,12 +279,27 @@ impl fmt::Display for Service {
     }
 }
 
+impl Service {
+    /// Under what its health is told.
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Files(address) => vec![format!("tftp {address}"), format!("http {address}")],
+            Self::Dhcp(served) => vec![format!("dhcp {}", served.interface)],
+            Self::Dhcp6(served) => vec![format!("dhcp6 {}", served.interface)],
+            Self::RouterAdvertisements(_) => Vec::new(),
+        }
+    }
+}
+
 impl Services {
     /// Keeps what runs equal to what should.
     async fn keep(self, stop: CancellationToken) {
         let mut running: BTreeMap<Service, CancellationToken> = BTreeMap::new();
         let mut timer = tokio::time::interval(INTERFACES);
         let mut warned = BTreeSet::new();
+        let of_interface = |name: &String| (name.clone(), self.health(format!("interface {name}")));
+        let interfaces: BTreeMap<String, Health> =
+            self.settings.interfaces.iter().map(of_interface).collect();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -297,11 +312,18 @@ impl Services {
                     continue;
                 }
             };
+            self.tell_of_interfaces(&interfaces);
+            let goes_on: BTreeSet<String> = wanted.iter().flat_map(Service::names).collect();
             running.retain(|service, ended| {
                 let keep = wanted.contains(service);
                 if !keep {
                     tracing::warn!(%service, "address is gone; its services stop");
                     ended.cancel();
+                    for name in service.names().into_iter().filter(|name| !goes_on.contains(name)) {
+                        self.health(name).lacks(
+                            "it has stopped: the address that it was served at is gone from this host",
+                        );
+                    }
                 }
                 keep
             });
@@ -320,6 +342,18 @@ impl Services {
                     }
                 }
             }
+        }
+    }
+
+    /// Says how the interfaces are that are to be served.
+    fn tell_of_interfaces(&self, interfaces: &BTreeMap<String, Health>) {
+        match interfaces::problems(&self.settings.interfaces) {
+            Ok(problems) => {
+                for (name, health) in interfaces {
+                    problems.get(name).map_or_else(|| health.up(), |problem| health.ill(problem));
+                }
+            }
+            Err(error) => tracing::error!(%error, "this host's interfaces cannot be listed"),
         }
     }
 
@@ -427,10 +461,21 @@ impl Services {
 /// Tells how a service ended, and waits before it is started again.
 async fn pause(ended: io::Result<()>, health: &Health, stop: &CancellationToken) {
     let Err(error) = ended else { return };
-    health.down(&error.to_string());
+    health.down(&advised(&error));
     tokio::select! {
         () = stop.cancelled() => {}
         () = tokio::time::sleep(RESTART) => {}
+    }
+}
+
+/// What failed, and what to do where the operating system's word for it does not say.
+fn advised(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "{error}; ports below 1024 need the capability CAP_NET_BIND_SERVICE, and sockets of one interface CAP_NET_RAW: run basalt-rack as root, or \
+             with AmbientCapabilities=CAP_NET_BIND_SERVICE CAP_NET_RAW in its unit; `basalt-rack check` says which it lacks"
+        ),
+        _ => error.to_string(),
     }
 }
 
@@ -556,5 +601,23 @@ async fn tidy(blobs: Arc<BlobStore>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = timer.tick() => blobs.tidy().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_may_not_be_bound_is_told_with_the_capabilities_that_it_takes() {
+        let denied =
+            io::Error::new(io::ErrorKind::PermissionDenied, "cannot bind 10.77.0.2:67: Permission denied");
+        let told = advised(&denied);
+        assert!(told.starts_with("cannot bind 10.77.0.2:67: Permission denied; "), "{told}");
+        for word in ["CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "as root", "basalt-rack check"] {
+            assert!(told.contains(word), "{told}");
+        }
+        let taken = io::Error::new(io::ErrorKind::AddrInUse, "cannot bind");
+        assert_eq!(advised(&taken), "cannot bind");
     }
 }

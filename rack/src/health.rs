@@ -33,6 +33,13 @@ impl Health {
         }
     }
 
+    /// Something is not as it should be that no service of this rack can do anything about; it is looked at again by itself.
+    pub fn ill(&self, problem: &str) {
+        if self.tell(Some(problem)) {
+            tracing::warn!(about = %self.name, "{problem}");
+        }
+    }
+
     /// It serves, and lacks something that others are to see to.
     pub fn lacks(&self, what: &str) {
         self.tell(Some(what));

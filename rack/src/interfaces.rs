@@ -8,7 +8,7 @@ use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::Interface;
 use ipnet::{Ipv4Net, Ipv6Net};
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::LinkAddr;
 
 /// An interface whose clients are served.
@@ -53,6 +53,8 @@ const ETHERNET: u16 = 1;
 
 #[derive(Debug, Default)]
 struct Found {
+    is_up: bool,
+    has_carrier: bool,
     mac: Option<Mac>,
     ethernet: bool,
     addresses: BTreeSet<Ipv4Net>,
@@ -64,6 +66,8 @@ fn list() -> io::Result<BTreeMap<String, Found>> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for entry in getifaddrs()? {
         let interface = found.entry(entry.interface_name).or_default();
+        interface.is_up |= entry.flags.contains(InterfaceFlags::IFF_UP);
+        interface.has_carrier |= entry.flags.contains(InterfaceFlags::IFF_RUNNING);
         let Some(address) = entry.address else { continue };
         if let Some(link) = address.as_link_addr() {
             interface.mac = link.addr().map(Mac);
@@ -137,6 +141,36 @@ pub fn addresses(interfaces: &[String]) -> io::Result<(Vec<IpAddr>, bool)> {
     Ok((of_each.into_iter().flatten().collect(), each_has_one))
 }
 
+/// Why machines on each of the named interfaces cannot be served now, and what to do; nothing of those where they can.
+///
+/// # Errors
+/// The operating system's.
+pub fn problems(interfaces: &[String]) -> io::Result<BTreeMap<String, String>> {
+    let found = list()?;
+    let problem = |name: &String| {
+        let Some(it) = found.get(name) else {
+            let others: Vec<&str> = found.keys().map(String::as_str).collect();
+            return Some(format!(
+                "there is no interface {name} on this host: name one of {} with --interface, or see why it is not there",
+                others.join(", ")
+            ));
+        };
+        match (it.is_up, it.has_carrier, it.addresses.is_empty()) {
+            (false, _, _) => {
+                Some(format!("{name} is down, and nobody is served there: `ip link set {name} up`"))
+            }
+            (_, _, true) => Some(format!(
+                "{name} has no IPv4 address, and nobody is served there: give it one, as `ip address add ADDRESS/LENGTH dev {name}`"
+            )),
+            (_, false, _) => Some(format!(
+                "{name} has no link, so that nobody is heard there: look at its cable and the port of the switch"
+            )),
+            _ => None,
+        }
+    };
+    Ok(interfaces.iter().filter_map(|name| Some((name.clone(), problem(name)?))).collect())
+}
+
 /// Those of the named interfaces that have an IPv4 address now.
 ///
 /// # Errors
@@ -206,6 +240,18 @@ mod tests {
         let described = describe().unwrap();
         let lo = described.iter().find(|it| it.name == "lo").unwrap();
         assert!(lo.addresses.contains(&"127.0.0.1/8".to_owned()));
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_told_with_those_that_are() {
+        let problems = problems(&["lo".to_owned(), "nosuch0".to_owned()]).unwrap();
+        assert_eq!(problems.keys().collect::<Vec<_>>(), ["nosuch0"]);
+        let problem = &problems["nosuch0"];
+        assert!(
+            problem.starts_with("there is no interface nosuch0 on this host: name one of ")
+                && problem.contains("lo"),
+            "{problem}"
+        );
     }
 
     #[test]

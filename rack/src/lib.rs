@@ -18,6 +18,7 @@ pub mod epochs;
 pub mod facts;
 pub mod hash;
 pub mod health;
+pub mod holder;
 pub mod http;
 pub mod identity;
 pub mod interfaces;

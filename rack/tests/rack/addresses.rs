@@ -1,14 +1,15 @@
-//! A rack tells regions where it answers machines: once its interface has an address, and again when that changes.
+//! A rack tells regions where it answers machines: once its interface has an address, and again when that changes; and what its interfaces lack.
 
 use basalt_proto::REGION_SERVER_NAME;
-use basalt_proto::rack_v1::{Serves, from_rack};
+use basalt_proto::rack_v1::fact::Body;
+use basalt_proto::rack_v1::{Fact, Serves, from_rack};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
 use super::link::{Linked, SECRET, next_link, region, serve, token};
 use super::namespace::{ip, is_inside, make_switch};
-use super::support::settings;
+use super::support::{fact, settings};
 
 const NAME: &str = "addresses::a_rack_tells_where_it_answers_machines_and_when_that_changes";
 
@@ -58,4 +59,47 @@ async fn a_rack_tells_where_it_answers_machines_and_when_that_changes() {
     );
     rack.stop().await;
     stop.cancel();
+}
+
+const GONE: &str =
+    "addresses::services_whose_address_is_gone_have_stopped_and_an_interface_says_what_it_lacks";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_whose_address_is_gone_have_stopped_and_an_interface_says_what_it_lacks() {
+    if !is_inside(GONE) {
+        return;
+    }
+    make_switch(&["10.9.0.1/16"]);
+    let dir = tempfile::tempdir().unwrap();
+    let interfaces = vec!["rack0".to_owned(), "eth9".to_owned()];
+    let settings = Settings { interfaces, ..settings(dir.path()) };
+    let rack = Daemon::start(settings).await.unwrap();
+    let told = async |after: u64, service: &str, said: &str| {
+        let is_told = |fact: &Fact| match &fact.body {
+            Some(Body::Health(it)) => {
+                it.service == service && it.ok == said.is_empty() && it.message.contains(said)
+            }
+            _ => false,
+        };
+        fact(&rack.facts, |fact| fact.seq > after && is_told(fact)).await.seq
+    };
+    told(0, "interface eth9", "there is no interface eth9 on this host: name one of lo, rack0").await;
+    let mut last = 0;
+    let services = ["dhcp rack0", "tftp 10.9.0.1", "http 10.9.0.1"];
+    for service in [&services[..], &["interface rack0"]].concat() {
+        last = last.max(told(0, service, "").await);
+    }
+    ip("address flush dev rack0 scope global");
+    let mut gone = told(last, "interface rack0", "rack0 has no IPv4 address").await;
+    for service in services {
+        gone = gone.max(told(last, service, "the address that it was served at is gone").await);
+    }
+    ip("link set rack0 down");
+    told(gone, "interface rack0", "`ip link set rack0 up`").await;
+    ip("link set rack0 up");
+    ip("address add 10.9.0.1/16 dev rack0");
+    for service in [&services[..], &["interface rack0"]].concat() {
+        told(gone, service, "").await;
+    }
+    rack.stop().await;
 }
