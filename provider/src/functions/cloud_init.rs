@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use tfplugin::{Refusal, Type, Val};
 
-use super::Texts;
+use super::{Texts, yaml};
 
 /// The first line of a cloud-config, by which cloud-init knows it.
 const HEADER: &str = "#cloud-config";
@@ -14,7 +14,8 @@ pub(super) const MERGE: Texts = Texts {
     summary: "One cloud-config of several",
     description: "Merges cloud-configs, for `user_data` of a deployment: maps are merged, lists are joined in the order of \
                   the arguments, and of other values the last one counts. An empty text adds nothing. The answer is JSON \
-                  behind `#cloud-config`, which cloud-init reads as YAML.",
+                  behind `#cloud-config`, which cloud-init reads as YAML. Words count as YAML 1.1 and cloud-init have them: an unquoted \
+                  `yes` is `true`, `0644` is 420, and what is quoted stays a text.",
     parameters: &[(
         "config",
         "A cloud-config: YAML that begins with `#cloud-config`, or a map of YAML or JSON.",
@@ -26,7 +27,7 @@ pub(super) const MERGE: Texts = Texts {
         for (i, text) in texts.iter().enumerate() {
             merge(&mut merged, read(i, text)?);
         }
-        Ok(Val::from(format!("{HEADER}\n{:#}\n", Value::Object(merged))))
+        Ok(Val::from(format!("{HEADER}\n{}\n", yaml::write(&Value::Object(merged)))))
     },
 };
 
@@ -42,9 +43,7 @@ fn read(argument: usize, text: &str) -> Result<Map<String, Value>, Refusal> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Map::new());
     }
-    // cloud-init reads YAML 1.1, in which 0644 is octal.
-    let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    match serde_saphyr::from_str_with_options::<Value>(text, options) {
+    match yaml::read(text) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(other) => {
@@ -114,6 +113,20 @@ mod tests {
         let read =
             [json!({"path": "/a", "permissions": 0o644}), json!({"path": "/b", "permissions": "0644"})];
         assert_eq!(merged(&[files]), json!({ "write_files": read }));
+    }
+
+    #[test]
+    fn an_unquoted_no_is_no_text_that_would_count_as_true() {
+        let users = "users:\n  - {name: ada, lock_passwd: no, shell: 'on'}\n";
+        assert_eq!(
+            merged(&[users]),
+            json!({"users": [{"name": "ada", "lock_passwd": false, "shell": "on"}]})
+        );
+        let answer = (MERGE.call)(&["a: 'yes'\nb: '0644'\nc: '~'\n"]).expect("an answer");
+        assert_eq!(
+            answer.as_str(),
+            Some("#cloud-config\n{\n  \"a\": \"yes\",\n  \"b\": \"0644\",\n  \"c\": \"~\"\n}\n")
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod cloud_init;
+mod yaml;
 
 use tfplugin::{Function, Parameter, Refusal, Signature, Type, Val};
 
