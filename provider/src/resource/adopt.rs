@@ -37,11 +37,10 @@ impl KindResource {
         let manager = there.metadata.manager.as_deref();
         let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
         let detail = format!(
-            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. To manage it here, import it: \
-             import {{ to = {}.NAME, id = {name:?} }}",
+            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. {}",
             self.kind.name,
             if manager == Some(MANAGER) { ", and declared differently" } else { "" },
-            self.kind.terraform_name,
+            self.how_to_import(name),
         );
         Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
     }
@@ -54,6 +53,15 @@ impl KindResource {
             self.kind.name
         );
         Diag::warning(self.of("Another tool manages it as well", name), detail).at(Path::root().attr(NAME))
+    }
+
+    /// How to have an object managed here that is there already. Terraform leaves lines alone that begin with a space.
+    pub(super) fn how_to_import(&self, name: &str) -> String {
+        let of = self.kind.terraform_name;
+        format!(
+            "To manage it here, import it, with NAME being what this resource is called:\n\n    import {{\n      to = {of}.NAME\n      \
+             id = {name:?}\n    }}\n\nor: terraform import {of}.NAME {name}"
+        )
     }
 
     /// Whether an object is ours, and as declared but for its secrets, which nobody can read.

@@ -130,8 +130,9 @@ impl KindResource {
             Some(manager) if manager != MANAGER => {
                 let detail = format!(
                     "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
-                     will fail. To manage it here, import it.",
-                    self.kind.name
+                     will fail. {}",
+                    self.kind.name,
+                    self.how_to_import(name)
                 );
                 cx.warn(
                     Diag::warning(self.of("It exists already", name), detail).at(Path::root().attr(NAME)),
@@ -154,8 +155,9 @@ impl KindResource {
                 let detail = format!(
                     "There is a {} {name:?} already, which Terraform made, and which this state does not know. Where it is as declared here, \
                      the apply takes it over; otherwise it fails. If another configuration has it, both would manage it: give this one \
-                     another name, or read it by a data source.",
-                    self.kind.name
+                     another name, or read it by a data source. {}",
+                    self.kind.name,
+                    self.how_to_import(name)
                 );
                 cx.warn(
                     Diag::warning(self.of("It exists already", name), detail).at(Path::root().attr(NAME)),
