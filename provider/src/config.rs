@@ -111,6 +111,23 @@ fn text(config: &Val, name: &str) -> Option<String> {
     }
 }
 
+/// Where the token comes from, for messages; nothing where there is none.
+pub(crate) fn token_from(config: &Val, env: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let is_set = |variable: &str| env(variable).is_some_and(|value| !value.is_empty());
+    let path = |variable: &str| env(variable).filter(|value| !value.is_empty());
+    let of_block = |name: &str| text(config, name).filter(|value| !value.is_empty());
+    if let Some(path) = of_block("token_file") {
+        return Some(format!("the file {path:?} of token_file"));
+    }
+    if of_block("token").is_some() {
+        return Some("the attribute token".to_owned());
+    }
+    if is_set("BASALT_TOKEN") {
+        return Some("BASALT_TOKEN in the environment".to_owned());
+    }
+    path("BASALT_TOKEN_FILE").map(|path| format!("the file {path:?} of BASALT_TOKEN_FILE"))
+}
+
 /// A client as the block and the environment say.
 pub(crate) fn client(
     config: &Val,
@@ -127,11 +144,16 @@ pub(crate) fn client(
         return Err(Diag::error("No endpoint", detail).at(Path::root().attr("endpoint")).into());
     };
     let file = |name: &str| setting(name).map(|path| read(name, &path)).transpose();
-    // A token in the block counts before a file in the environment, and the other way round.
+    // A token in the block counts before a file in the environment, and the other way round: see `token_from`.
     let token = match (config.get("token_file").as_str(), setting("token")) {
         (None, Some(token)) => Some(token),
         _ => file("token_file")?.map(|text| text.trim().to_owned()),
     };
+    if token.as_ref().is_some_and(String::is_empty) {
+        let path = setting("token_file").unwrap_or_default();
+        let detail = format!("The file {path:?} is empty. Write the token into it, or name another file.");
+        return Err(Diag::error("There is no token", detail).at(Path::root().attr("token_file")).into());
+    }
     let identity = match (setting(CLIENT_CERTIFICATE), setting(CLIENT_KEY)) {
         (Some(certificate), Some(key)) => Some(ClientIdentity { certificate, key }),
         (None, None) => None,
@@ -234,6 +256,30 @@ mod tests {
         let config = block(&[("token_file", "/nowhere/token")]);
         let error = client(&config, "1.11.4", env).expect_err("no such file");
         assert!(error.0[0].detail.starts_with("/nowhere/token: "), "{error:?}");
+    }
+
+    #[test]
+    fn the_token_that_counts_is_named_by_where_it_comes_from() {
+        let tokens = |name: &str| match name {
+            "BASALT_TOKEN" => Some("a".to_owned()),
+            "BASALT_TOKEN_FILE" => Some("/file".to_owned()),
+            _ => None,
+        };
+        let file = |name: &str| tokens(name).filter(|_| name == "BASALT_TOKEN_FILE");
+        let from = |given: &[(&str, &str)]| token_from(&block(given), tokens).expect("a token");
+        assert_eq!(from(&[("token_file", "/other")]), "the file \"/other\" of token_file");
+        assert_eq!(from(&[("token", "x")]), "the attribute token");
+        assert_eq!(from(&[]), "BASALT_TOKEN in the environment");
+        assert_eq!(token_from(&block(&[]), file).as_deref(), Some("the file \"/file\" of BASALT_TOKEN_FILE"));
+        assert_eq!(token_from(&block(&[]), |_| None), None);
+    }
+
+    #[test]
+    fn a_token_file_with_nothing_in_it_is_named() {
+        let empty = tempfile::NamedTempFile::new().expect("a file");
+        let path = empty.path().to_str().expect("a path");
+        let error = client(&block(&[("token_file", path)]), "1.11.4", env).expect_err("no token");
+        assert!(error.0[0].detail.contains(path) && error.0[0].path.to_string() == "token_file", "{error:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! | Terraform | Basalt |
 //! | --- | --- |
+//! | configure | `GET whoami`: a region that is not there, or a token that it does not know, is told once ([`greeting`]) |
 //! | create | `PUT`, `If-None-Match: *`: nothing that another tool manages is ever seized |
 //! | update | `PUT`, `If-Match`: only what was planned from; another name is a rename |
 //! | delete | `DELETE`, then until it is gone |
@@ -30,6 +31,7 @@ mod data_source;
 mod filter;
 mod fresh;
 mod functions;
+mod greeting;
 mod list;
 mod maas;
 mod map;

@@ -13,6 +13,7 @@ use crate::action::Operate;
 use crate::config;
 use crate::data_source::{KindData, KindsData};
 use crate::functions;
+use crate::greeting::greet;
 use crate::list::KindList;
 use crate::memory::Memory;
 use crate::region::Region;
@@ -111,7 +112,13 @@ impl Provider for Basalt {
 
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
         let region = if config::says_where(config) {
-            let client = config::client(config, cx.terraform_version(), |name| std::env::var(name).ok())?;
+            let env = |name: &str| std::env::var(name).ok();
+            let client = config::client(config, cx.terraform_version(), env)?;
+            let token_from = config::token_from(config, env);
+            tokio::select! {
+                greeted = greet(&client, token_from.as_deref()) => greeted?,
+                () = cx.cancelled() => return Err(Diag::error("Interrupted", "The region did not answer until then.").into()),
+            }
             Some(Region::new(client))
         } else {
             cx.defer(Deferral::ProviderUnknown);

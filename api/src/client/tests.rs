@@ -557,6 +557,36 @@ async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
     task.abort();
 }
 
+/// The error of a client that asks there once.
+async fn failure(endpoint: &str) -> String {
+    let endpoints = vec![endpoint.to_owned()];
+    let config = ClientConfig { endpoints, patience: Duration::ZERO, ..ClientConfig::default() };
+    client_with(config).version().await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_mistake_in_an_endpoint_is_told_with_what_would_be_right() {
+    let (tls, _, task) = tls_server().await;
+    let said = failure(&tls.replace("https://", "http://")).await;
+    assert!(said.contains("it does not speak plain HTTP; TLS is asked for with https://"), "{said}");
+    task.abort();
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let other = tokio::spawn(async move { axum::serve(listener, Router::new()).await.unwrap() });
+    let said = failure(&format!("https://{address}")).await;
+    assert!(said.contains("it speaks no TLS; plain HTTP is asked for with http://"), "{said}");
+    let said = failure(&format!("http://{address}")).await;
+    assert!(said.contains("no region's answer") && said.contains("5240"), "{said}");
+    other.abort();
+    let _ = other.await;
+
+    let said = failure(&format!("http://{address}")).await;
+    assert!(said.contains("nothing listens there"), "{said}");
+    let said = failure("https://region.invalid:5240").await;
+    assert!(said.contains("https://region.invalid:5240: ") && said.contains("can resolve names"), "{said}");
+}
+
 /// What stands before a region and demands a certificate of clients: its URL and PEM.
 async fn demanding_server(trusted: &rcgen::Certificate) -> (String, String, tokio::task::JoinHandle<()>) {
     let mut roots = rustls::RootCertStore::empty();

@@ -301,7 +301,7 @@ async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) ->
         }
         Err(error) => {
             let url = error.url().map_or_else(|| endpoint.shown.clone(), Url::to_string);
-            let why = if error.is_timeout() { LATE.to_owned() } else { root_cause(&error) };
+            let why = if error.is_timeout() { LATE.to_owned() } else { in_words(root_cause(&error)) };
             return Err(Failure::Final(ClientError::Broken { url, why }));
         }
     };
@@ -326,7 +326,7 @@ async fn refused(response: Response, again: Again) -> Failure {
         .is_some_and(|v| v.starts_with(PROBLEM_JSON));
     if status == StatusCode::NOT_FOUND && !is_problem {
         // Some other server, or a proxy without a region behind it: it knows nothing of what there is.
-        let why = "that is no region's answer; check the endpoint".to_owned();
+        let why = "that is no region's answer; check the endpoint, and its port: a region's is 5240 unless it is told another".to_owned();
         return Failure::NextEndpoint(ClientError::Unexpected { url, status: status.as_u16(), why }, None);
     }
     // Whoever answers so has done nothing yet, be it a region or what stands before it.
@@ -526,12 +526,29 @@ pub(super) fn encode(text: &str) -> String {
     encoded
 }
 
-/// What a person can do about a certificate that nobody known here has signed.
+/// What a person can do about it, by what the cause says.
+const ADVICE: &[(&str, &str)] = &[
+    ("UnknownIssuer", NAME_THE_SIGNER),
+    // An issuer of the same name as one that is known.
+    ("BadSignature", NAME_THE_SIGNER),
+    ("NotValidForName", "the endpoint has to have a name or an address that stands in its certificate"),
+    ("CaUsedAsEndEntity", "its certificate is an authority's; the region needs one that says CA:FALSE"),
+    ("InvalidContentType", "it speaks no TLS; plain HTTP is asked for with http://"),
+    ("invalid HTTP version", "it does not speak plain HTTP; TLS is asked for with https://"),
+    (
+        "failed to lookup address",
+        "look at the host's name in the endpoint, and whether this host can resolve names",
+    ),
+    ("Connection refused", "nothing listens there; look at host and port, and whether the region runs"),
+];
+
+const NAME_THE_SIGNER: &str = "name the file with its signer's certificate, in BASALT_CA_FILE";
+
+/// With what a person can do about it.
 fn in_words(cause: String) -> String {
-    // The latter is an issuer of the same name as one that is known.
-    match ["UnknownIssuer", "BadSignature"].iter().any(|error| cause.contains(error)) {
-        true => format!("{cause}: name the file with its signer's certificate, in BASALT_CA_FILE"),
-        false => cause,
+    match ADVICE.iter().find(|(words, _)| cause.contains(words)) {
+        Some((_, advice)) => format!("{cause}: {advice}"),
+        None => cause,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is wrong, and how the user hears of it.
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::NETWORK;
 use crate::world::{described, flat, provider, provider_at, within};
 
@@ -95,6 +97,59 @@ fn a_region_that_does_not_answer_is_named() {
 }
 
 #[test]
+fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resource() {
+    within(async |world| {
+        let zones = "resource \"basalt_zone\" \"row\" {\n  count = 50\n  name  = \"row-${count.index}\"\n}\n";
+        world.config(&format!("{}{zones}", provider(&world))).apply().await;
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let other = listener.local_addr().expect("an address");
+        let server = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let nothing = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                // Who leaves in between has heard enough.
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(nothing).await;
+            }
+        });
+        let region = world.endpoint.as_str();
+        let block = |endpoint: &str, token: &str| {
+            format!(
+                "provider \"basalt\" {{\n  endpoint = {endpoint:?}\n  {token}\n  retry_timeout = \"1s\"\n}}\n"
+            )
+        };
+        let token = format!("token = {:?}", world.token);
+        for (head, title, want) in [
+            (
+                block(region, "token = \"another\""),
+                "The token is not accepted",
+                "the token that the attribute token gives",
+            ),
+            (block(region, ""), "There is no token", "BASALT_TOKEN_FILE of the environment"),
+            (block("http://127.0.0.1:1", &token), "No region can be reached", "nothing listens there"),
+            (
+                block(&format!("http://{other}"), &token),
+                "No region can be reached",
+                "that is no region's answer",
+            ),
+            (
+                block(&format!("https://{other}"), &token),
+                "No region can be reached",
+                "asked for with http://",
+            ),
+            (block("https://region.invalid:5240", &token), "No region can be reached", "can resolve names"),
+        ] {
+            world.config(&format!("{head}{zones}")).ok(&["validate"]).await;
+            let said = flat(&world.fails(&["plan"]).await);
+            assert!(said.contains(&format!("Error: {title}")) && said.contains(want), "{said}");
+            assert_eq!(said.matches("Error: ").count(), 1, "{said}");
+        }
+        server.abort();
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_plan_without_a_region_fails_and_forgets_nothing() {
     within(async |world| {
         world.config(&format!("{}{NETWORK}", provider(&world))).apply().await;
@@ -128,11 +183,12 @@ fn what_is_not_known_yet_is_not_given_twice() {
         let text = text.replace(&format!("{:?}", world.token), "var.token");
         world.config(&text).ok(&["validate"]).await;
         let twice = ["-var=plain=a", "-var=hidden=b"];
-        let said = flat(&world.fails(&[&["plan"], &twice[..], &["-var=token=x"]].concat()).await);
+        let token = format!("-var=token={}", world.token);
+        let said = flat(&world.fails(&[&["plan", token.as_str()], &twice[..]].concat()).await);
         assert!(said.contains("A secret is given twice"), "{said}");
 
         let unversioned = text.replace("password_wo_version = 1", "");
-        let said = flat(&world.config(&unversioned).fails(&["plan", "-var=hidden=b"]).await);
+        let said = flat(&world.config(&unversioned).fails(&["plan", token.as_str(), "-var=hidden=b"]).await);
         assert!(said.contains("A write-only secret has no version"), "{said}");
         world.end().await;
     });

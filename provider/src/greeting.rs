@@ -1,0 +1,114 @@
+//! The first word to a region: who are we to you?
+//!
+//! Terraform asks for each object by itself. What is wrong with the way there, or with the token, would be told as often as there
+//! are objects; so the region is greeted once, before anything else, and what is wrong then is told there and in full: Terraform
+//! asks nothing more of a provider whose block fails. A refusal of another kind is for whoever asks.
+
+use basalt_api::ProblemCode;
+use basalt_api::client::ClientError;
+use tfplugin::{Diag, Diags, Path};
+
+use crate::bounded::Bounded;
+
+/// Greets the region, with the token that came from there.
+///
+/// # Errors
+/// Nobody answers, or it is no region, or it does not know the token.
+pub(crate) async fn greet(client: &Bounded, token_from: Option<&str>) -> Result<(), Diags> {
+    match client.call().await.whoami().await {
+        Ok(_) => Ok(()),
+        Err(error) => judge(&error, token_from).map_or(Ok(()), |diag| Err(diag.into())),
+    }
+}
+
+/// What is wrong before anything is asked for, if it is.
+fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
+    let (title, at, detail) = match (error, error.code(), token_from) {
+        (_, Some(ProblemCode::Unauthenticated), None) => ("There is no token", "token", NO_TOKEN.to_owned()),
+        (ClientError::Problem(problem), Some(ProblemCode::Unauthenticated), Some(from)) => {
+            let why = problem.detail.trim_end_matches('.');
+            let detail = format!(
+                "The region refused the token that {from} gives: {why}. `basalt token issue NAME` makes another one for the ApiToken of that \
+                 name, and `basalt whoami` says what a token is good for."
+            );
+            ("The token is not accepted", "token", detail)
+        }
+        (ClientError::Unexpected { .. }, ..) => {
+            ("That is no region", "endpoint", format!("{error}; look at the endpoint."))
+        }
+        _ if error.is_outage() => ("No region can be reached", "endpoint", sentence(&error.to_string())),
+        // From another host it is asked in the clear.
+        (ClientError::Problem(problem), ..) if problem.status == 426 => {
+            ("The region wants TLS", "endpoint", sentence(&problem.detail))
+        }
+        _ => return None,
+    };
+    Some(Diag::error(title, detail).at(Path::root().attr(at)))
+}
+
+const NO_TOKEN: &str = "The region answers nobody without a token, and none is given: not by token or token_file of the provider's block, \
+                        and not by BASALT_TOKEN or BASALT_TOKEN_FILE of the environment. `basalt token issue NAME` makes one for the \
+                        ApiToken of that name; that of a new region's first admin is in the file admin-token of its data directory. The \
+                        session of `basalt login` is that command's alone. On a unix socket root needs none.";
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut rest = text.trim_end_matches('.').chars();
+    let first = rest.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", rest.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse;
+    use basalt_api::Problem;
+    use basalt_api::client::{Client, ClientConfig};
+    use std::time::Duration;
+
+    /// What is said where this answers everything.
+    async fn said(code: ProblemCode, token_from: Option<&str>) -> Option<(String, String)> {
+        let problem = Problem::new(code, "this token is not known");
+        let answer = move || {
+            let status = StatusCode::from_u16(code.status()).expect("a status");
+            let answer =
+                (status, [("content-type", "application/problem+json")], axum::Json(problem.clone()));
+            async move { answer.into_response() }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let endpoints = vec![format!("http://{}", listener.local_addr().expect("an address"))];
+        let app = Router::new().fallback(answer);
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
+        let config = ClientConfig { endpoints, patience: Duration::ZERO, ..ClientConfig::default() };
+        let client = Bounded::new(Client::new(&config).expect("a client"), None);
+        let greeted = greet(&client, token_from).await;
+        server.abort();
+        let diag = greeted.err()?.0.pop()?;
+        Some((diag.path.to_string(), diag.detail))
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_refused_is_told_with_where_it_came_from() {
+        let (at, detail) = said(ProblemCode::Unauthenticated, Some("BASALT_TOKEN")).await.expect("an error");
+        assert!(
+            at == "token" && detail.contains("the token that BASALT_TOKEN gives: this token is not known"),
+            "{detail}"
+        );
+        let (at, detail) = said(ProblemCode::Unauthenticated, None).await.expect("an error");
+        assert!(
+            at == "token" && detail.contains("BASALT_TOKEN_FILE") && detail.contains("admin-token"),
+            "{detail}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_to_this_question_alone_is_no_matter() {
+        for code in [ProblemCode::Forbidden, ProblemCode::NoSuchPath, ProblemCode::Internal] {
+            assert_eq!(said(code, Some("token")).await, None, "{code:?}");
+        }
+        let (at, detail) = said(ProblemCode::Unavailable, Some("token")).await.expect("an error");
+        assert!(at == "endpoint" && detail.ends_with('.'), "{detail}");
+    }
+}
