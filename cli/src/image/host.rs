@@ -104,15 +104,20 @@ pub(super) fn program(name: &str) -> Command {
     command
 }
 
+/// What a program mounts is its own. mmdebstrap has the host's `/dev` and `/proc` in the new root while it works, and one that is killed would
+/// leave them there, for whoever removes that directory.
+const APART: [&str; 3] = ["--mount", "--propagation=private", "--"];
+
 /// Runs a program to its end; its output is shown only when it fails.
 pub(super) fn run<A: AsRef<OsStr>>(
     name: &str,
     args: impl IntoIterator<Item = A>,
     dir: &Path,
 ) -> Result<Vec<u8>, BuildError> {
-    let mut command = program(name);
-    command.args(args).current_dir(dir);
-    let shown = format!("{command:?}");
+    let args: Vec<A> = args.into_iter().collect();
+    let mut command = program("unshare");
+    command.args(APART).arg(name).args(&args).current_dir(dir);
+    let shown = format!("{:?}", Command::new(name).args(&args));
     let output = command.output().map_err(io_error(format!("starting {name}")))?;
     if output.status.success() {
         return Ok(output.stdout);
@@ -122,4 +127,19 @@ pub(super) fn run<A: AsRef<OsStr>>(
     let output_tail = lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n");
     let command = shown.chars().take(300).collect();
     Err(BuildError::Failed { command, status: output.status.to_string(), output: output_tail })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_mounts_is_not_there_any_more_when_it_was_killed() {
+        let work = tempfile::tempdir().unwrap();
+        let script = "mount -t tmpfs none \"$PWD\" && : > \"$PWD/inside\" && ls \"$PWD\" >&2 && kill -9 $$";
+        let killed = run("sh", ["-c", script], work.path()).unwrap_err().to_string();
+        assert!(killed.contains("`\"sh\" \"-c\"") && killed.contains("signal: 9"), "{killed}");
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(&work.path().display().to_string()), "{mounts}");
+    }
 }
