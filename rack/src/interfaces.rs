@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::Interface;
@@ -10,6 +10,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::LinkAddr;
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use tokio::net::UdpSocket;
 
 /// An interface whose clients are served.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +107,38 @@ pub fn mtu(address: IpAddr) -> u16 {
     let mtu = text.and_then(|text| text.trim().parse::<u32>().ok());
     mtu.map_or(ETHERNET_MTU, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX))
 }
+
+/// The VRF that an interface is in: routes of its packets are that one's.
+#[must_use]
+pub fn vrf(interface: &str) -> Option<String> {
+    let master = std::fs::canonicalize(format!("/sys/class/net/{interface}/master")).ok()?;
+    let about = std::fs::read_to_string(master.join("uevent")).ok()?;
+    let is_vrf = about.lines().any(|line| line == "DEVTYPE=vrf");
+    is_vrf.then(|| master.file_name()?.to_str().map(str::to_owned)).flatten()
+}
+
+/// A socket that datagrams to hosts behind routers leave by, whichever way the routes have them go: bound to an address of an interface, and not to
+/// the interface. It takes nothing in, as what comes by other interfaces is not served.
+///
+/// # Errors
+/// The operating system's.
+pub fn routed(interface: &str, from: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(from), Type::DGRAM, Some(Protocol::UDP))?;
+    if from.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.attach_filter(&[DROP])?;
+    if let Some(vrf) = vrf(interface) {
+        socket.bind_device(Some(vrf.as_bytes()))?;
+    }
+    socket.bind(&from.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// The whole of a program that lets no packet in: linux/filter.h, `BPF_RET | BPF_K` with 0.
+const DROP: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
 /// Every interface with what it has, as a rack introduces itself.
 ///

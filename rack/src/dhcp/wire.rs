@@ -1,6 +1,7 @@
 //! One interface's sockets: what is sent to everybody, what is sent to each of this rack's addresses, and frames.
 //!
-//! UDP sockets are bound to the interface. Replies leave from the socket of the address that they are about. A client that has no
+//! UDP sockets are bound to the interface. Replies leave from the socket of the address that they are about; those to relays, which
+//! may be reached by another interface than the one that their requests come by, go as the routes say. A client that has no
 //! address yet answers no ARP, so that the kernel could not send it anything: its frame is written here, to its hardware address
 //! (RFC 2131 §4.1). Where there are no frames, such a reply is broadcast, which the RFC allows. Frames also ask by ARP whether an
 //! address is in use.
@@ -18,7 +19,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::Ports;
-use crate::interfaces::{Served, link_address};
+use crate::interfaces::{self, Served, link_address};
 
 /// Messages of one socket that are answered with one sync.
 const BATCH: usize = 256;
@@ -52,6 +53,8 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Wire {
     sockets: Vec<(Arrival, UdpSocket)>,
+    /// What relays are sent leaves by these.
+    routed: Vec<(Ipv4Addr, UdpSocket)>,
     /// Of the boot server port.
     boot: Vec<(Arrival, UdpSocket)>,
     frames: Option<Frames>,
@@ -66,6 +69,16 @@ impl Wire {
         sockets.push((heard, udp(at, Ipv4Addr::BROADCAST, ports.server)?));
         for &local in &at.addresses {
             sockets.push((Arrival { local, unicast: true, ..heard }, udp(at, local, ports.server)?));
+        }
+        let mut routed = Vec::new();
+        for &local in &at.addresses {
+            match interfaces::routed(&at.interface, (local, ports.server).into()) {
+                Ok(socket) => routed.push((local, socket)),
+                Err(error) => {
+                    let interface = &at.interface;
+                    tracing::warn!(interface, %local, %error, "relays are answered by the interface that they ask by, whatever the routes say");
+                }
+            }
         }
         let mut boot = Vec::new();
         for (&local, port) in at.addresses.iter().flat_map(|local| ports.boot.map(|port| (local, port))) {
@@ -82,7 +95,7 @@ impl Wire {
                 None
             }
         });
-        Ok(Self { sockets, boot, frames, ports })
+        Ok(Self { sockets, routed, boot, frames, ports })
     }
 
     /// Whether hosts can be asked by ARP.
@@ -152,6 +165,14 @@ impl Wire {
             match frames.socket.send(&frame::udp(from, to, &bytes)).await {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%mac, %error, "no frame: the reply is broadcast"),
+            }
+        }
+        if let Destination::Relay(_) = to
+            && let Some((_, socket)) = self.routed.iter().find(|(local, _)| *local == via.local)
+        {
+            match socket.send_to(&bytes, self.target(to)).await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(?to, %error, "no route to the relay: it may be on this link"),
             }
         }
         let sockets = if matches!(to, Destination::Asker(_)) { &self.boot } else { &self.sockets };

@@ -1,5 +1,6 @@
 //! One interface's sockets: those of the groups that clients and relays send to, and one of each of this rack's addresses. A reply leaves from the
-//! socket that its request came by, so that it comes from where a client or relay expects it.
+//! socket that its request came by, so that it comes from where a client or relay expects it; one to a relay that is not on the link goes as the routes
+//! say, from the address that the request came to, or from this interface's first where that was a group.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,7 +11,7 @@ use basalt_dhcp::v6::{Arrival, Destination, SERVER_PORT, ingress};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 
-use crate::interfaces::Served6;
+use crate::interfaces::{self, Served6};
 
 /// Messages of one socket that are answered with one sync.
 const BATCH: usize = 256;
@@ -25,6 +26,8 @@ pub(super) struct Wire {
     interface: u32,
     /// With the address that messages come to; `None`: to all servers.
     sockets: Vec<(Option<Ipv6Addr>, UdpSocket)>,
+    /// What relays are sent leaves by these.
+    routed: Vec<(Ipv6Addr, UdpSocket)>,
 }
 
 impl Wire {
@@ -38,7 +41,17 @@ impl Wire {
         for &own in at.link_local.iter().chain(&at.addresses) {
             sockets.push((Some(own), udp(at, own)?));
         }
-        Ok(Self { interface: at.index, sockets })
+        let mut routed = Vec::new();
+        for &own in &at.addresses {
+            match interfaces::routed(&at.interface, (own, SERVER_PORT).into()) {
+                Ok(socket) => routed.push((own, socket)),
+                Err(error) => {
+                    let interface = &at.interface;
+                    tracing::warn!(interface, %own, %error, "relays are answered by the interface that they ask by, whatever the routes say");
+                }
+            }
+        }
+        Ok(Self { interface: at.index, sockets, routed })
     }
 
     /// Waits until something is there to be received.
@@ -73,6 +86,15 @@ impl Wire {
     }
 
     pub(super) async fn send(&self, via: Arrival, to: Destination, bytes: &[u8]) {
+        if let Destination::Relay(relay) = to
+            && !relay.is_unicast_link_local()
+            && let Some((_, socket)) = self.from(via.to)
+        {
+            match socket.send_to(bytes, (relay, SERVER_PORT)).await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(?to, %error, "no route to the relay: it may be on this link"),
+            }
+        }
         let socket = self.sockets.iter().find(|(at, _)| *at == via.to);
         let result = match socket {
             Some((_, socket)) => socket.send_to(bytes, to.socket_addr(self.interface)).await,
@@ -81,6 +103,13 @@ impl Wire {
         if let Err(error) = result {
             tracing::warn!(?to, %error, "a DHCPv6 reply could not be sent");
         }
+    }
+}
+
+impl Wire {
+    /// The routed socket of an address, or of the first where there is none of it.
+    fn from(&self, own: Option<Ipv6Addr>) -> Option<&(Ipv6Addr, UdpSocket)> {
+        self.routed.iter().find(|(local, _)| Some(*local) == own).or_else(|| self.routed.first())
     }
 }
 

@@ -67,8 +67,8 @@ fn write_boot(data_dir: &Path, generation: u64, concern: &BootConcern) {
     write_concern(data_dir, &version(Concern::Boot, generation, "local", concern)).unwrap();
 }
 
-/// SOLICIT of an iPXE client through a relay, answered by a REPLY at once; it must lease this address.
-async fn boot_exchange6(mac: Mac, address: Ipv6Addr) {
+/// SOLICIT of an iPXE client, as a relay forwards it.
+pub(super) fn solicit(mac: Mac, relay: Ipv6Addr) -> Vec<u8> {
     let option = |code: u16, value: &[u8]| {
         [&code.to_be_bytes()[..], &u16::try_from(value.len()).unwrap().to_be_bytes(), value].concat()
     };
@@ -81,8 +81,13 @@ async fn boot_exchange6(mac: Mac, address: Ipv6Addr) {
         option(15, b"\0\x04iPXE"),
         option(6, &[0, 59]),
     ];
-    let header = [&[12, 0][..], &RELAY6.octets(), &"fe80::1".parse::<Ipv6Addr>().unwrap().octets()].concat();
-    let forwarded = [header, option(79, &hardware), option(9, &solicit.concat())].concat();
+    let header = [&[12, 0][..], &relay.octets(), &"fe80::1".parse::<Ipv6Addr>().unwrap().octets()].concat();
+    [header, option(79, &hardware), option(9, &solicit.concat())].concat()
+}
+
+/// It through a relay, answered by a REPLY at once; it must lease this address.
+async fn boot_exchange6(mac: Mac, address: Ipv6Addr) {
+    let forwarded = solicit(mac, RELAY6);
 
     let relay = Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
     relay.set_freebind_v6(true).unwrap();

@@ -23,3 +23,4 @@ mod shared_leases;
 mod storm;
 mod support;
 mod tftp;
+mod two_ways;

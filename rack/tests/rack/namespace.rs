@@ -2,8 +2,11 @@
 //! namespace ends whatever was started in there: a DHCP client likes to become a daemon.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+
+use rustix::thread::LinkNameSpaceType;
 
 const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
 
@@ -106,6 +109,26 @@ impl Host {
         let mut inside = Command::new("nsenter");
         inside.arg(format!("--net=/proc/{}/ns/net", self.life.id())).args(command);
         inside
+    }
+
+    /// What is done in there by a thread of this test: sockets that it opens stay in there.
+    pub(crate) fn within<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        let space = std::fs::File::open(format!("/proc/{}/ns/net", self.life.id())).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                rustix::thread::move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
+                    .unwrap();
+                what()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// Gives it another interface, which is no port of the switch: its other end is here.
+    pub(crate) fn connect(&self, here: &str, there: &str) {
+        ip(&format!("link add {here} type veth peer name {there} netns {}", self.life.id()));
+        ip(&format!("link set {here} up"));
+        self.run(&["ip", "link", "set", there, "up"]);
     }
 
     /// Starts a program that runs until this is dropped.
