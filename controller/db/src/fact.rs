@@ -212,6 +212,33 @@ impl Store {
         Ok(facts)
     }
 
+    /// Facts of a kind about an object that were stored since then, oldest first, and the last one before.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn facts_since(
+        &self,
+        object: Uid,
+        kind: &str,
+        since: Timestamp,
+    ) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query_as!(
+            FactRow,
+            r#"with start as (select to_timestamp($3::bigint / 1000000.0) as at)
+               select id, kind, source, step_key, attempt, body,
+                 (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
+                 (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
+               from fact_history, start where object = $1 and kind = $2 and stored_at >= coalesce(
+                 (select max(b.stored_at) from fact_history b where b.object = $1 and b.kind = $2 and b.stored_at < start.at),
+                 start.at)
+               order by id"#,
+            object.get(),
+            kind,
+            since.as_microsecond()
+        );
+        rows.fetch_all(self.pool()).await?.into_iter().map(FactRow::fact).collect()
+    }
+
     /// The database's clock: the only `now` that decisions use.
     ///
     /// # Errors

@@ -99,7 +99,22 @@ fn dhcp(
     }
     let subnets6 = concerns6::subnets(estate, rack, delegation, addresses);
     let client_options = of_clients(machines);
-    DhcpConcern { subnets, serve_unknown: true, delegation: delegation.number, client_options, subnets6 }
+    let racks = if subnets.is_empty() { Vec::new() } else { answering(estate) };
+    DhcpConcern {
+        subnets,
+        serve_unknown: true,
+        delegation: delegation.number,
+        client_options,
+        racks,
+        subnets6,
+    }
+}
+
+/// Where racks answer DHCPv4, in order.
+fn answering(estate: &Estate) -> Vec<String> {
+    let served = estate.racks.iter().flat_map(|rack| &rack.served);
+    let served: BTreeSet<&IpAddr> = served.filter(|it| it.is_ipv4() && !it.is_loopback()).collect();
+    served.into_iter().map(ToString::to_string).collect()
 }
 
 pub(super) const fn boot_answers(net: &Net) -> BootAnswers {

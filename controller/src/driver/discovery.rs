@@ -22,10 +22,14 @@ use crate::racks::observed::{DhcpServer, Observed};
 const THERE: Duration = Duration::from_secs(600);
 /// What was not seen for so long is forgotten.
 const FORGET: Duration = Duration::from_secs(7 * 86_400);
+/// A client may name a rack by an address that it had so long before, and word of what a rack has may be late by as much.
+const AROUND: Duration = Duration::from_secs(900);
 /// How often a discovery is looked at, whether or not it was seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 /// The most discoveries there are: anybody on a link can make some up.
 const MOST: usize = 256;
+/// The kind of facts in which racks introduce themselves.
+const HELLO: &str = "hello";
 /// The longest name (RFC 1123 §2.1).
 const LABEL: usize = 63;
 
@@ -64,8 +68,9 @@ pub(super) async fn note(
         return Ok(());
     }
     let declared = declared(driver).await?;
+    let racks = Racks::load(driver, estate, now).await?;
     let known = driver.store.all("Discovery").await?;
-    for sighting in there.iter().filter(|it| !is_known(it, estate, &declared)) {
+    for sighting in there.iter().filter(|it| !is_known(it, &racks, &declared)) {
         let name = sighting.name();
         match known.iter().find(|object| object.name == name) {
             Some(object) => driver.store.enqueue(object.uid, Duration::ZERO).await?,
@@ -115,8 +120,9 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     for rack in &estate.racks {
         seen.extend(sightings(driver, &estate, rack).await?);
     }
+    let racks = Racks::load(driver, &estate, now).await?;
     seen.retain(|it| {
-        it.name() == object.name && !it.is_older(FORGET, now) && !is_known(it, &estate, &declared)
+        it.name() == object.name && !it.is_older(FORGET, now) && !is_known(it, &racks, &declared)
     });
     let Some(latest) = seen.iter().max_by_key(|it| it.at) else {
         let key = Key::Uid(object.uid);
@@ -192,11 +198,75 @@ async fn declared(driver: &Driver) -> Result<BTreeSet<IpAddr>, StoreError> {
     Ok(devices.flat_map(|(_, device)| device.addresses).collect())
 }
 
+/// Which addresses racks have had, and when.
+#[derive(Debug)]
+struct Racks(Vec<Had>);
+
+/// From when to when a rack had addresses; no end: it has them.
+#[derive(Debug)]
+struct Had {
+    from: Timestamp,
+    until: Option<Timestamp>,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl Racks {
+    /// For sightings that are not forgotten.
+    async fn load(driver: &Driver, estate: &Estate, now: Timestamp) -> Result<Self, StoreError> {
+        let mut had = Vec::new();
+        let since = now.checked_sub(FORGET + AROUND).unwrap_or(Timestamp::UNIX_EPOCH);
+        for rack in &estate.racks {
+            let said = driver.store.facts_since(rack.uid.into(), HELLO, since).await?;
+            let hellos = said.iter().filter_map(|fact| match Observed::of(fact) {
+                Some(Observed::Hello(hello)) => Some((fact.stored_at, hello.addresses().collect())),
+                _ => None,
+            });
+            had.extend(one_after_the_other(hellos.collect()));
+            // Of a history that was not kept that long, what it has now is left.
+            had.push(Had { from: now, until: None, addresses: rack.addresses.iter().copied().collect() });
+        }
+        Ok(Self(had))
+    }
+
+    /// Whether a rack had the address around then.
+    fn had(&self, address: IpAddr, at: Timestamp) -> bool {
+        let [first, last] = [at.checked_sub(AROUND), at.checked_add(AROUND)].map(|it| it.unwrap_or(at));
+        let overlaps = |it: &Had| it.from <= last && it.until.is_none_or(|until| until >= first);
+        self.0.iter().any(|it| overlaps(it) && it.addresses.contains(&address))
+    }
+}
+
+/// Each of what a rack said of itself holds until the next.
+fn one_after_the_other(said: Vec<(Timestamp, BTreeSet<IpAddr>)>) -> Vec<Had> {
+    let ends: Vec<_> = said.iter().skip(1).map(|(at, _)| Some(*at)).chain([None]).collect();
+    said.into_iter().zip(ends).map(|((from, addresses), until)| Had { from, until, addresses }).collect()
+}
+
 /// Whether a server is a rack, or was declared, or gives the addresses there by right.
-fn is_known(sighting: &Sighting<'_>, estate: &Estate, declared: &BTreeSet<IpAddr>) -> bool {
+fn is_known(sighting: &Sighting<'_>, racks: &Racks, declared: &BTreeSet<IpAddr>) -> bool {
     let net = sighting.net;
-    estate.racks.iter().any(|rack| rack.addresses.contains(&sighting.address))
+    racks.had(sighting.address, sighting.at)
         || declared.contains(&sighting.address)
         || net.subnet.boot.mode == BootMode::Proxy
         || !net.vlan.dhcp.enabled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rack_is_known_by_the_addresses_that_it_had_around_a_sighting_and_by_no_others() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let [kept, moved, next] = [1, 2, 3].map(|last| IpAddr::from([10, 77, 0, last]));
+        let said =
+            vec![(at(100), [kept, moved].into()), (at(200), [kept].into()), (at(201), [kept, next].into())];
+        let racks = Racks(one_after_the_other(said));
+        let had = |minute| [kept, moved, next].map(|address| racks.had(address, at(minute)));
+        assert_eq!(had(150), [true, true, false]);
+        assert_eq!(had(210), [true, true, true], "it was there a few minutes ago");
+        assert_eq!(had(300), [true, false, true], "whoever has it now is another one");
+        assert_eq!(had(80), [false; 3]);
+        assert_eq!(had(90), [true, true, false], "word of it is late");
+    }
 }

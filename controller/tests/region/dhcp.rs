@@ -44,9 +44,16 @@ impl Played {
         observe(lab, "Rack", name, "{}").await;
         let store = lab.region.store();
         let uid = store.get("Rack", Key::Name(name)).await.expect("a rack").uid;
+        let rack = Self { uid: RackId::from(uid), seq: 0 };
+        rack.introduce(lab, address).await;
+        rack
+    }
+
+    /// It says hello.
+    async fn introduce(&self, lab: &Lab, address: &str) {
         let hello = Hello { addresses: vec![address.to_owned()], ..Hello::default() };
-        store.store_own_fact(&fact(0, uid, &Observed::Hello(hello))).await.expect("it is stored");
-        Self { uid: RackId::from(uid), seq: 0 }
+        let hello = fact(0, self.uid.into(), &Observed::Hello(hello));
+        lab.region.store().store_own_fact(&hello).await.expect("it is stored");
     }
 
     /// The DHCP concern, once `holds` of it.
@@ -183,6 +190,11 @@ async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
     r1.obeys(&lab, &whole, Vec::new()).await;
     let mut r2 = Played::come(&lab, "r2", "10.77.0.150/24").await;
     let half = r1.told(&lab, has(&["10.77.0.100-10.77.0.149"])).await;
+    assert_eq!(
+        (whole.racks, half.racks.clone()),
+        (vec!["10.77.0.2".to_owned()], vec!["10.77.0.2".into(), "10.77.0.150".into()]),
+        "it is told who else is a rack"
+    );
     r2.told(&lab, has(&[])).await;
     assert_eq!(
         range_status(&lab).await,
@@ -408,16 +420,18 @@ async fn until_discovered(lab: &Lab, expected: &[(&str, &str)]) {
 async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     let lab = served().await;
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
-    let _other = Played::come(&lab, "r2", "10.77.0.3/24").await;
+    let other = Played::come(&lab, "r2", "10.77.0.3/24").await;
+    // Clients know it by the address that it had when they chose it.
+    other.introduce(&lab, "10.77.0.33/24").await;
     let subnet = lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
-    for address in ["10.77.0.3", "10.77.0.9", "10.77.0.10"] {
+    for address in ["10.77.0.3", "10.77.0.33", "10.77.0.9", "10.77.0.10"] {
         let (address, subnet_uid) = (address.to_owned(), subnet.clone());
         let server = DhcpServer { address, subnet_uid, seen: "it offered an address".to_owned() };
         rack.says(&lab, &Observed::DhcpServer(server)).await;
     }
     let rogue = "\"RogueDhcp\"";
     let [nine, ten] = ["dhcp-10-77-0-9-lab", "dhcp-10-77-0-10-lab"];
-    // The other rack is none.
+    // The other rack is none, whichever of its addresses it is seen at.
     until_discovered(&lab, &[(ten, rogue), (nine, rogue)]).await;
     let found = lab.api.get(&format!("/api/v1/discoveries/{nine}")).await.json();
     let status = &found["status"];

@@ -12,6 +12,9 @@ pub struct DhcpConcern {
     pub delegation: u64,
     #[prost(message, repeated, tag = "4")]
     pub client_options: ::prost::alloc::vec::Vec<ClientOptions>,
+    /// where the region's racks answer DHCPv4: none of these is a stranger's server
+    #[prost(string, repeated, tag = "5")]
+    pub racks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "16")]
     pub subnets6: ::prost::alloc::vec::Vec<Dhcp6Subnet>,
 }

@@ -36,7 +36,7 @@ mod shortage;
 pub(crate) mod trace;
 mod wire;
 
-use others::Others;
+use others::{Others, Racks};
 use shortage::Shortages;
 use trace::Parked;
 use wire::{Batch, Outgoing, Wire};
@@ -72,6 +72,7 @@ pub struct Dhcp {
     facts: Facts,
     boot: watch::Receiver<Option<Arc<BootTable>>>,
     others: Others,
+    racks: Racks,
 }
 
 #[derive(Debug)]
@@ -130,7 +131,16 @@ impl Dhcp {
         let of = Arc::downgrade(&core);
         let all = move || Some(locked(&*of.upgrade()?).server.leases().cloned().collect());
         locked(&core).log = Some(LeaseLog::start(journal, all)?);
-        Ok(Self { core, v6, ports, presence, facts, boot, others: Others::default() })
+        Ok(Self {
+            core,
+            v6,
+            ports,
+            presence,
+            facts,
+            boot,
+            others: Others::default(),
+            racks: Racks::default(),
+        })
     }
 
     /// Takes another concern; it was checked before. From here on addresses are granted by it alone, and that is told.
@@ -142,6 +152,7 @@ impl Dhcp {
                 return;
             }
         };
+        self.racks.told(&concern.racks, Instant::now());
         for (subnet, told) in config.subnets.iter_mut().zip(&concern.subnets) {
             loaders.replace_absent(told.loader(), &mut subnet.boot);
         }
@@ -253,6 +264,7 @@ impl Dhcp {
 
     /// Takes note of which addresses this rack has on which of its interfaces.
     pub fn set_links(&self, links: BTreeMap<u32, Vec<Ipv4Addr>>) {
+        self.racks.own(links.values().flatten().copied(), Instant::now());
         self.lock().server.set_links(links);
     }
 

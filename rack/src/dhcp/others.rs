@@ -1,7 +1,7 @@
 //! DHCP servers that nobody told this rack of: found by asking, and by what clients say that they took.
 //!
-//! Where the subnet says that another server gives the addresses, there is nothing to find. Other racks are found too; the region knows
-//! them, and leaves them out.
+//! Where the subnet says that another server gives the addresses, there is nothing to find. The region's racks are none of them: this one, also
+//! at an address that it had a while ago, and those that the concern names.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -38,6 +38,9 @@ pub(crate) struct Ask {
     pub(crate) patience: Duration,
 }
 
+/// For how long an address that a rack had may still be named by clients that are on their way, and by word that is.
+const REMEMBERED_FOR: Duration = Duration::from_secs(900);
+
 /// DHCPREQUEST (RFC 2132 §9.6).
 const REQUEST: u8 = 3;
 
@@ -55,6 +58,49 @@ impl Others {
         }
         told.insert(server, now);
         true
+    }
+}
+
+/// Addresses of this rack and of the region's others.
+#[derive(Debug, Default)]
+pub(super) struct Racks(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    own: BTreeSet<Ipv4Addr>,
+    peers: BTreeSet<Ipv4Addr>,
+    /// Since when they are no rack's any more.
+    gone: HashMap<Ipv4Addr, Instant>,
+}
+
+impl Racks {
+    /// These are this rack's.
+    pub(super) fn own(&self, addresses: impl Iterator<Item = Ipv4Addr>, now: Instant) {
+        self.change(now, |known| std::mem::replace(&mut known.own, addresses.collect()));
+    }
+
+    /// These are racks', as the region says.
+    pub(super) fn told(&self, addresses: &[String], now: Instant) {
+        let addresses = addresses.iter().filter_map(|address| address.parse().ok()).collect();
+        self.change(now, |known| std::mem::replace(&mut known.peers, addresses));
+    }
+
+    fn change(&self, now: Instant, replace: impl FnOnce(&mut Known) -> BTreeSet<Ipv4Addr>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for before in replace(&mut known) {
+            known.gone.insert(before, now);
+        }
+        let Known { own, peers, gone } = &mut *known;
+        gone.retain(|address, since| {
+            !own.contains(address) && !peers.contains(address) && now.duration_since(*since) < REMEMBERED_FOR
+        });
+    }
+
+    /// Whether a server is a rack, or was one at that address a while ago.
+    fn contain(&self, server: Ipv4Addr, now: Instant) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let was = known.gone.get(&server).is_some_and(|since| now.duration_since(*since) < REMEMBERED_FOR);
+        was || known.own.contains(&server) || known.peers.contains(&server)
     }
 }
 
@@ -104,6 +150,9 @@ impl Dhcp {
 
     /// Tells of a server, not too often.
     pub(super) fn found(&self, interface: u32, server: Ipv4Addr, seen: &str) {
+        if self.racks.contain(server, Instant::now()) {
+            return;
+        }
         let Some(subnet_uid) = self.served_alone(interface) else { return };
         if !self.others.is_news((interface, server), Instant::now()) {
             return;
@@ -151,6 +200,24 @@ pub(crate) async fn look(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn racks_are_no_strangers_also_a_while_after_their_addresses_went() {
+        let (racks, start) = (Racks::default(), Instant::now());
+        let [own, peer, stranger] = [1, 2, 9].map(|last| Ipv4Addr::new(10, 77, 0, last));
+        racks.own([own].into_iter(), start);
+        racks.told(&[peer.to_string(), "no address".to_owned()], start);
+        let known =
+            |after: Duration| [own, peer, stranger].map(|server| racks.contain(server, start + after));
+        assert_eq!(known(Duration::from_secs(86_400)), [true, true, false]);
+        racks.own([].into_iter(), start);
+        racks.told(&[], start);
+        assert_eq!(known(Duration::from_secs(899)), [true, true, false]);
+        assert_eq!(known(REMEMBERED_FOR), [false; 3]);
+        racks.own([own].into_iter(), start + Duration::from_secs(60));
+        racks.own([].into_iter(), start + Duration::from_secs(120));
+        assert_eq!(known(Duration::from_secs(1019)), [true, false, false], "it was away, and went again");
+    }
 
     #[test]
     fn a_server_is_told_of_now_and_then_and_made_up_ones_are_bounded() {

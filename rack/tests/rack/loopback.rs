@@ -175,6 +175,41 @@ async fn a_subnet_without_a_free_address_is_told_until_its_range_is_wider() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_a_client_takes_is_told_of_unless_it_is_another_rack() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let [peer, stranger] = [8, 9].map(|last| Ipv4Addr::new(127, 0, 0, last));
+    let subnet = DhcpSubnet { subnet_uid: "s1".into(), cidr: "127.0.0.0/24".into(), ..DhcpSubnet::default() };
+    let racks = vec![peer.to_string()];
+    let dhcp = DhcpConcern { subnets: vec![subnet], racks, serve_unknown: true, ..DhcpConcern::default() };
+    write_concern(&settings.data_dir, &version(Concern::Dhcp, 2, "local", &dhcp)).unwrap();
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    let up = |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.service == "dhcp lo" && it.ok);
+    fact(&rack.facts, up).await;
+    let client = UdpSocket::bind((RELAY, 0)).await.unwrap();
+    let ask = async {
+        loop {
+            for server in [peer, stranger] {
+                let mut message = Message::request(MessageType::Request, 7, MAC);
+                message.option(OptionCode::RequestedIpAddress, MACHINE.octets());
+                message.option(OptionCode::ServerIdentifier, server.octets());
+                client.send_to(&message.encode(), (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let seen = |fact: &Fact| matches!(&fact.body, Some(Body::DhcpServer(_)));
+    let told = tokio::select! {
+        told = fact(&rack.facts, seen) => told,
+        () = ask => unreachable!("it asks without an end"),
+    };
+    let Some(Body::DhcpServer(server)) = told.body else { unreachable!("it was asked for") };
+    assert_eq!(server.address, stranger.to_string(), "the other one was asked for first");
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
