@@ -76,12 +76,14 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
     status.common.observed_generation = object.generation;
     status.connected = driver.sessions.since(uid).is_some();
     let mut served: Vec<IpAddr> = Vec::new();
+    let (mut introduced, mut told) = (None, Vec::new());
     for fact in driver.store.latest_facts(object.uid).await? {
         status.last_seen = status.last_seen.max(Some(fact.stored_at));
         match Observed::of(&fact) {
             Some(Observed::Hello(hello)) => {
                 status.addresses = hello.addresses().collect();
                 served = hello.served().collect();
+                introduced = Some((fact.id, hello.reached().collect::<Vec<_>>()));
                 status.version = Some(hello.version);
                 status.spki_sha256 = hello.spki_sha256.parse().ok();
             }
@@ -89,9 +91,18 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
                 let state = if health.ok { ServiceState::Running } else { ServiceState::Stopped };
                 let mut service = RackService::new(state);
                 service.message = Some(health.message).filter(|m| !m.is_empty());
+                told.push((fact.id, health.service.clone()));
                 status.services.insert(health.service, service);
             }
             _ => {}
+        }
+    }
+    if let Some((hello, reached)) = introduced {
+        // A rack that has started since then does not know what it said before of addresses that are gone.
+        for (_, name) in told.iter().filter(|(health, name)| *health < hello && is_away(name, &reached)) {
+            let mut service = RackService::new(ServiceState::Stopped);
+            service.message = Some("the rack does not have this address any more".to_owned());
+            status.services.insert(name.clone(), service);
         }
     }
     for (_, subnet) in readable::<SubnetSpec>(driver.store.all("Subnet").await?) {
@@ -115,13 +126,31 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
         }
         status.concerns.insert(ack.concern, state);
     }
-    status.common.conditions = conditions(status.connected, &refused, now);
+    status.common.conditions = conditions(status.connected, &refused, &failing(&status), now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     Ok(status)
 }
 
-fn conditions(connected: bool, refused: &[String], now: Timestamp) -> Vec<Condition> {
+/// Whether a service is one of an address that is none of these.
+fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
+    let at = ["tftp ", "http "].iter().find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
+    at.is_some_and(|at| !addresses.contains(&at))
+}
+
+/// The services that do not do what they should, with why.
+fn failing(status: &RackStatus) -> Vec<String> {
+    let failing = status.services.iter().filter(|(_, service)| service.state != ServiceState::Running);
+    failing
+        .map(|(name, service)| format!("{name}: {}", service.message.as_deref().unwrap_or("stopped")))
+        .collect()
+}
+
+fn conditions(connected: bool, refused: &[String], failing: &[String], now: Timestamp) -> Vec<Condition> {
     let (reason, message) = match (connected, refused) {
+        (true, []) if !failing.is_empty() => (
+            "Connected",
+            format!("the rack is connected, and does what it is told, but for this: {}", failing.join("; ")),
+        ),
         (false, _) => ("Away", "the rack is not connected; it goes on with what it holds".to_owned()),
         (true, []) => ("Connected", "the rack is connected, and does what it is told".to_owned()),
         (true, refused) => ("Refused", format!("the rack does not apply: {}", refused.join("; "))),

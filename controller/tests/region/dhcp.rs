@@ -183,6 +183,32 @@ async fn a_vlan_and_its_subnet_say_that_no_rack_serves_them_and_that_no_address_
 }
 
 #[tokio::test]
+async fn a_rack_s_services_do_not_run_at_addresses_that_it_no_longer_has() {
+    let lab = served().await;
+    let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
+    for service in ["tftp 10.77.0.2", "tftp 10.77.0.7", "dhcp eth1"] {
+        let health = Health { service: service.into(), ok: true, message: String::new() };
+        rack.says(&lab, &Observed::Health(health)).await;
+    }
+    // It started again elsewhere, and knows nothing of what it said before.
+    rack.introduce(&lab, "10.77.0.7/24").await;
+    let mut woken = lab.region.store().woken();
+    let settled = async {
+        loop {
+            let services = lab.api.get("/api/v1/racks/r1").await.json()["status"]["services"].clone();
+            let states =
+                ["tftp 10.77.0.2", "tftp 10.77.0.7", "dhcp eth1"].map(|it| services[it]["state"].clone());
+            if states == ["stopped", "running", "running"] {
+                return services["tftp 10.77.0.2"]["message"].clone();
+            }
+            woken.changed().await.expect("the store lives");
+        }
+    };
+    let message = tokio::time::timeout(PATIENCE, settled).await.expect("it stops");
+    assert_eq!(message, "the rack does not have this address any more");
+}
+
+#[tokio::test]
 async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
     let lab = served().await;
     let mut r1 = Played::come(&lab, "r1", "10.77.0.2/24").await;
