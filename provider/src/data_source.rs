@@ -58,17 +58,15 @@ impl DataSource for KindData {
             return Ok(found);
         }
         let name = config.get(NAME).as_str().unwrap_or_default();
-        match self.session.region()?.find(self.kind, name).await? {
+        let region = self.session.region()?;
+        match region.find(self.kind, name).await? {
             Some(object) => {
                 let mut found = map::found(self.kind, &object);
                 // What was asked for stays as it was asked.
                 found.set(NAME, name);
                 Ok(found)
             }
-            None => {
-                let detail = format!("There is no {} {name:?}.", self.kind.name);
-                Err(Diag::error("Not found", detail).at(Path::root().attr(NAME)).into())
-            }
+            None => Err(region.absent(self.kind, name, Path::root().attr(NAME)).await.into()),
         }
     }
 }

@@ -56,6 +56,35 @@ impl NaturalKey {
         self.is_within(root, &self.steps)
     }
 
+    /// What the object has there, in words.
+    pub(crate) fn values(&self, object: &Object) -> Vec<String> {
+        let root = if self.is_status { &object.status } else { &object.spec };
+        let mut found = vec![root.clone()];
+        for step in &self.steps {
+            found = found
+                .into_iter()
+                .flat_map(|json| match (step, json) {
+                    (Step::Field(field), json) => {
+                        json.get(field.name).cloned().or_else(|| self.absent(field)).into_iter().collect()
+                    }
+                    (Step::Each, Value::Array(items)) => items,
+                    (Step::Each, Value::Object(items)) => items.into_iter().map(|(_, json)| json).collect(),
+                    (Step::Each, _) => Vec::new(),
+                })
+                .collect();
+        }
+        let word = |json: Value| match json {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        found.into_iter().filter(|json| !json.is_null()).map(word).collect()
+    }
+
+    /// The value that is looked for.
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
+
     fn is_within(&self, json: &Value, steps: &[Step]) -> bool {
         match (steps.split_first(), json) {
             (None, value) => self.is_value(value),
@@ -167,6 +196,20 @@ mod tests {
             ("description=", false),
         ] {
             assert_eq!(read(text).expect(text).is_of(&sample()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_object_has_is_told_as_it_stands_there() {
+        for (text, want) in [
+            ("serial=x", vec!["S1"]),
+            ("macs=x", vec!["52:54:00:aa:00:02"]),
+            ("count_wanted=1", vec!["3"]),
+            ("parts.weight=1", vec!["7"]),
+            ("status.address=x", vec!["10.0.0.1"]),
+            ("description=x", vec![]),
+        ] {
+            assert_eq!(read(text).expect(text).values(&sample()), want, "{text}");
         }
     }
 

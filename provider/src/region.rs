@@ -5,12 +5,12 @@
 //! again for a while, if the object in the way is ours, before it is told. One that this same run has written is as it will
 //! be: what it stands in the way of does not heal, and is told at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
-use basalt_api::values::Name;
+use basalt_api::values::{Name, nearest};
 use basalt_api::wire::{Layer, ObjectList, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path};
@@ -28,6 +28,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Objects that a region gives at once, at most.
 pub(crate) const LARGEST_PAGE: u32 = 1000;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How much of what there is a message names.
+const NEAREST: usize = 5;
 
 /// Since when a change waits for its turn, and how long until it is tried again.
 #[derive(Debug)]
@@ -91,19 +94,45 @@ impl Region {
         key: &NaturalKey,
         at: Path,
     ) -> Result<Object, Diags> {
-        let mut found = self.list(kind, ListOptions::default()).await?;
-        found.retain(|object| key.is_of(object));
+        let all = self.list(kind, ListOptions::default()).await?;
+        let mut found: Vec<_> = all.iter().filter(|object| key.is_of(object)).collect();
         let name = kind.name;
         let (title, detail) = match found.pop() {
-            Some(object) if found.is_empty() => return Ok(object),
+            Some(object) if found.is_empty() => return Ok(object.clone()),
             Some(last) => {
                 let names: Vec<_> =
                     found.iter().chain([&last]).map(|object| object.metadata.name.as_str()).collect();
                 ("Not one", format!("There is more than one {name} with {text}: {}.", names.join(", ")))
             }
-            None => ("Not found", format!("There is no {name} with {text}.")),
+            None => {
+                let values: BTreeSet<_> = all.iter().flat_map(|object| key.values(object)).collect();
+                let near = nearest(key.value(), values.iter().map(String::as_str), NEAREST);
+                let near = match (all.is_empty(), near.is_empty()) {
+                    (true, _) => none_at_all(kind),
+                    (_, true) => format!("Of the {} that there are, none has anything there.", all.len()),
+                    _ => format!("The nearest that there is: {}.", near.join(", ")),
+                };
+                ("Not found", format!("There is no {name} with {text}. {near}"))
+            }
         };
         Err(Diag::error(title, detail).at(at).into())
+    }
+
+    /// That there is no object of this name, and which names there are.
+    pub(crate) async fn absent(&self, kind: &'static Kind, name: &str, at: Path) -> Diag {
+        let some = ListOptions { limit: Some(LARGEST_PAGE), ..ListOptions::default() };
+        let near = match self.page(kind, &some).await {
+            // That it is not there is known all the same.
+            Err(_) => String::new(),
+            Ok(page) if page.items.is_empty() => format!(" {}", none_at_all(kind)),
+            Ok(page) => {
+                let names = page.items.iter().map(|object| object.metadata.name.as_str());
+                let near: Vec<_> =
+                    nearest(name, names, NEAREST).iter().map(|near| format!("{near:?}")).collect();
+                format!(" The nearest names that there are: {}.", near.join(", "))
+            }
+        };
+        Diag::error("Not found", format!("There is no {} {name:?}.{near}", kind.name)).at(at)
     }
 
     /// All objects of a kind that fit.
@@ -272,6 +301,10 @@ impl Region {
 pub(crate) fn deletion(kind: &Kind) -> DeleteOptions {
     let if_unused = patience::timeouts(kind).delete.is_none();
     DeleteOptions { if_unused, ..DeleteOptions::default() }
+}
+
+fn none_at_all(kind: &Kind) -> String {
+    format!("There is no {} at all, or none that this token may see.", kind.name)
 }
 
 fn texts(problem: &Problem) -> impl Iterator<Item = &str> {

@@ -95,6 +95,15 @@ pub(crate) fn closest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str>
         .map(|(_, c)| c)
 }
 
+/// So many of the candidates, the nearest to `text` first.
+#[must_use]
+pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    let near = |candidate: &'a str| (distance(&text.to_lowercase(), &candidate.to_lowercase()), candidate);
+    let mut all: Vec<_> = candidates.into_iter().map(near).collect();
+    all.sort_unstable();
+    all.into_iter().take(most).map(|(_, candidate)| candidate).collect()
+}
+
 /// Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

@@ -22,7 +22,11 @@ fn a_data_source_finds_what_others_made() {
         let said = world.config(&text).ok(&["apply", "-auto-approve"]).await;
         assert!(said.contains("said = \"made by hand\""), "{said}");
         let said = flat(&world.config(&text.replace("row-5", "row-6")).fails(&["plan"]).await);
-        assert!(said.contains("There is no Zone \"row-6\""), "{said}");
+        let near = "There is no Zone \"row-6\". The nearest names that there are: \"row-5\"";
+        assert!(said.contains(near), "{said}");
+        let webhook = text.replace("basalt_zone", "basalt_webhook").replace(".description", ".url");
+        let said = flat(&world.config(&webhook).fails(&["plan"]).await);
+        assert!(said.contains("There is no Webhook \"row-5\". There is no Webhook at all"), "{said}");
         world.end().await;
     });
 }
@@ -45,7 +49,10 @@ fn one_is_found_and_imported_by_what_it_alone_has() {
         assert!(said.contains("said = \"node-2\""), "{said}");
         for (find, want) in [
             ("zone=row-1", "more than one Machine with zone=row-1: node-1, node-2"),
-            ("boot_macs=52:54:00:00:00:03", "There is no Machine with boot_macs=52:54:00:00:00:03"),
+            (
+                "boot_macs=52:54:00:00:00:03",
+                "There is no Machine with boot_macs=52:54:00:00:00:03. The nearest that there is: 52:54:00:00:00:01, 52:54:00:00:00:02.",
+            ),
             ("mac=52:54:00:00:00:03", "there is no field \"mac\""),
         ] {
             let said = flat(&world.config(&data(find)).fails(&["plan"]).await);
