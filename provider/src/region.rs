@@ -13,9 +13,10 @@ use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::values::{Name, nearest};
 use basalt_api::wire::{Layer, ObjectList, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
-use tfplugin::{Cx, Diag, Diags, Path};
+use tfplugin::{Cx, Diag, Diags, Path, Val};
 
 use crate::bounded::Bounded;
+use crate::map::Place;
 use crate::natural::NaturalKey;
 use crate::patience;
 use crate::snapshot::Snapshots;
@@ -323,16 +324,21 @@ fn named(text: &str) -> impl Iterator<Item = (&'static Kind, &str)> {
 
 /// A failed call as diagnostics, each wrong field at its attribute.
 pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
-    let Some(problem) = error.problem() else {
-        return Diag::error("The region cannot be reached", error.to_string()).into();
-    };
+    diags_of(kind, name, error, &Val::Null)
+}
+
+/// The same where it was about what a configuration says.
+pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
     let what = format!("{} {name:?}", kind.name);
-    let suffix = problem.request_id.as_ref().map(|id| format!(" (request {id})")).unwrap_or_default();
+    let Some(problem) = error.problem() else {
+        return Diag::error("The region cannot be reached", format!("{what}: {error}.")).into();
+    };
+    let suffix = problem.request_id.as_ref().map(|id| format!(" (Request {id}.)")).unwrap_or_default();
     if problem.errors.is_empty() {
-        let detail = format!("{what}: {}{suffix}", sentence(problem));
+        let detail = format!("{what}: {}.{suffix}", sentence(problem).trim_end_matches('.'));
         return Diag::error(problem.title.clone(), detail).into();
     }
-    let each = problem.errors.iter().map(|error| field(kind, error, &suffix));
+    let each = problem.errors.iter().map(|error| field(kind, error, &suffix, config));
     Diags(each.collect())
 }
 
@@ -341,15 +347,18 @@ fn sentence(problem: &Problem) -> &str {
 }
 
 /// A wrong field as an error.
-pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str) -> Diag {
-    let path = map::path(kind, &error.pointer);
+pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str, config: &Val) -> Diag {
+    let Place { path, origin } = map::place(kind, &error.pointer, config);
     // Where the pointer leads nowhere the text has to say which field it was.
     let lost = if path == Path::root() && !error.pointer.is_empty() {
         format!("{}: ", error.pointer.trim_start_matches('/'))
     } else {
         String::new()
     };
-    Diag::error(title(error.code), format!("{lost}{error}.{suffix}")).at(path)
+    // What is missing is nowhere from.
+    let origin = origin.filter(|_| error.code != FieldCode::Required);
+    let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
+    Diag::error(title(error.code), format!("{lost}{error}.{origin}{suffix}")).at(path)
 }
 
 fn title(code: FieldCode) -> &'static str {

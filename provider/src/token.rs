@@ -122,7 +122,7 @@ impl Ephemeral for Token {
     async fn validate(&self, config: &Val) -> Diags {
         let declared = map::declared(KIND, config, config, &Val::Null);
         let wrong = validate_partial(KIND, &declared.spec, &declared.unknown);
-        let mut diags = Diags(wrong.iter().map(|error| region::field(KIND, error, "")).collect());
+        let mut diags = Diags(wrong.iter().map(|error| region::field(KIND, error, "", config)).collect());
         diags.extend(lifetime(config).err().into_iter().flatten());
         diags
     }

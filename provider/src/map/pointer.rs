@@ -1,50 +1,100 @@
 //! JSON pointers of the API as paths into a Terraform configuration.
 
 use basalt_api::pointer::steps;
-use basalt_api::{Kind, Schema, Type};
-use tfplugin::Path;
+use basalt_api::values::Naming;
+use basalt_api::{Field, Kind, Presence, Schema, Type};
+use tfplugin::{Path, Val};
 
-use super::NAME;
+use super::{LABELS, NAME, write_only};
+
+/// Where something of a request stands in a configuration.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) path: Path,
+    /// Why it is in the request, where the configuration does not say it: a sentence.
+    pub(crate) origin: Option<&'static str>,
+}
+
+const OF_DEFAULTS: &str = "It is one of the provider's default_labels.";
+const MADE: &str = "The name is made of fabric and vid.";
+const LEFT_OUT: &str = "The configuration leaves it out, and this is its default.";
 
 /// Where `pointer` leads in a resource of this kind. It may lead into a spec, or into a request that has a spec. What
 /// cannot be found there ends the path early.
 pub(crate) fn path(kind: &Kind, pointer: &str) -> Path {
+    place(kind, pointer, &Val::Null).path
+}
+
+/// The same in a configuration, which says a secret in one of two ways, and does not say everything.
+pub(crate) fn place(kind: &Kind, pointer: &str, config: &Val) -> Place {
     let mut steps = steps(pointer).peekable();
-    if steps.peek().is_some_and(|step| step == "metadata") {
-        return Path::root().attr(NAME);
+    if steps.next_if(|step| step == "metadata").is_some() {
+        return of_metadata(kind, steps, config);
     }
     if kind.spec.field("spec").is_none() {
         steps.next_if(|step| step == "spec");
     }
-    within(kind.spec, steps, Path::root())
+    let (path, last, said) = within(kind.spec, steps, config);
+    let has_default = last.is_some_and(|field| matches!(field.presence, Presence::Default(_)));
+    let is_left_out = !config.is_null() && said.is_null() && has_default;
+    Place { path, origin: is_left_out.then_some(LEFT_OUT) }
 }
 
-fn within(schema: &'static Schema, mut steps: impl Iterator<Item = String>, at: Path) -> Path {
-    let mut at = at;
+fn of_metadata(kind: &Kind, mut steps: impl Iterator<Item = String>, config: &Val) -> Place {
+    let label = if steps.next().is_some_and(|step| step == LABELS) { steps.next() } else { None };
+    match label {
+        Some(label) => {
+            let is_said = config.is_null() || !config.get(LABELS).get(&label).is_null();
+            let path = Path::root().attr(LABELS);
+            match is_said {
+                true => Place { path: path.key(&label), origin: None },
+                false => Place { path, origin: Some(OF_DEFAULTS) },
+            }
+        }
+        None => {
+            let is_made = kind.naming == Naming::FabricVid && !config.is_null();
+            Place { path: Path::root().attr(NAME), origin: is_made.then_some(MADE) }
+        }
+    }
+}
+
+/// The path, the field that it ends at, and what the configuration says there.
+fn within<'a>(
+    schema: &'static Schema,
+    mut steps: impl Iterator<Item = String>,
+    config: &'a Val,
+) -> (Path, Option<&'static Field>, &'a Val) {
+    let (mut at, mut last, mut said) = (Path::root(), None, config);
     let mut schema = schema;
     while let Some(field) = steps.next().and_then(|step| schema.field(&step)) {
-        at = at.attr(field.name);
+        let hidden = write_only(field.name);
+        let is_hidden = matches!(field.ty, Type::Secret) && !said.get(&hidden).is_null();
+        let name = if is_hidden { hidden.as_str() } else { field.name };
+        at = at.attr(name);
+        said = said.get(name);
+        last = Some(field);
         match field.ty {
             Type::Object(inner) => schema = inner,
             Type::Map { value, .. } => {
-                let Some(key) = steps.next() else { return at };
+                let Some(key) = steps.next() else { break };
                 at = at.key(&key);
+                said = said.get(&key);
                 match value {
                     Type::Object(inner) => schema = inner,
-                    _ => return at,
+                    _ => break,
                 }
             }
             Type::List(_) => {
-                return match steps.next().and_then(|step| step.parse().ok()) {
-                    Some(index) => at.index(index),
-                    None => at,
-                };
+                if let Some(index) = steps.next().and_then(|step| step.parse().ok()) {
+                    at = at.index(index);
+                }
+                break;
             }
             // The elements of a set have no place.
-            _ => return at,
+            _ => break,
         }
     }
-    at
+    (at, last, said)
 }
 
 #[cfg(test)]
@@ -63,9 +113,43 @@ mod tests {
             ("/spec/macs/0", "macs"),
             ("/spec/colour_of_money", ""),
             ("/metadata/name", "name"),
+            ("/metadata/labels/hall", r#"labels["hall"]"#),
             ("", ""),
         ] {
             assert_eq!(path(sample, pointer).to_string(), want, "{pointer}");
         }
+    }
+
+    #[test]
+    fn a_secret_stands_where_the_configuration_says_it() {
+        let sample = Kind::find("Sample").expect("a kind");
+        let lid = |name: &str| Val::from([("lid", Val::from([(name, "x".into())]))]);
+        for (config, want) in [
+            (Val::from([("password_wo", "x".into())]), "password_wo"),
+            (Val::from([("password_wo", Val::Unknown)]), "password_wo"),
+            (Val::from([("password", "x".into()), ("password_wo", Val::Null)]), "password"),
+        ] {
+            let place = place(sample, "/spec/password", &config);
+            assert_eq!((place.path.to_string().as_str(), place.origin), (want, None));
+        }
+        for (name, want) in [("key_wo", r#"parts["lid"].key_wo"#), ("key", r#"parts["lid"].key"#)] {
+            let config = Val::from([("parts", lid(name))]);
+            assert_eq!(place(sample, "/spec/parts/lid/key", &config).path.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn what_the_configuration_does_not_say_is_told_with_where_it_comes_from() {
+        let config = Val::from([("serial", "s".into()), ("labels", Val::from([("hall", "east".into())]))]);
+        let of = |kind: &str, pointer: &str| {
+            let place = place(Kind::find(kind).expect("a kind"), pointer, &config);
+            (place.path.to_string(), place.origin)
+        };
+        assert_eq!(of("Sample", "/spec/serial"), ("serial".to_owned(), None));
+        assert_eq!(of("Sample", "/spec/count_wanted"), ("count_wanted".to_owned(), Some(LEFT_OUT)));
+        assert_eq!(of("Sample", "/metadata/labels/hall"), (r#"labels["hall"]"#.to_owned(), None));
+        assert_eq!(of("Sample", "/metadata/labels/team"), ("labels".to_owned(), Some(OF_DEFAULTS)));
+        assert_eq!(of("Vlan", "/metadata/name"), ("name".to_owned(), Some(MADE)));
+        assert_eq!(of("Zone", "/metadata/name"), ("name".to_owned(), None));
     }
 }

@@ -159,7 +159,8 @@ impl Resource for KindResource {
     async fn validate(&self, config: &Val) -> Diags {
         let declared = map::declared(self.kind, config, config, &Val::Null);
         let wrong = validate_partial(self.kind, &declared.spec, &declared.unknown);
-        let mut diags = Diags(wrong.iter().map(|error| region::field(self.kind, error, "")).collect());
+        let mut diags =
+            Diags(wrong.iter().map(|error| region::field(self.kind, error, "", config)).collect());
         for pointer in &declared.twice {
             let path = map::path(self.kind, pointer);
             diags.push(
@@ -336,7 +337,7 @@ impl Resource for KindResource {
         let before = change.prior.get(NAME).as_str().unwrap_or_default();
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
         let key = key(change.prior);
-        let failed = |error: &ClientError| region::diags(self.kind, before, error);
+        let failed = |error: &ClientError| region::diags_of(self.kind, before, error, change.config);
         let mut generation = Beside::read(cx).generation;
         // A VLAN is renamed with its fabric.
         if before != name && self.kind.naming != Naming::FabricVid {
@@ -380,7 +381,7 @@ impl Resource for KindResource {
         match region.delete(cx, self.kind, &key).await {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {}
-            Err(error) => return Err(region::diags(self.kind, name, &error)),
+            Err(error) => return Err(region::diags_of(self.kind, name, &error, change.config)),
         }
         let timeout = patience::until_gone(self.kind, state);
         let mut log = ProgressLog::new(self.kind, name);
