@@ -37,9 +37,10 @@ impl KindResource {
         let manager = there.metadata.manager.as_deref();
         let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
         let detail = format!(
-            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. {}",
+            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. {}{}",
             self.kind.name,
             if manager == Some(MANAGER) { ", and declared differently" } else { "" },
+            if manager == Some(MANAGER) { self.if_it_is_the_one_before() } else { String::new() },
             self.how_to_import(name),
         );
         Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
@@ -53,6 +54,16 @@ impl KindResource {
             self.kind.name
         );
         Diag::warning(self.of("Another tool manages it as well", name), detail).at(Path::root().attr(NAME))
+    }
+
+    /// What to do where the object in the way is the one that this one is to replace. Terraform does not say so to a provider.
+    fn if_it_is_the_one_before(&self) -> String {
+        format!(
+            "If this resource is to replace it, create_before_destroy keeps it until the new one is there, and no two of a kind have one \
+             name: take create_before_destroy out of the lifecycle of this {} and of what refers to it, or give the new one another name. \
+             Otherwise: ",
+            self.kind.terraform_name
+        )
     }
 
     /// How to have an object managed here that is there already. Terraform leaves lines alone that begin with a space.
