@@ -4,11 +4,11 @@
 //! name to something planned a moment ago is then neither missing nor, if that was a rename, a change. And what refers to
 //! an object that is replaced must itself go before it and come after it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An object's kind and name.
-type Named = (&'static str, String);
+pub(crate) type Named = (&'static str, String);
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -22,6 +22,11 @@ struct Known {
     replaced: HashSet<Named>,
     stays: HashSet<Named>,
     new: HashSet<Named>,
+    same: HashSet<Named>,
+    moving: HashSet<Named>,
+    leaving: HashSet<Named>,
+    /// What objects of the state refer to, and will.
+    held: HashMap<Named, BTreeSet<Named>>,
     kept: HashSet<String>,
     made: HashSet<String>,
     adopted: HashSet<String>,
@@ -90,7 +95,55 @@ impl Memory {
 
     /// The object of this name goes after all, as far as this run is concerned.
     pub(crate) fn goes(&self, kind: &'static str, name: &str) {
-        self.known().stays.remove(&(kind, name.to_owned()));
+        let mut known = self.known();
+        let named = (kind, name.to_owned());
+        for holders in known.held.values_mut() {
+            holders.remove(&named);
+        }
+        known.stays.remove(&named);
+    }
+
+    /// An object of the state is planned to be just as it is.
+    pub(crate) fn remains(&self, kind: &'static str, name: &str) {
+        self.known().same.insert((kind, name.to_owned()));
+    }
+
+    /// An object of the state is planned to be otherwise, or to go.
+    pub(crate) fn moves(&self, kind: &'static str, name: &str) {
+        self.known().moving.insert((kind, name.to_owned()));
+    }
+
+    /// An object of the state is to be destroyed; who refers to it and stays, as far as that was looked at.
+    pub(crate) fn leaves(&self, kind: &'static str, name: &str) -> Vec<Named> {
+        let mut known = self.known();
+        let named = (kind, name.to_owned());
+        let holders = known.held.get(&named).into_iter().flatten().cloned().collect();
+        known.leaving.insert(named);
+        holders
+    }
+
+    /// The object goes now: what its name means next is another.
+    pub(crate) fn left(&self, kind: &'static str, name: &str) {
+        self.known().leaving.remove(&(kind, name.to_owned()));
+    }
+
+    /// An object of the state refers to another, and will; whether that is to be destroyed.
+    pub(crate) fn holds(&self, kind: &'static str, name: &str, to: Named) -> bool {
+        let mut known = self.known();
+        let is_leaving = known.leaving.contains(&to);
+        known.held.entry(to).or_default().insert((kind, name.to_owned()));
+        is_leaving
+    }
+
+    /// Whether nothing of this run changes the object, as far as is known: it was looked at, and stays just as it is.
+    pub(crate) fn is_the_same(&self, kind: &'static str, name: &str) -> bool {
+        self.known().same.contains(&(kind, name.to_owned())) && !self.is_moving(kind, name)
+    }
+
+    /// Whether this run changes the object.
+    pub(crate) fn is_moving(&self, kind: &'static str, name: &str) -> bool {
+        let (known, named) = (self.known(), (kind, name.to_owned()));
+        known.moving.contains(&named) || known.replaced.contains(&named) || known.coming.contains(&named)
     }
 
     /// A new object is planned under this name; false where one of the state has it and stays.
@@ -166,6 +219,18 @@ mod tests {
         assert!(!memory.waits_for("Zone", "a", "d"), "nobody wants it");
         assert!(!memory.waits_for("Zone", "e", "a"), "it stays");
         assert!(memory.is_given_up("Zone", "d") && !memory.is_given_up("Zone", "e"));
+    }
+
+    #[test]
+    fn what_goes_is_told_from_what_holds_it_whichever_is_seen_first() {
+        let memory = Memory::default();
+        let machine = |name: &str| ("Machine", name.to_owned());
+        assert!(!memory.holds("Deployment", "web", machine("m1")));
+        assert_eq!(memory.leaves("Machine", "m1"), [("Deployment", "web".to_owned())]);
+        assert_eq!(memory.leaves("Machine", "m2"), []);
+        assert!(memory.holds("Deployment", "db", machine("m2")));
+        memory.goes("Deployment", "web");
+        assert_eq!(memory.leaves("Machine", "m1"), [], "it goes as well");
     }
 
     #[test]

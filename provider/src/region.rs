@@ -284,6 +284,12 @@ impl Region {
         others
     }
 
+    /// Whether the object is there, and another manager's.
+    pub(crate) async fn is_theirs(&self, kind: &'static Kind, name: &str) -> bool {
+        let found = self.client.call().await.find(kind, name).await;
+        matches!(found, Ok(Some(object)) if object.metadata.manager.as_deref() != Some(MANAGER))
+    }
+
     /// Whether every object that the refusal names is ours.
     async fn is_ours(&self, problem: &Problem) -> bool {
         for (kind, name) in texts(problem).flat_map(named) {
@@ -313,7 +319,7 @@ fn texts(problem: &Problem) -> impl Iterator<Item = &str> {
 }
 
 /// The objects that a message names, as `IpRange "lab-dynamic"`.
-fn named(text: &str) -> impl Iterator<Item = (&'static Kind, &str)> {
+pub(crate) fn named(text: &str) -> impl Iterator<Item = (&'static Kind, &str)> {
     let words = text.split_whitespace();
     words.clone().zip(words.skip(1)).filter_map(|(kind, name)| {
         let kind = Kind::find(kind)?;

@@ -1,14 +1,14 @@
 //! A look at the region before a plan is shown: what it would refuse, and what would follow.
 
 use basalt_api::client::{ClientError, Precondition};
-use basalt_api::plan::{Consequences, PlanReport};
-use basalt_api::{Effect, ProblemCode};
-use tfplugin::{Change, Cx, Diag, Diags, Path, Val};
+use basalt_api::plan::{Advisory, Consequences, PlanReport};
+use basalt_api::{Effect, FieldCode, Kind, ProblemCode};
+use tfplugin::{Change, Cx, Diag, Diags, Path, Severity, Val};
 
 use super::{KindResource, is_replacement, key, request};
 use crate::MANAGER;
 use crate::fresh;
-use crate::map::{self, Declared, NAME, UID};
+use crate::map::{self, Declared, NAME, Place, UID};
 use crate::region::{self, Region};
 
 impl KindResource {
@@ -29,10 +29,24 @@ impl KindResource {
         let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
         match tried {
             Ok(answer) => {
+                let mut refused = Diags::default();
                 for advisory in answer.advisories {
-                    if let Some(warning) = self.advice(&declared.spec, &advisory, name) {
+                    let Some(mut warning) = self.advice(&declared.spec, &advisory, name, change.config)
+                    else {
+                        continue;
+                    };
+                    if self.is_for_good(region, &declared.spec, &advisory).await {
+                        warning.detail.push_str(" Nothing of this plan changes that.");
+                        refused.push(Diag { severity: Severity::Error, ..warning });
+                    } else {
+                        if advisory.refuses() {
+                            warning.detail.push_str(" As things are now, the apply would fail.");
+                        }
                         cx.warn(warning);
                     }
+                }
+                if refused.has_errors() {
+                    return Err(refused);
                 }
                 // What is created says by itself what it is.
                 if !change.prior.is_null()
@@ -54,7 +68,7 @@ impl KindResource {
                 self.look_at_existing(cx, region, change, name).await
             }
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(region::diags(self.kind, name, &error)),
+            Err(error) => Err(region::diags_of(self.kind, name, &error, change.config)),
         }
     }
 
@@ -172,8 +186,9 @@ impl KindResource {
     fn advice(
         &self,
         spec: &serde_json::Value,
-        advisory: &basalt_api::plan::Advisory,
+        advisory: &Advisory,
         name: &str,
+        config: &Val,
     ) -> Option<Diag> {
         let pointer = advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer);
         let references = basalt_api::references(self.kind, spec);
@@ -181,17 +196,49 @@ impl KindResource {
             reference.pointer == pointer && self.memory().is_coming(reference.kind, &reference.name)
         });
         // A replacement is planned for these.
-        if is_coming || advisory.code == basalt_api::FieldCode::Immutable {
+        if is_coming || advisory.code == FieldCode::Immutable {
             return None;
         }
         let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
-        let (title, end) = if advisory.refuses() {
-            ("It does not fit what is there now", " As things are now, the apply would fail.")
-        } else {
-            ("Nothing acts on it yet", "")
-        };
-        let detail = format!("{}{hint}.{end}", advisory.message);
-        Some(Diag::warning(self.of(title, name), detail).at(map::path(self.kind, pointer)))
+        let title =
+            if advisory.refuses() { "It does not fit what is there now" } else { "Nothing acts on it yet" };
+        let Place { path, origin } = map::place(self.kind, pointer, config);
+        let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
+        let detail = format!("{}{hint}.{origin}", advisory.message);
+        Some(Diag::warning(self.of(title, name), detail).at(path))
+    }
+
+    /// Whether the apply fails because of it whatever else it does: all that it is about is another's, or stays just as it is. What
+    /// the plan has not come to yet may change.
+    async fn is_for_good(&self, region: &Region, spec: &serde_json::Value, advisory: &Advisory) -> bool {
+        match advisory.code {
+            FieldCode::Overlap => self.is_all_theirs(region, &advisory.message).await,
+            FieldCode::Rule => {
+                for reference in basalt_api::references(self.kind, spec) {
+                    let (Some(kind), name) = (Kind::find(reference.kind), reference.name.as_str()) else {
+                        return false;
+                    };
+                    let is_still = self.memory().is_the_same(kind.name, name)
+                        || (!self.memory().is_moving(kind.name, name) && region.is_theirs(kind, name).await);
+                    if !is_still {
+                        return false;
+                    }
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    async fn is_all_theirs(&self, region: &Region, message: &str) -> bool {
+        let mut is_any = false;
+        for (kind, name) in region::named(message) {
+            is_any = true;
+            if self.memory().is_moving(kind.name, name) || !region.is_theirs(kind, name).await {
+                return false;
+            }
+        }
+        is_any
     }
 
     /// A title that names its object: of warnings with the same title Terraform shows one, and how many more there are.

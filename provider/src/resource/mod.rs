@@ -111,6 +111,31 @@ impl KindResource {
         Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into())
     }
 
+    /// Whether an object of the state is there under its name; another may have that by now.
+    async fn is_named(&self, state: &Val) -> Result<bool, Diags> {
+        let Some(region) = self.session.region_if_known() else { return Ok(false) };
+        let there = region.refresh(self.kind, &key(state)).await?;
+        Ok(there.is_some_and(|there| state.get(NAME).as_str() == Some(there.metadata.name.as_str())))
+    }
+
+    /// Refuses a plan in which an object stays that refers to one that goes, as it did before: the region keeps that for as long.
+    fn holds(&self, before: &Val, after: &Val) -> Result<(), Diags> {
+        let references = |state: &Val| {
+            let spec = map::declared(self.kind, state, &Val::Null, &Val::Null).spec;
+            basalt_api::references(self.kind, &spec)
+        };
+        let name = before.get(NAME).as_str().unwrap_or_default();
+        let had = references(before);
+        for reference in references(after).into_iter().filter(|reference| had.contains(reference)) {
+            let to = (reference.kind, reference.name.to_string());
+            if self.memory().holds(self.kind.name, name, to) {
+                let at = map::path(self.kind, &reference.pointer);
+                return Err(held(reference.kind, &reference.name, self.kind.name, name).at(at).into());
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a reference of a planned state means an object that is to be replaced. References whose change is a new
     /// installation do not count: no deployment is given up because its image changes.
     fn refers_to_replaced(&self, planned: &tfplugin::Object) -> bool {
@@ -124,6 +149,16 @@ impl KindResource {
                 && self.memory().is_replaced(reference.kind, &reference.name)
         })
     }
+}
+
+/// That an object is to be destroyed and another needs it.
+fn held(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
+    let detail = format!(
+        "{kind} {name:?} is to be destroyed, and {by_kind} {by:?} stays and refers to it. The region would keep {kind} {name:?} until \
+         nothing refers to it. Take {by_kind} {by:?} out of the configuration as well, have it refer to another {kind}, or leave {kind} \
+         {name:?} in. If {kind} {name:?} only moves to another address, a moved block says so."
+    );
+    Diag::error(format!("It is still referred to: {kind} {name:?}"), detail)
 }
 
 /// Whether a plan is the second half of a replacement: Terraform plans an object that has no past, and hands on what was remembered of
@@ -252,6 +287,9 @@ impl Resource for KindResource {
 
     async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
         let after = change.planned.get(NAME).as_str();
+        if let Some(before) = change.prior.get(NAME).as_str() {
+            self.memory().moves(self.kind.name, before);
+        }
         match (change.prior.get(NAME).as_str(), after) {
             (None, Some(name)) => self.memory().comes(self.kind.name, name),
             (Some(before), Some(after)) if before != after => {
@@ -281,6 +319,9 @@ impl Resource for KindResource {
         if let Some(name) = after {
             self.is_declared_once(name, change.prior.is_null(), is_replacement(cx, change))?;
         }
+        if !change.prior.is_null() {
+            self.holds(change.prior, change.planned)?;
+        }
         let declared = self.declared(change);
         if declared.unknown.is_empty()
             && let Some(region) = self.session.region_if_known()
@@ -296,11 +337,20 @@ impl Resource for KindResource {
         if let Some(manager) = Beside::read(cx).shared {
             cx.warn(self.is_shared(name, &manager));
         }
-        self.is_declared_once(name, false, false)
+        self.memory().remains(self.kind.name, name);
+        self.is_declared_once(name, false, false)?;
+        self.holds(state, state)
     }
 
     async fn review_destroy(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        self.memory().moves(self.kind.name, name);
         self.goes(state);
+        if self.is_named(state).await?
+            && let Some((kind, holder)) = self.memory().leaves(self.kind.name, name).first()
+        {
+            return Err(held(self.kind.name, name, kind, holder).into());
+        }
         self.look_at_destruction(cx, state).await
     }
 
@@ -324,7 +374,7 @@ impl Resource for KindResource {
                         Err(_) => {}
                     }
                 }
-                Err(error) => return Err(region::diags(self.kind, name, &error)),
+                Err(error) => return Err(region::diags_of(self.kind, name, &error, change.config)),
             }
         };
         self.memory().comes(self.kind.name, name);
@@ -365,6 +415,7 @@ impl Resource for KindResource {
 
     async fn delete(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
         self.goes(state);
+        self.memory().left(self.kind.name, state.get(NAME).as_str().unwrap_or_default());
         let region = self.session.region()?;
         let name = state.get(NAME).as_str().unwrap_or_default();
         let key = key(state);
@@ -381,7 +432,7 @@ impl Resource for KindResource {
         match region.delete(cx, self.kind, &key).await {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {}
-            Err(error) => return Err(region::diags_of(self.kind, name, &error, change.config)),
+            Err(error) => return Err(region::diags(self.kind, name, &error)),
         }
         let timeout = patience::until_gone(self.kind, state);
         let mut log = ProgressLog::new(self.kind, name);

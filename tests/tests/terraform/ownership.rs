@@ -202,3 +202,63 @@ fn what_is_in_use_is_not_destroyed_and_stays_as_good_as_it_was() {
         world.end().await;
     });
 }
+
+#[test]
+fn what_something_else_still_refers_to_is_not_planned_to_be_destroyed() {
+    within(async |world| {
+        let zone = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n";
+        let machine = |zone: &str| {
+            let mac = "boot_macs = [\"52:54:00:00:00:01\"]";
+            format!(
+                "resource \"basalt_machine\" \"one\" {{\n  name = \"m-1\"\n  zone = {zone}\n  {mac}\n}}\n"
+            )
+        };
+        let head = provider(&world);
+        world.config(&format!("{head}{zone}{}", machine("basalt_zone.row.name"))).apply().await;
+
+        let said = flat(&world.config(&format!("{head}{}", machine("\"row-1\""))).fails(&["plan"]).await);
+        assert!(said.contains("Error: It is still referred to: Zone \"row-1\""), "{said}");
+        assert!(said.contains("Machine \"m-1\" stays and refers to it"), "{said}");
+
+        // Neither where it refers to another by then, nor where it goes as well.
+        for rest in [machine("null"), String::new()] {
+            world.config(&format!("{head}{rest}")).ok(&["plan"]).await;
+        }
+        world.end().await;
+    });
+}
+
+#[test]
+fn one_that_is_in_the_way_of_its_own_replacement_is_told_as_such() {
+    within(async |world| {
+        let text = |fabric: &str| {
+            let made = format!("resource \"basalt_fabric\" \"{fabric}\" {{\n  name = \"{fabric}\"\n}}\n");
+            let vlan = format!(
+                "resource \"basalt_vlan\" \"{fabric}\" {{\n  fabric = basalt_fabric.{fabric}.name\n  vid = 7\n}}\n"
+            );
+            format!("{made}{vlan}")
+        };
+        let range = |subnet: &str| {
+            format!(
+                "resource \"basalt_ip_range\" \"pool\" {{\n  name = \"pool\"\n  subnet = basalt_subnet.{subnet}.name\n  start = \"10.77.0.5\"\n  \
+                 end = \"10.77.0.9\"\n  lifecycle {{\n    create_before_destroy = true\n  }}\n}}\n"
+            )
+        };
+        let subnet = |name: &str| {
+            format!(
+                "resource \"basalt_subnet\" \"{name}\" {{\n  name = \"{name}\"\n  vlan = basalt_vlan.{name}.name\n  cidr = \"10.77.0.0/24\"\n}}\n"
+            )
+        };
+        let both: String = ["a", "b"].iter().map(|name| text(name) + &subnet(name)).collect();
+        let head = provider(&world);
+        world.config(&format!("{head}{both}{}", range("a"))).apply().await;
+        let said = flat(
+            &world.config(&format!("{head}{both}{}", range("b"))).fails(&["apply", "-auto-approve"]).await,
+        );
+        assert!(
+            said.contains("take create_before_destroy out of the lifecycle of this basalt_ip_range"),
+            "{said}"
+        );
+        world.end().await;
+    });
+}

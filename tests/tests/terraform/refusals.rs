@@ -1,5 +1,6 @@
 //! What is wrong, and how the user hears of it.
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::NETWORK;
@@ -29,30 +30,47 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             ("cidr", with("").replace("10.77.0.0/24", "10.77.0.0/99"), "10.77.0.0/99"),
             ("name", with("").replace("\"row-1\"", "\"Row_1\""), "Row_1"),
             ("colour", with("").replace("  description = \"the", "  colour = \"the"), "colour"),
+            (
+                "password_wo = \"short\"",
+                with(
+                    "resource \"basalt_user\" \"ada\" {\n name = \"ada\"\n password_wo = \"short\"\n password_wo_version = 1\n}\n",
+                ),
+                "fewer than 10 characters",
+            ),
             ("boot_macs", with(&machine("row-1").replace("00:07", "00:zz")), "52:54:00:00:00:zz"),
         ] {
             let said = flat(&world.config(&text).fails(&["plan"]).await);
             assert!(said.contains(want) && said.contains(what), "{what}: {said}");
         }
-        // Only the region knows these.
+        // Only the region knows these. What other resources may still change is a warning; what they cannot change fails the plan.
         world.config(&with("")).apply().await;
-        for (text, want) in [
-            (
-                with(
-                    "resource \"basalt_ip_range\" \"b\" {\n name = \"b\"\n subnet = \"lab\"\n start = \"10.77.0.140\"\n end = \"10.77.0.160\"\n}\n",
-                ),
-                "overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"",
-            ),
-            (
-                with(
-                    "resource \"basalt_ip_range\" \"b\" {\n name = \"b\"\n subnet = \"lab\"\n start = \"10.78.0.1\"\n end = \"10.78.0.9\"\n}\n",
-                ),
-                "10.78.0.1 is outside 10.77.0.0/24",
-            ),
+        let theirs = json!({"subnet": "lab", "start": "10.77.0.60", "end": "10.77.0.69"});
+        world.put("cli", "IpRange", "theirs", theirs).await;
+        let range = |subnet: &str, start: &str, end: &str| {
+            with(&format!(
+                "resource \"basalt_ip_range\" \"b\" {{\n name = \"b\"\n subnet = {subnet}\n start = {start:?}\n end = {end:?}\n}}\n"
+            ))
+        };
+        let of_subnet = "basalt_subnet.lab.name";
+        let text = range(of_subnet, "10.77.0.140", "10.77.0.160");
+        let said = flat(&world.config(&text).ok(&["plan"]).await);
+        let want = "overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"";
+        assert!(said.contains("Warning: It does not fit") && said.contains(want), "{said}");
+        for (start, end, want) in [
+            ("10.77.0.65", "10.77.0.75", "overlaps 10.77.0.60-10.77.0.69 of IpRange \"theirs\""),
+            ("10.78.0.1", "10.78.0.9", "10.78.0.1 is outside 10.77.0.0/24"),
         ] {
-            let said = flat(&world.config(&text).ok(&["plan"]).await);
-            assert!(said.contains("Warning") && said.contains(want), "{said}");
+            let said = flat(&world.config(&range(of_subnet, start, end)).fails(&["plan"]).await);
+            assert!(said.contains("Error: It does not fit what is there now: IpRange \"b\""), "{said}");
+            assert!(said.contains(want) && said.contains("Nothing of this plan changes that."), "{said}");
+            assert!(said.contains(&format!("start = {start:?}")), "at its attribute: {said}");
         }
+        // The same plan changes the subnet, and what it says of the range is not the last word.
+        let text = range(of_subnet, "10.78.0.1", "10.78.0.9")
+            .replace("10.77.0.0/24", "10.76.0.0/14")
+            .replace("\"10.77.0.100\"", "\"10.77.0.101\"");
+        let said = flat(&world.config(&text).ok(&["plan"]).await);
+        assert!(!said.contains("Error"), "{said}");
         // All at once: an overlap is tried again for a while.
         let range = |name: &str, start: &str, end: &str| {
             format!(
@@ -61,22 +79,16 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
         };
         let text = [
             range("overlapping", "10.77.0.140", "10.77.0.160"),
-            range("outside", "10.78.0.1", "10.78.0.9"),
             machine("nowhere"),
             "resource \"basalt_subnet\" \"b\" {\n name = \"b\"\n vlan = \"core.8\"\n cidr = \"10.80.0.0/24\"\n}\n"
                 .to_owned(),
         ];
         let said = flat(&world.config(&with(&text.concat())).fails(&["apply", "-auto-approve"]).await);
-        for want in [
-            "overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"",
-            "10.78.0.1 is outside 10.77.0.0/24",
-            "nowhere",
-            "core.8",
-        ] {
+        for want in ["overlaps 10.77.0.100-10.77.0.149 of IpRange \"lab-pool\"", "nowhere", "core.8"] {
             assert!(said.contains(want), "{want}: {said}");
         }
         for (kind, name) in
-            [("IpRange", "overlapping"), ("IpRange", "outside"), ("Machine", "wrong"), ("Subnet", "b")]
+            [("IpRange", "overlapping"), ("IpRange", "b"), ("Machine", "wrong"), ("Subnet", "b")]
         {
             let stored = world.client("test").find(described(kind), name).await.expect("an answer");
             assert!(stored.is_none(), "{kind} {name} is stored");
