@@ -239,8 +239,17 @@ impl Action for Operate {
                 state if state.is_over() => {
                     let said = operation.output.filter(|output| !output.is_empty());
                     let said = said.map(|output| format!(" It said:\n{output}")).unwrap_or_default();
-                    let detail = format!("{} is {}: {}.{said}", self.verb, state.as_str(), operation.message);
-                    return Err(Diag::error("It was not done", detail).into());
+                    let detail = format!(
+                        "{} is {}: {}.{said}",
+                        self.verb,
+                        state.as_str(),
+                        operation.message.trim_end_matches('.')
+                    );
+                    return Err(Diag::error(
+                        format!("It was not done: {} of Machine {machine:?}", self.verb),
+                        detail,
+                    )
+                    .into());
                 }
                 // People can come in, and it goes on for as long as they need.
                 OperationState::Running if operation.reason == OperationState::OPEN => return Ok(()),
@@ -254,7 +263,7 @@ impl Action for Operate {
                         "The region goes on with {} by itself; `basalt operations {machine}` says what became of it.",
                         self.verb
                     );
-                    return Err(Diag::error("It was not waited for", detail).into());
+                    return Err(Diag::error(format!("It was not waited for: {} of Machine {machine:?}", self.verb), detail).into());
                 }
             }
             let looked = region.client.call().await.operation(machine, operation.id).await;

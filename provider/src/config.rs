@@ -13,6 +13,7 @@ use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
 use crate::MANAGER;
 use crate::bounded::Bounded;
 use crate::map::labels;
+use crate::region::sentence;
 
 /// The block's attributes, with their environment variables.
 const SETTINGS: &[(&str, &str)] = &[
@@ -192,7 +193,7 @@ pub(crate) fn client(
             ClientError::Config { setting, .. } if setting.contains("token") => Path::root().attr("token"),
             _ => Path::root().attr("endpoint"),
         };
-        Diags::from(Diag::error("The provider's block is wrong", error.to_string()).at(at))
+        Diags::from(Diag::error("The provider's block is wrong", sentence(&error.to_string())).at(at))
     })?;
     Ok(Bounded::new(client, most))
 }
@@ -214,7 +215,9 @@ fn duration(setting: &str, text: &str) -> Result<Duration, Diags> {
 
 fn read(setting: &str, path: &str) -> Result<String, Diags> {
     std::fs::read_to_string(path).map_err(|error| {
-        let detail = format!("{path}: {error}");
+        let detail = format!(
+            "{path:?} cannot be read: {error}. Name another file, or let whoever runs Terraform read it."
+        );
         Diag::error("A file cannot be read", detail).at(Path::root().attr(setting)).into()
     })
 }
@@ -255,7 +258,7 @@ mod tests {
     fn a_token_file_that_is_not_there_is_named() {
         let config = block(&[("token_file", "/nowhere/token")]);
         let error = client(&config, "1.11.4", env).expect_err("no such file");
-        assert!(error.0[0].detail.starts_with("/nowhere/token: "), "{error:?}");
+        assert!(error.0[0].detail.starts_with("\"/nowhere/token\" cannot be read: "), "{error:?}");
     }
 
     #[test]

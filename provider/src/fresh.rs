@@ -42,19 +42,21 @@ pub(crate) fn is_ready(object: &Object) -> bool {
         && status.observed_generation >= object.metadata.generation
 }
 
-/// What an object says about why it is not ready.
+/// What an object says about why it is not ready, without a full stop.
 pub(crate) fn reason(object: &Object) -> String {
     let status = object.common_status();
     let said = [Condition::STALLED, Condition::PROGRESSING, Condition::READY]
         .into_iter()
         .filter_map(|name| status.condition(name))
         .find(|condition| !condition.message.is_empty());
-    said.map_or("it does not say why".to_owned(), |condition| condition.message.clone())
+    said.map_or("it does not say why".to_owned(), |condition| {
+        condition.message.trim_end_matches('.').to_owned()
+    })
 }
 
 /// That it will soon be gone, if it will.
 pub(crate) fn going(kind: &Kind, object: &Object) -> Option<Diag> {
     object.metadata.deletion_requested_at?;
     let detail = format!("{} {:?} is on its way out: {}.", kind.name, object.metadata.name, reason(object));
-    Some(Diag::warning("It is being deleted", detail))
+    Some(Diag::warning(format!("It is being deleted: {} {:?}", kind.name, object.metadata.name), detail))
 }

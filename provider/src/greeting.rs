@@ -9,6 +9,7 @@ use basalt_api::client::ClientError;
 use tfplugin::{Diag, Diags, Path};
 
 use crate::bounded::Bounded;
+use crate::region::sentence;
 
 /// Greets the region, with the token that came from there.
 ///
@@ -50,13 +51,6 @@ const NO_TOKEN: &str = "The region answers nobody without a token, and none is g
                         and not by BASALT_TOKEN or BASALT_TOKEN_FILE of the environment. `basalt token issue NAME` makes one for the \
                         ApiToken of that name; that of a new region's first admin is in the file admin-token of its data directory. The \
                         session of `basalt login` is that command's alone. On a unix socket root needs none.";
-
-/// With a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut rest = text.trim_end_matches('.').chars();
-    let first = rest.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", rest.as_str())
-}
 
 #[cfg(test)]
 mod tests {

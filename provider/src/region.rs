@@ -337,18 +337,36 @@ pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
 pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
     let what = format!("{} {name:?}", kind.name);
     let Some(problem) = error.problem() else {
-        return Diag::error("The region cannot be reached", format!("{what}: {error}.")).into();
+        return Diag::error(format!("The region cannot be reached: {what}"), sentence(&error.to_string()))
+            .into();
     };
     let suffix = problem.request_id.as_ref().map(|id| format!(" (Request {id}.)")).unwrap_or_default();
     if problem.errors.is_empty() {
-        let detail = format!("{what}: {}.{suffix}", sentence(problem).trim_end_matches('.'));
-        return Diag::error(problem.title.clone(), detail).into();
+        let title = format!("{}: {what}", problem.title);
+        let detail = format!("{}{suffix}", sentence(said(problem)));
+        return Diag::error(title, detail).into();
     }
-    let each = problem.errors.iter().map(|error| field(kind, error, &suffix, config));
+    let each = problem.errors.iter().map(|error| {
+        let wrong = field(kind, error, &suffix, config);
+        Diag { summary: format!("{}: {what}", wrong.summary), ..wrong }
+    });
     Diags(each.collect())
 }
 
-fn sentence(problem: &Problem) -> &str {
+/// With a capital letter and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let text = text.trim_end_matches('.');
+    let mut rest = text.chars();
+    // What begins with a name begins as that does.
+    match rest.next() {
+        Some(first) if rest.as_str().starts_with(|c: char| c.is_lowercase() || c == ' ') => {
+            format!("{}{}.", first.to_uppercase(), rest.as_str())
+        }
+        _ => format!("{text}."),
+    }
+}
+
+fn said(problem: &Problem) -> &str {
     if problem.detail.is_empty() { &problem.title } else { &problem.detail }
 }
 
@@ -402,6 +420,15 @@ mod tests {
         let error = ClientError::from(Problem::invalid(vec![wrong]));
         let diags = diags(kind, "lab", &error);
         assert_eq!(diags.0[0].path.to_string(), "gateway");
+        assert_eq!(diags.0[0].summary, "The value is wrong: Subnet \"lab\"");
         assert_eq!(diags.0[0].detail, "10.0.0.1 is not in 10.1.0.0/24; like 10.1.0.1.");
+
+        let problem = Problem {
+            request_id: Some("r-1".to_owned()),
+            ..Problem::new(ProblemCode::Locked, "it is locked by ada")
+        };
+        let told = &super::diags(kind, "lab", &ClientError::from(problem)).0[0];
+        assert_eq!(told.summary, "Locked: Subnet \"lab\"");
+        assert_eq!(told.detail, "It is locked by ada. (Request r-1.)");
     }
 }

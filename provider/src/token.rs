@@ -78,7 +78,7 @@ fn lifetime(config: &Val) -> Result<Duration, Diags> {
     let wrong = |detail: String| Diag::error("Not a lifetime", detail).at(Path::root().attr(LIFETIME));
     match text.parse::<values::Duration>() {
         Ok(given) if given.get() >= SHORTEST => Ok(given.get()),
-        Ok(_) => Err(wrong(format!("{text} is too short to be renewed in time; at least 1m.")).into()),
+        Ok(_) => Err(wrong(format!("{text:?} is too short to be renewed in time; at least 1m.")).into()),
         Err(bad) => Err(wrong(format!("{}; {}.", bad.message, bad.hint)).into()),
     }
 }

@@ -28,11 +28,13 @@ impl KindResource {
                 "Another {} of this configuration is {} {name:?} already. Give this one another name, or leave one of them out.",
                 self.kind.terraform_name, self.kind.name
             );
-            return Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into());
+            return Err(Diag::error(self.of("It is declared twice", name), detail)
+                .at(Path::root().attr(NAME))
+                .into());
         }
         let Some(there) = region.find(self.kind, name).await? else {
             let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
-            return Err(Diag::error("Changed by somebody else", detail).into());
+            return Err(Diag::error(self.of("Changed by somebody else", name), detail).into());
         };
         let manager = there.metadata.manager.as_deref();
         let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
@@ -43,7 +45,7 @@ impl KindResource {
             if manager == Some(MANAGER) { self.if_it_is_the_one_before() } else { String::new() },
             self.how_to_import(name),
         );
-        Err(Diag::error("It exists already", detail).at(Path::root().attr(NAME)).into())
+        Err(Diag::error(self.of("It exists already", name), detail).at(Path::root().attr(NAME)).into())
     }
 
     /// That an object which is imported, and needs no change, is still another tool's as well.

@@ -123,10 +123,9 @@ impl KindResource {
         let detail = format!(
             "{} {name:?} is being deleted, which cannot be taken back, and takes no changes: {}. Once it is gone, the next apply creates \
              it again. Until then it can be left as it is.",
-            self.kind.name,
-            why.trim_end_matches('.')
+            self.kind.name, why
         );
-        Diag::error("It is being deleted", detail).at(Path::root().attr(NAME)).into()
+        Diag::error(self.of("It is being deleted", name), detail).at(Path::root().attr(NAME)).into()
     }
 
     /// An object is to have a name that is taken.
@@ -272,10 +271,10 @@ impl KindResource {
         let mut lines: Vec<String> = named.collect();
         let unnamed = consequences.machines.len().saturating_sub(NAMED);
         if unnamed > 0 {
-            lines.push(format!("and {unnamed} more"));
+            lines.push(format!("And {unnamed} more."));
         }
         if consequences.not_told > 0 {
-            lines.push(format!("{} machines that are not ready were not looked at", consequences.not_told));
+            lines.push(format!("{} machines that are not ready were not looked at.", consequences.not_told));
         }
         let title = self.of("Machines that decide from this go on otherwise than now", name);
         Some(Diag::warning(title, lines.join("\n")))

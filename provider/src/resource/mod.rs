@@ -108,7 +108,7 @@ impl KindResource {
              moves to another address, a moved block says so.",
             self.kind.terraform_name, self.kind.name
         );
-        Err(Diag::error("It is declared twice", detail).at(Path::root().attr(NAME)).into())
+        Err(Diag::error(self.of("It is declared twice", name), detail).at(Path::root().attr(NAME)).into())
     }
 
     /// Whether an object of the state is there under its name; another may have that by now.
@@ -405,7 +405,7 @@ impl Resource for KindResource {
                          and apply again: {error}",
                         self.kind.name
                     );
-                    Diag::error("Changed since it was planned", detail)
+                    Diag::error(self.of("Changed since it was planned", name), detail)
                 })?
             }
             Err(error) => return Err(failed(&error)),
@@ -426,7 +426,7 @@ impl Resource for KindResource {
                  A moved block says so beforehand.",
                 self.kind.name
             );
-            cx.warn(Diag::warning("It is kept", detail));
+            cx.warn(Diag::warning(self.of("It is kept", name), detail));
             return Ok(());
         }
         match region.delete(cx, self.kind, &key).await {
@@ -440,7 +440,7 @@ impl Resource for KindResource {
             waited = region.client.for_waiting().wait_gone(self.kind, &key, timeout, |object| log.see(object)) => waited,
             () = cx.cancelled() => {
                 let detail = format!("{} {name:?} is being deleted; the next apply goes on waiting.", self.kind.name);
-                return Err(Diag::error("Interrupted", detail).into());
+                return Err(Diag::error(self.of("Interrupted", name), detail).into());
             }
         };
         match waited.map_err(|error| region::diags(self.kind, name, &error))? {
@@ -448,9 +448,11 @@ impl Resource for KindResource {
             Some(Outcome::Stalled(_, condition)) => {
                 let detail = format!(
                     "{} {name:?} cannot go: {} ({}).",
-                    self.kind.name, condition.message, condition.reason
+                    self.kind.name,
+                    condition.message.trim_end_matches('.'),
+                    condition.reason
                 );
-                Err(Diag::error("Its deletion is stalled", detail).into())
+                Err(Diag::error(self.of("Its deletion is stalled", name), detail).into())
             }
             Some(Outcome::Met(object) | Outcome::TimedOut(object)) => {
                 let detail = format!(
@@ -459,7 +461,7 @@ impl Resource for KindResource {
                     timeout.as_secs(),
                     fresh::reason(&object)
                 );
-                Err(Diag::error("It takes too long", detail).into())
+                Err(Diag::error(self.of("It takes too long", name), detail).into())
             }
         }
     }

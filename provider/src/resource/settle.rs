@@ -77,7 +77,7 @@ impl KindResource {
             () = cx.cancelled() => {
                 // Not an error: Terraform would replace at the next apply what is being made right now.
                 cx.warn(Diag::warning(
-                    "It is not ready yet",
+                    self.of("It is not ready yet", name),
                     format!("The region goes on with {} {name:?} by itself; the next apply goes on waiting.", self.kind.name),
                 ));
                 return Ok(self.keep(cx, planned, &object, false));
@@ -92,7 +92,7 @@ impl KindResource {
                      The next apply goes on waiting.",
                     self.kind.name
                 );
-                cx.warn(Diag::warning("It is not ready yet", detail));
+                cx.warn(Diag::warning(self.of("It is not ready yet", name), detail));
                 return Ok(self.keep(cx, planned, &object, false));
             }
             Err(error) => return Err(region::diags(self.kind, name, &error)),
@@ -104,12 +104,12 @@ impl KindResource {
                 let detail = format!(
                     "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.{}",
                     self.kind.name,
-                    condition.message,
+                    condition.message.trim_end_matches('.'),
                     condition.reason,
                     self.kind.singular(),
                     self.if_tainted(operation)
                 );
-                Err(Diag::error("It will not become ready by itself", detail).into())
+                Err(Diag::error(self.of("It will not become ready by itself", name), detail).into())
             }
             Outcome::TimedOut(object) => {
                 self.keep(cx, planned, &object, false);
@@ -123,7 +123,7 @@ impl KindResource {
                     operation.as_str(),
                     self.if_tainted(operation)
                 );
-                Err(Diag::error("It takes too long", detail).into())
+                Err(Diag::error(self.of("It takes too long", name), detail).into())
             }
         }
     }
