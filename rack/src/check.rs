@@ -233,7 +233,7 @@ fn taken(
         }
         (None, None) => {
             finding.problem = Some(format!(
-                "{error}, and no rack runs on this data directory; as root, `ss -lnp{option}` shows who has it"
+                "{error}; as root, `ss -lnp{option}` shows who has it: another server, or this rack if it runs already"
             ));
         }
     }

@@ -189,12 +189,12 @@ pub fn problems(interfaces: &[String]) -> io::Result<BTreeMap<String, String>> {
                 others.join(", ")
             ));
         };
-        match (it.is_up, it.has_carrier, it.addresses.is_empty()) {
+        match (it.is_up, it.has_carrier, it.addresses.is_empty() && it.addresses6.is_empty()) {
             (false, _, _) => {
                 Some(format!("{name} is down, and nobody is served there: `ip link set {name} up`"))
             }
             (_, _, true) => Some(format!(
-                "{name} has no IPv4 address, and nobody is served there: give it one, as `ip address add ADDRESS/LENGTH dev {name}`"
+                "{name} has no IP address, and nobody is served there: give it one, as `ip address add ADDRESS/LENGTH dev {name}`"
             )),
             (_, false, _) => Some(format!(
                 "{name} has no link, so that nobody is heard there: look at its cable and the port of the switch"

@@ -90,7 +90,7 @@ async fn services_whose_address_is_gone_have_stopped_and_an_interface_says_what_
         last = last.max(told(0, service, "").await);
     }
     ip("address flush dev rack0 scope global");
-    let mut gone = told(last, "interface rack0", "rack0 has no IPv4 address").await;
+    let mut gone = told(last, "interface rack0", "rack0 has no IP address").await;
     for service in services {
         gone = gone.max(told(last, service, "the address that it was served at is gone").await);
     }

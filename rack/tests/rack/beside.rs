@@ -247,14 +247,12 @@ async fn a_server_that_nobody_declared_is_found() {
     // A check finds it too, beside the rack that runs.
     let settings = on_switch(dir.path());
     let findings = tokio::task::spawn_blocking(move || check(&settings)).await.unwrap();
-    let problem = |subject: &str| {
-        let found = findings.iter().find(|it| it.subject.starts_with(subject)).unwrap();
-        found.problem.clone().unwrap_or_default()
-    };
-    assert!(
-        problem("other DHCP servers on rack0").starts_with("10.9.0.9 gives addresses there"),
-        "{findings:?}"
-    );
-    assert!(problem("proxyDHCP on 10.9.0.1:4011").contains("this rack if it runs already"), "{findings:?}");
+    let finding = |subject: &str| findings.iter().find(|it| it.subject.starts_with(subject)).unwrap();
+    let problem = finding("other DHCP servers on rack0").problem.clone().unwrap_or_default();
+    assert!(problem.starts_with("10.9.0.9 gives addresses there"), "{findings:?}");
+    for port in ["DHCP on 10.9.0.1:67", "proxyDHCP on 10.9.0.1:4011", "TFTP on 10.9.0.1:"] {
+        let (problem, note) = (&finding(port).problem, finding(port).note.clone().unwrap_or_default());
+        assert!(problem.is_none() && note.starts_with("this rack runs, and has it"), "{findings:?}");
+    }
     rack.stop().await;
 }
