@@ -128,6 +128,7 @@ struct Inner {
     logins: session::Logins,
     issuers: Issuers,
     webhooks: Arc<Counters>,
+    networks: serving::Recent,
 }
 
 impl std::fmt::Debug for App {
@@ -150,6 +151,7 @@ impl App {
             logins: session::Logins::default(),
             issuers: Issuers::default(),
             webhooks: Arc::default(),
+            networks: serving::Recent::default(),
         }))
     }
 
@@ -169,6 +171,10 @@ impl App {
 
     pub(crate) fn webhooks(&self) -> &Arc<Counters> {
         &self.0.webhooks
+    }
+
+    fn networks(&self) -> &serving::Recent {
+        &self.0.networks
     }
 
     fn joiner(&self) -> Option<&Joiner> {

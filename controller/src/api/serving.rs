@@ -3,17 +3,46 @@
 use super::App;
 use super::problem::Answer;
 use super::utilisation::with;
+use crate::driver::Machinery;
 use crate::driver::serving::Network;
 use basalt_api::kinds::VlanSpec;
+use basalt_api::values::Timestamp;
 use basalt_db::Object;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// Thousands of objects are asked for one by one, and each word rests on all networks: so old may what is read of them be.
+const FRESH: Duration = Duration::from_millis(250);
+
+/// The networks as they were read last.
+#[derive(Debug, Default)]
+pub(super) struct Recent(Mutex<Option<(Instant, Arc<Network>)>>);
+
+impl Recent {
+    /// The networks as they are, with whatever was written up to then.
+    async fn read(&self, machinery: &Arc<dyn Machinery>, written: Timestamp) -> Answer<Arc<Network>> {
+        let mut recent = self.0.lock().await;
+        if let Some((at, network)) = &*recent
+            && at.elapsed() < FRESH
+            && network.now > written
+        {
+            return Ok(Arc::clone(network));
+        }
+        let network = Arc::new(machinery.network().await?);
+        *recent = Some((Instant::now(), Arc::clone(&network)));
+        Ok(network)
+    }
+}
 
 /// Fills in what is to be known of the VLANs and subnets among these.
 pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
-    let has_some = objects.iter().any(|object| ["Vlan", "Subnet"].contains(&object.kind.as_str()));
-    let Some(machinery) = app.machinery().filter(|_| has_some) else { return Ok(()) };
-    let network = machinery.network().await?;
+    let these = objects.iter().filter(|object| ["Vlan", "Subnet"].contains(&object.kind.as_str()));
+    let Some(written) = these.map(|object| object.updated_at).max() else { return Ok(()) };
+    let Some(machinery) = app.machinery() else { return Ok(()) };
+    let network = app.networks().read(machinery, written).await?;
     for object in objects {
         match object.kind.as_str() {
             "Vlan" => vlan(object, &network)?,

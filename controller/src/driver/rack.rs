@@ -87,6 +87,9 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
                 status.version = Some(hello.version);
                 status.spki_sha256 = hello.spki_sha256.parse().ok();
             }
+            // Of addresses it is news that there are none.
+            Some(Observed::Health(health))
+                if health.ok && health.service.starts_with(basalt_proto::ADDRESSES) => {}
             Some(Observed::Health(health)) => {
                 let state = if health.ok { ServiceState::Running } else { ServiceState::Stopped };
                 let mut service = RackService::new(state);

@@ -25,7 +25,7 @@ pub struct Network {
     pub nets: Vec<Net>,
     /// Racks.
     pub racks: Vec<RackSeen>,
-    /// When that was.
+    /// When that was, at the earliest.
     pub now: Timestamp,
 }
 
@@ -83,8 +83,9 @@ impl Network {
     /// # Errors
     /// The database.
     pub async fn load(store: &Store, sessions: &Sessions) -> Result<Self, StoreError> {
-        let nets = load::nets(store).await?;
-        let (racks, now) = (load::racks(store, sessions).await?, store.now().await?);
+        // First: whatever was written before then is in the rest.
+        let now = store.now().await?;
+        let (nets, racks) = (load::nets(store).await?, load::racks(store, sessions).await?);
         Ok(Self { nets, racks, now })
     }
 
