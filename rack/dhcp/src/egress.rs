@@ -114,13 +114,13 @@ impl Message {
     /// The datagram, with all options in the order in which they were added.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        self.lay_out(&self.own_options(), usize::MAX)
+        self.lay_out(&self.own_options(), usize::MAX).0
     }
 
     /// The datagram for a client that asked for these options and takes messages of at most so many bytes. Only a relay's option,
-    /// which the relay removes, makes it longer.
+    /// which the relay removes, makes it longer. With it the options that were left out, since they fit nowhere.
     #[must_use]
-    pub fn encode_for(&self, asked: &[u8], longest: usize) -> Vec<u8> {
+    pub fn encode_for(&self, asked: &[u8], longest: usize) -> (Vec<u8>, Vec<u8>) {
         let mut options = self.own_options();
         let rank = |code: u8| {
             let first = FIRST.iter().position(|&it| u8::from(it) == code);
@@ -147,7 +147,8 @@ impl Message {
         self.file.len() < FILE_FIELD
     }
 
-    fn lay_out(&self, own: &[(u8, &[u8])], longest: usize) -> Vec<u8> {
+    /// The datagram, and what fits nowhere.
+    fn lay_out(&self, own: &[(u8, &[u8])], longest: usize) -> (Vec<u8>, Vec<u8>) {
         let mut relay = Vec::new();
         for (code, value) in &self.options {
             if *code == u8::from(OptionCode::RelayAgentInformation) {
@@ -168,10 +169,14 @@ impl Message {
                 Field::new(SNAME_IS_OPTIONS, SNAME_FIELD - 1),
             ]
         };
+        let mut left_out = Vec::new();
         for (code, value) in own {
-            if let Some(field) = fields.iter_mut().find(|field| written(value) <= field.room) {
-                field.room -= written(value);
-                write_option(&mut field.bytes, *code, value);
+            match fields.iter_mut().find(|field| written(value) <= field.room) {
+                Some(field) => {
+                    field.room -= written(value);
+                    write_option(&mut field.bytes, *code, value);
+                }
+                None => left_out.push(*code),
             }
         }
         let overload = fields.iter().filter(|it| !it.bytes.is_empty()).fold(0, |all, it| all | it.overload);
@@ -209,7 +214,7 @@ impl Message {
         out.extend(relay);
         out.push(OptionCode::End.into());
         out.resize(out.len().max(MIN_DATAGRAM), 0);
-        out
+        (out, left_out)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::elsewhere::{self, Elsewhere, GRACE};
 use crate::ingress::Packet;
 use crate::lease::Table;
 use crate::network::Network;
-use crate::options;
+use crate::options::{self, Told};
 use crate::probe::{Probes, TAKEN_SECONDS};
 use crate::server::{Action, Arrival, Destination, Event, Ignored, Scope};
 use crate::{BootClient, Config, Lease, LeaseState, Mac, Time};
@@ -120,7 +120,7 @@ impl Exchange<'_> {
         self.network_options(&mut reply);
         self.boot_options(&mut reply);
         self.further_options(&mut reply);
-        vec![self.send(reply), Action::Report(Event::Offered { mac: self.mac, address })]
+        self.send(reply).chain([Action::Report(Event::Offered { mac: self.mac, address })]).collect()
     }
 
     /// Another host has the address that was to be offered: it is out of use for a while.
@@ -199,7 +199,7 @@ impl Exchange<'_> {
         self.network_options(&mut reply);
         self.boot_options(&mut reply);
         self.further_options(&mut reply);
-        Ok(vec![self.send(reply)])
+        Ok(self.send(reply).collect())
     }
 
     fn acknowledge(self, address: Ipv4Addr) -> Vec<Action> {
@@ -211,12 +211,13 @@ impl Exchange<'_> {
         self.network_options(&mut reply);
         let boot = self.boot_options(&mut reply);
         self.further_options(&mut reply);
-        let send = self.send(reply);
+        let send: Vec<_> = self.send(reply).collect();
         self.table.insert(lease.clone());
         let mac = self.mac;
         self.withdraw_offers(Some(address));
-        let mut actions =
-            vec![Action::Persist(lease.clone()), send, Action::Report(Event::Leased { lease, renewed })];
+        let mut actions = vec![Action::Persist(lease.clone())];
+        actions.extend(send);
+        actions.push(Action::Report(Event::Leased { lease, renewed }));
         if let Some((client, file)) = boot {
             actions.push(Action::Report(Event::Boot { mac, address, client, file }));
         }
@@ -228,7 +229,7 @@ impl Exchange<'_> {
         // The relay must broadcast it: the client may be on another network than its address says (RFC 2131 §4.3.2).
         reply.broadcast |= !self.packet.giaddr.is_unspecified();
         reply.option(OptionCode::Message, reason);
-        vec![self.send(reply), Action::Report(Event::Refused { mac: self.mac, address, reason })]
+        self.send(reply).chain([Action::Report(Event::Refused { mac: self.mac, address, reason })]).collect()
     }
 
     /// The address to offer: reserved, current, another server's that the client may keep, previous, asked for, offered in vain, never
@@ -481,9 +482,16 @@ impl Exchange<'_> {
     /// What the operator says of options that nothing here knows.
     fn further_options(&self, reply: &mut Message) {
         let own = self.config.client_options.get(&self.mac).into_iter().flatten();
+        let asked = self.packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
         for option in own.chain(&self.scope.subnet.options) {
             let code = OptionCode::from(option.code);
-            if !reply.has(code) {
+            let may_be_told = match options::told(option.code) {
+                Told::Always => true,
+                Told::Asked => asked.contains(&option.code),
+                Told::Repeated => self.packet.options.contains(code),
+                Told::Never => false,
+            };
+            if may_be_told && !reply.has(code) {
                 reply.option(code, option.value.clone());
             }
         }
@@ -496,8 +504,8 @@ impl Exchange<'_> {
         Some((client, client.answer(boot, self.packet, self.via.local, reply)?))
     }
 
-    /// Where a reply goes (RFC 2131 §4.1).
-    pub(crate) fn send(&self, reply: Message) -> Action {
+    /// The reply, to where it goes (RFC 2131 §4.1), and what of it did not fit.
+    pub(crate) fn send(&self, reply: Message) -> impl Iterator<Item = Action> + use<> {
         let packet = self.packet;
         let refusal = reply.yiaddr.is_unspecified() && reply.ciaddr.is_unspecified();
         let to = if !packet.giaddr.is_unspecified() {
@@ -511,11 +519,13 @@ impl Exchange<'_> {
         } else {
             Destination::Hardware { address: reply.yiaddr, mac: self.mac }
         };
-        Action::Send { via: self.via, to, bytes: self.encode(reply) }
+        let (bytes, left_out) = self.encode(&reply);
+        let report = (!left_out.is_empty()).then_some(Event::LeftOut { mac: self.mac, options: left_out });
+        [Action::Send { via: self.via, to, bytes }].into_iter().chain(report.map(Action::Report))
     }
 
-    /// In the order that the client asks for, and no longer than it takes.
-    pub(crate) fn encode(&self, reply: Message) -> Vec<u8> {
+    /// In the order that the client asks for, and no longer than it takes; and the options that do not fit.
+    pub(crate) fn encode(&self, reply: &Message) -> (Vec<u8>, Vec<u8>) {
         let asked = self.packet.options.raw(OptionCode::ParameterRequestList).unwrap_or_default();
         reply.encode_for(asked, longest_message(self.packet))
     }

@@ -5,6 +5,44 @@ use std::net::Ipv4Addr;
 
 use crate::Route;
 
+/// To whom an option that an operator declares as bytes is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// To everybody.
+    Always,
+    /// To who asks for it by its number (option 55).
+    Asked,
+    /// To who sends it.
+    Repeated,
+    /// To nobody: it is of messages that this server does not send.
+    Never,
+}
+
+/// Where an RFC says so; any other is told always.
+const RULES: [(u8, Told); 16] = [
+    (80, Told::Never), // rapid commit, of ACKs that answer a DISCOVER (RFC 4039 §3)
+    (90, Told::Never), // authentication (RFC 3118)
+    (91, Told::Never), // and 92: of answers to lease queries (RFC 4388 §6.1)
+    (92, Told::Never),
+    (108, Told::Asked), // IPv6-only preferred: whoever takes it goes without IPv4 (RFC 8925 §3.3)
+    (116, Told::Repeated), // auto-configure (RFC 2563 §2.3)
+    (118, Told::Never), // subnet selection, which the server repeats itself (RFC 3011 §2)
+    (145, Told::Never), // the nonce of FORCERENEW (RFC 6704 §3.1.1)
+    (151, Told::Never), // to 157: of answers to bulk lease queries (RFC 6926 §6.2)
+    (152, Told::Never),
+    (153, Told::Never),
+    (154, Told::Never),
+    (155, Told::Never),
+    (156, Told::Never),
+    (157, Told::Never),
+    (249, Told::Asked), // routes, as Windows asked for them before RFC 3442
+];
+
+/// To whom an option is told.
+pub(crate) fn told(code: u8) -> Told {
+    RULES.iter().find(|(known, _)| *known == code).map_or(Told::Always, |(_, told)| *told)
+}
+
 /// A pointer to an earlier name (RFC 1035 §4.1.4): two set bits, and where it begins.
 const POINTER: u16 = 0xc000;
 

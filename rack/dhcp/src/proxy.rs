@@ -27,7 +27,7 @@ impl Exchange<'_> {
             MessageType::Discover => {
                 let mut offer = self.reply(MessageType::Offer, Ipv4Addr::UNSPECIFIED);
                 self.boot_options(&mut offer).ok_or(Ignored::OthersClient)?;
-                Ok(vec![self.send(offer)])
+                Ok(self.send(offer).collect())
             }
             MessageType::Request => {
                 let asked = packet.options.ipv4(OptionCode::RequestedIpAddress);
@@ -51,7 +51,7 @@ impl Exchange<'_> {
         let mut reply = self.reply(MessageType::Ack, Ipv4Addr::UNSPECIFIED);
         self.boot_options(&mut reply).ok_or(Ignored::OthersClient)?;
         let boots = self.boots(packet.ciaddr)?;
-        let bytes = self.encode(reply);
+        let (bytes, _) = self.encode(&reply);
         Ok(vec![Action::Send { via: self.via, to: Destination::Asker(from), bytes }, boots])
     }
 

@@ -165,6 +165,13 @@ pub enum Event {
         /// Why.
         reason: &'static str,
     },
+    /// A reply was longer than its client takes, and these options fit nowhere in it.
+    LeftOut {
+        /// The client.
+        mac: Mac,
+        /// Their numbers.
+        options: Vec<u8>,
+    },
     /// A message was not answered.
     Ignored {
         /// The client, when it is an Ethernet client.

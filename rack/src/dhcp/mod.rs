@@ -30,12 +30,14 @@ use crate::spool::writer::Facts;
 
 pub mod config;
 mod learned;
+mod left_out;
 pub(crate) mod leftover;
 pub(crate) mod others;
 mod shortage;
 pub(crate) mod trace;
 mod wire;
 
+use left_out::LeftOut;
 use others::{Others, Racks};
 use shortage::Shortages;
 use trace::Parked;
@@ -73,6 +75,7 @@ pub struct Dhcp {
     boot: watch::Receiver<Option<Arc<BootTable>>>,
     others: Others,
     racks: Racks,
+    left_out: LeftOut,
 }
 
 #[derive(Debug)]
@@ -140,6 +143,7 @@ impl Dhcp {
             boot,
             others: Others::default(),
             racks: Racks::default(),
+            left_out: LeftOut::default(),
         })
     }
 
@@ -479,6 +483,10 @@ impl Dhcp {
                 tracing::warn!(interface, %holder, "a host answers ARP for every address; addresses are offered all the same");
                 self.facts.tell(about(holder).alarm("address_conflict", &message));
             }
+            Event::LeftOut { mac, options } if self.left_out.is_news(&options, Instant::now()) => {
+                tracing::warn!(%mac, ?options, "DHCP options do not fit into what a client takes, and are left out");
+            }
+            Event::LeftOut { mac, options } => tracing::debug!(%mac, ?options, "DHCP options are left out"),
             Event::Offered { mac, address } => tracing::debug!(%mac, %address, "address offered"),
             Event::Refused { mac, address, reason } => {
                 tracing::info!(%mac, %address, reason, "address refused")

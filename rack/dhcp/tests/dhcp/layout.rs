@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use basalt_dhcp::egress::Message;
-use basalt_dhcp::{Action, RawOption, Route, Server, Subnet, ingress};
+use basalt_dhcp::{Action, Event, RawOption, Route, Server, Subnet, ingress};
 use dhcproto::Decodable;
 use dhcproto::v4::{self, DhcpOption, MessageType, OptionCode};
 
@@ -96,6 +96,28 @@ fn leaves_out_what_fits_nowhere_and_goes_on_with_the_next() {
     let packet = ingress::parse(&bytes(talkative(60, 25), &asking(&[15, 42, 6, 3]))).unwrap();
     assert!(!packet.options.contains(OptionCode::DomainNameServer));
     assert_eq!(packet.options.ipv4s(OptionCode::Router), [ip(1)]);
+
+    let mut server = Server::new(config(talkative(60, 25))).unwrap();
+    let told = server.ask(START, &asking(&[15, 42, 6, 3])).0;
+    let missing = Event::LeftOut { mac: mac(1), options: vec![6] };
+    assert!(told.contains(&Action::Report(missing)), "{told:?}");
+}
+
+#[test]
+fn an_option_that_an_rfc_has_asked_for_is_told_to_no_one_else() {
+    let mut subnet = subnet();
+    let declared = [80, 91, 108, 116, 150, 249];
+    subnet.options = declared.map(|code| RawOption { code, value: vec![0, 0, 1, 44] }).to_vec();
+    let told = |message: &Message| {
+        let codes = codes(&bytes(subnet.clone(), message));
+        declared.into_iter().filter(|code| codes.contains(code)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&discover(1)), [150], "who says nothing has asked for nothing");
+    assert_eq!(told(&asking(&[1, 3])), [150]);
+    assert_eq!(told(&asking(&[80, 91, 108, 116, 249])), [108, 150, 249]);
+    let mut configures_itself = asking(&[1]);
+    configures_itself.option(OptionCode::from(116), [1]);
+    assert_eq!(told(&configures_itself), [116, 150]);
 }
 
 #[test]
