@@ -167,7 +167,7 @@ fn a_stalled_deployment_ends_the_wait_with_its_reason() {
         let output = end_of(child).await;
         assert!(!output.status.success());
         let said = flat(&everything(&output));
-        assert!(said.contains("No disk has 10 GiB. (DiskTooSmall)"), "{said}");
+        assert!(said.contains("No disk has 10 GiB (DiskTooSmall)"), "{said}");
         assert!(said.contains("basalt explain deployment web-1"), "{said}");
         world.end().await;
     });
