@@ -4,6 +4,7 @@
 //! null where Basalt chooses by itself; what it chose is in `status`. So a plan is empty exactly when nothing that is
 //! declared means anything else. The region is sent what the configuration says, and no default that it leaves out.
 
+mod expression;
 pub(crate) mod labels;
 mod pointer;
 mod schema;

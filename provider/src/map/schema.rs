@@ -8,7 +8,7 @@ use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type, Val};
 
 use crate::filter;
 
-use super::{FIND, LABELS, LABELS_ALL, NAME, READY, STATUS, UID, version, write_only};
+use super::{FIND, LABELS, LABELS_ALL, NAME, READY, STATUS, UID, expression, version, write_only};
 use crate::patience;
 
 /// What the attributes are for.
@@ -34,7 +34,10 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
             Naming::Singleton => Attribute::required(NAME, Type::String)
                 .doc("Its name: `default`. There is one object of this kind."),
             Naming::FabricVid => {
-                Attribute::computed(NAME, Type::String).doc("Its name, as it is referred to: `fabric.vid`.")
+                Attribute::computed(NAME, Type::String).doc(
+                    "Its name, by which others refer to it: that of its fabric, a full stop and its number, such as `core.7`, or `core.0` for \
+                     the untagged network. It is made of `fabric` and `vid`, is never given, and changes with the fabric's name.",
+                )
             }
         },
         Attribute::computed(UID, Type::String).use_state().replace().doc("Its identity. It never changes."),
@@ -255,7 +258,7 @@ pub(crate) fn about(field: &Field) -> String {
 
 /// The description, and what the rest of the field says about it.
 fn doc(field: &Field, part: Part) -> String {
-    let mut text = field.doc.to_owned();
+    let mut text = field.doc.replace(expression::ELSEWHERE, &expression::names());
     let mut say = |sentence: String| {
         text.push(' ');
         text.push_str(&sentence);
