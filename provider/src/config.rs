@@ -190,7 +190,7 @@ pub(crate) fn client(
             ClientError::Config { setting: CLIENT_CERTIFICATE, .. } => Path::root().attr(CLIENT_CERTIFICATE),
             ClientError::Config { setting: CLIENT_KEY, .. } => Path::root().attr(CLIENT_KEY),
             ClientError::Config { setting, .. } if setting.contains("ca") => Path::root().attr("ca_file"),
-            ClientError::Config { setting, .. } if setting.contains("token") => Path::root().attr("token"),
+            ClientError::Config { setting, .. } if setting.contains("token") => Path::root(),
             _ => Path::root().attr("endpoint"),
         };
         Diags::from(Diag::error("The provider's block is wrong", sentence(&error.to_string())).at(at))

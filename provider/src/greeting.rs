@@ -24,27 +24,29 @@ pub(crate) async fn greet(client: &Bounded, token_from: Option<&str>) -> Result<
 
 /// What is wrong before anything is asked for, if it is.
 fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
+    // Terraform shows the line that an error is at, and with that of the token the token.
+    let (whole, endpoint) = (Path::root(), Path::root().attr("endpoint"));
     let (title, at, detail) = match (error, error.code(), token_from) {
-        (_, Some(ProblemCode::Unauthenticated), None) => ("There is no token", "token", NO_TOKEN.to_owned()),
+        (_, Some(ProblemCode::Unauthenticated), None) => ("There is no token", whole, NO_TOKEN.to_owned()),
         (ClientError::Problem(problem), Some(ProblemCode::Unauthenticated), Some(from)) => {
             let why = problem.detail.trim_end_matches('.');
             let detail = format!(
                 "The region refused the token that {from} gives: {why}. `basalt token issue NAME` makes another one for the ApiToken of that \
                  name, and `basalt whoami` says what a token is good for."
             );
-            ("The token is not accepted", "token", detail)
+            ("The token is not accepted", whole, detail)
         }
         (ClientError::Unexpected { .. }, ..) => {
-            ("That is no region", "endpoint", format!("{error}; look at the endpoint."))
+            ("That is no region", endpoint, format!("{error}; look at the endpoint."))
         }
-        _ if error.is_outage() => ("No region can be reached", "endpoint", sentence(&error.to_string())),
+        _ if error.is_outage() => ("No region can be reached", endpoint, sentence(&error.to_string())),
         // From another host it is asked in the clear.
         (ClientError::Problem(problem), ..) if problem.status == 426 => {
-            ("The region wants TLS", "endpoint", sentence(&problem.detail))
+            ("The region wants TLS", endpoint, sentence(&problem.detail))
         }
         _ => return None,
     };
-    Some(Diag::error(title, detail).at(Path::root().attr(at)))
+    Some(Diag::error(title, detail).at(at))
 }
 
 const NO_TOKEN: &str = "The region answers nobody without a token, and none is given: not by token or token_file of the provider's block, \
@@ -87,12 +89,12 @@ mod tests {
     async fn a_token_that_is_refused_is_told_with_where_it_came_from() {
         let (at, detail) = said(ProblemCode::Unauthenticated, Some("BASALT_TOKEN")).await.expect("an error");
         assert!(
-            at == "token" && detail.contains("the token that BASALT_TOKEN gives: this token is not known"),
+            at.is_empty() && detail.contains("the token that BASALT_TOKEN gives: this token is not known"),
             "{detail}"
         );
         let (at, detail) = said(ProblemCode::Unauthenticated, None).await.expect("an error");
         assert!(
-            at == "token" && detail.contains("BASALT_TOKEN_FILE") && detail.contains("admin-token"),
+            at.is_empty() && detail.contains("BASALT_TOKEN_FILE") && detail.contains("admin-token"),
             "{detail}"
         );
     }

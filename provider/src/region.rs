@@ -353,14 +353,14 @@ pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Va
     Diags(each.collect())
 }
 
-/// With a capital letter and a full stop.
+/// With a full stop, and with a capital letter where it begins with a word, and not with a name or a value.
 pub(crate) fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
+    let first = text.split(' ').next().unwrap_or_default();
     let mut rest = text.chars();
-    // What begins with a name begins as that does.
     match rest.next() {
-        Some(first) if rest.as_str().starts_with(|c: char| c.is_lowercase() || c == ' ') => {
-            format!("{}{}.", first.to_uppercase(), rest.as_str())
+        Some(letter) if first.chars().all(|c| c.is_ascii_lowercase()) => {
+            format!("{}{}.", letter.to_uppercase(), rest.as_str())
         }
         _ => format!("{text}."),
     }
@@ -406,6 +406,20 @@ mod tests {
         let found: Vec<_> = named(text).map(|(kind, name)| (kind.name, name)).collect();
         assert_eq!(found, [("IpRange", "lab-a")]);
         assert_eq!(named("nothing is \"named\" here").count(), 0);
+    }
+
+    #[test]
+    fn a_sentence_ends_once_and_begins_with_a_capital_letter_unless_with_a_name() {
+        for (text, want) in [
+            ("no region answered", "No region answered."),
+            ("it is so.", "It is so."),
+            ("client_key: it is none", "client_key: it is none."),
+            ("10.0.0.1 is taken", "10.0.0.1 is taken."),
+            ("http://a is none", "http://a is none."),
+            ("row-1 is locked", "row-1 is locked."),
+        ] {
+            assert_eq!(sentence(text), want);
+        }
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resour
         let token = format!("token = {:?}", world.token);
         for (head, title, want) in [
             (
-                block(region, "token = \"another\""),
+                block(region, "token = \"not-to-be-shown\""),
                 "The token is not accepted",
                 "the token that the attribute token gives",
             ),
@@ -155,6 +155,7 @@ fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resour
             let said = flat(&world.fails(&["plan"]).await);
             assert!(said.contains(&format!("Error: {title}")) && said.contains(want), "{said}");
             assert_eq!(said.matches("Error: ").count(), 1, "{said}");
+            assert!(!said.contains("not-to-be-shown"), "{said}");
         }
         server.abort();
         world.end().await;

@@ -122,7 +122,7 @@ fn what_a_killed_terraform_left_is_cleared_away_once_it_has_ended() {
         let wrong = TOLD.replace("role   = \"looker\"", "lifetime = \"10s\"");
         let said = flat(&world.config(&format!("{}{wrong}", provider(&world))).fails(&["validate"]).await);
         assert!(said.contains("the token speaks for nobody"), "{said}");
-        assert!(said.contains("10s is too short"), "{said}");
+        assert!(said.contains("\"10s\" is too short"), "{said}");
         world.end().await;
     });
 }
