@@ -188,6 +188,7 @@ impl Action for Operate {
     }
 
     async fn plan(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        self.session.is_well()?;
         let known = (config.get(MACHINE).as_str(), self.request(config), self.session.region_if_known());
         let (Some(machine), Some(request), Some(region)) = known else { return Ok(()) };
         if request

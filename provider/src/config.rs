@@ -86,6 +86,11 @@ pub(crate) fn says_where(config: &Val) -> bool {
     SETTINGS.iter().all(|(name, _)| config.get(name).is_wholly_known())
 }
 
+/// Whether the block says anything at all, and not the environment alone.
+pub(crate) fn is_said(config: &Val) -> bool {
+    config.as_map().is_some_and(|config| config.values().any(|value| !value.is_null()))
+}
+
 /// What is wrong with the block by itself.
 pub(crate) fn check(config: &Val) -> Diags {
     let mut diags = labels::check(config, DEFAULT_LABELS);

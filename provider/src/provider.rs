@@ -1,12 +1,12 @@
 //! The provider: its block, per kind a resource, a list resource and two data sources, and per verb an action.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use basalt_api::wire::Verb;
 use basalt_api::{KINDS, Kind};
 use tfplugin::{
-    Action, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, ListResource, Provider, Resource,
-    Schema, Val, async_trait,
+    Action, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, ListResource, Path, Provider,
+    Resource, Schema, Val, async_trait,
 };
 
 use crate::action::Operate;
@@ -37,15 +37,38 @@ struct Basalt {
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     region: RwLock<Option<Region>>,
+    trouble: Mutex<Trouble>,
     default_labels: RwLock<Val>,
     /// What this process has planned and done.
     pub(crate) memory: Memory,
+}
+
+/// What keeps everybody from the region, from one configuration of the provider to the next.
+#[derive(Debug, Default)]
+enum Trouble {
+    #[default]
+    None,
+    New(Diags),
+    Told,
 }
 
 impl Session {
     /// What the provider's block says of the labels of every resource.
     pub(crate) fn default_labels(&self) -> Val {
         self.default_labels.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was wrong when the region was greeted: in full for whoever asks first, and in a line for the next ones.
+    pub(crate) fn is_well(&self) -> Result<(), Diags> {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *trouble, Trouble::Told) {
+            Trouble::None => {
+                *trouble = Trouble::None;
+                Ok(())
+            }
+            Trouble::New(diags) => Err(diags),
+            Trouble::Told => Err(Diag::error("The region was not asked", "Another error says why.").into()),
+        }
     }
 
     /// The region, if the provider's block is known.
@@ -55,6 +78,7 @@ impl Session {
 
     /// The region.
     pub(crate) fn region(&self) -> Result<Region, Diags> {
+        self.is_well()?;
         self.region_if_known().ok_or_else(|| {
             Diag::error(
                 "The provider is not configured",
@@ -111,12 +135,18 @@ impl Provider for Basalt {
     }
 
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        let mut trouble = Trouble::None;
         let region = if config::says_where(config) {
             let env = |name: &str| std::env::var(name).ok();
             let client = config::client(config, cx.terraform_version(), env)?;
             let token_from = config::token_from(config, env);
             tokio::select! {
-                greeted = greet(&client, token_from.as_deref()) => greeted?,
+                greeted = greet(&client, token_from.as_deref()) => match greeted {
+                    Err(diags) if config::is_said(config) => return Err(diags),
+                    // Where there is no block, Terraform would say that there has to be one.
+                    Err(diags) => trouble = Trouble::New(Diags(diags.into_iter().map(|diag| diag.at(Path::root())).collect())),
+                    Ok(()) => {}
+                },
                 () = cx.cancelled() => return Err(Diag::error("Interrupted", "The region did not answer until then.").into()),
             }
             Some(Region::new(client))
@@ -127,6 +157,7 @@ impl Provider for Basalt {
         let labels = config.get(config::DEFAULT_LABELS).clone();
         *self.session.default_labels.write().unwrap_or_else(PoisonError::into_inner) = labels;
         *self.session.region.write().unwrap_or_else(PoisonError::into_inner) = region;
+        *self.session.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
         self.session.memory.forget();
         Ok(())
     }
@@ -136,6 +167,17 @@ impl Provider for Basalt {
 mod tests {
     use super::*;
     use basalt_api::values::Naming;
+
+    #[test]
+    fn what_keeps_all_from_the_region_is_told_in_full_once() {
+        let session = Session::default();
+        assert_eq!(session.is_well(), Ok(()));
+        assert_eq!(session.is_well(), Ok(()), "and stays so");
+        *session.trouble.lock().expect("a lock") =
+            Trouble::New(Diag::error("No region", "None answered.").into());
+        let told = [(); 3].map(|()| session.region().expect_err("trouble").0.remove(0).summary);
+        assert_eq!(told, ["No region", "The region was not asked", "The region was not asked"]);
+    }
 
     #[test]
     fn terraform_accepts_every_schema() {

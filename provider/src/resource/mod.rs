@@ -286,6 +286,7 @@ impl Resource for KindResource {
     }
 
     async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
+        self.session.is_well()?;
         let after = change.planned.get(NAME).as_str();
         if let Some(before) = change.prior.get(NAME).as_str() {
             self.memory().moves(self.kind.name, before);
@@ -343,6 +344,7 @@ impl Resource for KindResource {
     }
 
     async fn review_destroy(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        self.session.is_well()?;
         let name = state.get(NAME).as_str().unwrap_or_default();
         self.memory().moves(self.kind.name, name);
         self.goes(state);
