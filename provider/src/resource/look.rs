@@ -77,7 +77,9 @@ impl KindResource {
         let Some(region) = self.session.region_if_known() else { return Ok(()) };
         let name = state.get(NAME).as_str().unwrap_or_default();
         let options = region::deletion(self.kind);
-        match region.client.call().await.delete_dry_run(self.kind, &key(state), options).await {
+        // Its turn ends here: who refers to it may have to be asked for.
+        let tried = region.client.call().await.delete_dry_run(self.kind, &key(state), options).await;
+        match tried {
             Ok(answer) => {
                 if let Some(warning) = self.for_its_machine(&answer.plan, name) {
                     cx.warn(warning);
