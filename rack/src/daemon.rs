@@ -52,6 +52,8 @@ const INTERFACES: Duration = Duration::from_secs(2);
 const INSTALLED: Duration = Duration::from_secs(60);
 /// How often concern files are looked at.
 const FILES: Duration = Duration::from_secs(1);
+/// For how long the lock of the data directory may be held by what is left of the daemon before.
+const PREDECESSOR: Duration = Duration::from_secs(1);
 /// Before a failed service is started again.
 const RESTART: Duration = Duration::from_secs(5);
 /// Before absent blobs are asked for again: at first, and at most.
@@ -126,7 +128,7 @@ impl Daemon {
         let dir = settings.data_dir.clone();
         let files = |error| StartError::DataDir(dir.clone(), error);
         durable::private_dir(&dir).map_err(files)?;
-        let lock = lock(&dir)?;
+        let lock = lock(&dir).await?;
         let identity = Arc::new(Identity::open(&dir)?);
         let membership = membership(&identity, &settings).await?;
         let membership = membership.map(|membership| Arc::new(Mutex::new(membership)));
@@ -479,15 +481,23 @@ fn advised(error: &io::Error) -> String {
     }
 }
 
-fn lock(dir: &std::path::Path) -> Result<std::fs::File, StartError> {
+/// The data directory's lock, which is one daemon's. Who has just ended may leave it to a child that has not begun its program yet: so it
+/// is waited for a little.
+async fn lock(dir: &std::path::Path) -> Result<std::fs::File, StartError> {
+    let end = tokio::time::Instant::now() + PREDECESSOR;
     let path = dir.join("lock");
     let files = |error| StartError::DataDir(dir.to_owned(), error);
     let file =
         std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(files)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Running(dir.to_owned())),
-        Err(std::fs::TryLockError::Error(error)) => Err(files(error)),
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) if tokio::time::Instant::now() < end => {
+                tokio::time::sleep(PREDECESSOR / 50).await;
+            }
+            Err(std::fs::TryLockError::WouldBlock) => return Err(StartError::Running(dir.to_owned())),
+            Err(std::fs::TryLockError::Error(error)) => return Err(files(error)),
+        }
     }
 }
 
