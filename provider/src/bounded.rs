@@ -1,20 +1,30 @@
-//! No more requests under way at once than the provider's block says.
+//! No more requests under way at once than the provider's block says, and no more patience with a region that is away than once.
 //!
 //! Terraform works on ten objects at a time, or as many as `-parallelism` says, and several of them may ask one region.
 //! `max_parallel` is how much of that reaches it at once: whoever comes then waits here.
+//!
+//! Terraform goes on to the next object when one fails. If each of them waited for a region that is away as long as `retry_timeout` says, a
+//! thousand would take hours to say so. Whoever comes after the first one that waited in vain tries once.
 
 use std::num::NonZeroU16;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use basalt_api::client::Client;
+use basalt_api::client::{Client, ClientConfig, ClientError};
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// For how long a region that did not answer counts as being away.
+const AWAY: Duration = Duration::from_secs(10);
 
 /// A client of which so many calls are under way at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded {
     client: Client,
+    /// The same for calls to a region that is away.
+    hasty: Client,
     places: Arc<Semaphore>,
+    missed: Arc<Mutex<Option<Instant>>>,
 }
 
 /// The client for one call. Its place is free again when this is dropped: at the end of the statement that made it, so what
@@ -36,14 +46,35 @@ impl Deref for Call<'_> {
 
 impl Bounded {
     /// So many calls at once, or as many as come.
-    pub(crate) fn new(client: Client, most: Option<NonZeroU16>) -> Self {
+    ///
+    /// # Errors
+    /// The configuration is wrong.
+    pub(crate) fn new(config: &ClientConfig, most: Option<NonZeroU16>) -> Result<Self, ClientError> {
         let places = most.map_or(Semaphore::MAX_PERMITS, |most| most.get().into());
-        Self { client, places: Arc::new(Semaphore::new(places)) }
+        let hasty = ClientConfig { patience: Duration::ZERO, ..config.clone() };
+        Ok(Self {
+            client: Client::new(config)?,
+            hasty: Client::new(&hasty)?,
+            places: Arc::new(Semaphore::new(places)),
+            missed: Arc::default(),
+        })
     }
 
     /// The client, as soon as there is a place for another call.
     pub(crate) async fn call(&self) -> Call<'_> {
-        Call { client: &self.client, _place: self.places.acquire().await.ok() }
+        let place = self.places.acquire().await.ok();
+        let client = if self.is_away() { &self.hasty } else { &self.client };
+        Call { client, _place: place }
+    }
+
+    /// That nobody answered; whether that is the first time.
+    pub(crate) fn misses(&self) -> bool {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).replace(Instant::now()).is_none()
+    }
+
+    fn is_away(&self) -> bool {
+        let missed = *self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        missed.is_some_and(|missed| missed.elapsed() < AWAY)
     }
 
     /// The client for calls that stay open until something happens. They take nobody's place: while a hundred deployments
@@ -56,13 +87,11 @@ impl Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_api::client::ClientConfig;
-    use std::time::Duration;
 
     fn bounded(most: Option<u16>) -> Bounded {
         let endpoints = vec!["http://127.0.0.1:1".to_owned()];
-        let client = Client::new(&ClientConfig { endpoints, ..ClientConfig::default() }).expect("a client");
-        Bounded::new(client, most.and_then(NonZeroU16::new))
+        let config = ClientConfig { endpoints, ..ClientConfig::default() };
+        Bounded::new(&config, most.and_then(NonZeroU16::new)).expect("a client")
     }
 
     async fn has_room(bounded: &Bounded) -> bool {
@@ -76,6 +105,16 @@ mod tests {
         assert!(!has_room(&bounded).await);
         drop(first);
         assert!(has_room(&bounded).await);
+    }
+
+    #[tokio::test]
+    async fn a_region_that_is_away_is_waited_for_once() {
+        let bounded = bounded(None);
+        assert!(std::ptr::eq(bounded.call().await.client, &raw const bounded.client));
+        assert!(bounded.misses() && !bounded.misses(), "the first is told from the others");
+        assert!(std::ptr::eq(bounded.call().await.client, &raw const bounded.hasty));
+        *bounded.missed.lock().expect("a lock") = Instant::now().checked_sub(AWAY);
+        assert!(std::ptr::eq(bounded.call().await.client, &raw const bounded.client), "it may be back");
     }
 
     #[tokio::test]

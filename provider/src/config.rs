@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use basalt_api::client::{
-    Client, ClientConfig, ClientError, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Proxies,
+    ClientConfig, ClientError, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Proxies,
 };
 use basalt_api::values;
 use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
@@ -67,8 +67,8 @@ pub(crate) fn schema() -> Schema {
              `BASALT_REQUEST_TIMEOUT`, then `30s`.",
         ),
         text(RETRY_TIMEOUT).doc(
-            "For how long a request is tried again while no region can be reached, or says that it cannot answer now. By \
-             default the environment's `BASALT_RETRY_TIMEOUT`, then `10s`.",
+            "For how long a request is tried again while no region can be reached, or says that it cannot answer now; after one \
+             that was tried in vain, the next ones are tried once. By default the environment's `BASALT_RETRY_TIMEOUT`, then `10s`.",
         ),
         Attribute::optional(MAX_PARALLEL, Type::Number).doc(
             "How many requests may be under way at once. Requests that wait for machines do not count. By default the \
@@ -190,7 +190,7 @@ pub(crate) fn client(
         )),
         ..ClientConfig::default()
     };
-    let client = Client::new(&config).map_err(|error| {
+    Bounded::new(&config, most).map_err(|error| {
         let at = match &error {
             ClientError::Config { setting: CLIENT_CERTIFICATE, .. } => Path::root().attr(CLIENT_CERTIFICATE),
             ClientError::Config { setting: CLIENT_KEY, .. } => Path::root().attr(CLIENT_KEY),
@@ -198,9 +198,8 @@ pub(crate) fn client(
             ClientError::Config { setting, .. } if setting.contains("token") => Path::root(),
             _ => Path::root().attr("endpoint"),
         };
-        Diags::from(Diag::error("The provider's block is wrong", sentence(&error.to_string())).at(at))
-    })?;
-    Ok(Bounded::new(client, most))
+        Diag::error("The provider's block is wrong", sentence(&error.to_string())).at(at).into()
+    })
 }
 
 fn parallel(text: &str) -> Result<NonZeroU16, Diags> {

@@ -24,6 +24,22 @@ impl KindData {
     }
 }
 
+impl KindData {
+    /// Fields of what is found, by which it was to be looked for.
+    fn not_asked_by(&self, config: &Val) -> Diags {
+        let given = self.kind.spec.fields.iter().filter(|field| !config.get(field.name).is_null());
+        let each = given.map(|field| {
+            let value = config.get(field.name).as_str().unwrap_or("VALUE");
+            let detail = format!(
+                "`{}` is read, and not asked for. To look for the {} that has it: {FIND} = \"{}={value}\".",
+                field.name, self.kind.name, field.name
+            );
+            Diag::error("It is read-only", detail).at(Path::root().attr(field.name))
+        });
+        Diags(each.collect())
+    }
+}
+
 #[async_trait]
 impl DataSource for KindData {
     fn type_name(&self) -> &str {
@@ -36,7 +52,10 @@ impl DataSource for KindData {
 
     async fn validate(&self, config: &Val) -> Diags {
         let (name, find) = (config.get(NAME), config.get(FIND));
-        let mut diags = Diags::default();
+        let mut diags = self.not_asked_by(config);
+        if !diags.is_empty() {
+            return diags;
+        }
         if name.is_null() == find.is_null() && !name.is_unknown() && !find.is_unknown() {
             let detail = format!("Give either {NAME} or {FIND}.");
             diags.push(Diag::error("It is not said what to look for", detail).at(Path::root().attr(NAME)));

@@ -42,7 +42,7 @@ fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
         _ if error.is_outage() => ("No region can be reached", endpoint, sentence(&error.to_string())),
         // From another host it is asked in the clear.
         (ClientError::Problem(problem), ..) if problem.status == 426 => {
-            ("The region wants TLS", endpoint, sentence(&problem.detail))
+            ("TLS is asked for", endpoint, sentence(&problem.detail))
         }
         _ => return None,
     };
@@ -61,14 +61,19 @@ mod tests {
     use axum::http::StatusCode;
     use axum::response::IntoResponse;
     use basalt_api::Problem;
-    use basalt_api::client::{Client, ClientConfig};
+    use basalt_api::client::ClientConfig;
     use std::time::Duration;
 
     /// What is said where this answers everything.
     async fn said(code: ProblemCode, token_from: Option<&str>) -> Option<(String, String)> {
-        let problem = Problem::new(code, "this token is not known");
+        let problem = serde_json::to_value(Problem::new(code, "this token is not known"));
+        let diag = told(code.status(), problem.expect("JSON"), token_from).await?;
+        Some((diag.path.to_string(), diag.detail))
+    }
+
+    async fn told(status: u16, problem: serde_json::Value, token_from: Option<&str>) -> Option<Diag> {
         let answer = move || {
-            let status = StatusCode::from_u16(code.status()).expect("a status");
+            let status = StatusCode::from_u16(status).expect("a status");
             let answer =
                 (status, [("content-type", "application/problem+json")], axum::Json(problem.clone()));
             async move { answer.into_response() }
@@ -78,11 +83,29 @@ mod tests {
         let app = Router::new().fallback(answer);
         let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
         let config = ClientConfig { endpoints, patience: Duration::ZERO, ..ClientConfig::default() };
-        let client = Bounded::new(Client::new(&config).expect("a client"), None);
+        let client = Bounded::new(&config, None).expect("a client");
         let greeted = greet(&client, token_from).await;
         server.abort();
-        let diag = greeted.err()?.0.pop()?;
-        Some((diag.path.to_string(), diag.detail))
+        greeted.err()?.0.pop()
+    }
+
+    /// As a rack says it (`rack/src/http/forward.rs`), which passes the API on over TLS alone, and a region to other hosts.
+    #[tokio::test]
+    async fn who_wants_tls_is_told_at_the_endpoint() {
+        for (code, detail) in [
+            ("tls_required", "the API is passed on over TLS only; ask for https://, and pin this rack's key"),
+            ("forbidden", "10.0.0.9 speaks plain HTTP from another host; ask for https:// of a region"),
+        ] {
+            let problem = serde_json::json!({
+                "type": format!("urn:basalt:problem:{code}"), "code": code, "status": 426, "title": "TLS", "detail": detail
+            });
+            let diag = told(426, problem, Some("token")).await.expect("an error");
+            assert_eq!(
+                (diag.summary.as_str(), diag.path.to_string().as_str()),
+                ("TLS is asked for", "endpoint")
+            );
+            assert!(diag.detail.contains("ask for https://"), "{}", diag.detail);
+        }
     }
 
     #[tokio::test]

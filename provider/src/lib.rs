@@ -25,6 +25,7 @@
 )]
 
 mod action;
+mod activity;
 mod bounded;
 mod config;
 mod data_source;

@@ -15,6 +15,7 @@ use basalt_api::wire::{Layer, ObjectList, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path, Val};
 
+use crate::activity::{Activity, UnderWay};
 use crate::bounded::Bounded;
 use crate::map::Place;
 use crate::natural::NaturalKey;
@@ -47,9 +48,11 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// Waits a little, longer each time; false when it has waited for as long as it may, or is not to go on.
-    pub(crate) async fn wait(&mut self, cx: &Cx, limit: Duration) -> bool {
-        if self.began.elapsed() + self.pause > limit {
+    /// Waits a little, longer each time; false when it has waited for as long as it may, when nothing comes any more that it could wait
+    /// for, or when it is not to go on.
+    pub(crate) async fn wait(&mut self, cx: &Cx, region: &Region, limit: Duration) -> bool {
+        let _waits = region.activity.waits();
+        if self.began.elapsed() + self.pause > limit || region.activity.is_quiet() {
             return false;
         }
         tokio::select! {
@@ -67,6 +70,7 @@ pub(crate) struct Region {
     pub(crate) client: Bounded,
     written: Arc<Mutex<Written>>,
     snapshots: Arc<Snapshots>,
+    activity: Activity,
 }
 
 /// What this run has written, by kind and name, and when the region had answered.
@@ -74,17 +78,42 @@ type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
     pub(crate) fn new(client: Bounded) -> Self {
-        Self { client, written: Arc::default(), snapshots: Arc::default() }
+        Self { client, written: Arc::default(), snapshots: Arc::default(), activity: Activity::default() }
+    }
+
+    /// A change begins, and is under way until this is dropped.
+    pub(crate) fn begins(&self) -> UnderWay {
+        self.activity.begins()
+    }
+
+    /// A failed call as diagnostics, each wrong field at its attribute.
+    pub(crate) fn diags(&self, kind: &Kind, name: &str, error: &ClientError) -> Diags {
+        self.diags_of(kind, name, error, &Val::Null)
+    }
+
+    /// The same where it was about what a configuration says. That no region answers is told in full once, however many objects there are.
+    pub(crate) fn diags_of(&self, kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
+        if matches!(error, ClientError::Unreachable { .. }) && !self.client.misses() {
+            let detail = "Still no region answers; another error of this run says in full why. Run this again once one does.";
+            return Diag::error(format!("The region cannot be reached: {} {name:?}", kind.name), detail)
+                .into();
+        }
+        diags_of(kind, name, error, config)
     }
 
     /// The object as it is now, by uid or name.
     pub(crate) async fn find(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
-        self.client.call().await.find(kind, key).await.map_err(|error| diags(kind, key, &error))
+        self.client.call().await.find(kind, key).await.map_err(|error| self.diags(kind, key, &error))
     }
 
-    /// The object as it was a moment ago, by uid or name; cheap where many of a kind are looked at.
-    pub(crate) async fn refresh(&self, kind: &'static Kind, key: &str) -> Result<Option<Object>, Diags> {
-        self.snapshots.find(&self.client, kind, key).await.map_err(|error| diags(kind, key, &error))
+    /// The object as it was a moment ago, by uid or name; cheap where many of a kind are looked at. Messages have its `name`.
+    pub(crate) async fn refresh(
+        &self,
+        kind: &'static Kind,
+        key: &str,
+        name: &str,
+    ) -> Result<Option<Object>, Diags> {
+        self.snapshots.find(&self.client, kind, key).await.map_err(|error| self.diags(kind, name, &error))
     }
 
     /// The one object of a kind that has a natural key. `at` is where the key stands.
@@ -116,7 +145,7 @@ impl Region {
                 ("Not found", format!("There is no {name} with {text}. {near}"))
             }
         };
-        Err(Diag::error(title, detail).at(at).into())
+        Err(Diag::error(format!("{title}: {name} {text:?}"), detail).at(at).into())
     }
 
     /// That there is no object of this name, and which names there are.
@@ -133,7 +162,8 @@ impl Region {
                 format!(" The nearest names that there are: {}.", near.join(", "))
             }
         };
-        Diag::error("Not found", format!("There is no {} {name:?}.{near}", kind.name)).at(at)
+        let title = format!("Not found: {} {name:?}", kind.name);
+        Diag::error(title, format!("There is no {} {name:?}.{near}", kind.name)).at(at)
     }
 
     /// All objects of a kind that fit.
@@ -144,13 +174,13 @@ impl Region {
             .await
             .list_all(kind, &options)
             .await
-            .map_err(|error| diags(kind, kind.plural, &error))
+            .map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
     /// Some objects of a kind that fit.
     pub(crate) async fn page(&self, kind: &'static Kind, options: &ListOptions) -> Result<ObjectList, Diags> {
         let page = self.client.call().await.list(kind, options).await;
-        page.map_err(|error| diags(kind, kind.plural, &error))
+        page.map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
     /// What each manager says of the object beside its spec.
@@ -159,8 +189,13 @@ impl Region {
         kind: &'static Kind,
         key: &str,
     ) -> Result<BTreeMap<String, Layer>, Diags> {
-        let layers =
-            self.client.call().await.layers(kind, key).await.map_err(|error| diags(kind, key, &error))?;
+        let layers = self
+            .client
+            .call()
+            .await
+            .layers(kind, key)
+            .await
+            .map_err(|error| self.diags(kind, key, &error))?;
         Ok(layers.layers)
     }
 
@@ -232,7 +267,7 @@ impl Region {
     ) -> Result<(), ClientError> {
         let Some(limit) = self.may_pass(&error, asked).await else { return Err(error) };
         tracing::info!(%error, "waiting for what is in the way");
-        if turn.wait(cx, limit).await { Ok(()) } else { Err(error) }
+        if turn.wait(cx, self, limit).await { Ok(()) } else { Err(error) }
     }
 
     /// Whether an object of ours has this name, or none does any more.
@@ -328,22 +363,25 @@ pub(crate) fn named(text: &str) -> impl Iterator<Item = (&'static Kind, &str)> {
     })
 }
 
-/// A failed call as diagnostics, each wrong field at its attribute.
+/// The same where no other object is asked for.
 pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
     diags_of(kind, name, error, &Val::Null)
 }
 
 /// The same where it was about what a configuration says.
-pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
+fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
     let what = format!("{} {name:?}", kind.name);
+    let advice = advice(error);
     let Some(problem) = error.problem() else {
-        return Diag::error(format!("The region cannot be reached: {what}"), sentence(&error.to_string()))
-            .into();
+        let detail = format!("{}{advice}", sentence(&error.to_string()));
+        return Diag::error(format!("The region cannot be reached: {what}"), detail).into();
     };
     let suffix = problem.request_id.as_ref().map(|id| format!(" (Request {id}.)")).unwrap_or_default();
     if problem.errors.is_empty() {
         let title = format!("{}: {what}", problem.title);
-        let detail = format!("{}{suffix}", sentence(said(problem)));
+        // The region says it of every object of every kind at once.
+        let said = said(problem).replace("{plural}", kind.plural).replace("{name}", name);
+        let detail = format!("{}{advice}{suffix}", sentence(&said));
         return Diag::error(title, detail).into();
     }
     let each = problem.errors.iter().map(|error| {
@@ -351,6 +389,40 @@ pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Va
         Diag { summary: format!("{}: {what}", wrong.summary), ..wrong }
     });
     Diags(each.collect())
+}
+
+/// What to do about it, where the refusal does not say so by itself: a sentence.
+fn advice(error: &ClientError) -> &'static str {
+    match (error, error.code()) {
+        (_, Some(ProblemCode::Forbidden)) => {
+            " A plan needs the role viewer alone. Apply with a token whose role may do this; `basalt whoami` says what one is good for."
+        }
+        (_, Some(ProblemCode::Unauthenticated)) => {
+            " Give the provider a token that is good; `basalt token issue NAME` makes one for the ApiToken of that name."
+        }
+        (
+            _,
+            Some(ProblemCode::Exists | ProblemCode::Deleting | ProblemCode::Conflict | ProblemCode::NotFound),
+        ) => " Plan and apply again: that begins with what is there then.",
+        (_, Some(ProblemCode::Unavailable | ProblemCode::TooSlow)) => " Run this again in a while.",
+        (_, Some(ProblemCode::RateLimited)) => {
+            " Run this again in a while; max_parallel of the provider's block bounds how much is asked at once."
+        }
+        (
+            _,
+            Some(ProblemCode::NoSuchPath | ProblemCode::MethodNotAllowed | ProblemCode::UnsupportedMediaType),
+        ) => {
+            " The region may be of another version than this provider: `terraform init -upgrade` looks for the provider of its version."
+        }
+        (_, Some(ProblemCode::Internal)) => {
+            " Run this again; if it stays so, the region's log says more of this request."
+        }
+        (_, Some(ProblemCode::TooLarge)) => " Have it be smaller, or several.",
+        (ClientError::Broken { .. } | ClientError::Unexpected { .. }, _) => {
+            " Run this again; if it stays so, look at what stands between here and the region."
+        }
+        _ => "",
+    }
 }
 
 /// With a full stop, and with a capital letter where it begins with a word, and not with a name or a value.
@@ -444,5 +516,42 @@ mod tests {
         let told = &super::diags(kind, "lab", &ClientError::from(problem)).0[0];
         assert_eq!(told.summary, "Locked: Subnet \"lab\"");
         assert_eq!(told.detail, "It is locked by ada. (Request r-1.)");
+    }
+
+    #[test]
+    fn every_refusal_names_its_object_and_says_what_to_do() {
+        // These come with words of their own: what is in the way, and what to do about it.
+        let own = [
+            ProblemCode::StalePlan,
+            ProblemCode::ReferenceNotFound,
+            ProblemCode::Overlap,
+            ProblemCode::InUse,
+            ProblemCode::Locked,
+            ProblemCode::Invalid,
+            ProblemCode::Compacted,
+        ];
+        let kind = Kind::find("Zone").expect("a kind");
+        for code in ProblemCode::ALL.iter().copied().filter(|code| !own.contains(code)) {
+            let problem = Problem::new(code, "PUT /api/v1/{plural}/{name} is not to be");
+            let told = diags(kind, "row-1", &problem.into()).0.remove(0);
+            assert!(told.summary.ends_with(": Zone \"row-1\""), "{code:?}: {}", told.summary);
+            let advice = told.detail.strip_prefix("PUT /api/v1/zones/row-1 is not to be. ");
+            assert!(advice.is_some_and(|advice| advice.ends_with('.')), "{code:?}: {}", told.detail);
+        }
+    }
+
+    #[test]
+    fn that_no_region_answers_is_told_in_full_once() {
+        let endpoints = vec!["http://127.0.0.1:1".to_owned()];
+        let config = basalt_api::client::ClientConfig { endpoints, ..Default::default() };
+        let region = Region::new(Bounded::new(&config, None).expect("a client"));
+        let kind = Kind::find("Zone").expect("a kind");
+        let away = || ClientError::Unreachable { tried: vec!["it is off".to_owned()], patience: ON_ITS_WAY };
+        let told = ["a", "b", "c"].map(|name| region.diags(kind, name, &away()).0.remove(0));
+        assert!(told[0].detail.contains("it is off"), "{told:?}");
+        for (diag, name) in told[1..].iter().zip(["b", "c"]) {
+            assert_eq!(diag.summary, format!("The region cannot be reached: Zone {name:?}"));
+            assert!(diag.detail.contains("another error of this run says in full why"), "{told:?}");
+        }
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     use axum::Router;
     use axum::extract::Request;
     use axum::response::IntoResponse;
-    use basalt_api::client::{Client, ClientConfig};
+    use basalt_api::client::ClientConfig;
     use basalt_api::{Problem, ProblemCode};
     use serde_json::json;
 
@@ -182,8 +182,8 @@ mod tests {
             let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
             let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
             let config = ClientConfig { endpoints: vec![endpoint], ..ClientConfig::default() };
-            let client = Client::new(&config).expect("a client");
-            Self { client: Bounded::new(client, None), asked, server }
+            let client = Bounded::new(&config, None).expect("a client");
+            Self { client, asked, server }
         }
 
         /// How many objects and how many pages were asked for.

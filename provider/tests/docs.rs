@@ -75,7 +75,7 @@ fn example(subject: Subject<'_>) -> Example {
             let name = name(kind);
             Example {
                 usage: Some(resource(kind)),
-                import: vec![name.to_owned(), "uid:UID".to_owned(), "FIELD=VALUE".to_owned()],
+                import: vec![name.to_owned(), "uid:UID".to_owned(), natural_key(kind)],
             }
         }
         Subject::DataSource(of) => {
@@ -121,6 +121,16 @@ fn example(subject: Subject<'_>) -> Example {
             Example { usage: Some((*usage).to_owned()), import: Vec::new() }
         }
     }
+}
+
+/// What its example alone has, of the fields that people know an object by.
+fn natural_key(kind: &Kind) -> String {
+    const KNOWN_BY: &[&str] = &["cidr", "boot_macs", "macs", "address", "start", "public_key", "url"];
+    let example = examples().into_iter().find(|example| example.kind == kind).expect("an example").spec;
+    let text = |value: &Value| value.as_str().or_else(|| value.get(0)?.as_str()).map(str::to_owned);
+    let known = KNOWN_BY.iter().find_map(|field| Some(format!("{field}={}", text(&example[*field])?)));
+    // What a shell would take apart is no example.
+    known.filter(|key| !key.contains([' ', '?', '&'])).unwrap_or_else(|| "FIELD=VALUE".to_owned())
 }
 
 /// Those of a kind that have something in common: a text of its first example.

@@ -489,7 +489,13 @@ fn settings_that_cannot_work_are_named() {
     };
     assert!(refused("http://region.example.com:5240").contains("in the clear"));
     assert!(refused("unix:api.sock").contains("absolute path"));
-    assert!(refused("region.example.com").contains("like https://HOST:5240"));
+    for bare in ["region.example.com", "localhost:5240", "10.0.0.1:5240"] {
+        assert!(refused(bare).contains(&format!("it does not say how it is spoken to; https://{bare}")));
+    }
+    assert!(refused("https://[::1").contains("like https://HOST:5240"));
+    assert!(refused("https://region:5240/api/v1/").contains("it ends with /api/v1"));
+    let below = vec!["https://gate.example.com/basalt".to_owned()];
+    assert!(Client::new(&ClientConfig { endpoints: below, ..ClientConfig::default() }).is_ok());
     assert!(refused("ftp://region").contains("not http, https or unix"));
     assert!(Client::new(&ClientConfig::default()).unwrap_err().to_string().starts_with("endpoints: "));
     let config = ClientConfig {

@@ -428,7 +428,17 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
     } else {
         text.to_owned()
     };
+    if !url.contains("://") {
+        return Err(wrong(format!(
+            "it does not say how it is spoken to; https://{text}, or unix:/PATH for a socket of this host"
+        )));
+    }
     let base: Url = url.parse().map_err(|e| wrong(format!("{e}; like https://HOST:5240 or unix:/PATH")))?;
+    if base.path().trim_end_matches('/').ends_with("/api/v1") {
+        return Err(wrong(
+            "it ends with /api/v1, which every request has by itself; leave that out".to_owned(),
+        ));
+    }
     match base.scheme() {
         "https" => {}
         "http" if is_this_host(&base) || config.allow_plaintext || config.token.is_none() => {}
@@ -538,6 +548,10 @@ const ADVICE: &[(&str, &str)] = &[
     (
         "failed to lookup address",
         "look at the host's name in the endpoint, and whether this host can resolve names",
+    ),
+    (
+        "Connection reset",
+        "it hung up; look at the port, and whether it speaks TLS (https://) or not (http://)",
     ),
     ("Connection refused", "nothing listens there; look at host and port, and whether the region runs"),
 ];

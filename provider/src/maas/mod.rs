@@ -24,7 +24,9 @@ pub(crate) fn state(
     attributes: &[Attribute],
     from: &Moved<'_>,
 ) -> Result<(Val, Vec<Diag>), Diags> {
-    let refused = |detail: String| Diags::from(Diag::error("It cannot be moved here", detail));
+    let refused = |detail: String| {
+        Diags::from(Diag::error(format!("It cannot be moved here: {:?}", from.type_name), detail))
+    };
     let here = kind.terraform_name;
     let is_maas =
         PROVIDERS.iter().any(|known| from.provider.split_once('/').is_some_and(|(_, it)| it == *known));

@@ -3,12 +3,12 @@
 use basalt_api::client::Precondition;
 use basalt_api::wire::PutRequest;
 use basalt_api::{Kind, Object};
-use tfplugin::{Cx, Diag, Diags, Path};
+use tfplugin::{Cx, Diag, Diags, Path, Val};
 
 use super::KindResource;
 use crate::MANAGER;
-use crate::map::NAME;
-use crate::region::{self, Region};
+use crate::map::{NAME, UID};
+use crate::region::Region;
 
 impl KindResource {
     /// Takes an object that is there already, if it is ours and as declared; such as one whose creation was
@@ -46,6 +46,18 @@ impl KindResource {
             self.how_to_import(name),
         );
         Err(Diag::error(self.of("It exists already", name), detail).at(Path::root().attr(NAME)).into())
+    }
+
+    /// That what is to be imported is not there.
+    pub(super) async fn not_there(&self, region: &Region, state: &Val) -> Diags {
+        if let Some(name) = state.get(NAME).as_str() {
+            return region.absent(self.kind, name, Path::root()).await.into();
+        }
+        let detail = format!(
+            "There is no {} of this uid. One that was deleted and made again has another: import it by its name, or leave the import out.",
+            self.kind.name
+        );
+        Diag::error(self.of("Not found", state.get(UID).as_str().unwrap_or_default()), detail).into()
     }
 
     /// That an object which is imported, and needs no change, is still another tool's as well.
@@ -96,7 +108,7 @@ impl KindResource {
             Some(there) if self.is_as_declared(&there, request) => {
                 let precondition = Precondition::Generation(there.metadata.generation);
                 let written = region.put(cx, self.kind, key, request, precondition).await;
-                written.map(Some).map_err(|error| region::diags(self.kind, key, &error))
+                written.map(Some).map_err(|error| region.diags(self.kind, key, &error))
             }
             _ => Ok(None),
         }

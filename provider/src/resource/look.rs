@@ -68,7 +68,7 @@ impl KindResource {
                 self.look_at_existing(cx, region, change, name).await
             }
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(region::diags_of(self.kind, name, &error, change.config)),
+            Err(error) => Err(region.diags_of(self.kind, name, &error, change.config)),
         }
     }
 
@@ -81,13 +81,15 @@ impl KindResource {
         let tried = region.client.call().await.delete_dry_run(self.kind, &key(state), options).await;
         match tried {
             Ok(answer) => {
-                if let Some(warning) = self.for_its_machine(&answer.plan, name) {
+                if !is_of_its_deployment(self.kind, &answer.plan)
+                    && let Some(warning) = self.for_its_machine(&answer.plan, name)
+                {
                     cx.warn(warning);
                 }
                 Ok(())
             }
             Err(error) if error.code() == Some(ProblemCode::Locked) => {
-                Err(region::diags(self.kind, name, &error))
+                Err(region.diags(self.kind, name, &error))
             }
             Err(error) if error.code() == Some(ProblemCode::InUse) => {
                 if let Some(warning) = self.for_its_users(&region, &error, name).await {
@@ -142,9 +144,10 @@ impl KindResource {
         let uid = there.metadata.uid.to_string();
         let is_kept = self.memory().is_kept(&uid);
         match there.metadata.manager.as_deref() {
-            Some(manager) if manager != MANAGER => {
+            manager if manager != Some(MANAGER) => {
+                let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
                 let detail = format!(
-                    "There is a {} {name:?} already, managed by {manager:?}. Unless it goes before the apply, the apply \
+                    "There is a {} {name:?} already, managed by {who}. Unless it goes before the apply, the apply \
                      will fail. {}",
                     self.kind.name,
                     self.how_to_import(name)
@@ -168,8 +171,8 @@ impl KindResource {
             }
             Some(_) if change.prior.is_null() => {
                 let detail = format!(
-                    "There is a {} {name:?} already, which Terraform made, and which this state does not know. Where it is as declared here, \
-                     the apply takes it over; otherwise it fails. If another configuration has it, both would manage it: give this one \
+                    "There is a {} {name:?} already, which Terraform made, and which this resource does not have yet. Where it is as declared \
+                     here, the apply takes it over; otherwise it fails. If another configuration has it, both would manage it: give this one \
                      another name, or read it by a data source. {}",
                     self.kind.name,
                     self.how_to_import(name)
@@ -280,5 +283,27 @@ impl KindResource {
         }
         let title = self.of("Machines that decide from this go on otherwise than now", name);
         Some(Diag::warning(title, lines.join("\n")))
+    }
+}
+
+/// Whether what follows a destruction is what a machine's deployment does until it goes: the machine goes after that, whose own destruction
+/// says what comes of it.
+fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
+    kind.name == "Machine" && region::named(&plan.summary).any(|(kind, _)| kind.name == "Deployment")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_goes_after_its_deployment_is_not_said_to_be_installed() {
+        let goes = |kind: &str, summary: &str| {
+            let plan = PlanReport { summary: summary.to_owned(), ..PlanReport::default() };
+            is_of_its_deployment(Kind::find(kind).expect("a kind"), &plan)
+        };
+        assert!(goes("Machine", "Machine \"m\" goes after Deployment \"d\"."));
+        assert!(!goes("Machine", "Machine \"m\" is erased, and goes."));
+        assert!(!goes("Deployment", "Deployment \"d\" gives machine \"m\" back."));
     }
 }

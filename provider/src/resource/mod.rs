@@ -49,6 +49,9 @@ struct Beside {
     /// Who else manages it, of an object that was imported a moment ago.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shared: Option<String>,
+    /// It is to be imported, and has not been read yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    import: bool,
 }
 
 impl Beside {
@@ -114,7 +117,8 @@ impl KindResource {
     /// Whether an object of the state is there under its name; another may have that by now.
     async fn is_named(&self, state: &Val) -> Result<bool, Diags> {
         let Some(region) = self.session.region_if_known() else { return Ok(false) };
-        let there = region.refresh(self.kind, &key(state)).await?;
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        let there = region.refresh(self.kind, &key(state), name).await?;
         Ok(there.is_some_and(|there| state.get(NAME).as_str() == Some(there.metadata.name.as_str())))
     }
 
@@ -249,9 +253,16 @@ impl Resource for KindResource {
         let found = if is_moved {
             maas::find(&region, self.kind, state).await?
         } else {
-            region.refresh(self.kind, &key(state)).await?
+            let key = key(state);
+            let name = state.get(NAME).as_str().unwrap_or(&key);
+            region.refresh(self.kind, &key, name).await?
         };
-        let Some(object) = found else { return Ok(None) };
+        let Some(object) = found else {
+            return match Beside::read(cx).import {
+                true => Err(self.not_there(&region, state).await),
+                false => Ok(None),
+            };
+        };
         self.memory().keeps(&object.metadata.uid.to_string());
         if let Some(going) = fresh::going(self.kind, &object) {
             cx.warn(going);
@@ -277,7 +288,7 @@ impl Resource for KindResource {
         if !was_ready && !is_ready.is_null() {
             now.set(READY, is_ready);
         }
-        let mut beside = Beside::read(cx);
+        let mut beside = Beside { import: false, ..Beside::read(cx) };
         beside.secrets.forget_changed(&Revisions::of(self.kind, &object.spec), &mut now);
         beside.generation = Some(object.metadata.generation);
         beside.shared = object.metadata.manager.filter(|manager| is_imported && manager != MANAGER);
@@ -358,6 +369,7 @@ impl Resource for KindResource {
 
     async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         let region = self.session.region()?;
+        let _under_way = region.begins();
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
         let request = request(self.declared(change).spec, change);
         let mut turn = Turn::default();
@@ -376,7 +388,7 @@ impl Resource for KindResource {
                         Err(_) => {}
                     }
                 }
-                Err(error) => return Err(region::diags_of(self.kind, name, &error, change.config)),
+                Err(error) => return Err(region.diags_of(self.kind, name, &error, change.config)),
             }
         };
         self.memory().comes(self.kind.name, name);
@@ -386,10 +398,11 @@ impl Resource for KindResource {
 
     async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         let region = self.session.region()?;
+        let _under_way = region.begins();
         let before = change.prior.get(NAME).as_str().unwrap_or_default();
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
         let key = key(change.prior);
-        let failed = |error: &ClientError| region::diags_of(self.kind, before, error, change.config);
+        let failed = |error: &ClientError| region.diags_of(self.kind, before, error, change.config);
         let mut generation = Beside::read(cx).generation;
         // A VLAN is renamed with its fabric.
         if before != name && self.kind.naming != Naming::FabricVid {
@@ -402,13 +415,20 @@ impl Resource for KindResource {
             Err(error) if error.code() == Some(ProblemCode::Conflict) => {
                 let caught_up = self.catch_up(cx, &region, &key, &request).await?;
                 caught_up.ok_or_else(|| {
+                    let how = error.problem().map(|problem| region::sentence(&problem.detail)).unwrap_or_default();
                     let detail = format!(
-                        "{} {name:?} was changed by somebody else since this was planned. Nothing was overwritten. Plan \
-                         and apply again: {error}",
+                        "{} {name:?} was changed by somebody else since this was planned. {how} Nothing was overwritten. Plan and apply again.",
                         self.kind.name
                     );
                     Diag::error(self.of("Changed since it was planned", name), detail)
                 })?
+            }
+            Err(error) if error.is_not_found() => {
+                let detail = format!(
+                    "{} {name:?} was deleted by somebody else since this was planned. Plan and apply again: it is created anew then.",
+                    self.kind.name
+                );
+                return Err(Diag::error(self.of("Gone since it was planned", name), detail).into());
             }
             Err(error) => return Err(failed(&error)),
         };
@@ -419,6 +439,7 @@ impl Resource for KindResource {
         self.goes(state);
         self.memory().left(self.kind.name, state.get(NAME).as_str().unwrap_or_default());
         let region = self.session.region()?;
+        let _under_way = region.begins();
         let name = state.get(NAME).as_str().unwrap_or_default();
         let key = key(state);
         // Another address, or the second half of a replacement, has the very same object by now.
@@ -434,7 +455,7 @@ impl Resource for KindResource {
         match region.delete(cx, self.kind, &key).await {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {}
-            Err(error) => return Err(region::diags(self.kind, name, &error)),
+            Err(error) => return Err(region.diags(self.kind, name, &error)),
         }
         let timeout = patience::until_gone(self.kind, state);
         let mut log = ProgressLog::new(self.kind, name);
@@ -445,7 +466,7 @@ impl Resource for KindResource {
                 return Err(Diag::error(self.of("Interrupted", name), detail).into());
             }
         };
-        match waited.map_err(|error| region::diags(self.kind, name, &error))? {
+        match waited.map_err(|error| region.diags(self.kind, name, &error))? {
             None => Ok(()),
             Some(Outcome::Stalled(_, condition)) => {
                 let detail = format!(
@@ -479,9 +500,11 @@ impl Resource for KindResource {
         Identity::default().required(UID)
     }
 
-    async fn import(&self, _: &Cx, id: &str) -> Result<Val, Diags> {
+    async fn import(&self, cx: &Cx, id: &str) -> Result<Val, Diags> {
+        Beside { import: true, ..Beside::default() }.write(cx);
+        let id = id.strip_prefix("name=").or_else(|| id.strip_prefix("uid=")).unwrap_or(id);
         if let Some(key) = NaturalKey::read(self.kind, id) {
-            let key = key.map_err(|why| Diag::error("Not a key", why))?;
+            let key = key.map_err(|why| Diag::error(self.of("Not a key", id), why))?;
             let found = self.session.region()?.find_by(self.kind, id, &key, Path::root()).await?;
             return Ok(Val::from([(UID, found.metadata.uid.to_string().into())]));
         }
@@ -492,8 +515,11 @@ impl Resource for KindResource {
         match self.kind.naming.check(id) {
             Ok(()) => Ok(Val::from([(NAME, id.into())])),
             Err(bad) => {
-                let detail = format!("{}; or a uid, or FIELD=VALUE. {}.", bad.message, bad.hint);
-                Err(Diag::error("Not a name", detail).into())
+                let detail = format!(
+                    "{}. A {} is imported by its name ({}), by its uid, or as FIELD=VALUE by what it alone has.",
+                    bad.message, self.kind.name, bad.hint
+                );
+                Err(Diag::error(self.of("Nothing is called so", id), detail).into())
             }
         }
     }

@@ -38,7 +38,7 @@ impl KindResource {
                 aside = Some(name);
                 continue;
             }
-            if region.has_ours(self.kind, to).await && turn.wait(cx, region::IN_THE_WAY).await {
+            if region.has_ours(self.kind, to).await && turn.wait(cx, region, region::IN_THE_WAY).await {
                 continue;
             }
             if aside.is_some() {
@@ -63,7 +63,7 @@ impl KindResource {
             true => region::IN_THE_WAY,
             false => region::ON_ITS_WAY,
         };
-        region.has_ours(self.kind, name).await && turn.wait(cx, limit).await
+        region.has_ours(self.kind, name).await && turn.wait(cx, region, limit).await
     }
 
     /// Gives it this name now, and keeps that.
@@ -82,7 +82,7 @@ impl KindResource {
             Err(error) if error.code() == Some(ProblemCode::Exists) => Err(Unnamed::Taken),
             Err(error) => {
                 let before = prior.get(NAME).as_str().unwrap_or_default();
-                Err(Unnamed::Other(region::diags(self.kind, before, &error)))
+                Err(Unnamed::Other(region.diags(self.kind, before, &error)))
             }
         }
     }
@@ -90,10 +90,10 @@ impl KindResource {
     fn name_is_taken(&self, name: &str) -> Diags {
         let detail = format!(
             "Another {} is called {name:?}, and keeps that name. Nothing was changed. Give this one another name; or, if that one is to get \
-             another name too, apply that first.",
+             another name too, let Terraform change both at once, with -parallelism=2 or more, or apply that one first, with -target.",
             self.kind.name
         );
-        Diag::error("The name is taken", detail).at(Path::root().attr(NAME)).into()
+        Diag::error(self.of("The name is taken", name), detail).at(Path::root().attr(NAME)).into()
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Beside, KindResource, foresee};
 use crate::fresh;
 use crate::map::{self, NAME, READY, Revisions, STATUS, UID};
 use crate::patience;
-use crate::region::{self, Region};
+use crate::region::Region;
 
 /// How often a wait tells the log how it goes.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ impl KindResource {
         let beside = Beside {
             generation: Some(object.metadata.generation),
             secrets: Revisions::of(self.kind, &object.spec),
-            shared: None,
+            ..Beside::default()
         };
         beside.write(cx);
         cx.commit(state.clone());
@@ -95,7 +95,7 @@ impl KindResource {
                 cx.warn(Diag::warning(self.of("It is not ready yet", name), detail));
                 return Ok(self.keep(cx, planned, &object, false));
             }
-            Err(error) => return Err(region::diags(self.kind, name, &error)),
+            Err(error) => return Err(region.diags(self.kind, name, &error)),
         };
         match outcome {
             Outcome::Met(object) => Ok(self.keep(cx, planned, &object, true)),

@@ -1,4 +1,5 @@
-//! What a value must be beside its type: told at `terraform validate`, and in the documentation.
+//! What a value must be beside its type: told at `terraform validate`, and in the documentation. Terraform itself asks only that an
+//! attribute which is required stands there, be it as null, and lets a configuration give what the provider alone does.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,7 +9,7 @@ use crate::diag::{Diag, Diags};
 use crate::model::Typed;
 use crate::number::Num;
 use crate::path::Path;
-use crate::schema::{Attribute, Nesting, Schema, Shape};
+use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
 use crate::value::Val;
 
 /// A demand on a value of an attribute. Null and unknown values are not asked.
@@ -130,7 +131,8 @@ fn shown(value: &Val) -> String {
 }
 
 impl Schema {
-    /// What a configuration says that the checks of its attributes refuse.
+    /// What a configuration says that its attributes do not allow: what is read-only given, what is required null, and whatever
+    /// their checks refuse.
     #[must_use]
     pub fn check(&self, config: &Val) -> Diags {
         let mut wrong = Diags::default();
@@ -139,10 +141,33 @@ impl Schema {
     }
 }
 
+/// Whether the configuration gives an attribute that it must not give, or does not give one that it must.
+fn by_mode(attribute: &Attribute, value: &Val, at: &Path) -> Option<Diag> {
+    let name = &attribute.name;
+    let (title, detail) = match (attribute.mode, value.is_null()) {
+        (Mode::Computed, false) => (
+            "It is read-only",
+            format!("`{name}` is given by the provider, and cannot be set. Leave it out."),
+        ),
+        (Mode::Required, true) => {
+            ("Something is missing", format!("`{name}` is required, and is null here. Give it a value."))
+        }
+        _ => return None,
+    };
+    Some(Diag::error(title, detail).at(at.clone()))
+}
+
 /// Nothing is shown of what is within a secret.
 fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wrong: &mut Diags) {
+    if config.as_map().is_none() {
+        return;
+    }
     for attribute in attributes {
         let (value, at) = (config.get(&attribute.name), at.attr(&attribute.name));
+        if let Some(diag) = by_mode(attribute, value, &at) {
+            wrong.push(diag);
+            continue;
+        }
         if value.is_null() || value.is_unknown() {
             continue;
         }
@@ -231,6 +256,26 @@ mod tests {
             }
             assert_eq!(said(attribute, bad), [format!("it: `it` is {why}.")]);
         }
+    }
+
+    #[test]
+    fn what_is_read_only_cannot_be_given_and_what_is_required_is_not_null() {
+        let by_mode = |mode| Attribute::plain("it", mode, Type::String);
+        let read_only = ["it: `it` is given by the provider, and cannot be set. Leave it out."];
+        assert_eq!(said(by_mode(Mode::Computed), "x"), read_only);
+        assert_eq!(said(by_mode(Mode::Computed), Val::Unknown), read_only);
+        assert_eq!(said(by_mode(Mode::Computed), Val::Null), Vec::<String>::new());
+        let missing = "`it` is required, and is null here. Give it a value.";
+        assert_eq!(said(by_mode(Mode::Required), Val::Null), [format!("it: {missing}")]);
+        assert_eq!(said(by_mode(Mode::Required), Val::Unknown), Vec::<String>::new());
+        for mode in [Mode::Optional, Mode::OptionalComputed] {
+            assert_eq!(said(by_mode(mode), Val::Null), Vec::<String>::new());
+            assert_eq!(said(by_mode(mode), "x"), Vec::<String>::new());
+        }
+        let nested = || Attribute::nested("of", Mode::Optional, Nesting::Map, vec![by_mode(Mode::Required)]);
+        let given = Val::from([("k", Val::from([("it", Val::Null)])), ("none", Val::Null)]);
+        assert_eq!(said(nested(), given), [format!("of[\"k\"].it: {missing}")]);
+        assert_eq!(said(nested(), Val::from([("k", Val::Unknown)])), Vec::<String>::new());
     }
 
     #[test]

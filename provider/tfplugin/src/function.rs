@@ -97,7 +97,8 @@ impl Refusal {
 
     pub(crate) fn to_pb(&self) -> pb::FunctionError {
         pb::FunctionError {
-            text: self.why.clone(),
+            // Terraform makes it the end of a sentence.
+            text: self.why.trim_end_matches('.').to_owned(),
             function_argument: self.argument.and_then(|argument| i64::try_from(argument).ok()),
         }
     }
@@ -189,6 +190,13 @@ mod tests {
                 }
             }
             Ok(joined.into())
+        }
+    }
+
+    #[test]
+    fn a_refusal_ends_without_a_full_stop_for_terraform_sets_one() {
+        for why in ["it is empty", "it is empty."] {
+            assert_eq!(Refusal::of(0, why).to_pb().text, "it is empty");
         }
     }
 

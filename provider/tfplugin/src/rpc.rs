@@ -171,9 +171,11 @@ fn undecodable(error: CodecError) -> Diags {
     .into()
 }
 
-/// What the checks of attributes say of a configuration, and then the rest.
+/// What the attributes say of a configuration, and then the rest. Where both speak of one attribute, the provider knows more.
 fn checked(schema: &Schema, config: &Val, rest: Diags) -> Diags {
-    let mut diags = schema.check(config);
+    let of_attributes = schema.check(config).into_iter();
+    let mut diags =
+        Diags(of_attributes.filter(|diag| !rest.0.iter().any(|it| it.path == diag.path)).collect());
     diags.extend(rest);
     diags
 }

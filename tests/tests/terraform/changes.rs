@@ -1,5 +1,6 @@
 //! Objects that are created, changed, renamed, replaced and destroyed, and others that refer to them.
 
+use basalt_api::client::DeleteOptions;
 use serde_json::json;
 
 use crate::NETWORK;
@@ -162,6 +163,39 @@ resource "basalt_zone" "shown" {
         let taken = named.replace("10.77.0.7", "10.77.0.9");
         let failed = world.config(&taken).fails(&["apply", "-auto-approve"]).await;
         assert!(failed.contains("10.77.0.9 is the address of IpAddress \"other\" already"), "{failed}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_somebody_changes_between_plan_and_apply_is_not_overwritten_and_told() {
+    within(async |world| {
+        let zones = |description: &str| {
+            let zone = format!(
+                "resource \"basalt_zone\" \"row\" {{\n  count = 3\n  name = \"row-${{count.index}}\"\n  description = {description:?}\n}}\n"
+            );
+            provider(&world) + &zone
+        };
+        world.config(&zones("one")).apply().await;
+        world.config(&zones("two")).ok(&["plan", "-out=kept.tfplan"]).await;
+        world.put("cli", "Zone", "row-1", json!({"description": "mine"})).await;
+        let client = world.client("cli");
+        client.delete(described("Zone"), "row-2", DeleteOptions::default()).await.expect("it goes");
+
+        let said = flat(&world.fails(&["apply", "kept.tfplan"]).await);
+        assert_eq!(said.matches("Error: ").count(), 2, "{said}");
+        for want in [
+            "Error: Changed since it was planned: Zone \"row-1\"",
+            "Nothing was overwritten. Plan and apply again.",
+            "Error: Gone since it was planned: Zone \"row-2\"",
+            "it is created anew then.",
+        ] {
+            assert!(said.contains(want), "{want}: {said}");
+        }
+        assert_eq!(world.get("Zone", "row-0").await.spec, json!({"description": "two"}));
+        assert_eq!(world.get("Zone", "row-1").await.spec, json!({"description": "mine"}));
+        let said = world.apply().await;
+        assert!(said.contains("1 added, 1 changed, 0 destroyed"), "{said}");
         world.end().await;
     });
 }

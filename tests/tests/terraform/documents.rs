@@ -99,6 +99,34 @@ fn every_example_of_a_data_source_and_of_a_function_is_read() {
     });
 }
 
+/// The pieces of configuration on a page.
+fn pieces(page: &str) -> Vec<&str> {
+    page.split("\n```terraform\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect()
+}
+
+#[test]
+fn the_tests_of_the_guide_pass_and_fail_without_what_it_says_to_mock() {
+    within(async |world| {
+        let [module, test] = pieces(include_str!("../../../provider/docs/guides/testing.md"))[..] else {
+            panic!("a module and its test");
+        };
+        let folder = world.dir.path().join("tests");
+        std::fs::create_dir(&folder).expect("a folder");
+        let write = |text: &str| std::fs::write(folder.join("network.tftest.hcl"), text).expect("a test");
+        world.config(&format!("{module}\n"));
+        write(test);
+        let said = world.ok(&["test"]).await;
+        assert!(said.contains("Success! 2 passed, 0 failed."), "{said}");
+
+        let start = test.find("  override_resource").expect("it overrides");
+        let end = test.find("  # The same for every address").expect("and mocks");
+        write(&format!("{}{}", &test[..start], &test[end..]));
+        let said = crate::world::flat(&world.fails(&["test"]).await);
+        assert!(said.contains("is not the name of a VLAN") && said.contains("1 passed, 1 failed"), "{said}");
+        world.end().await;
+    });
+}
+
 #[tokio::test]
 async fn every_example_of_the_documentation_is_valid() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provider/docs");

@@ -32,6 +32,17 @@ fn a_data_source_finds_what_others_made() {
 }
 
 #[test]
+fn a_field_of_what_is_found_is_not_what_it_is_found_by_and_that_is_told() {
+    within(async |world| {
+        let text = "data \"basalt_subnet\" \"lab\" {\n  cidr = \"10.77.0.0/24\"\n}\n";
+        let said = world.config(&format!("{}{text}", provider(&world))).fails(&["validate"]).await;
+        assert_eq!(said.matches("Error: ").count(), 1, "{said}");
+        assert!(flat(&said).contains("find = \"cidr=10.77.0.0/24\""), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn one_is_found_and_imported_by_what_it_alone_has() {
     within(async |world| {
         world.put("cli", "Zone", "row-1", json!({})).await;

@@ -7,6 +7,7 @@ mod changes;
 mod contract;
 mod deployments;
 mod documents;
+mod errors;
 mod fields;
 mod functions;
 mod gate;

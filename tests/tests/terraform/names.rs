@@ -49,3 +49,20 @@ fn a_name_that_another_tool_s_object_has_is_refused_and_nothing_is_renamed() {
         world.end().await;
     });
 }
+
+#[test]
+fn names_that_are_swapped_one_change_at_a_time_are_told_how_and_kept() {
+    within(async |world| {
+        world.config(&zones(&world, &[("one", "a"), ("two", "b")])).apply().await;
+        let uid = async |name: &str| world.get("Zone", name).await.metadata.uid;
+        let (one, two) = (uid("a").await, uid("b").await);
+        world.config(&zones(&world, &[("one", "b"), ("two", "a")]));
+        let said = crate::world::flat(&world.fails(&["apply", "-auto-approve", "-parallelism=1"]).await);
+        assert!(said.contains("Error: The name is taken: Zone"), "{said}");
+        assert!(said.contains("-parallelism=2 or more"), "{said}");
+        assert_eq!([uid("a").await, uid("b").await], [one, two]);
+        world.apply().await;
+        assert_eq!([uid("b").await, uid("a").await], [one, two]);
+        world.end().await;
+    });
+}

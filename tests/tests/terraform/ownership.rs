@@ -1,6 +1,7 @@
 //! Objects that were there before: imported, adopted, or left alone.
 
-use basalt_api::client::DeleteOptions;
+use basalt_api::client::{Client, ClientConfig, DeleteOptions, Precondition};
+use basalt_api::wire::PutRequest;
 use serde_json::json;
 
 use crate::world::{World, described, flat, provider, within};
@@ -34,6 +35,61 @@ fn what_is_imported_by_name_or_uid_needs_no_change() {
         let said = world.config(&text).apply().await;
         assert!(said.contains("2 imported, 0 added, 0 changed, 0 destroyed"), "{said}");
         assert!(flat(&said).contains("Zone \"row-9\" is managed by \"cli\" until"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_is_imported_and_not_there_is_told_with_what_there_is() {
+    within(async |world| {
+        let zone = world.put("cli", "Zone", "row-9", json!({})).await;
+        let text =
+            format!("{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-9\"\n}}\n", provider(&world));
+        world.config(&text);
+        let uid = "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e";
+        for (id, want) in [
+            ("row-8", "There is no Zone \"row-8\". The nearest names that there are: \"row-9\"."),
+            (uid, "There is no Zone of this uid."),
+            ("Row 9", "A Zone is imported by its name (1 to 63 of a-z"),
+            ("colour=red", "there is no field \"colour\""),
+            ("description=x", "There is no Zone with description=x."),
+        ] {
+            let said = flat(&world.fails(&["import", "basalt_zone.row", id]).await);
+            assert!(said.contains(want), "{id}: {said}");
+        }
+        for id in [
+            "name=row-9".to_owned(),
+            format!("uid={}", zone.metadata.uid),
+            format!("uid:{}", zone.metadata.uid),
+        ] {
+            world.ok(&["import", "basalt_zone.row", &id]).await;
+            world.ok(&["state", "rm", "basalt_zone.row"]).await;
+        }
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_nobody_manages_is_in_the_way_all_the_same_and_the_plan_says_so() {
+    within(async |world| {
+        let config = ClientConfig {
+            endpoints: vec![world.endpoint.clone()],
+            token: Some(world.token.clone()),
+            ..ClientConfig::default()
+        };
+        let nobody = Client::new(&config).expect("a client");
+        let empty = PutRequest { spec: json!({}), ..PutRequest::default() };
+        let there = nobody.put(described("Zone"), "row-1", &empty, Precondition::None).await;
+        assert_eq!(there.expect("it is stored").object.metadata.manager, None);
+        world.config(&format!(
+            "{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n}}\n",
+            provider(&world)
+        ));
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains("Warning: It exists already: Zone \"row-1\""), "{said}");
+        assert!(said.contains("managed by nobody in particular. Unless it goes before the apply"), "{said}");
+        let said = flat(&world.fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("managed by nobody in particular. Nothing was changed."), "{said}");
         world.end().await;
     });
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::NETWORK;
-use crate::world::{described, flat, provider, provider_at, within};
+use crate::gate::{At, Gate};
+use crate::world::{COMMAND, described, everything, flat, provider, provider_at, within};
 
 /// A machine in a zone.
 fn machine(zone: &str) -> String {
@@ -30,6 +31,21 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             ("cidr", with("").replace("10.77.0.0/24", "10.77.0.0/99"), "10.77.0.0/99"),
             ("name", with("").replace("\"row-1\"", "\"Row_1\""), "Row_1"),
             ("colour", with("").replace("  description = \"the", "  colour = \"the"), "colour"),
+            (
+                "name = null",
+                with("").replace("name        = \"row-1\"", "name = null"),
+                "is required, and is null",
+            ),
+            (
+                "uid = \"7\"",
+                with("").replace("  description = \"the", "  uid = \"7\"\n  description = \"the"),
+                "cannot be set",
+            ),
+            (
+                "name = \"core.7\"",
+                with("").replace("  vid    = 7", "  vid = 7\n  name = \"core.7\""),
+                "cannot be set",
+            ),
             (
                 "password_wo = \"short\"",
                 with(
@@ -150,6 +166,17 @@ fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resour
                 "asked for with http://",
             ),
             (block("https://region.invalid:5240", &token), "No region can be reached", "can resolve names"),
+            (block(&format!("{region}/api/v1"), &token), "The provider's block is wrong", "leave that out"),
+            (
+                block(region.trim_start_matches("http://"), &token),
+                "The provider's block is wrong",
+                "it does not say how it is spoken to; https://127.0.0.1",
+            ),
+            (
+                block(&region.replace("http://", "https://"), &token),
+                "No region can be reached",
+                "whether it speaks TLS (https://) or not (http://)",
+            ),
         ] {
             world.config(&format!("{head}{zones}")).ok(&["validate"]).await;
             let said = flat(&world.fails(&["plan"]).await);
@@ -158,6 +185,61 @@ fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resour
             assert!(!said.contains("not-to-be-shown"), "{said}");
         }
         server.abort();
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_region_that_goes_in_the_middle_of_an_apply_is_told_of_in_full_once() {
+    within(async |world| {
+        const ZONES: usize = 40;
+        let gate = Gate::before(world.region.address()).await;
+        let through = provider_at(&format!("http://{}", gate.address), &world);
+        let zones = format!(
+            "resource \"basalt_zone\" \"row\" {{\n  count = {ZONES}\n  name  = \"row-${{count.index}}\"\n}}\n"
+        );
+        world.config(&format!("{}{zones}", through.replace("{\n", "{\n  retry_timeout = \"1s\"\n")));
+        let held = gate.hold(5, At::Request);
+        let mut apply = world.terraform(&["apply", "-auto-approve"]);
+        let gone = async {
+            let _lost = held.await.expect("a write");
+            drop(gate);
+        };
+        let both = async { tokio::join!(apply.output(), gone) };
+        let (output, ()) = tokio::time::timeout(COMMAND, both).await.expect("it ends");
+        let said = everything(&output.expect("terraform on the PATH"));
+        crate::errors::hold_to_rules(&said);
+        let said = flat(&said);
+        let failed = said.matches("Error: The region cannot be reached: Zone \"row-").count();
+        assert!(failed > 20, "{said}");
+        assert_eq!(said.matches("nothing listens there").count(), 1, "{said}");
+        assert_eq!(said.matches("another error of this run says in full why").count(), failed - 1, "{said}");
+
+        // What it had done is there, and known or taken over.
+        let said = world.config(&format!("{}{zones}", provider(&world))).apply().await;
+        assert!(said.contains(" added, 0 changed, 0 destroyed"), "{said}");
+        assert_eq!(world.ok(&["state", "list"]).await.lines().count(), ZONES);
+        world.end().await;
+    });
+}
+
+#[test]
+fn who_may_only_look_is_told_what_that_allows() {
+    within(async |world| {
+        world.put("cli", "Role", "looker", json!({"base": "viewer"})).await;
+        world.put("cli", "ApiToken", "looker", json!({"role": "looker"})).await;
+        let token = world.client("cli").issue_token("looker").await.expect("a token");
+        let text =
+            format!("{}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n}}\n", provider(&world));
+        world.config(&text.replace(&world.token, &token)).ok(&["plan"]).await;
+        let said = flat(&world.fails(&["apply", "-auto-approve"]).await);
+        for want in [
+            "Error: Not allowed: Zone \"row-1\"",
+            "PUT /api/v1/zones/row-1 needs the role operator",
+            "Apply with a token whose role may do this",
+        ] {
+            assert!(said.contains(want), "{want}: {said}");
+        }
         world.end().await;
     });
 }

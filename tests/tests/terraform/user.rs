@@ -65,6 +65,7 @@ impl User {
     pub(crate) async fn fails(&self, args: &[&str]) -> String {
         let output = self.terraform(args).await;
         assert!(!output.status.success(), "terraform {args:?}:\n{}", everything(&output));
+        crate::errors::hold_to_rules(&everything(&output));
         flat(&everything(&output))
     }
 }

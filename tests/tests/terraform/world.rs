@@ -113,8 +113,11 @@ impl World {
         self.user().apply().await.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
+    /// What it says that fails; every error of it keeps to the rules.
     pub(crate) async fn fails(&self, args: &[&str]) -> String {
-        self.user().fails(args).await.unwrap_or_else(|broken| panic!("{broken}"))
+        let said = self.user().fails(args).await.unwrap_or_else(|broken| panic!("{broken}"));
+        crate::errors::hold_to_rules(&said);
+        said
     }
 
     /// The values of a resource in the state.
