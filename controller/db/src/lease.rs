@@ -1,6 +1,7 @@
-//! Leases of IPv4 addresses, for the other racks of the network: what each granted last of each address.
+//! Leases, for the racks of the network: what each granted last of each address. Of IPv4 the others are told too, of IPv6 each rack of its
+//! own alone, should it have lost them.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use basalt_api::values::{RackId, Timestamp};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::object::timestamp;
 use crate::store::Tx;
 use crate::{Store, StoreError};
 
-/// The kind of facts that are leases of IPv4 addresses.
+/// The kind of facts that are leases.
 const LEASE: &str = "lease";
 /// A lease that ended is of no use to anyone after so many days.
 const KEPT: i32 = 1;
@@ -36,7 +37,7 @@ pub struct RackLease {
     pub subnet: Uuid,
     /// The address.
     pub address: String,
-    /// The client.
+    /// The client; of IPv6, empty where that is not known.
     pub mac: String,
     /// What the client calls itself.
     pub hostname: String,
@@ -64,12 +65,29 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
         fact.body.get(field).and_then(Value::as_i64).map(|ms| ms.clamp(-LONGEST_MS, LONGEST_MS))
     };
     // A rack may say anything.
-    let address = text("address").and_then(|address| address.parse::<Ipv4Addr>().ok());
+    let address = text("address").and_then(|address| address.parse::<IpAddr>().ok());
     let subnet = text("subnet_uid").and_then(|uid| uid.parse::<Uuid>().ok());
-    let (LEASE, Some(mac), Some(address), Some(subnet)) = (fact.kind.as_str(), &fact.mac, address, subnet)
-    else {
+    let (LEASE, Some(address), Some(subnet)) = (fact.kind.as_str(), address, subnet) else {
         return Ok(());
     };
+    if address.is_ipv6() {
+        let upsert = sqlx::query!(
+            "insert into lease6 (rack, subnet, address, mac, ends_at, given_back)
+             select $1, subnet, $3::text::inet, $4::text::macaddr, now() + $5::bigint * interval '1 millisecond', $6
+             from subnet_cidr where subnet = $2 and $3::text::inet <<= cidr
+             on conflict (subnet, address, rack) do update
+             set mac = excluded.mac, ends_at = excluded.ends_at, given_back = excluded.given_back",
+            rack.get(),
+            subnet,
+            address.to_string(),
+            fact.mac.as_deref(),
+            span("ends_in_ms").unwrap_or_default(),
+            fact.body.get("released").and_then(Value::as_bool).unwrap_or_default()
+        );
+        upsert.execute(&mut **tx).await?;
+        return Ok(());
+    }
+    let Some(mac) = &fact.mac else { return Ok(()) };
     // Its subnet may be gone.
     let upsert = sqlx::query!(
         "insert into lease (rack, subnet, address, mac, hostname, ends_at, kept_until, given_back)
@@ -174,7 +192,31 @@ impl Store {
                 (false, false) => Grantor::Another,
             },
         });
-        Ok((leases.collect(), now))
+        let mut leases: Vec<RackLease> = leases.collect();
+        if since.is_none() {
+            leases.extend(self.own_leases6(rack).await?);
+        }
+        Ok((leases, now))
+    }
+
+    /// The leases of IPv6 addresses that a rack has granted, and that run.
+    async fn own_leases6(&self, rack: RackId) -> Result<impl Iterator<Item = RackLease>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select subnet, host(address) as "address!", mac::text as mac,
+                 (extract(epoch from ends_at - clock_timestamp()) * 1000)::bigint as "ends_in_ms!"
+               from lease6 where rack = $1 and not given_back and ends_at > now() order by subnet, address"#,
+            rack.get()
+        );
+        Ok(rows.fetch_all(self.pool()).await?.into_iter().map(|row| RackLease {
+            subnet: row.subnet,
+            address: row.address,
+            mac: row.mac.unwrap_or_default(),
+            hostname: String::new(),
+            ends_in_ms: row.ends_in_ms,
+            kept_for_ms: None,
+            given_back: false,
+            by: Grantor::Itself,
+        }))
     }
 
     /// Forgets leases that ended long ago, or whose subnet is gone.
@@ -184,6 +226,13 @@ impl Store {
     pub async fn forget_leases(&self) -> Result<(), StoreError> {
         sqlx::query!(
             "delete from lease where greatest(ends_at, kept_until) < now() - make_interval(days => $1)
+             or subnet not in (select subnet from subnet_cidr)",
+            KEPT
+        )
+        .execute(self.pool())
+        .await?;
+        sqlx::query!(
+            "delete from lease6 where ends_at < now() - make_interval(days => $1)
              or subnet not in (select subnet from subnet_cidr)",
             KEPT
         )

@@ -106,6 +106,7 @@ pub async fn recover(url: &str) -> Result<Incarnation, StoreError> {
         .await?;
     // Spans of time on the clock that the backup was made with.
     sqlx::query!("delete from lease").execute(&mut *tx).await?;
+    sqlx::query!("delete from lease6").execute(&mut *tx).await?;
     sqlx::query!("delete from region_process").execute(&mut *tx).await?;
     tx.commit().await?;
     connection.close().await?;

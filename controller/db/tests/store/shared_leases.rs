@@ -93,6 +93,34 @@ async fn a_rack_is_told_of_all_leases_at_first_and_then_of_what_others_grant() {
 }
 
 #[tokio::test]
+async fn a_rack_is_told_of_its_own_leases_of_ipv6_as_it_links_and_nobody_of_others() {
+    let mut world = World::new().await;
+    let six = json!({"vlan": "default.0", "cidr": "2001:db8::/64"});
+    let six = put(&world.store, "Subnet", "six", six).await.unwrap().object.uid.get();
+    let mut lease = |address: &str, mac: Option<&str>, more: Value| {
+        let mut fact = world.lease(address, json!({"subnet_uid": six.to_string()}));
+        fact.body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        NewFact { mac: mac.map(str::to_owned), ..fact }
+    };
+    let facts = [
+        lease("2001:db8::1", Some(MAC), json!({})),
+        lease("2001:db8::2", None, json!({})),
+        lease("2001:db8::3", Some(MAC), json!({})),
+        lease("2001:db8::3", Some(MAC), json!({"released": true, "ends_in_ms": -1})),
+        lease("2001:db8::4", Some(MAC), json!({"ends_in_ms": -1})),
+        lease("2001:db8:1::1", Some(MAC), json!({})),
+    ];
+    world.tells(0, &facts).await;
+    // Its blocks of that subnet are no condition: the leases may be of a range that it had.
+    let (told, seen) = world.store.leases_for(world.racks[0], None).await.unwrap();
+    assert_eq!(brief(&told), [("2001:db8::1", Grantor::Itself), ("2001:db8::2", Grantor::Itself)]);
+    assert_eq!((told[0].subnet, &*told[0].mac, &*told[1].mac), (six, MAC, ""));
+    assert!(told[0].ends_in_ms <= HOUR_MS && told[0].ends_in_ms > HOUR_MS - 60_000, "{told:?}");
+    assert_eq!(world.store.leases_for(world.racks[0], Some(&seen)).await.unwrap().0, []);
+    assert_eq!(world.store.leases_for(world.racks[1], None).await.unwrap().0, []);
+}
+
+#[tokio::test]
 async fn nothing_is_missed_that_was_written_before_a_look_and_committed_after_it() {
     use sqlx::Connection;
     let world = World::new().await;
