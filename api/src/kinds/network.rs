@@ -134,9 +134,11 @@ pub struct SubnetSpec {
     pub description: Option<String>,
     /// The router's address: in the network, or link-local for IPv6. Absent: the network has no way out.
     pub gateway: Option<IpAddr>,
-    /// DNS servers for machines here, in order. Empty: none. Absent: none yet; the racks once they answer DNS.
+    /// DNS servers for machines here, in order. DHCP tells those that are of its family. Empty: none. Absent: none yet; the racks once they
+    /// answer DNS.
     pub dns_servers: Option<Vec<IpAddr>>,
-    /// NTP servers for machines here, in order. Empty: none. Absent: none yet; the racks once they serve time.
+    /// NTP servers for machines here, in order. DHCP tells those that are addresses of its family, and no names. Empty: none. Absent: none
+    /// yet; the racks once they serve time.
     pub ntp_servers: Option<Vec<Host>>,
     /// Whether Basalt gives out every address that is in no range. False: only those of `dynamic` ranges, and what is asked
     /// for by name.

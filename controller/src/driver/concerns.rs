@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use basalt_api::kinds::{BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
 use basalt_api::values::{Attempt, MachineId};
@@ -80,8 +81,8 @@ fn dhcp(
             subnet_uid: uid,
             cidr: net.subnet.cidr.to_string(),
             gateway: net.subnet.gateway.map(|g| g.to_string()).unwrap_or_default(),
-            dns_servers: list(net.subnet.dns_servers.as_deref()),
-            ntp_servers: list(net.subnet.ntp_servers.as_deref()),
+            dns_servers: of_family::<Ipv4Addr, _>(net.subnet.dns_servers.as_deref()),
+            ntp_servers: of_family::<Ipv4Addr, _>(net.subnet.ntp_servers.as_deref()),
             dynamic: dynamic.collect(),
             reservations: reservations(net, addresses),
             lease_seconds: lease_seconds(net),
@@ -92,7 +93,7 @@ fn dhcp(
             shared: serving.len() > 1,
             link: net.subnet.vlan.to_string(),
             loader: boot_loader(estate, net).into(),
-            search: list(Some(&net.subnet.search_domains)),
+            search: net.subnet.search_domains.iter().map(ToString::to_string).collect(),
             options: options([&net.vlan.dhcp.options, &net.subnet.dhcp_options]),
             ..DhcpSubnet::default()
         });
@@ -252,8 +253,10 @@ fn beside(
     }
 }
 
-fn list<T: ToString>(items: Option<&[T]>) -> Vec<String> {
-    items.unwrap_or_default().iter().map(ToString::to_string).collect()
+/// Of servers, those that are addresses of this family: DHCP of it tells no others.
+pub(super) fn of_family<A: FromStr, T: ToString>(servers: Option<&[T]>) -> Vec<String> {
+    let texts = servers.unwrap_or_default().iter().map(ToString::to_string);
+    texts.filter(|text| text.parse::<A>().is_ok()).collect()
 }
 
 fn images(estate: &Estate) -> ImagesConcern {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use basalt_db::{Address, Delegation};
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 
-use super::concerns::{around, boot_answers, boot_loader, lease_seconds, own_addresses, reserved};
+use super::concerns::{around, boot_answers, boot_loader, lease_seconds, of_family, own_addresses, reserved};
 use super::estate::{self, Net, RackSeen};
 use super::load::Estate;
 
@@ -48,8 +48,8 @@ fn subnet(
     Dhcp6Subnet {
         subnet_uid: net.uid.to_string(),
         cidr: net.subnet.cidr.to_string(),
-        dns_servers: of_ipv6(net.subnet.dns_servers.as_deref()),
-        ntp_servers: of_ipv6(net.subnet.ntp_servers.as_deref()),
+        dns_servers: of_family::<Ipv6Addr, _>(net.subnet.dns_servers.as_deref()),
+        ntp_servers: of_family::<Ipv6Addr, _>(net.subnet.ntp_servers.as_deref()),
         search: net.subnet.search_domains.iter().map(ToString::to_string).collect(),
         dynamic: blocks.flat_map(|block| around(block.first, block.last, &kept)).collect(),
         reservations: reserved.map(reservation).collect(),
@@ -58,11 +58,6 @@ fn subnet(
         boot: boot_answers(net).into(),
         architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
         loader: boot_loader(estate, net).into(),
+        link: net.subnet.vlan.to_string(),
     }
-}
-
-/// Of servers, those that are addresses of IPv6: DHCPv6 tells no others.
-fn of_ipv6<T: ToString>(servers: Option<&[T]>) -> Vec<String> {
-    let texts = servers.unwrap_or_default().iter().map(ToString::to_string);
-    texts.filter(|text| text.parse::<Ipv6Addr>().is_ok()).collect()
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A rack that does what it is told when the test says so.
-struct Played {
+pub(crate) struct Played {
     uid: RackId,
     seq: u64,
 }
@@ -41,23 +41,32 @@ fn fact(seq: u64, object: Uid, observed: &Observed) -> NewFact {
 impl Played {
     /// A rack with an address comes.
     async fn come(lab: &Lab, name: &str, address: &str) -> Self {
+        Self::come_at(lab, name, &[address]).await
+    }
+
+    /// A rack with these addresses comes.
+    pub(crate) async fn come_at(lab: &Lab, name: &str, addresses: &[&str]) -> Self {
         observe(lab, "Rack", name, "{}").await;
         let store = lab.region.store();
         let uid = store.get("Rack", Key::Name(name)).await.expect("a rack").uid;
         let rack = Self { uid: RackId::from(uid), seq: 0 };
-        rack.introduce(lab, address).await;
+        rack.introduce(lab, addresses).await;
         rack
     }
 
     /// It says hello.
-    async fn introduce(&self, lab: &Lab, address: &str) {
-        let hello = Hello { addresses: vec![address.to_owned()], ..Hello::default() };
+    async fn introduce(&self, lab: &Lab, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|&address| address.to_owned()).collect();
+        self.introduce_as(lab, Hello { addresses, ..Hello::default() }).await;
+    }
+
+    async fn introduce_as(&self, lab: &Lab, hello: Hello) {
         let hello = fact(0, self.uid.into(), &Observed::Hello(hello));
         lab.region.store().store_own_fact(&hello).await.expect("it is stored");
     }
 
     /// The DHCP concern, once `holds` of it.
-    async fn told(&self, lab: &Lab, holds: impl Fn(&DhcpConcern) -> bool) -> DhcpConcern {
+    pub(crate) async fn told(&self, lab: &Lab, holds: impl Fn(&DhcpConcern) -> bool) -> DhcpConcern {
         self.told_of("dhcp", lab, holds).await
     }
 
@@ -182,6 +191,19 @@ async fn a_vlan_and_its_subnet_say_that_no_rack_serves_them_and_that_no_address_
     rack.says(&lab, &addresses(true, "")).await;
     ready_as(&lab, subnet, "Stored").await;
     ready_as(&lab, vlan, "Served").await;
+    let full = Hello {
+        addresses: vec!["10.77.0.2/24".into()],
+        cannot_write: "leases cannot be written: no space".into(),
+        ..Hello::default()
+    };
+    rack.introduce_as(&lab, full).await;
+    for path in [vlan, subnet] {
+        let (message, holding) = ready_as(&lab, path, "DiskFails").await;
+        assert_eq!(holding, only("Stalled"));
+        assert_eq!(message, "rack r1 says: leases cannot be written: no space");
+    }
+    rack.introduce(&lab, &["10.77.0.2/24"]).await;
+    ready_as(&lab, vlan, "Served").await;
     // One that is not there cannot serve.
     observe(&lab, "Rack", "r2", r#"{"maintenance":true}"#).await;
     let named = r#"{"fabric":"default","vid":0,"dhcp":{"enabled":true,"racks":["r2"]}}"#;
@@ -203,7 +225,7 @@ async fn a_rack_s_services_do_not_run_at_addresses_that_it_no_longer_has() {
         rack.says(&lab, &Observed::Health(health)).await;
     }
     // It started again elsewhere, and knows nothing of what it said before.
-    rack.introduce(&lab, "10.77.0.7/24").await;
+    rack.introduce(&lab, &["10.77.0.7/24"]).await;
     let mut woken = lab.region.store().woken();
     let settled = async {
         loop {
@@ -464,7 +486,7 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
     let other = Played::come(&lab, "r2", "10.77.0.3/24").await;
     // Clients know it by the address that it had when they chose it.
-    other.introduce(&lab, "10.77.0.33/24").await;
+    other.introduce(&lab, &["10.77.0.33/24"]).await;
     let subnet = lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
     for address in ["10.77.0.3", "10.77.0.33", "10.77.0.9", "10.77.0.10"] {
         let (address, subnet_uid) = (address.to_owned(), subnet.clone());
@@ -514,6 +536,7 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     let told = &whole.subnets6[0];
     assert!(whole.subnets.is_empty(), "it has no address of IPv4");
     assert_eq!((told.cidr.as_str(), told.rapid_commit), ("2001:db8::/64", true));
+    assert_eq!(told.link, "default.0", "with which other subnets it shares a link");
     assert_eq!(told.dns_servers, ["2001:db8::53"]);
     let reserved = Dhcp6Reservation {
         mac: "52:54:00:00:00:09".into(),

@@ -36,6 +36,7 @@ mod played;
 mod process;
 mod receiver;
 mod rotate;
+mod servable;
 mod support;
 mod tags;
 mod tls;
