@@ -12,6 +12,12 @@ pub mod rack_v1 {
 /// What the health of a subnet's addresses is told under: this, and the subnet's CIDR.
 pub const ADDRESSES: &str = "addresses ";
 
+/// A rack that starts tells the health of this before any other: what it told before it says again, or it is so no more.
+pub const STARTED: &str = "start";
+
+/// What is told of the disk that a rack keeps its files on is told under this.
+pub const DISK: &str = "disk";
+
 pub mod kill;
 
 /// The trace that a W3C `traceparent` names; empty where it names none.

@@ -1,10 +1,366 @@
-//! The wall clock, read in one place: everything below the daemon takes time as an argument.
+//! What time it is.
+//!
+//! A wall clock is set: by people, by NTP, and by decades where a host without a battery starts before it finds a time server. What
+//! was promised to clients must not end with that, nor may a region's task be late for it. So time is counted by the kernel's clock
+//! since boot, which nobody sets ([`Clock::now`]), and said as regions count it ([`Clock::unix`]): by their word, and by this host's
+//! wall clock until one has spoken. How these differ is kept in `DIR/clock`, so that neither a restart nor a reboot makes it jump.
+//!
+//! The wall clock itself ([`wall_ms`]) counts for certificates alone, as for every peer of TLS.
 
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970; 0 on a clock set before that.
+use basalt_dhcp::Time;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::durable;
+
+/// A wall clock that differs by more from what it was has been set.
+const SET_MS: i64 = 2_000;
+/// A region's word that differs by less from the one before differs for the time that it was on its way.
+const ON_ITS_WAY_MS: i64 = 1_000;
+/// A wall clock that differs by more from the region's is told of.
+const WRONG_MS: i64 = 60_000;
+
+/// Milliseconds since 1970 by the wall clock; 0 on one that is set before that.
 #[must_use]
-pub fn unix_ms() -> i64 {
+pub fn wall_ms() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since this host was started, those included in which it slept.
+fn since_boot_ms() -> i64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
+}
+
+/// What differs between two starts of this host.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// What the clocks of a host said at one moment, milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    since_boot: i64,
+    wall: i64,
+}
+
+impl Reading {
+    fn now() -> Self {
+        Self { since_boot: since_boot_ms(), wall: wall_ms() }
+    }
+}
+
+/// How the clocks differ, milliseconds. `DIR/clock`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Offsets {
+    /// In which life of the host.
+    boot: String,
+    /// How far the time of this rack is ahead of that since boot.
+    since_boot: i64,
+    /// How far the wall clock was ahead of this rack's time when it was last looked at.
+    wall: i64,
+    /// How far the regions' is ahead of it. `None`: none has spoken.
+    #[serde(default)]
+    region: Option<i64>,
+    /// This rack's time when this was written.
+    at: i64,
+}
+
+impl Offsets {
+    /// Goes on from what was kept; begins with the wall clock.
+    fn start(kept: Option<Self>, boot: String, now: Reading) -> Self {
+        let Some(kept) = kept else {
+            return Self { boot, since_boot: now.wall - now.since_boot, wall: 0, region: None, at: now.wall };
+        };
+        let goes_on = kept.boot == boot && !boot.is_empty();
+        let time = if goes_on { kept.since_boot + now.since_boot } else { now.wall - kept.wall };
+        // A wall clock that was set back while the host was off; and some hosts' clocks stand still until they are set.
+        let time = time.max(kept.at);
+        Self { boot, since_boot: time - now.since_boot, wall: now.wall - time, region: kept.region, at: time }
+    }
+
+    const fn time(&self, since_boot: i64) -> i64 {
+        since_boot.saturating_add(self.since_boot)
+    }
+
+    /// By how much the wall clock has been set since the last look.
+    fn look(&mut self, now: Reading) -> Option<i64> {
+        let set_by = now.wall - self.time(now.since_boot) - self.wall;
+        (set_by.abs() > SET_MS).then(|| {
+            self.wall += set_by;
+            set_by
+        })
+    }
+
+    /// Takes a region's word. Whether it is news.
+    fn told(&mut self, region_ms: i64, since_boot: i64) -> bool {
+        let ahead = region_ms.saturating_sub(self.time(since_boot));
+        let is_news = self.region.is_none_or(|known| (known - ahead).abs() > ON_ITS_WAY_MS);
+        if is_news {
+            self.region = Some(ahead);
+        }
+        is_news
+    }
+
+    /// Takes care that it is not earlier than this. Whether that changes anything.
+    fn not_before(&mut self, earliest: i64, since_boot: i64) -> bool {
+        let missing = earliest.saturating_sub(self.time(since_boot));
+        let is_behind = missing > 0;
+        if is_behind {
+            self.since_boot += missing;
+            self.wall -= missing;
+            self.region = self.region.map(|ahead| ahead - missing);
+        }
+        is_behind
+    }
+
+    fn unix(&self, time: i64) -> i64 {
+        time.saturating_add(self.region.unwrap_or(self.wall))
+    }
+}
+
+/// The clock of this rack. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Clock(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// `None`: nothing is kept.
+    path: Option<PathBuf>,
+    since_boot: fn() -> i64,
+    offsets: Mutex<Offsets>,
+}
+
+impl Default for Clock {
+    /// One that is kept nowhere, and begins with the wall clock.
+    fn default() -> Self {
+        Self::new(None, since_boot_ms, Offsets::start(None, boot(), Reading::now()))
+    }
+}
+
+impl Clock {
+    fn new(path: Option<PathBuf>, since_boot: fn() -> i64, offsets: Offsets) -> Self {
+        Self(Arc::new(Inner { path, since_boot, offsets: Mutex::new(offsets) }))
+    }
+
+    /// Goes on with what `DIR/clock` says, or begins with the wall clock.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(data_dir: &Path) -> io::Result<Self> {
+        let path = data_dir.join("clock");
+        let kept = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .inspect_err(|error| tracing::error!(%error, "file `clock` is damaged: time begins anew with the wall clock, and leases may end earlier or later than was promised"))
+                .ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let clock = Self::new(Some(path), since_boot_ms, Offsets::start(kept, boot(), Reading::now()));
+        clock.keep(&mut clock.offsets())?;
+        Ok(clock)
+    }
+
+    /// A clock that stands still.
+    #[cfg(test)]
+    pub(crate) fn stopped(at: Time) -> Self {
+        let now = Reading { since_boot: 0, wall: i64::try_from(at.unix_millis()).unwrap() };
+        Self::new(None, || 0, Offsets::start(None, String::new(), now))
+    }
+
+    fn offsets(&self) -> MutexGuard<'_, Offsets> {
+        self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, offsets: &mut Offsets) -> io::Result<()> {
+        let Some(path) = &self.0.path else { return Ok(()) };
+        offsets.at = offsets.time((self.0.since_boot)());
+        durable::replace(path, &serde_json::to_vec(&*offsets)?)
+    }
+
+    fn kept(&self, offsets: &mut Offsets) {
+        if let Err(error) = self.keep(offsets) {
+            tracing::error!(%error, "file `clock` cannot be written: should the host be started anew now, leases may end earlier or later than was promised");
+        }
+    }
+
+    /// Now. It only rises, one second each second, whatever becomes of the wall clock.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.offsets().time((self.0.since_boot)())).unwrap_or(0))
+    }
+
+    /// A moment of [`Clock::now`] in milliseconds since 1970, as regions count them.
+    #[must_use]
+    pub fn unix(&self, time: Time) -> i64 {
+        self.offsets().unix(i64::try_from(time.unix_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Now, in milliseconds since 1970, as regions count them.
+    #[must_use]
+    pub fn unix_now(&self) -> i64 {
+        self.unix(self.now())
+    }
+
+    /// Takes care that it is not earlier than this, which was written down by this very clock.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn not_before(&self, earliest: Time) -> io::Result<()> {
+        let mut offsets = self.offsets();
+        let earliest = i64::try_from(earliest.unix_millis()).unwrap_or(i64::MAX);
+        if offsets.not_before(earliest, (self.0.since_boot)()) {
+            return self.keep(&mut offsets);
+        }
+        Ok(())
+    }
+
+    /// Looks whether the wall clock has been set. To be done often: until then, a reboot would take the new time for time that has passed.
+    pub fn look(&self) {
+        let mut offsets = self.offsets();
+        if let Some(set_by) = offsets.look(Reading { since_boot: (self.0.since_boot)(), wall: wall_ms() }) {
+            tracing::warn!(
+                seconds = set_by / 1000,
+                "the wall clock has been set; leases and deadlines go on as they were"
+            );
+            self.kept(&mut offsets);
+        }
+    }
+
+    /// A region says what time it is. What is wrong with this host's wall clock, in words.
+    pub fn told(&self, region_ms: i64) -> Option<String> {
+        let mut offsets = self.offsets();
+        if offsets.told(region_ms, (self.0.since_boot)()) {
+            self.kept(&mut offsets);
+        }
+        wrong(wall_ms().saturating_sub(region_ms))
+    }
+}
+
+/// What people are told of a wall clock that is so far ahead of the region's.
+fn wrong(ahead_ms: i64) -> Option<String> {
+    let seconds = ahead_ms.unsigned_abs() / 1000;
+    let which = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    (ahead_ms.abs() > WRONG_MS).then(|| {
+        format!(
+            "the clock of this host is {seconds} s {which} the region's. Leases and deadlines do not go by it; certificates do, and end or begin too early or too late: have NTP set it"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YEAR: i64 = 365 * 86_400_000;
+    const TODAY: i64 = 56 * YEAR;
+
+    const fn at(since_boot: i64, wall: i64) -> Reading {
+        Reading { since_boot, wall }
+    }
+
+    fn started(kept: Option<&Offsets>, boot: &str, now: Reading) -> Offsets {
+        Offsets::start(kept.cloned(), boot.to_owned(), now)
+    }
+
+    #[test]
+    fn it_begins_with_the_wall_clock_and_does_not_follow_it() {
+        let mut clock = started(None, "a", at(5_000, TODAY));
+        assert_eq!(clock.time(5_000), TODAY);
+        assert_eq!(clock.look(at(6_000, TODAY + 1_000)), None, "it went on");
+        assert_eq!(clock.look(at(7_000, TODAY + 2_000 + YEAR)), Some(YEAR));
+        assert_eq!(clock.look(at(8_000, TODAY + 3_000 + YEAR)), None, "it is told once");
+        assert_eq!(clock.time(8_000), TODAY + 3_000);
+        assert_eq!(clock.look(at(9_000, 0)), Some(-TODAY - 4_000 - YEAR));
+        assert_eq!(clock.time(9_000), TODAY + 4_000);
+    }
+
+    #[test]
+    fn a_restart_goes_on_whatever_the_wall_clock_says() {
+        let kept = started(None, "a", at(5_000, TODAY));
+        let again = started(Some(&kept), "a", at(65_000, TODAY - YEAR));
+        assert_eq!(again.time(65_000), TODAY + 60_000);
+    }
+
+    #[test]
+    fn a_reboot_counts_the_time_in_between() {
+        let kept = started(None, "a", at(5_000, TODAY));
+        let again = started(Some(&kept), "b", at(1_000, TODAY + 600_000));
+        assert_eq!(again.time(1_000), TODAY + 600_000);
+    }
+
+    #[test]
+    fn a_host_that_started_in_the_past_and_was_then_set_reboots_into_the_same_time() {
+        let mut clock = started(None, "a", at(1_000, 30 * YEAR));
+        clock.look(at(61_000, TODAY));
+        let again = started(Some(&clock), "b", at(500, TODAY + 40_000));
+        assert_eq!(again.time(500), 30 * YEAR + 60_000 + 40_000, "a minute, and the time that it was off");
+        assert_eq!(again.unix(again.time(500)), TODAY + 40_000, "people are told what the wall clock says");
+    }
+
+    #[test]
+    fn a_reboot_into_the_past_does_not_go_back() {
+        let kept = started(None, "a", at(5_000, TODAY));
+        let again = started(Some(&kept), "b", at(1_000, 30 * YEAR));
+        assert_eq!(again.time(1_000), TODAY);
+        let nameless = started(Some(&started(None, "", at(5_000, TODAY))), "", at(1_000, TODAY + 9));
+        assert_eq!(nameless.time(1_000), TODAY + 9, "which boot it is cannot be known");
+    }
+
+    #[test]
+    fn what_is_said_to_others_is_in_the_time_of_the_region_once_it_has_spoken() {
+        let mut clock = started(None, "a", at(0, TODAY));
+        assert_eq!(clock.unix(TODAY), TODAY);
+        assert!(clock.told(TODAY + YEAR, 0));
+        assert!(!clock.told(TODAY + YEAR + 60_400, 60_000), "400 ms on its way");
+        assert_eq!(clock.unix(TODAY), TODAY + YEAR);
+        clock.look(at(70_000, 0));
+        assert_eq!(clock.unix(TODAY), TODAY + YEAR, "whatever becomes of the wall clock");
+        assert!(clock.told(TODAY, 70_000), "the region's was set");
+        assert_eq!(clock.unix(clock.time(70_000)), TODAY);
+    }
+
+    #[test]
+    fn what_was_written_down_is_past() {
+        let mut clock = started(None, "a", at(0, TODAY));
+        clock.told(TODAY + YEAR, 0);
+        assert!(!clock.not_before(TODAY - 1, 0));
+        assert!(clock.not_before(TODAY + 5_000, 0));
+        assert_eq!(clock.time(0), TODAY + 5_000);
+        assert_eq!(clock.unix(clock.time(0)), TODAY + YEAR, "the region's time stays what it is");
+        assert_eq!(clock.look(at(1_000, TODAY + 1_000)), None, "and the wall clock was not set");
+    }
+
+    #[test]
+    fn a_wall_clock_is_wrong_from_a_minute_on() {
+        assert_eq!(wrong(60_000), None);
+        assert_eq!(wrong(-60_000), None);
+        assert!(wrong(3_600_000).unwrap().contains("3600 s ahead of the region's"));
+        assert!(wrong(-86_400_000).unwrap().contains("86400 s behind the region's"));
+    }
+
+    #[test]
+    fn it_is_kept_and_a_damaged_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let read =
+            || serde_json::from_slice::<Offsets>(&fs::read(dir.path().join("clock")).unwrap()).unwrap();
+        let clock = Clock::open(dir.path()).unwrap();
+        clock.told(wall_ms() + YEAR);
+        let ahead = read().region.unwrap();
+        assert!((YEAR - 10_000..YEAR + 10_000).contains(&ahead), "{ahead}");
+        let later = clock.now() + std::time::Duration::from_secs(1000);
+        clock.not_before(later).unwrap();
+        let again = Clock::open(dir.path()).unwrap();
+        assert!(again.now() >= later, "a restart goes on");
+        fs::write(dir.path().join("clock"), "?").unwrap();
+        assert!(Clock::open(dir.path()).unwrap().now() < later);
+        assert_eq!(read().region, None);
+    }
 }

@@ -17,12 +17,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::Attempts;
-use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
+use crate::blobs::{self, BlobOrigin, BlobStore, NoOrigin};
 use crate::boot::BootTable;
-use crate::clock::unix_ms;
+use crate::clock::{Clock, wall_ms};
 use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
 use crate::dhcp6::Dhcp6;
+use crate::disk::Disk;
 use crate::durable;
 use crate::epochs::Epochs;
 use crate::facts::health;
@@ -60,6 +61,10 @@ const RESTART: Duration = Duration::from_secs(5);
 const PREFETCH: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(600)];
 /// How often what fetches left is looked at.
 const TIDY: Duration = Duration::from_secs(3600);
+/// How often it is looked whether the disk is full.
+const FULL: Duration = Duration::from_secs(1);
+/// What leaves the cache at once, where it is.
+const ROOM: u64 = 64 << 20;
 /// How long everything may take to stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
@@ -129,12 +134,15 @@ impl Daemon {
         let files = |error| StartError::DataDir(dir.clone(), error);
         durable::private_dir(&dir).map_err(files)?;
         let lock = lock(&dir).await?;
+        blobs::make_room(&dir, ROOM).map_err(files)?;
         let identity = Arc::new(Identity::open(&dir)?);
-        let membership = membership(&identity, &settings).await?;
+        let clock = Clock::open(&dir).map_err(files)?;
+        let membership = membership(&identity, &settings, &clock).await?;
         let membership = membership.map(|membership| Arc::new(Mutex::new(membership)));
         let ran_before = dir.join("spool").exists();
         let limits = spool::Limits { total: settings.spool_bytes, ..spool::Limits::default() };
-        let (facts, spool) = writer::start(&dir, limits).map_err(files)?;
+        let (facts, spool) = writer::start(&dir, limits, clock).map_err(files)?;
+        facts.tell(health(basalt_proto::STARTED, None));
         let epochs = Arc::new(Epochs::open(&dir).map_err(files)?);
         let (concerns, damaged) = ConcernStore::open(&dir, Arc::clone(&epochs)).map_err(files)?;
         for file in damaged {
@@ -210,6 +218,7 @@ impl Daemon {
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tidy(Arc::clone(&blobs), stop.clone()));
+        tasks.spawn(relieve(Arc::clone(&blobs), facts.disk(), stop.clone()));
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(services.keep(stop.clone()));
         let spki_sha256 = identity.spki_sha256.clone();
@@ -248,16 +257,20 @@ impl Daemon {
 }
 
 /// As what the rack is enrolled, if it is. It enrols where it has a join token and is not, or was and its certificate has ended.
-async fn membership(identity: &Identity, settings: &Settings) -> Result<Option<Membership>, StartError> {
+async fn membership(
+    identity: &Identity,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<Option<Membership>, StartError> {
     let enrolled = identity.membership()?;
-    let has_ended = enrolled.as_ref().is_some_and(|it| it.has_ended(unix_ms()));
+    let has_ended = enrolled.as_ref().is_some_and(|it| it.has_ended(wall_ms()));
     if has_ended {
         tracing::error!("this rack's certificate has ended: it has to enrol again, with a new join token");
     }
     let Some(token) = settings.join.as_ref().filter(|_| enrolled.is_none() || has_ended) else {
         return Ok(enrolled);
     };
-    match (enrol(identity, &settings.name, &JoinToken::parse(token)?).await, enrolled) {
+    match (enrol(identity, &settings.name, &JoinToken::parse(token)?, clock).await, enrolled) {
         (Ok(membership), _) => Ok(Some(membership)),
         // What it holds it goes on serving.
         (Err(error), Some(enrolled)) => {
@@ -307,6 +320,8 @@ impl Services {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
+            let clock = self.facts.clock().clone();
+            tokio::task::spawn_blocking(move || clock.look()).await.ok();
             let wanted = match self.wanted(&mut warned) {
                 Ok(wanted) => wanted,
                 Err(error) => {
@@ -600,6 +615,20 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
                 Err(_) => return,
             },
             () = tokio::time::sleep(wait), if !complete => wait = (wait * 2).min(most),
+        }
+    }
+}
+
+/// Has images leave the cache when the disk is too full for leases and facts.
+async fn relieve(blobs: Arc<BlobStore>, disk: Arc<Disk>, stop: CancellationToken) {
+    let mut timer = tokio::time::interval(FULL);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if disk.is_full() {
+            blobs.give_room(ROOM).await;
         }
     }
 }

@@ -4,7 +4,6 @@ use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{BootAlarm, BootMachine, BootRequestFact, Fact, ServiceHealth, fact::Body};
 
 use crate::boot::{Armed, BootTable};
-use crate::clock::unix_ms;
 
 /// Whom a fact is about.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +37,12 @@ impl About {
         }
     }
 
-    /// A fact about it.
+    /// A fact about it. It is dated as it is told.
     #[must_use]
     pub fn saw(&self, body: Body) -> Fact {
         Fact {
             seq: 0,
-            observed_unix_ms: unix_ms(),
+            observed_unix_ms: 0,
             machine_uid: self.machine_uid.clone(),
             mac: self.mac.clone(),
             step_key: self.step_key.clone(),

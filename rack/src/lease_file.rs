@@ -13,6 +13,7 @@ use basalt_dhcp::{GRACE, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::clock::Clock;
 use crate::durable;
 use crate::journal::Journal;
 
@@ -62,25 +63,30 @@ fn note(file: &Path, now: Time) -> io::Result<()> {
     durable::replace(&durable::beside(file, "lost"), format!("{}\n", now.unix_millis()).as_bytes())
 }
 
-/// Opens a lease file. `used`: leases were kept in it; where it is not there, they are lost.
+/// Opens a lease file. `used`: leases were kept in it; where it is not there, they are lost. `granted`: when a lease was, which the
+/// clock is not earlier than from here on.
 ///
 /// # Errors
 /// The file system's.
-pub fn open<T>(path: &Path, used: bool, now: Time) -> io::Result<Opened<T>>
+pub fn open<T>(path: &Path, used: bool, clock: &Clock, granted: impl Fn(&T) -> Time) -> io::Result<Opened<T>>
 where
     T: Serialize + DeserializeOwned,
 {
     if used && !path.exists() {
-        note(path, now)?;
+        note(path, clock.now())?;
     }
     let (journal, found) = Journal::open(path)?;
+    if let Some(newest) = found.records.iter().map(granted).max() {
+        clock.not_before(newest)?;
+    }
+    let now = clock.now();
     if found.skipped > 0 {
         tracing::error!(file = %path.display(), lines = found.skipped, "the lease file has damaged lines; they are skipped");
         note(path, now)?;
     }
     let noted = durable::beside(path, "lost");
     let mut lost_at = match fs::read_to_string(&noted) {
-        // Whatever the clock was then, it was not later than now.
+        // Where file `clock` was lost, time may have begun anew.
         Ok(at) => Some(at.trim().parse().map_or(now, Time).min(now)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
@@ -105,7 +111,7 @@ mod tests {
     const NOW: Time = Time(1_700_000_000_000);
 
     fn lost_at(path: &Path, used: bool, now: Time) -> Option<Time> {
-        let mut opened = open::<u32>(path, used, now).unwrap();
+        let mut opened = open::<u32>(path, used, &Clock::stopped(now), |_| Time(0)).unwrap();
         // As servers do.
         opened.journal.rewrite(&opened.records).unwrap();
         opened.lost_at

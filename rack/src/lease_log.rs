@@ -1,19 +1,25 @@
 //! Leases on their way to disk: a thread writes what waits with one sync, while the server goes on answering.
 
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use crate::disk::Disk;
 use crate::journal::Journal;
 
 /// The lease file is rewritten when it has grown to this size.
 const COMPACT_BYTES: u64 = 64 << 20;
 /// Records that are written with one sync.
 const TOGETHER: usize = 4096;
+/// While they cannot be written, it is looked so often whether they can.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Why leases are not on disk. Of those that were written together each is told.
 pub(crate) type NotKept = Arc<io::Error>;
@@ -35,31 +41,49 @@ impl Kept {
 
 struct Work<T> {
     records: Vec<T>,
-    done: oneshot::Sender<Result<(), NotKept>>,
+    /// Whoever waits for it.
+    done: Option<oneshot::Sender<Result<(), NotKept>>>,
+}
+
+/// What is to be written next. While something could not be, that is tried again.
+fn next<T: Clone>(queue: &mpsc::Receiver<Work<T>>, unwritten: Option<&T>) -> Option<Work<T>> {
+    let Some(unwritten) = unwritten else { return queue.recv().ok() };
+    match queue.recv_timeout(AGAIN) {
+        Ok(work) => Some(work),
+        Err(RecvTimeoutError::Timeout) => Some(Work { records: vec![unwritten.clone()], done: None }),
+        Err(RecvTimeoutError::Disconnected) => None,
+    }
 }
 
 /// The lease file. Dropped, it ends when all is written.
 #[derive(Debug)]
 pub(crate) struct LeaseLog<T> {
     work: Option<mpsc::Sender<Work<T>>>,
+    /// What was to be written last is not.
+    fails: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<T> LeaseLog<T>
 where
-    T: Serialize + DeserializeOwned + Send + 'static,
+    T: Clone + Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Starts the thread. `all` answers what is worth keeping, with everything that was given to [`LeaseLog::keep`] before.
+    /// Starts the thread, which tells `disk` of these leases. `all` answers what is worth keeping, with everything that was given to [`LeaseLog::keep`] before.
     ///
     /// # Errors
     /// The operating system has no thread.
     pub(crate) fn start(
         mut journal: Journal<T>,
+        (disk, name): (Arc<Disk>, &'static str),
         all: impl Fn() -> Option<Vec<T>> + Send + 'static,
     ) -> io::Result<Self> {
         let (work, queue) = mpsc::channel::<Work<T>>();
+        let fails = Arc::new(AtomicBool::new(false));
+        let says = Arc::clone(&fails);
         let thread = std::thread::Builder::new().name("leases".to_owned()).spawn(move || {
-            while let Ok(first) = queue.recv() {
+            // One that was not written.
+            let mut unwritten = None;
+            while let Some(first) = next(&queue, unwritten.as_ref()) {
                 let (mut records, mut waiting) = (first.records, vec![first.done]);
                 while records.len() < TOGETHER
                     && let Ok(next) = queue.try_recv()
@@ -68,17 +92,30 @@ where
                     waiting.push(next.done);
                 }
                 let kept = journal.append(&records).map_err(Arc::new);
-                if let Err(error) = &kept {
-                    tracing::error!(%error, leases = records.len(), "leases cannot be written; clients are not answered, and ask again");
+                disk.wrote(name, kept.as_ref().map(|_| ()).map_err(|error| &**error));
+                says.store(kept.is_err(), Ordering::Relaxed);
+                match (&kept, unwritten.is_some()) {
+                    (Ok(()), false) => {}
+                    (Ok(()), true) => tracing::info!("leases can be written again"),
+                    (Err(error), false) => {
+                        tracing::error!(%error, leases = records.len(), "leases cannot be written; clients are not answered, and ask again");
+                    }
+                    (Err(error), true) => tracing::debug!(%error, "leases still cannot be written"),
                 }
-                for done in waiting {
+                unwritten = records.into_iter().next().filter(|_| kept.is_err());
+                for done in waiting.into_iter().flatten() {
                     // Not everybody waits for it.
                     let _ = done.send(kept.clone());
                 }
                 journal.compact(COMPACT_BYTES, &all);
             }
         })?;
-        Ok(Self { work: Some(work), thread: Some(thread) })
+        Ok(Self { work: Some(work), fails, thread: Some(thread) })
+    }
+
+    /// Whether leases cannot be written, as far as is known: what is offered then cannot be granted. It is looked by itself whether they can.
+    pub(crate) fn fails(&self) -> bool {
+        self.fails.load(Ordering::Relaxed)
     }
 
     /// Has these kept, after all for which this was called before: call it while you hold what orders them.
@@ -86,7 +123,7 @@ where
         let (done, kept) = oneshot::channel();
         if let Some(work) = &self.work {
             // Where the thread has ended, whoever waits is told by that.
-            let _ = work.send(Work { records, done });
+            let _ = work.send(Work { records, done: Some(done) });
         }
         Kept(kept)
     }
@@ -112,7 +149,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("leases");
         let (journal, _) = Journal::<u32>::open(&path).unwrap();
-        let log = LeaseLog::start(journal, || None).unwrap();
+        let log = LeaseLog::start(journal, (Arc::default(), "leases"), || None).unwrap();
         for mut kept in (0..100).map(|number| log.keep(vec![number, number + 1000])).collect::<Vec<_>>() {
             kept.wait().await.unwrap();
         }
@@ -131,8 +168,10 @@ mod tests {
     async fn what_cannot_be_written_is_told_to_each() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let journal = Journal::<u32>::read_only(file.path());
-        let log = LeaseLog::start(journal, || None).unwrap();
+        let log = LeaseLog::start(journal, (Arc::default(), "leases"), || None).unwrap();
+        assert!(!log.fails());
         let (mut one, mut other) = (log.keep(vec![1]), log.keep(vec![2]));
         assert!(one.wait().await.is_err() && other.wait().await.is_err());
+        assert!(log.fails());
     }
 }

@@ -13,6 +13,7 @@ pub mod config;
 pub mod daemon;
 pub mod dhcp;
 pub mod dhcp6;
+pub mod disk;
 pub mod durable;
 pub mod epochs;
 pub mod facts;

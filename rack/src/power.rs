@@ -17,7 +17,6 @@ use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
 use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
 use tokio::sync::watch;
 
-use crate::clock::unix_ms;
 use crate::epochs::{Admission, Epochs};
 use crate::facts::About;
 use crate::spool::writer::Facts;
@@ -108,7 +107,7 @@ impl Power {
     /// Whether a command may run; `None`: it is a repeat.
     fn admit(&self, key: &str, command: &PowerCommand) -> Option<Result<(), Ended>> {
         let refused = |code, message: String| Some(Err(Ended::error(code, message)));
-        if command.not_after_unix_ms != 0 && unix_ms() > command.not_after_unix_ms {
+        if command.not_after_unix_ms != 0 && self.facts.clock().unix_now() > command.not_after_unix_ms {
             return refused("expired", "the command arrived after its time; nothing was done".to_owned());
         }
         match self.epochs.admit(key, &command.incarnation, command.epoch, &command.command_id) {
@@ -282,6 +281,7 @@ fn word(power: PowerState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::spool::{Limits, writer};
     use basalt_bmc::{BmcServer, ChassisBackend, CompletionCode, Password, ServerConfig, Username};
     use basalt_proto::rack_v1::Fact;
@@ -338,7 +338,7 @@ mod tests {
                     generation: 1,
                 }],
             };
-            let (facts, _) = writer::start(dir.path(), Limits::default()).unwrap();
+            let (facts, _) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
             let epochs = Arc::new(Epochs::open(dir.path()).unwrap());
             let (sender, concern) = watch::channel(Some(Arc::new(concern)));
             let power = Power::new(concern, epochs, facts.clone());

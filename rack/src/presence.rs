@@ -9,13 +9,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use basalt_dhcp::Mac;
+use basalt_dhcp::{Mac, Time};
 
-use crate::clock::unix_ms;
-
-/// How old a boot exchange may be, milliseconds (design §8).
-pub const FRESH_MS: i64 = 120_000;
+/// How old a boot exchange may be (design §8).
+pub const FRESH: Duration = Duration::from_secs(120);
 /// The most that is known: anybody on the link can make MACs up.
 const MOST: usize = 262_144;
 
@@ -34,7 +33,7 @@ impl Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     address: IpAddr,
-    expires_ms: i64,
+    expires: Time,
     /// This rack leased it.
     leased: bool,
     boot: Option<BootExchange>,
@@ -47,8 +46,8 @@ pub struct BootExchange {
     pub number: u64,
     /// Where to.
     pub address: IpAddr,
-    /// When, Unix milliseconds.
-    pub at_ms: i64,
+    /// When.
+    pub at: Time,
     /// This rack leased the address. Otherwise it is what somebody said who may have been anybody: whoever is there has to prove it.
     pub leased: bool,
 }
@@ -63,27 +62,27 @@ pub struct Presence {
 
 impl Presence {
     /// A lease was granted, extended, or read from the lease file.
-    pub fn leased(&self, mac: Mac, address: IpAddr, expires_ms: i64) {
+    pub fn leased(&self, mac: Mac, address: IpAddr, expires: Time, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (mac, Family::of(address));
-        if has_room(&mut inner.1, key, unix_ms()) {
+        if has_room(&mut inner.1, key, now) {
             let boot = inner.1.get(&key).and_then(|seen| seen.boot);
-            inner.1.insert(key, Seen { address, expires_ms, leased: true, boot });
+            inner.1.insert(key, Seen { address, expires, leased: true, boot });
         }
     }
 
     /// iPXE was told where its script is, or a ROM where its loader is.
-    pub fn booting(&self, mac: Mac, address: IpAddr, now_ms: i64) {
+    pub fn booting(&self, mac: Mac, address: IpAddr, now: Time) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 += 1;
         let (number, key) = (inner.0, (mac, Family::of(address)));
-        if !has_room(&mut inner.1, key, now_ms) {
+        if !has_room(&mut inner.1, key, now) {
             return;
         }
         let known = inner.1.get(&key).filter(|seen| seen.address == address);
-        let (leased, until) = known.map_or((false, 0), |seen| (seen.leased, seen.expires_ms));
-        let boot = Some(BootExchange { number, address, at_ms: now_ms, leased });
-        inner.1.insert(key, Seen { address, expires_ms: until.max(now_ms + FRESH_MS), leased, boot });
+        let (leased, until) = known.map_or((false, now), |seen| (seen.leased, seen.expires));
+        let boot = Some(BootExchange { number, address, at: now, leased });
+        inner.1.insert(key, Seen { address, expires: until.max(now + FRESH), leased, boot });
     }
 
     /// The lease ended.
@@ -96,23 +95,23 @@ impl Presence {
     }
 
     /// The address that this rack leased to the MAC and that is still its, of the family that `peer` is of.
-    pub fn address(&self, mac: Mac, peer: IpAddr, now_ms: i64) -> Option<IpAddr> {
+    pub fn address(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<IpAddr> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.1.get(&(mac, Family::of(peer))).filter(|seen| seen.expires_ms > now_ms).map(|seen| seen.address)
+        inner.1.get(&(mac, Family::of(peer))).filter(|seen| seen.expires > now).map(|seen| seen.address)
     }
 
     /// The MAC's last boot exchange over what `peer` is an address of, if it is fresh.
-    pub fn fresh(&self, mac: Mac, peer: IpAddr, now_ms: i64) -> Option<BootExchange> {
+    pub fn fresh(&self, mac: Mac, peer: IpAddr, now: Time) -> Option<BootExchange> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let boot = inner.1.get(&(mac, Family::of(peer)))?.boot?;
-        (0..FRESH_MS).contains(&(now_ms - boot.at_ms)).then_some(boot)
+        (boot.at + FRESH > now).then_some(boot)
     }
 }
 
 /// Whether another one can be known. What is over makes way.
-fn has_room(table: &mut Table, key: (Mac, Family), now_ms: i64) -> bool {
+fn has_room(table: &mut Table, key: (Mac, Family), now: Time) -> bool {
     if !table.contains_key(&key) && table.len() >= MOST {
-        table.retain(|_, seen| seen.expires_ms > now_ms);
+        table.retain(|_, seen| seen.expires > now);
     }
     table.contains_key(&key) || table.len() < MOST
 }
@@ -125,40 +124,42 @@ mod tests {
 
     const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
     const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5));
+    const START: Time = Time(0);
+    const END: Time = Time(600_000);
     const OTHER: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
     #[test]
     fn a_boot_exchange_is_fresh_for_two_minutes() {
         let presence = Presence::default();
-        presence.leased(MAC, ADDRESS, 600_000);
-        assert_eq!(presence.fresh(MAC, ADDRESS, 0), None);
-        presence.booting(MAC, ADDRESS, 1_000);
-        assert_eq!(presence.fresh(MAC, ADDRESS, 1_000 + FRESH_MS - 1).unwrap().address, ADDRESS);
-        assert_eq!(presence.fresh(MAC, ADDRESS, 1_000 + FRESH_MS), None);
+        presence.leased(MAC, ADDRESS, END, START);
+        assert_eq!(presence.fresh(MAC, ADDRESS, START), None);
+        presence.booting(MAC, ADDRESS, Time(1_000));
+        assert_eq!(presence.fresh(MAC, ADDRESS, Time(999) + FRESH).unwrap().address, ADDRESS);
+        assert_eq!(presence.fresh(MAC, ADDRESS, Time(1_000) + FRESH), None);
     }
 
     #[test]
     fn the_installed_systems_renewals_do_not_freshen_it() {
         let presence = Presence::default();
-        presence.booting(MAC, ADDRESS, 0);
-        presence.leased(MAC, ADDRESS, 600_000);
-        assert_eq!(presence.fresh(MAC, ADDRESS, FRESH_MS), None);
-        assert_eq!(presence.address(MAC, ADDRESS, FRESH_MS), Some(ADDRESS));
-        assert_eq!(presence.address(MAC, ADDRESS, 600_000), None);
+        presence.booting(MAC, ADDRESS, START);
+        presence.leased(MAC, ADDRESS, END, START);
+        assert_eq!(presence.fresh(MAC, ADDRESS, START + FRESH), None);
+        assert_eq!(presence.address(MAC, ADDRESS, START + FRESH), Some(ADDRESS));
+        assert_eq!(presence.address(MAC, ADDRESS, END), None);
     }
 
     #[test]
     fn an_address_that_was_only_heard_of_is_not_leased() {
         let presence = Presence::default();
-        let is_leased = |mac| presence.fresh(mac, ADDRESS, 0).unwrap().leased;
-        presence.booting(MAC, ADDRESS, 0);
+        let is_leased = |mac| presence.fresh(mac, ADDRESS, START).unwrap().leased;
+        presence.booting(MAC, ADDRESS, START);
         assert!(!is_leased(MAC));
         let other = Mac([2, 0, 0, 0, 0, 2]);
-        presence.leased(other, ADDRESS, 600_000);
-        presence.booting(other, ADDRESS, 0);
+        presence.leased(other, ADDRESS, END, START);
+        presence.booting(other, ADDRESS, START);
         assert!(is_leased(other));
         let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
-        presence.booting(other, elsewhere, 0);
+        presence.booting(other, elsewhere, START);
         assert!(!is_leased(other), "the lease is of another address");
     }
 
@@ -171,31 +172,31 @@ mod tests {
             presence.booting(Mac([6, 0, a, b, c, d]), ADDRESS, now);
         };
         let most = u32::try_from(MOST).unwrap();
-        (0..most + 10).for_each(|number| made_up(number, 0));
+        (0..most + 10).for_each(|number| made_up(number, START));
         assert_eq!(known(), MOST);
-        made_up(most, FRESH_MS);
+        made_up(most, START + FRESH);
         assert_eq!(known(), 1);
     }
 
     #[test]
     fn every_boot_exchange_has_its_own_number() {
         let presence = Presence::default();
-        presence.booting(MAC, ADDRESS, 0);
-        let first = presence.fresh(MAC, ADDRESS, 0).unwrap().number;
-        presence.booting(MAC, ADDRESS, 0);
-        assert_ne!(presence.fresh(MAC, ADDRESS, 0).unwrap().number, first);
+        presence.booting(MAC, ADDRESS, START);
+        let first = presence.fresh(MAC, ADDRESS, START).unwrap().number;
+        presence.booting(MAC, ADDRESS, START);
+        assert_ne!(presence.fresh(MAC, ADDRESS, START).unwrap().number, first);
         presence.ended(MAC, ADDRESS);
-        assert_eq!(presence.fresh(MAC, ADDRESS, 0), None);
+        assert_eq!(presence.fresh(MAC, ADDRESS, START), None);
     }
 
     #[test]
     fn an_exchange_over_ipv6_says_nothing_of_ipv4() {
         let presence = Presence::default();
-        presence.booting(MAC, ADDRESS, 0);
-        presence.booting(MAC, OTHER, 0);
-        assert_eq!(presence.fresh(MAC, ADDRESS, 0).unwrap().address, ADDRESS);
+        presence.booting(MAC, ADDRESS, START);
+        presence.booting(MAC, OTHER, START);
+        assert_eq!(presence.fresh(MAC, ADDRESS, START).unwrap().address, ADDRESS);
         presence.ended(MAC, ADDRESS);
-        assert_eq!(presence.fresh(MAC, ADDRESS, 0), None);
-        assert_eq!(presence.fresh(MAC, OTHER, 0).unwrap().address, OTHER);
+        assert_eq!(presence.fresh(MAC, ADDRESS, START), None);
+        assert_eq!(presence.fresh(MAC, OTHER, START).unwrap().address, OTHER);
     }
 }

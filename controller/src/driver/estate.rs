@@ -33,6 +33,8 @@ pub struct RackSeen {
     pub last_seen: Timestamp,
     /// Of which subnets, by CIDR, it says that no address is free.
     pub short: BTreeMap<String, Short>,
+    /// What of its files it cannot write, and so gives no address; empty, if it can.
+    pub cannot_write: String,
 }
 
 /// A subnet with its VLAN.
@@ -200,6 +202,7 @@ mod tests {
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
             last_seen: Timestamp::UNIX_EPOCH,
+            cannot_write: String::new(),
             short: BTreeMap::new(),
         }
     }

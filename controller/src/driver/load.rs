@@ -455,6 +455,7 @@ async fn rack(
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
         last_seen,
+        cannot_write: hello.cannot_write,
         short,
     })
 }

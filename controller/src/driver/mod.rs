@@ -13,6 +13,7 @@
 //! | [`concerns`] | what racks are told |
 //! | [`consequences`] | what follows for machines that a write does not name |
 //! | [`answers`] | plans, waits and timelines for people |
+//! | [`services`] | how a rack's services are, from what it said of them |
 //! | [`serving`] | whether VLANs and subnets are served, as people are told |
 //! | [`decision`] | why a step was begun, and whether the same would be decided again |
 //! | [`poison`], [`unread`] | objects that cannot be worked on; those that cannot be read for others |
@@ -39,6 +40,7 @@ mod operation;
 pub mod poison;
 pub mod rack;
 pub mod report_token;
+pub mod services;
 pub mod serving;
 pub mod tag;
 pub mod unread;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use basalt_api::kinds::{
-    ConcernState, Condition, ConditionStatus, RackService, RackSpec, RackStatus, ServiceState, SubnetSpec,
+    ConcernState, Condition, ConditionStatus, RackSpec, RackStatus, ServiceState, SubnetSpec,
 };
 use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
@@ -12,6 +12,7 @@ use basalt_db::{Lease, Object, StoreError, Then};
 use super::converge::Driver;
 use super::load::{Estate, readable, spec};
 use super::machine::to_json;
+use super::services::{self, Said};
 use super::{concerns, discovery};
 use crate::racks::observed::Observed;
 
@@ -75,39 +76,25 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
     let mut status = RackStatus::default();
     status.common.observed_generation = object.generation;
     status.connected = driver.sessions.since(uid).is_some();
-    let mut served: Vec<IpAddr> = Vec::new();
     let (mut introduced, mut told) = (None, Vec::new());
     for fact in driver.store.latest_facts(object.uid).await? {
         status.last_seen = status.last_seen.max(Some(fact.stored_at));
         match Observed::of(&fact) {
-            Some(Observed::Hello(hello)) => {
-                status.addresses = hello.addresses().collect();
-                served = hello.served().collect();
-                introduced = Some((fact.id, hello.reached().collect::<Vec<_>>()));
-                status.version = Some(hello.version);
-                status.spki_sha256 = hello.spki_sha256.parse().ok();
+            Some(Observed::Hello(what)) => {
+                introduced = Some(Said { id: fact.id, stored_at: fact.stored_at, what });
             }
-            // Of addresses it is news that there are none.
-            Some(Observed::Health(health))
-                if health.ok && health.service.starts_with(basalt_proto::ADDRESSES) => {}
-            Some(Observed::Health(health)) => {
-                let state = if health.ok { ServiceState::Running } else { ServiceState::Stopped };
-                let mut service = RackService::new(state);
-                service.message = Some(health.message).filter(|m| !m.is_empty());
-                told.push((fact.id, health.service.clone()));
-                status.services.insert(health.service, service);
+            Some(Observed::Health(what)) => {
+                told.push(Said { id: fact.id, stored_at: fact.stored_at, what });
             }
             _ => {}
         }
     }
-    if let Some((hello, reached)) = introduced {
-        // A rack that has started since then does not know what it said before of addresses that are gone.
-        for (_, name) in told.iter().filter(|(health, name)| *health < hello && is_away(name, &reached)) {
-            let mut service = RackService::new(ServiceState::Stopped);
-            service.message = Some("the rack does not have this address any more".to_owned());
-            status.services.insert(name.clone(), service);
-        }
-    }
+    status.services = services::services(told, introduced.as_ref(), now);
+    let hello = introduced.map(|it| it.what).unwrap_or_default();
+    status.addresses = hello.addresses().collect();
+    let served: Vec<IpAddr> = hello.served().collect();
+    status.version = Some(hello.version).filter(|it| !it.is_empty());
+    status.spki_sha256 = hello.spki_sha256.parse().ok();
     for (_, subnet) in readable::<SubnetSpec>(driver.store.all("Subnet").await?) {
         if served.iter().any(|a| subnet.cidr.contains(*a)) {
             status.vlans.insert(subnet.vlan);
@@ -132,12 +119,6 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
     status.common.conditions = conditions(status.connected, &refused, &failing(&status), now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     Ok(status)
-}
-
-/// Whether a service is one of an address that is none of these.
-fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
-    let at = ["tftp ", "http "].iter().find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
-    at.is_some_and(|at| !addresses.contains(&at))
 }
 
 /// The services that do not do what they should, with why.

@@ -148,8 +148,14 @@ impl Network {
             rack.connected.is_some()
                 || self.now.duration_since(rack.last_seen) < AWAY.try_into().unwrap_or_default()
         };
-        if serving.iter().any(|rack| is_here(rack)) {
+        let here: Vec<&&RackSeen> = serving.iter().filter(|rack| is_here(rack)).collect();
+        if here.iter().any(|rack| rack.cannot_write.is_empty()) {
             return None;
+        }
+        if !here.is_empty() {
+            let said: Vec<String> =
+                here.iter().map(|rack| format!("rack {} says: {}", rack.name, rack.cannot_write)).collect();
+            return Some(Word::new(Standing::Stalled, "DiskFails", said.join(". ")));
         }
         if let Some(last) = serving.iter().map(|rack| rack.last_seen).max() {
             let message = format!(
@@ -270,6 +276,7 @@ mod tests {
             maintenance: false,
             connected: is_connected.then_some(at(0)),
             last_seen: at(0),
+            cannot_write: String::new(),
             short: BTreeMap::new(),
         }
     }
@@ -341,6 +348,18 @@ mod tests {
         );
         network.now = at(59);
         assert_eq!(vlan(&network).0, "Served");
+    }
+
+    #[test]
+    fn a_vlan_whose_racks_cannot_write_leases_has_nobody_who_gives_addresses() {
+        let full =
+            |name, address| RackSeen { cannot_write: "no space".to_owned(), ..rack(name, address, true) };
+        let one = network(vec![full("r1", "10.77.0.2"), rack("r2", "10.77.0.3", true)]);
+        assert_eq!(vlan(&one).0, "Served");
+        let all = network(vec![full("r1", "10.77.0.2"), rack("r2", "10.77.0.3", false)]);
+        let said = "rack r1 says: no space".to_owned();
+        assert_eq!(vlan(&all), ("DiskFails", Standing::Stalled, said.clone()));
+        assert_eq!(all.subnet(&all.nets[0]).unwrap().message, said);
     }
 
     #[test]

@@ -200,6 +200,9 @@ pub struct Hello {
     #[serde(default)]
     pub files: Vec<String>,
     pub spki_sha256: String,
+    /// What of its files it cannot write, why, and what to do.
+    #[serde(default)]
+    pub cannot_write: String,
 }
 
 impl From<&wire::Hello> for Hello {
@@ -211,6 +214,7 @@ impl From<&wire::Hello> for Hello {
             served,
             files: files.unwrap_or_default(),
             spki_sha256: said.spki_sha256.clone(),
+            cannot_write: said.cannot_write.clone(),
         }
     }
 }

@@ -205,7 +205,12 @@ impl Session {
             .map(|r| r.rpc_address)
             .filter(|a| can_be_dialled(a))
             .collect();
-        let welcome = Welcome { incarnation: store.incarnation().to_string(), regions, boot_traces: true };
+        let welcome = Welcome {
+            incarnation: store.incarnation().to_string(),
+            regions,
+            boot_traces: true,
+            unix_ms: Timestamp::now().as_millisecond(),
+        };
         self.send(Message::Welcome(welcome)).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
         store.enqueue(self.rack.into(), Duration::ZERO).await?;
@@ -380,7 +385,9 @@ impl Session {
         let facts: Vec<NewFact> =
             batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact, rack_now_ms))).collect();
         let through = self.stored(spool, &facts).await?;
-        self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through })).await;
+        let unix_ms = Timestamp::now().as_millisecond();
+        self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through, unix_ms }))
+            .await;
         Ok(())
     }
 

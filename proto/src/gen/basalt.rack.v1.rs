@@ -59,6 +59,9 @@ pub struct Dhcp6Subnet {
     pub architectures: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(enumeration = "BootLoader", tag = "12")]
     pub loader: i32,
+    /// subnets with the same word share a link; empty: the rack's addresses tell
+    #[prost(string, tag = "13")]
+    pub link: ::prost::alloc::string::String,
 }
 /// By `duid` where it is not empty, else by `mac`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -370,7 +373,7 @@ pub struct FactBatch {
 pub struct Fact {
     #[prost(uint64, tag = "1")]
     pub seq: u64,
-    /// by the rack's clock; shown to people, never compared
+    /// as the rack counts the region's time; shown to people, never compared
     #[prost(int64, tag = "2")]
     pub observed_unix_ms: i64,
     /// empty when the rack does not know it
@@ -510,7 +513,7 @@ pub struct BootTraceFact {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BootTraceEntry {
-    /// by the rack's clock
+    /// as observed_unix_ms
     #[prost(int64, tag = "1")]
     pub at_unix_ms: i64,
     /// "dhcp", "dhcp6", "tftp", "http", "agent"
@@ -805,6 +808,9 @@ pub struct Hello {
     /// absent: a rack of a version that did not tell
     #[prost(message, optional, tag = "7")]
     pub serves: ::core::option::Option<Serves>,
+    /// what of its files it cannot write now, why, and what to do: what it sees it cannot tell then; empty: it can
+    #[prost(string, tag = "8")]
+    pub cannot_write: ::prost::alloc::string::String,
 }
 /// Addresses where a rack answers machines now.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -847,6 +853,9 @@ pub struct Welcome {
     /// this region takes BootTraceFact
     #[prost(bool, tag = "3")]
     pub boot_traces: bool,
+    /// what time it is; 0: it does not say
+    #[prost(int64, tag = "4")]
+    pub unix_ms: i64,
 }
 /// Exactly one of these answers each ConcernVersion.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1042,6 +1051,9 @@ pub struct FactAck {
     /// everything up to here is stored
     #[prost(uint64, tag = "2")]
     pub through_seq: u64,
+    /// what time it is at the region; 0: it does not say
+    #[prost(int64, tag = "3")]
+    pub unix_ms: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ping {

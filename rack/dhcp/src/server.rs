@@ -226,6 +226,9 @@ pub enum Ignored {
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
+    /// Leases cannot be kept. The server itself never says so: whoever keeps them does.
+    #[error("this rack cannot write its leases to its disk, and so offers nothing")]
+    Unwritable,
     /// Another server gives the addresses here, and the client does not ask for something to boot.
     #[error("another server gives the addresses here")]
     OthersClient,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// A moment, in milliseconds since the Unix epoch.
 ///
-/// Leases outlive the process that granted them, so the server's moments are wall-clock time. The client accepts
-/// moments of any epoch as long as they do not run backwards; a simulator may start at zero.
+/// Leases outlive the process that granted them, so the server's moments go on through restarts and reboots, and never run
+/// backwards: a rack's are not its wall clock's. The client accepts moments of any epoch; a simulator may start at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);

@@ -222,6 +222,11 @@ impl BlobStore {
         if *awaited.borrow() {
             return HashSet::new();
         }
+        self.prefetched()
+    }
+
+    /// What is to be here before a machine asks.
+    pub(super) fn prefetched(&self) -> HashSet<String> {
         let images = self.images.borrow();
         let blobs = images.iter().flat_map(|images| &images.blobs);
         blobs.filter(|blob| blob.prefetch).map(|blob| blob.sha256.clone()).collect()

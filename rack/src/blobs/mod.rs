@@ -21,8 +21,8 @@ use tokio::fs::{self, File};
 use tokio::sync::watch;
 use tokio_stream::Stream;
 
-use crate::durable;
 use crate::hash::is_sha256_hex;
+use crate::{disk, durable};
 pub use evict::Pin;
 use evict::{Shelf, Version};
 use fetch::{Flight, Flights};
@@ -32,6 +32,8 @@ mod fetch;
 
 /// How long a client is kept waiting for a fetch.
 const PATIENCE: Duration = Duration::from_secs(900);
+/// What a disk that is not full takes.
+const PROBE: usize = 256 << 10;
 /// The most that the cache takes where nobody said how much it may.
 const DEFAULT_BYTES: u64 = 50 << 30;
 
@@ -156,6 +158,22 @@ impl std::fmt::Debug for BlobStore {
     }
 }
 
+/// Makes room in a data directory on a full disk, so that a rack can start there: images can be fetched again.
+///
+/// # Errors
+/// The file system's.
+pub fn make_room(data_dir: &Path, bytes: u64) -> io::Result<()> {
+    let (probe, blobs) = (data_dir.join("room"), data_dir.join("blobs"));
+    let written = std::fs::write(&probe, [0; PROBE]);
+    // It may be there in part. Whatever else is wrong with the disk shows where something is written.
+    std::fs::remove_file(&probe).ok();
+    if written.is_err_and(|error| disk::is_full(&error)) && blobs.exists() {
+        tracing::warn!(dir = %data_dir.display(), "the disk is full: images leave the cache, so that this rack can start");
+        Shelf::open(&blobs, 0)?.relieve(bytes, |_| false);
+    }
+    Ok(())
+}
+
 impl BlobStore {
     /// Opens `DIR/blobs`, which may take so many bytes; where nobody said how many, 50 GiB or half of what the disk has for
     /// it, whichever is less.
@@ -235,6 +253,12 @@ impl BlobStore {
             Ok(Err(_)) => Err(BlobError::Disk(sha256.to_owned(), "the fetch was given up".to_owned())),
             Err(_) => Err(BlobError::Slow(sha256.to_owned())),
         }
+    }
+
+    /// Makes room on a disk that is full, for what the rack has to write: images that nobody uses, but for those that are to be here beforehand.
+    pub async fn give_room(&self, bytes: u64) {
+        let (shelf, kept) = (Arc::clone(&self.shelf), self.prefetched());
+        tokio::task::spawn_blocking(move || shelf.relieve(bytes, |name| kept.contains(name))).await.ok();
     }
 
     /// Removes what fetches left that were given up long ago.

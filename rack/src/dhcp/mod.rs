@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use basalt_dhcp::{Action, BootClient, Event, Lease, LeaseState, Mac, Server, Time, ingress};
+use basalt_dhcp::{Action, BootClient, Event, Ignored, Lease, LeaseState, Mac, Server, Time, ingress};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leases, fact::Body};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::boot::BootTable;
-use crate::clock::unix_ms;
+use crate::clock::Clock;
 use crate::dhcp6::Dhcp6;
 use crate::facts::About;
 use crate::health::Health;
@@ -33,7 +33,7 @@ mod learned;
 mod left_out;
 pub(crate) mod leftover;
 pub(crate) mod others;
-mod shortage;
+pub(crate) mod shortage;
 pub(crate) mod trace;
 mod wire;
 
@@ -69,6 +69,7 @@ pub struct Dhcp {
     /// The server of IPv6 subnets: of one concern, and told about together.
     pub v6: Arc<Dhcp6>,
     core: Arc<Mutex<Core>>,
+    clock: Clock,
     ports: Ports,
     presence: Arc<Presence>,
     facts: Facts,
@@ -81,6 +82,7 @@ pub struct Dhcp {
 #[derive(Debug)]
 struct Core {
     server: Server,
+    clock: Clock,
     /// What orders leases is this core's lock. `None` until there is the core.
     log: Option<LeaseLog<Lease>>,
     parked: Parked,
@@ -108,8 +110,10 @@ impl Dhcp {
         boot: watch::Receiver<Option<Arc<BootTable>>>,
         v6: Arc<Dhcp6>,
     ) -> io::Result<Self> {
-        let now = now();
-        let file = lease_file::open(&data_dir.join(lease_file::V4), ran_before, now)?;
+        let clock = facts.clock().clone();
+        let path = data_dir.join(lease_file::V4);
+        let file = lease_file::open(&path, ran_before, &clock, |lease: &Lease| lease.granted)?;
+        let now = clock.now();
         let mut journal = file.journal;
         let mut server = Server::new(basalt_dhcp::Config::default()).map_err(io::Error::other)?;
         server.restore(file.records);
@@ -119,10 +123,11 @@ impl Dhcp {
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
-            presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
+            presence.leased(lease.mac, lease.address.into(), lease.expires, now);
         }
         let core = Arc::new(Mutex::new(Core {
             server,
+            clock: clock.clone(),
             log: None,
             parked: Parked::default(),
             shortages: Shortages::new(facts.clone()),
@@ -133,9 +138,10 @@ impl Dhcp {
         }));
         let of = Arc::downgrade(&core);
         let all = move || Some(locked(&*of.upgrade()?).server.leases().cloned().collect());
-        locked(&core).log = Some(LeaseLog::start(journal, all)?);
+        locked(&core).log = Some(LeaseLog::start(journal, (facts.disk(), "leases"), all)?);
         Ok(Self {
             core,
+            clock,
             v6,
             ports,
             presence,
@@ -162,7 +168,7 @@ impl Dhcp {
         }
         let (actions, kept) = {
             let mut core = self.lock();
-            let actions = match core.server.set_config(now(), config) {
+            let actions = match core.server.set_config(self.clock.now(), config) {
                 Ok(actions) => actions,
                 Err(error) => {
                     tracing::error!(%error, "the DHCP concern contradicts itself; the one before stays");
@@ -195,7 +201,7 @@ impl Dhcp {
         if core.delegation == 0 {
             return;
         }
-        let now = now();
+        let now = self.clock.now();
         let leases: Vec<&Lease> = core.server.leftover(now).collect();
         let mut leftover =
             leftover::runs(leases.iter().map(|lease| {
@@ -225,7 +231,8 @@ impl Dhcp {
 
     /// Takes what a region says that racks granted where this one gives addresses.
     pub async fn learn(&self, told: Leases) {
-        let now = now();
+        self.v6.learn(&told.leases, told.complete);
+        let now = self.clock.now();
         let leases = told.leases.into_iter().filter_map(|lease| learned::told(lease, now));
         let (actions, kept) = {
             let mut core = self.lock();
@@ -256,7 +263,7 @@ impl Dhcp {
     /// How many leases run.
     #[must_use]
     pub fn bound(&self) -> usize {
-        let (core, now) = (self.lock(), now());
+        let (core, now) = (self.lock(), self.clock.now());
         core.server.leases().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)).count()
     }
 
@@ -291,7 +298,7 @@ impl Dhcp {
         let mut on_the_way = VecDeque::new();
         let ended = async {
             loop {
-                let conclusion = self.lock().server.next_conclusion(now(), at.index);
+                let conclusion = self.lock().server.next_conclusion(self.clock.now(), at.index);
                 let has_room = on_the_way.len() < ON_THE_WAY;
                 tokio::select! {
                     () = stop.cancelled() => return Ok(()),
@@ -335,7 +342,7 @@ impl Dhcp {
             let actions = {
                 let mut core = self.lock();
                 core.look_for_shortages(false);
-                core.server.tick(now())
+                core.server.tick(self.clock.now())
             };
             for action in actions {
                 if let Action::Report(event) = action {
@@ -353,10 +360,11 @@ impl Dhcp {
             let core = &mut *core;
             let mut due = Vec::new();
             for (holder, address) in &batch.claims {
-                due.push(core.server.heard(now(), interface, *address, *holder));
+                due.push(core.server.heard(self.clock.now(), interface, *address, *holder));
             }
-            due.push(core.server.conclude(now(), interface));
+            due.push(core.server.conclude(self.clock.now(), interface));
             for actions in due {
+                let actions = core.held_back(actions);
                 let traced = core.parked.concluded(&core.server, interface, &actions);
                 handled.push(Handled { actions, traced });
             }
@@ -364,7 +372,8 @@ impl Dhcp {
             for (via, datagram) in &batch.messages {
                 match ingress::parse(datagram) {
                     Ok(packet) => {
-                        let actions = core.server.handle(now(), *via, &packet);
+                        let actions = core.server.handle(self.clock.now(), *via, &packet);
+                        let actions = core.held_back(actions);
                         chosen.extend(others::chosen(&packet, &actions));
                         let traced = core.parked.message(trace, &core.server, interface, &packet, &actions);
                         handled.push(Handled { actions, traced: traced.into_iter().collect() });
@@ -375,7 +384,7 @@ impl Dhcp {
             for (via, from, datagram) in &batch.boot {
                 match ingress::parse(datagram) {
                     Ok(packet) => {
-                        let actions = core.server.handle_boot(now(), *via, *from, &packet);
+                        let actions = core.server.handle_boot(self.clock.now(), *via, *from, &packet);
                         let traced = core.parked.message(trace, &core.server, interface, &packet, &actions);
                         handled.push(Handled { actions, traced: traced.into_iter().collect() });
                     }
@@ -419,34 +428,45 @@ impl Dhcp {
         }
     }
 
+    fn lease_fact(&self, lease: &Lease, released: bool) -> Body {
+        Body::Lease(LeaseFact {
+            address: lease.address.to_string(),
+            hostname: lease.hostname.clone().unwrap_or_default(),
+            expires_unix_ms: self.clock.unix(lease.expires),
+            released,
+            subnet_uid: lease.subnet.clone(),
+            kept_unix_ms: lease.promised_until.map_or(0, |until| self.clock.unix(until)),
+        })
+    }
+
     fn report(&self, event: Event) {
         let about = |mac| About::mac(mac, self.boot.borrow().as_deref());
         match event {
             Event::Leased { lease, renewed } => {
                 let about = about(lease.mac);
                 tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, renewed, "lease granted");
-                self.presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
-                self.facts.tell(about.saw(lease_fact(&lease, false)));
+                self.presence.leased(lease.mac, lease.address.into(), lease.expires, self.clock.now());
+                self.facts.tell(about.saw(self.lease_fact(&lease, false)));
             }
             Event::Learned(lease) => {
                 let about = about(lease.mac);
                 tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, "lease learned");
-                if lease.is_live(now()) {
-                    self.presence.leased(lease.mac, lease.address.into(), millis(lease.expires));
-                    self.facts.tell(about.saw(lease_fact(&lease, false)));
+                if lease.is_live(self.clock.now()) {
+                    self.presence.leased(lease.mac, lease.address.into(), lease.expires, self.clock.now());
+                    self.facts.tell(about.saw(self.lease_fact(&lease, false)));
                 }
             }
             Event::Released(lease) | Event::Expired(lease) => {
                 let about = about(lease.mac);
                 tracing::info!(machine = %about.machine_uid, mac = %lease.mac, address = %lease.address, "lease ended");
                 self.presence.ended(lease.mac, lease.address.into());
-                self.facts.tell(about.saw(lease_fact(&lease, true)));
+                self.facts.tell(about.saw(self.lease_fact(&lease, true)));
             }
             Event::Boot { mac, address, client, file } => {
                 let about = about(mac);
                 tracing::info!(machine = %about.machine_uid, %mac, %address, file, "boot client answered");
                 if !matches!(client, BootClient::Unsupported { .. }) {
-                    self.presence.booting(mac, address.into(), unix_ms());
+                    self.presence.booting(mac, address.into(), self.clock.now());
                 }
                 let what = match client {
                     BootClient::Ipxe => "iPXE",
@@ -465,7 +485,7 @@ impl Dhcp {
                 let lease = Lease { expires: lease.granted, ..lease };
                 if ended {
                     self.presence.ended(lease.mac, lease.address.into());
-                    self.facts.tell(about.saw(lease_fact(&lease, true)));
+                    self.facts.tell(about.saw(self.lease_fact(&lease, true)));
                 }
             }
             Event::Taken { lease, holder } => {
@@ -549,12 +569,28 @@ impl Core {
         Some(log.keep(leases))
     }
 
-    fn refused(&mut self, net: Ipv4Net) {
-        self.shortages.refused(&self.server, net, now(), Instant::now());
+    /// An offer that could not be granted is not made: its client would choose it rather than another rack's.
+    fn held_back(&self, actions: Vec<Action>) -> Vec<Action> {
+        if !self.log.as_ref().is_some_and(LeaseLog::fails) {
+            return actions;
+        }
+        let held_back = |action: Action| match action {
+            Action::Report(Event::Offered { mac, .. }) => {
+                Some(Action::Report(Event::Ignored { mac: Some(mac), reason: Ignored::Unwritable }))
+            }
+            Action::Send { .. } => None,
+            other => Some(other),
+        };
+        let is_offer = actions.iter().any(|it| matches!(it, Action::Report(Event::Offered { .. })));
+        if is_offer { actions.into_iter().filter_map(held_back).collect() } else { actions }
+    }
+
+    fn refused(&mut self, net: IpNet) {
+        self.shortages.refused(&self.server, net, self.clock.now(), Instant::now());
     }
 
     fn look_for_shortages(&mut self, is_reconfigured: bool) {
-        self.shortages.look(&self.server, now(), Instant::now(), is_reconfigured);
+        self.shortages.look(&self.server, self.clock.now(), Instant::now(), is_reconfigured);
     }
 
     /// Where all that a region knows of leases is known here, those that were lost are among them.
@@ -577,23 +613,4 @@ fn persisted<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<Lease> {
         _ => None,
     };
     actions.into_iter().filter_map(lease).collect()
-}
-
-fn lease_fact(lease: &Lease, released: bool) -> Body {
-    Body::Lease(LeaseFact {
-        address: lease.address.to_string(),
-        hostname: lease.hostname.clone().unwrap_or_default(),
-        expires_unix_ms: millis(lease.expires),
-        released,
-        subnet_uid: lease.subnet.clone(),
-        kept_unix_ms: lease.promised_until.map_or(0, millis),
-    })
-}
-
-fn now() -> Time {
-    Time(u64::try_from(unix_ms()).unwrap_or(0))
-}
-
-fn millis(time: Time) -> i64 {
-    i64::try_from(time.unix_millis()).unwrap_or(i64::MAX)
 }

@@ -4,10 +4,12 @@
 //! next client would be news. A range that was widened ends it at once.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
-use basalt_dhcp::{AddressRange, BootMode, Event, Ignored, Occupancy, Server, Subnet, Time};
-use ipnet::Ipv4Net;
+use basalt_dhcp::v6::{self, MAX_LEASES, Refusal};
+use basalt_dhcp::{BootMode, Event, Ignored, Occupancy, Server, Time};
+use ipnet::IpNet;
 
 use crate::health::Health;
 use crate::spool::writer::Facts;
@@ -17,11 +19,53 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// For how long nobody has to have gone without an address.
 const CALM: Duration = Duration::from_secs(60);
 
+/// A server that gives addresses.
+pub(crate) trait Gives {
+    /// It has no more addresses of one subnet to give than these, however many the ranges have.
+    const MOST: u64;
+
+    /// The subnets of which it gives addresses, each with its ranges in words.
+    fn ranges(&self) -> BTreeMap<IpNet, String>;
+
+    /// What those of a subnet are taken by.
+    fn taken(&self, time: Time, net: IpNet) -> Option<Occupancy>;
+}
+
+impl Gives for Server {
+    const MOST: u64 = u64::MAX;
+
+    fn ranges(&self) -> BTreeMap<IpNet, String> {
+        let subnets = self.config().subnets.iter().filter(|it| it.boot.mode != BootMode::Proxy);
+        let words = |it: &basalt_dhcp::Subnet| in_words(it.dynamic.iter().map(|it| (it.start, it.end)));
+        subnets.filter(|it| !it.dynamic.is_empty()).map(|it| (it.cidr.into(), words(it))).collect()
+    }
+
+    fn taken(&self, time: Time, net: IpNet) -> Option<Occupancy> {
+        let IpNet::V4(net) = net else { return None };
+        self.occupancy(time, net)
+    }
+}
+
+impl Gives for v6::Server {
+    const MOST: u64 = MAX_LEASES as u64;
+
+    fn ranges(&self) -> BTreeMap<IpNet, String> {
+        let words = |it: &v6::Subnet| in_words(it.dynamic.iter().map(|it| (it.start, it.end)));
+        let subnets = self.config().subnets.iter().filter(|it| !it.dynamic.is_empty());
+        subnets.map(|it| (it.cidr.into(), words(it))).collect()
+    }
+
+    fn taken(&self, time: Time, net: IpNet) -> Option<Occupancy> {
+        let IpNet::V6(net) = net else { return None };
+        self.occupancy(time, net)
+    }
+}
+
 /// How the subnets are from which this rack gives addresses.
 #[derive(Debug)]
-pub(super) struct Shortages {
+pub(crate) struct Shortages {
     facts: Facts,
-    subnets: BTreeMap<Ipv4Net, State>,
+    subnets: BTreeMap<IpNet, State>,
 }
 
 #[derive(Debug)]
@@ -33,29 +77,40 @@ struct State {
 }
 
 /// The subnet for which a client got no address since none is free.
-pub(super) fn of(event: &Event) -> Option<Ipv4Net> {
+pub(super) fn of(event: &Event) -> Option<IpNet> {
     match event {
-        Event::Ignored { reason: Ignored::NoFreeAddress(net) | Ignored::SomeRest(net), .. } => Some(*net),
+        Event::Ignored { reason: Ignored::NoFreeAddress(net) | Ignored::SomeRest(net), .. } => {
+            Some((*net).into())
+        }
         _ => None,
     }
 }
 
+/// That of IPv6.
+pub(crate) fn of_v6(refusal: Refusal) -> Option<IpNet> {
+    match refusal {
+        Refusal::NoFreeAddress(net) | Refusal::SomeRest(net) | Refusal::NoRoom(net) => Some(net.into()),
+        Refusal::NoDynamic(_) | Refusal::TooMany | Refusal::Withheld | Refusal::Asked(_) => None,
+    }
+}
+
 impl Shortages {
-    pub(super) const fn new(facts: Facts) -> Self {
+    pub(crate) const fn new(facts: Facts) -> Self {
         Self { facts, subnets: BTreeMap::new() }
     }
 
     /// A client got no address. The subnet's records are counted no more often than this is said.
-    pub(super) fn refused(&mut self, server: &Server, net: Ipv4Net, time: Time, now: Instant) {
+    pub(crate) fn refused<S: Gives>(&mut self, server: &S, net: IpNet, time: Time, now: Instant) {
         let state = self.state(net);
         let is_news = state.refused.replace(now).is_none();
         let is_due = state.said.is_none_or(|said| now.duration_since(said) >= AGAIN);
         if !is_news && !is_due {
             return;
         }
-        let subnet = server.config().subnets.iter().find(|subnet| subnet.cidr == net);
-        let (Some(subnet), Some(occupancy)) = (subnet, server.occupancy(time, net)) else { return };
-        let (ranges, words) = (in_words(&subnet.dynamic), words(subnet, &occupancy));
+        let (Some(ranges), Some(occupancy)) = (server.ranges().remove(&net), server.taken(time, net)) else {
+            return;
+        };
+        let words = words::<S>(net, &ranges, &occupancy);
         state.health.lacks(&words);
         if is_due {
             state.said = Some(now);
@@ -65,18 +120,21 @@ impl Shortages {
     }
 
     /// Looks at which subnets have addresses again, and at which were added.
-    pub(super) fn look(&mut self, server: &Server, time: Time, now: Instant, is_reconfigured: bool) {
-        let gives = |it: &&Subnet| it.boot.mode != BootMode::Proxy && !it.dynamic.is_empty();
+    pub(crate) fn look(&mut self, server: &impl Gives, time: Time, now: Instant, is_reconfigured: bool) {
+        if !is_reconfigured && self.subnets.values().all(|state| state.refused.is_none()) {
+            return;
+        }
+        let gives = server.ranges();
         if is_reconfigured {
             // What was said of them before a start is so no longer, or is said again.
-            for subnet in server.config().subnets.iter().filter(gives) {
-                self.state(subnet.cidr);
+            for net in gives.keys() {
+                self.state(*net);
             }
         }
         self.subnets.retain(|net, state| {
-            let still_gives = server.config().subnets.iter().filter(gives).any(|it| it.cidr == *net);
+            let still_gives = gives.contains_key(net);
             let is_calm = state.refused.is_none_or(|at| is_reconfigured || now.duration_since(at) >= CALM);
-            let has_some = || server.occupancy(time, *net).is_some_and(|it| it.free() > 0);
+            let has_some = || server.taken(time, *net).is_some_and(|it| it.free() > 0);
             if !still_gives || (is_calm && (state.refused.is_none() || has_some())) {
                 state.health.up();
                 if state.refused.take().is_some() {
@@ -87,7 +145,7 @@ impl Shortages {
         });
     }
 
-    fn state(&mut self, net: Ipv4Net) -> &mut State {
+    fn state(&mut self, net: IpNet) -> &mut State {
         let facts = &self.facts;
         self.subnets.entry(net).or_insert_with(|| State {
             health: Health::new(format!("{}{net}", basalt_proto::ADDRESSES), facts.clone()),
@@ -98,7 +156,14 @@ impl Shortages {
 }
 
 /// What takes the addresses, and what helps: addresses that other hosts use are no reason for a wider range.
-fn words(subnet: &Subnet, of: &Occupancy) -> String {
+fn words<S: Gives>(net: IpNet, ranges: &str, of: &Occupancy) -> String {
+    if of.addresses >= S::MOST {
+        return format!(
+            "no address of {net} is given: this rack keeps no more than {} leases of IPv6 at once, and all of them run; shorten lease_time of \
+             the Vlan, or have another rack answer there",
+            S::MOST
+        );
+    }
     let mut taken = Vec::new();
     for (count, by) in [
         (of.leased, "leased"),
@@ -119,26 +184,25 @@ fn words(subnet: &Subnet, of: &Occupancy) -> String {
         _ => format!("{hosts}; or {wider}"),
     };
     if of.addresses == 0 {
-        let ranges = in_words(&subnet.dynamic);
         return format!(
-            "no address of {} is free: those of {ranges} are reserved, the gateway's or this rack's; {wider}",
-            subnet.cidr
+            "no address of {net} is free: those of {ranges} are reserved, the gateway's or this rack's; {wider}"
         );
     }
-    let (net, ranges, taken) = (subnet.cidr, in_words(&subnet.dynamic), taken.join(", "));
+    let taken = taken.join(", ");
     format!("no address of {net} is free: of {} in {ranges}, {taken}; {to_do}", of.addresses)
 }
 
-fn in_words(ranges: &[AddressRange]) -> String {
-    let ranges: Vec<String> = ranges.iter().map(|range| format!("{}-{}", range.start, range.end)).collect();
+fn in_words(ranges: impl Iterator<Item = (impl fmt::Display, impl fmt::Display)>) -> String {
+    let ranges: Vec<String> = ranges.map(|(start, end)| format!("{start}-{end}")).collect();
     ranges.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::spool::{Limits, writer};
-    use basalt_dhcp::{Arrival, Config, Mac, egress, ingress};
+    use basalt_dhcp::{AddressRange, Arrival, Config, Mac, Subnet, egress, ingress};
     use basalt_proto::rack_v1::fact::Body;
     use dhcproto::v4::{MessageType, OptionCode};
     use std::net::Ipv4Addr;
@@ -178,9 +242,13 @@ mod tests {
 
     #[test]
     fn what_takes_the_addresses_decides_what_is_advised() {
-        let subnet = &config(102).subnets[0];
+        let (net, ranges) = Server::new(config(102)).unwrap().ranges().pop_first().unwrap();
         let said = |leased, resting| {
-            words(subnet, &Occupancy { addresses: 3, leased, resting, ..Occupancy::default() })
+            words::<Server>(
+                net,
+                &ranges,
+                &Occupancy { addresses: 3, leased, resting, ..Occupancy::default() },
+            )
         };
         assert_eq!(
             said(3, 0),
@@ -198,10 +266,31 @@ mod tests {
         );
     }
 
+    #[test]
+    fn of_ipv6_it_is_said_likewise_and_a_table_that_is_full_is_no_reason_for_a_wider_range() {
+        let mut subnet = v6::Subnet::new("s6", "2001:db8::/64".parse().unwrap());
+        let range = ["2001:db8::100", "2001:db8::101"].map(|it| it.parse().unwrap());
+        subnet.dynamic.push(v6::AddressRange { start: range[0], end: range[1] });
+        let config = v6::Config { subnets: vec![subnet], ..v6::Config::default() };
+        let server = v6::Server::new(v6::Duid::of_uuid([7; 16]), config).unwrap();
+        let (net, ranges) = server.ranges().pop_first().unwrap();
+        assert_eq!(server.taken(TIME, net).unwrap().free(), 2);
+        let said = |addresses, leased| {
+            words::<v6::Server>(net, &ranges, &Occupancy { addresses, leased, ..Occupancy::default() })
+        };
+        assert_eq!(
+            said(2, 2),
+            "no address of 2001:db8::/64 is free: of 2 in 2001:db8::100-2001:db8::101, 2 leased; widen the dynamic IpRanges of the Subnet, \
+             or shorten lease_time of its Vlan"
+        );
+        assert!(said(65_536, 65_536).contains("keeps no more than 65536 leases"), "{}", said(65_536, 65_536));
+        assert!(!said(65_536, 65_536).contains("widen"));
+    }
+
     #[tokio::test]
     async fn a_full_subnet_is_told_once_until_it_has_addresses_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (facts, spool) = writer::start(dir.path(), Limits::default()).unwrap();
+        let (facts, spool) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
         let mut server = Server::new(config(100)).unwrap();
         let (mut shortages, start) = (Shortages::new(facts.clone()), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);

@@ -244,6 +244,7 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::NoDynamic(_) => reason::NO_DYNAMIC,
         Ignored::Taken(_) => reason::CONFLICT,
         Ignored::Withheld => reason::WITHHELD,
+        Ignored::Unwritable => reason::DISK,
         Ignored::Missing(_) => reason::MALFORMED,
     };
     Some(Entry { answered: format!("not answered: {ignored}"), reason: Some(code), ..entry })

@@ -68,6 +68,7 @@ fn subnet(from: &Dhcp6Subnet, http_port: u16) -> Result<Subnet, BadConcern> {
     subnet.ntp_servers = list("NTP server", &from.ntp_servers)?;
     subnet.search.clone_from(&from.search);
     subnet.rapid_commit = from.rapid_commit;
+    subnet.link = Some(from.link.clone()).filter(|link| !link.is_empty());
     if from.lease_seconds != 0 {
         subnet.lease_seconds = from.lease_seconds;
     }

@@ -9,17 +9,22 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use basalt_dhcp::v6::{Action, Arrival, Config, Duid, Event, Lease, Server, ingress};
+use basalt_dhcp::v6::ingress::{self, Packet};
+use basalt_dhcp::v6::{Action, Arrival, Config, Duid, Event, Ignored, Lease, Server, Told};
 use basalt_dhcp::{BootClient, LeaseState, Mac, Time};
-use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, fact::Body};
+use basalt_proto::rack_v1::rack_lease::Grantor;
+use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, RackLease, fact::Body};
+use dhcproto::v6::MessageType;
+use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::boot::BootTable;
-use crate::clock::unix_ms;
+use crate::clock::Clock;
 use crate::dhcp::leftover::{self, lasts};
+use crate::dhcp::shortage::{self, Shortages};
 use crate::durable;
 use crate::facts::About;
 use crate::health::Health;
@@ -43,6 +48,7 @@ const TICK: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Dhcp6 {
     core: Arc<Mutex<Core>>,
+    clock: Clock,
     http_port: u16,
     presence: Arc<Presence>,
     facts: Facts,
@@ -54,6 +60,8 @@ struct Core {
     server: Server,
     /// What orders leases is this core's lock. `None` until there is the core.
     log: Option<LeaseLog<Lease>>,
+    clock: Clock,
+    shortages: Shortages,
     /// When leases were lost.
     lost_at: Option<Time>,
     /// There are subnets to serve.
@@ -75,27 +83,32 @@ impl Dhcp6 {
         boot: watch::Receiver<Option<Arc<BootTable>>>,
     ) -> io::Result<Self> {
         let (duid, had_one) = own_duid(&data_dir.join("duid"))?;
-        let now = now();
+        let clock = facts.clock().clone();
+        let path = data_dir.join(lease_file::V6);
         // A directory of a version before has neither DUID nor leases: it has leased nothing.
-        let file = lease_file::open(&data_dir.join(lease_file::V6), ran_before && had_one, now)?;
+        let file = lease_file::open(&path, ran_before && had_one, &clock, |lease: &Lease| lease.granted)?;
+        let now = clock.now();
         let mut journal = file.journal;
         let mut server = Server::new(duid, Config::default()).map_err(io::Error::other)?;
         server.restore(file.records);
         if let Some(at) = file.lost_at {
-            server.withhold_dynamic_until(lease_file::withheld_until(at, true));
+            server.withhold_dynamic_until(lease_file::withheld_until(at, false));
         }
         let leases: Vec<Lease> = server.leases().cloned().collect();
         journal.rewrite(&leases)?;
         for lease in leases.iter().filter(|lease| lease.state == LeaseState::Bound && lease.is_live(now)) {
             if let Some(mac) = lease.mac {
-                presence.leased(mac, lease.address.into(), millis(lease.expires));
+                presence.leased(mac, lease.address.into(), lease.expires, now);
             }
         }
-        let core = Arc::new(Mutex::new(Core { server, log: None, lost_at: file.lost_at, wanted: false }));
+        let shortages = Shortages::new(facts.clone());
+        let (log, lost_at) = (None, file.lost_at);
+        let core = Core { server, log, clock: clock.clone(), shortages, lost_at, wanted: false };
+        let core = Arc::new(Mutex::new(core));
         let of = Arc::downgrade(&core);
         let all = move || Some(locked(&*of.upgrade()?).server.leases().cloned().collect());
-        locked(&core).log = Some(LeaseLog::start(journal, all)?);
-        Ok(Self { core, http_port, presence, facts, boot })
+        locked(&core).log = Some(LeaseLog::start(journal, (facts.disk(), "leases of IPv6"), all)?);
+        Ok(Self { core, clock, http_port, presence, facts, boot })
     }
 
     /// Takes another concern; it was checked before. False: it cannot be used, and the one before stays.
@@ -109,13 +122,15 @@ impl Dhcp6 {
         });
         let config = config.map_err(|error| error.to_string());
         let wanted = config.as_ref().is_ok_and(|config| !config.subnets.is_empty());
-        let taken = config
-            .and_then(|config| core.server.set_config(now(), config).map_err(|error| error.to_string()));
+        let taken = config.and_then(|config| {
+            core.server.set_config(self.clock.now(), config).map_err(|error| error.to_string())
+        });
         if let Err(error) = taken {
             tracing::error!(error, "the DHCPv6 subnets cannot be used; those before stay");
             return false;
         }
         core.wanted = wanted;
+        core.look_for_shortages(true);
         true
     }
 
@@ -128,7 +143,7 @@ impl Dhcp6 {
     /// Leases that still run on addresses outside of this rack's blocks, and how long it may know of too few of them.
     #[must_use]
     pub fn leftover(&self) -> (Vec<Leftover>, Duration) {
-        let (core, now) = (self.lock(), now());
+        let (core, now) = (self.lock(), self.clock.now());
         let leases: Vec<&Lease> = core.server.leftover(now).collect();
         let leftover = leftover::runs(
             leases.iter().map(|lease| (&*lease.subnet, lease.address.into(), lasts(now, lease.expires))),
@@ -140,16 +155,36 @@ impl Dhcp6 {
     /// A region has stored this lease: its renewals may take the whole lease time.
     pub fn acknowledge(&self, address: Ipv6Addr, mac: Option<Mac>) {
         let mut core = self.lock();
-        if let Some(lease) = core.server.acknowledge(now(), address, mac).cloned() {
+        if let Some(lease) = core.server.acknowledge(self.clock.now(), address, mac).cloned() {
             // Lost, it is acknowledged again with the next renewal.
             drop(core.keep(vec![lease]));
+        }
+    }
+
+    /// Takes what a region says that this rack granted; `is_complete`: that is all that it knows. Dynamic addresses are then withheld for a
+    /// shorter time.
+    pub fn learn(&self, leases: &[RackLease], is_complete: bool) {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let actions = core.server.learn(now, leases.iter().filter_map(|lease| told(lease, now)));
+        let leases: Vec<Lease> = actions
+            .into_iter()
+            .filter_map(|action| if let Action::Persist(lease) = action { Some(lease) } else { None })
+            .collect();
+        if !leases.is_empty() {
+            tracing::info!(leases = leases.len(), "leases of IPv6 that this rack had lost are known again");
+        }
+        // What is not kept of these is told again, should they be lost again.
+        drop(core.keep(leases));
+        if let Some(at) = core.lost_at.filter(|_| is_complete) {
+            core.server.withhold_dynamic_until(lease_file::withheld_until(at, true));
         }
     }
 
     /// How many leases run.
     #[must_use]
     pub fn bound(&self) -> usize {
-        self.lock().server.bound(now())
+        self.lock().server.bound(self.clock.now())
     }
 
     /// Takes note of which addresses this rack has on which of its interfaces.
@@ -193,7 +228,11 @@ impl Dhcp6 {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
-            let actions = self.lock().server.tick(now());
+            let actions = {
+                let mut core = self.lock();
+                core.look_for_shortages(false);
+                core.server.tick(self.clock.now())
+            };
             for action in actions {
                 if let Action::Report(event) = action {
                     self.report(event);
@@ -213,7 +252,8 @@ impl Dhcp6 {
         for (via, datagram) in batch {
             match ingress::parse(datagram) {
                 Ok(packet) => {
-                    let of_packet = core.server.handle(now(), *via, &packet);
+                    let of_packet = core.server.handle(self.clock.now(), *via, &packet);
+                    let of_packet = core.held_back(&packet, of_packet);
                     let trace = self.facts.trace();
                     traced.extend(trace::message(trace, core.server.config(), *via, &packet, &of_packet));
                     actions.push(of_packet);
@@ -253,15 +293,26 @@ impl Dhcp6 {
         }
     }
 
+    fn lease_fact(&self, lease: &Lease, released: bool) -> Body {
+        Body::Lease(LeaseFact {
+            address: lease.address.to_string(),
+            hostname: lease.hostname.clone().unwrap_or_default(),
+            expires_unix_ms: self.clock.unix(lease.expires),
+            released,
+            subnet_uid: lease.subnet.clone(),
+            kept_unix_ms: 0,
+        })
+    }
+
     fn report(&self, event: Event) {
         match event {
             Event::Leased { lease, renewed } => {
                 let about = self.about(lease.mac);
                 tracing::info!(machine = %about.machine_uid, mac = ?lease.mac, duid = %lease.duid, address = %lease.address, renewed, "lease granted");
                 if let Some(mac) = lease.mac {
-                    self.presence.leased(mac, lease.address.into(), millis(lease.expires));
+                    self.presence.leased(mac, lease.address.into(), lease.expires, self.clock.now());
                 }
-                self.facts.tell(about.saw(lease_fact(&lease, false)));
+                self.facts.tell(about.saw(self.lease_fact(&lease, false)));
             }
             Event::Released(lease) | Event::Expired(lease) => self.ended(&lease),
             Event::Conflict(lease) => {
@@ -276,7 +327,7 @@ impl Dhcp6 {
                 let about = self.about(mac);
                 tracing::info!(machine = %about.machine_uid, ?mac, %duid, %address, url, "boot client answered");
                 if let Some(mac) = mac.filter(|_| !matches!(client, BootClient::Unsupported { .. })) {
-                    self.presence.booting(mac, address.into(), unix_ms());
+                    self.presence.booting(mac, address.into(), self.clock.now());
                 }
                 let what = match client {
                     BootClient::Ipxe => "iPXE",
@@ -286,7 +337,10 @@ impl Dhcp6 {
                 self.facts.tell(about.requested("dhcp", what, &url, &address.to_string()));
             }
             Event::Refused { duid, mac, reason } => {
-                tracing::info!(?mac, %duid, reason, "no address given")
+                tracing::info!(?mac, %duid, %reason, "no address given");
+                if let Some(net) = shortage::of_v6(reason) {
+                    self.lock().refused(net);
+                }
             }
             Event::Ignored { duid, reason } => tracing::debug!(?duid, %reason, "DHCPv6 message not answered"),
         }
@@ -298,7 +352,7 @@ impl Dhcp6 {
         if let Some(mac) = lease.mac {
             self.presence.ended(mac, lease.address.into());
         }
-        self.facts.tell(about.saw(lease_fact(lease, true)));
+        self.facts.tell(about.saw(self.lease_fact(lease, true)));
     }
 
     /// A client whose hardware address cannot be known is nobody's.
@@ -324,6 +378,33 @@ impl Core {
         let log = self.log.as_ref().filter(|_| !leases.is_empty())?;
         Some(log.keep(leases))
     }
+
+    /// An address that could not be granted is not advertised: its client would choose it rather than another rack's.
+    fn held_back(&self, packet: &Packet, actions: Vec<Action>) -> Vec<Action> {
+        let fails = self.log.as_ref().is_some_and(LeaseLog::fails);
+        match packet.kind {
+            MessageType::Solicit if fails && !actions.iter().any(|it| matches!(it, Action::Persist(_))) => {
+                vec![Action::Report(Event::Ignored { duid: packet.client(), reason: Ignored::Unwritable })]
+            }
+            _ => actions,
+        }
+    }
+
+    fn refused(&mut self, net: IpNet) {
+        self.shortages.refused(&self.server, net, self.clock.now(), Instant::now());
+    }
+
+    fn look_for_shortages(&mut self, is_reconfigured: bool) {
+        self.shortages.look(&self.server, self.clock.now(), Instant::now(), is_reconfigured);
+    }
+}
+
+/// A lease of this rack as a region tells it; `None`: it is none of an IPv6 address, or has ended.
+fn told(lease: &RackLease, now: Time) -> Option<Told> {
+    let is_own = lease.by() == Grantor::Self_ && !lease.given_back;
+    let runs = Duration::from_millis(u64::try_from(lease.ends_in_ms).ok().filter(|_| is_own)?);
+    let (address, subnet) = (lease.address.parse().ok()?, lease.subnet_uid.clone());
+    Some(Told { address, mac: lease.mac.parse().ok(), subnet, ends: now + runs })
 }
 
 /// The DUID in this file; one of a new UUID where there is none. Whether there was.
@@ -345,28 +426,34 @@ fn own_duid(path: &Path) -> io::Result<(Duid, bool)> {
     Ok((duid, had_one))
 }
 
-fn lease_fact(lease: &Lease, released: bool) -> Body {
-    Body::Lease(LeaseFact {
-        address: lease.address.to_string(),
-        hostname: lease.hostname.clone().unwrap_or_default(),
-        expires_unix_ms: millis(lease.expires),
-        released,
-        subnet_uid: lease.subnet.clone(),
-        kept_unix_ms: 0,
-    })
-}
-
-fn now() -> Time {
-    Time(u64::try_from(unix_ms()).unwrap_or(0))
-}
-
-fn millis(time: Time) -> i64 {
-    i64::try_from(time.unix_millis()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_leases_that_a_region_tells_those_are_taken_that_this_rack_granted_and_that_run() {
+        let now = Time(1_700_000_000_000);
+        let lease = RackLease {
+            subnet_uid: "s6".into(),
+            address: "2001:db8::1".into(),
+            mac: "52:54:00:00:00:01".into(),
+            ends_in_ms: 5_000,
+            by: Grantor::Self_.into(),
+            ..RackLease::default()
+        };
+        let said = told(&lease, now).unwrap();
+        assert_eq!((said.address, said.ends), ("2001:db8::1".parse().unwrap(), now.plus_seconds(5)));
+        assert_eq!(said.mac, Some(Mac([0x52, 0x54, 0, 0, 0, 1])));
+        assert_eq!(told(&RackLease { mac: String::new(), ..lease.clone() }, now).unwrap().mac, None);
+        for other in [
+            RackLease { address: "10.77.0.1".into(), ..lease.clone() },
+            RackLease { ends_in_ms: -1, ..lease.clone() },
+            RackLease { given_back: true, ..lease.clone() },
+            RackLease { by: Grantor::Owner.into(), ..lease },
+        ] {
+            assert_eq!(told(&other, now), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn the_duid_stays_unless_its_file_is_damaged() {

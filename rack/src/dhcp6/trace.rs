@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use basalt_dhcp::v6::ingress::{self, Packet};
-use basalt_dhcp::v6::{Action, Arrival, Config, Event, Ignored, boot_client, hardware_address};
+use basalt_dhcp::v6::{Action, Arrival, Config, Event, Ignored, Refusal, boot_client, hardware_address};
 use basalt_dhcp::{BootClient, Mac};
 use dhcproto::v6::{MessageType, OptionCode};
 use ipnet::IpNet;
@@ -70,7 +70,7 @@ fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: 
     let mut why = None;
     if let Some(words) = refused {
         answered.push_str(&format!(": {words}"));
-        why = Some(reason::NO_FREE_ADDRESS);
+        why = Some(refusal(words));
     } else if let Some(url) = reply.options.raw(OptionCode::OptBootfileUrl) {
         let url = String::from_utf8_lossy(url);
         answered.push_str(&format!(": {url}"));
@@ -106,8 +106,20 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::OtherServer => reason::OTHER_SERVER,
         Ignored::NotOurs => reason::NOT_OURS,
         Ignored::Withheld => reason::WITHHELD,
+        Ignored::Unwritable => reason::DISK,
     };
     Some(Entry { answered: format!("not answered: {ignored}"), reason: Some(code), ..entry })
+}
+
+const fn refusal(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoFreeAddress(_) | Refusal::NoRoom(_) => reason::NO_FREE_ADDRESS,
+        Refusal::SomeRest(_) => reason::ADDRESSES_REST,
+        Refusal::NoDynamic(_) => reason::NO_DYNAMIC,
+        Refusal::TooMany => reason::TOO_MANY_ADDRESSES,
+        Refusal::Withheld => reason::WITHHELD,
+        Refusal::Asked(_) => reason::ADDRESS_REFUSED,
+    }
 }
 
 const fn kind(kind: MessageType) -> &'static str {

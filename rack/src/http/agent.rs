@@ -26,7 +26,6 @@ use serde::Deserialize;
 use super::{Ends, Problem, Web};
 use crate::attempts::{AttemptId, ClaimDecision, Claimant, Over, Refusal};
 use crate::boot::BootTable;
-use crate::clock::unix_ms;
 use crate::facts::About;
 use crate::token::{BootToken, Session, boot_id_digest, report};
 
@@ -86,13 +85,14 @@ async fn claim(
     let armed = table.ephemeral(mac).filter(|armed| armed.boot.attempt == token.attempt).ok_or_else(gone)?;
     let token = BootToken::verify(&request.token, &armed.boot.attempt_key)
         .map_err(|error| unauthorized(&error.to_string()))?;
-    let now = unix_ms();
+    let clock = web.facts.clock();
+    let now = clock.unix_now();
     let claimant = Claimant {
         boot: token.boot,
         boot_id: boot_id_digest(&request.boot_id),
         address: ends.peer.ip(),
         expired: i64::try_from(token.expires_unix_ms).unwrap_or(i64::MAX) <= now,
-        leased: web.presence.address(mac, ends.peer.ip(), now),
+        leased: web.presence.address(mac, ends.peer.ip(), clock.now()),
     };
     let (attempts, id) = (Arc::clone(&web.attempts), armed.id.clone());
     let decided = blocking(move || attempts.claim(&id, &claimant)).await?;
@@ -147,7 +147,7 @@ async fn task(State(web): State<Arc<Web>>, headers: HeaderMap) -> Result<Respons
     if web.attempts.over(&armed.id) == Some(Over::Finished) {
         return Err(refused(Refusal::Finished));
     }
-    if armed.boot.not_after_unix_ms <= unix_ms() {
+    if armed.boot.not_after_unix_ms <= web.facts.clock().unix_now() {
         return Err(refused(Refusal::Expired));
     }
     Ok(([(header::CONTENT_TYPE, "application/json")], armed.boot.task_json.clone()).into_response())

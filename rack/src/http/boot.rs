@@ -15,7 +15,6 @@ use serde::Deserialize;
 
 use super::{Ends, Problem, Web};
 use crate::boot::{Armed, BootTable, Decision};
-use crate::clock::unix_ms;
 use crate::config::{self, Config};
 use crate::facts::About;
 use crate::neighbours;
@@ -99,7 +98,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
         let address = Some(asks.peer);
         web.saw(mac, Entry { service, asker, asked, answered, reason, address, opens: false });
     };
-    let (about, answer, script) = match table.decide(mac, &web.attempts, unix_ms()) {
+    let (about, answer, script) = match table.decide(mac, &web.attempts, web.facts.clock().unix_now()) {
         Decision::Ephemeral(armed) => {
             let about = About::attempt(mac, &armed);
             match admitted(web, &table, asks.peer, mac, &armed) {
@@ -147,10 +146,10 @@ fn admitted(
 }
 
 fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String, &'static str> {
-    let now = unix_ms();
+    let clock = web.facts.clock();
     let exchange = web
         .presence
-        .fresh(mac, peer, now)
+        .fresh(mac, peer, clock.now())
         .ok_or("no boot exchange by DHCP with this MAC in the last two minutes")?;
     if peer != exchange.address {
         return Err("the request does not come from the address leased to this MAC");
@@ -159,9 +158,9 @@ fn token(web: &Web, peer: IpAddr, mac: Mac, armed: &Armed<'_>) -> Result<String,
     if !exchange.leased && neighbours::mac_of(peer) != Some(mac) {
         return Err("the host at this address has another MAC");
     }
-    let boot = web.attempts.next_boot(&armed.id, exchange.number, now);
+    let boot = web.attempts.next_boot(&armed.id, exchange.number, clock.unix_now());
     // Counted from the exchange, so that a retry of the script gets the very same token.
-    let expires = exchange.at_ms.saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);
+    let expires = clock.unix(exchange.at).saturating_add(TOKEN_LIFE_MS).min(armed.boot.not_after_unix_ms);
     let expires_unix_ms = u64::try_from(expires).unwrap_or(0);
     Ok(BootToken { attempt: armed.boot.attempt, mac, boot, expires_unix_ms }.mint(&armed.boot.attempt_key))
 }

@@ -10,7 +10,6 @@ use basalt_proto::rack_v1::{ReadinessFact, fact::Body};
 use http::StatusCode;
 
 use super::{Ends, Problem, Web};
-use crate::clock::unix_ms;
 use crate::facts::About;
 use crate::token::report;
 
@@ -64,7 +63,7 @@ pub async fn report(
     };
     let attempt = report::peek(&token).map_err(|_| unknown())?;
     let machine_uid = owner(&web, attempt, &token).ok_or_else(unknown)?;
-    if !web.reports.is_new(attempt, &level, unix_ms()) {
+    if !web.reports.is_new(attempt, &level, web.facts.clock().unix_now()) {
         return Ok(StatusCode::NO_CONTENT);
     }
     let text =

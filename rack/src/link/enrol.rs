@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_dhcp::Time;
 use basalt_proto::rack_v1::enrolment_client::EnrolmentClient;
 use basalt_proto::rack_v1::{EnrolReply, EnrolRequest};
 use tonic::Code;
 
 use super::join::JoinToken;
 use super::tls;
-use crate::clock::unix_ms;
+use crate::clock::Clock;
 use crate::hash::sha256;
 use crate::identity::{Identity, IdentityError, Membership};
 use crate::lease_file;
@@ -46,7 +45,12 @@ pub enum EnrolError {
 ///
 /// # Errors
 /// Why not.
-pub async fn enrol(identity: &Identity, name: &str, token: &JoinToken) -> Result<Membership, EnrolError> {
+pub async fn enrol(
+    identity: &Identity,
+    name: &str,
+    token: &JoinToken,
+    clock: &Clock,
+) -> Result<Membership, EnrolError> {
     let config = Arc::new(tls::pinned(&token.ca_sha256)?);
     let request = EnrolRequest {
         secret: token.secret.clone(),
@@ -58,7 +62,7 @@ pub async fn enrol(identity: &Identity, name: &str, token: &JoinToken) -> Result
     loop {
         for address in &token.urls {
             match ask(address, Arc::clone(&config), request.clone()).await {
-                Ok(reply) => return keep(identity, name, token, address, reply),
+                Ok(reply) => return keep(identity, name, token, address, reply, clock),
                 Err(Ask::Refused(reason)) => return Err(EnrolError::Refused(address.clone(), reason)),
                 Err(Ask::Unreachable(reason)) => {
                     tracing::warn!(region = %address, reason, "region could not be asked to enrol this rack");
@@ -104,6 +108,7 @@ fn keep(
     token: &JoinToken,
     address: &str,
     reply: EnrolReply,
+    clock: &Clock,
 ) -> Result<Membership, EnrolError> {
     if hex::encode(sha256(&reply.ca_der)) != token.ca_sha256 {
         return Err(EnrolError::WrongCa(address.to_owned()));
@@ -118,7 +123,7 @@ fn keep(
     if reply.replaces && before.is_none_or(|before| before.rack_uid != membership.rack_uid) {
         // The other rack's leases are not here: that is known before this one is in its place.
         let data_dir = identity.data_dir();
-        lease_file::note_loss(data_dir, Time(u64::try_from(unix_ms()).unwrap_or(0)))
+        lease_file::note_loss(data_dir, clock.now())
             .map_err(|error| IdentityError::File(data_dir.to_owned(), error))?;
     }
     identity.join(&membership, &reply.certificate_der, &reply.ca_der)?;

@@ -1,4 +1,4 @@
-//! How a rack introduces itself, and does so again when its addresses have changed.
+//! How a rack introduces itself, and does so again when its addresses have changed, or it can no longer write to its disk.
 //!
 //! Regions divide subnets among the racks that answer in them. An interface that has no address yet as the rack starts is
 //! waited for, and a change is told once it has lasted: each moves blocks of addresses from one rack to another.
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::Context;
 use super::stream::{LinkError, Me, send};
+use crate::facts::health;
 use crate::interfaces;
 use crate::settings::Settings;
 
@@ -48,6 +49,7 @@ pub(super) fn of(context: &Context, me: &Me) -> io::Result<Hello> {
         spki_sha256: context.identity.spki_sha256.clone(),
         name: me.name.clone(),
         serves: Some(serves(&context.settings)?),
+        cannot_write: context.facts.disk().problem().unwrap_or_default(),
     })
 }
 
@@ -59,7 +61,7 @@ fn serves(settings: &Settings) -> io::Result<Serves> {
     })
 }
 
-/// Introduces this rack again whenever its addresses are others than those that were told, until the link ends.
+/// Introduces this rack again whenever its addresses, or what it says of its disk, are others than those that were told, until the link ends.
 pub(super) async fn again(
     context: &Context,
     me: &Me,
@@ -69,6 +71,10 @@ pub(super) async fn again(
     let mut before = told.clone();
     loop {
         tokio::time::sleep(LOOK).await;
+        if context.facts.disk().problem().is_some() {
+            // Whether facts can be written shows when one is.
+            let _ = context.facts.record(health(basalt_proto::DISK, None)).await;
+        }
         let now = match of(context, me) {
             Ok(now) => now,
             Err(error) => {
@@ -78,7 +84,7 @@ pub(super) async fn again(
         };
         let has_lasted = are_equal(&now, &before);
         if has_lasted && !are_equal(&now, &told) {
-            tracing::info!(serves = ?now.serves, "addresses have changed; the region is told");
+            tracing::info!(serves = ?now.serves, cannot_write = now.cannot_write, "where it answers, or what it can write, has changed; the region is told");
             send(outbox, from_rack::Message::Hello(now.clone())).await?;
             told = now.clone();
         }
@@ -87,5 +93,6 @@ pub(super) async fn again(
 }
 
 fn are_equal(one: &Hello, other: &Hello) -> bool {
-    (&one.interfaces, &one.serves) == (&other.interfaces, &other.serves)
+    let told = |it: &Hello| (it.interfaces.clone(), it.serves.clone(), it.cannot_write.clone());
+    told(one) == told(other)
 }

@@ -8,7 +8,7 @@ use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use tonic::transport::Channel;
 
 use super::Context;
-use crate::clock::unix_ms;
+use crate::clock::wall_ms;
 use crate::facts::health;
 use crate::identity::{IdentityError, Membership};
 
@@ -40,11 +40,11 @@ pub(super) async fn keep_valid(context: &Context, channel: Channel) -> Infallibl
     loop {
         // One link at a time: where two are up, the second finds it done.
         let mut membership = context.membership.lock().await;
-        if is_due(membership.not_after_unix_ms, unix_ms()) {
+        if is_due(membership.not_after_unix_ms, wall_ms()) {
             let problem = match renewed(context, channel.clone(), &mut membership).await {
                 Ok(()) => None,
                 Err(error) => {
-                    let rest = membership.not_after_unix_ms - unix_ms();
+                    let rest = membership.not_after_unix_ms - wall_ms();
                     Some(format!("it {} and could not be renewed: {error}", end(rest)))
                 }
             };

@@ -17,7 +17,6 @@ use tonic::Streaming;
 use tracing::Instrument;
 
 use super::{Context, enrol, hello, join, renew, tls};
-use crate::clock::unix_ms;
 use crate::facts::health;
 use crate::identity::IdentityError;
 
@@ -90,6 +89,9 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     context.origin.insert(address, channel.clone());
     tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
     context.facts.tell(health("link", None));
+    if let Some(wrong) = told(context, welcome.unix_ms).await? {
+        context.facts.tell(health("clock", wrong.as_deref()));
+    }
     context.dhcp.repeat_in_force();
     let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
     tokio::select! {
@@ -157,6 +159,7 @@ async fn listen(
                 tokio::spawn(async move { power.execute(command).await }.instrument(span));
             }
             Some(from_region::Message::FactAck(ack)) => {
+                told(context, ack.unix_ms).await?;
                 acknowledge.send(ack).await.map_err(|_| LinkError::Closed)?;
             }
             Some(from_region::Message::Ping(ping)) => {
@@ -208,7 +211,7 @@ async fn deliver(
             spool_uid: context.facts.uid().to_owned(),
             facts: facts.clone(),
             waiting: durable.borrow().saturating_sub(end + 1),
-            oldest_ms: facts.first().map_or(0, |first| waited(first, unix_ms())),
+            oldest_ms: facts.first().map_or(0, |first| waited(first, context.facts.clock().unix_now())),
         };
         send(outbox, from_rack::Message::Facts(batch)).await?;
         let deadline = tokio::time::Instant::now() + STORE;
@@ -225,6 +228,15 @@ async fn deliver(
         context.facts.acknowledge(context.facts.uid(), end).await;
         stored(context, facts);
     }
+}
+
+/// Takes a region's word of what time it is: what is wrong with this host's wall clock, if anything. `None`: it does not say.
+async fn told(context: &Context, region_ms: i64) -> Result<Option<Option<String>>, LinkError> {
+    if region_ms == 0 {
+        return Ok(None);
+    }
+    let clock = context.facts.clock().clone();
+    Ok(Some(tokio::task::spawn_blocking(move || clock.told(region_ms)).await.map_err(std::io::Error::other)?))
 }
 
 /// How long ago a fact was observed, in milliseconds.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use basalt_proto::rack_v1::{Fact, ServiceHealth, fact};
 
+use crate::clock::Clock;
 use crate::durable;
 
 pub mod record;
@@ -77,6 +78,7 @@ pub struct Spool {
     durable: u64,
     cursor: Option<Cursor>,
     troubled: bool,
+    clock: Clock,
 }
 
 impl Spool {
@@ -84,7 +86,7 @@ impl Spool {
     ///
     /// # Errors
     /// The file system's.
-    pub fn open(data_dir: &Path, limits: Limits) -> io::Result<Self> {
+    pub fn open(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<Self> {
         let dir = data_dir.join("spool");
         durable::private_dir(&dir)?;
         let mut segments = Vec::new();
@@ -122,6 +124,7 @@ impl Spool {
             durable: next,
             cursor: None,
             troubled: false,
+            clock,
         })
     }
 
@@ -293,7 +296,7 @@ impl Spool {
         }
         tracing::error!(bytes = self.size(), message);
         let health = ServiceHealth { service: "spool".to_owned(), ok: false, message: message.to_owned() };
-        let observed_unix_ms = crate::clock::unix_ms();
+        let observed_unix_ms = self.clock.unix_now();
         self.push(Fact { observed_unix_ms, body: Some(fact::Body::Health(health)), ..Fact::default() });
     }
 }
@@ -378,7 +381,7 @@ mod tests {
     #[test]
     fn delivers_in_order_from_any_number_over_segments_and_restarts() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(dir.path(), SMALL).unwrap();
+        let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
         for number in 1..=40u64 {
             assert_eq!(spool.push(alarm(&number.to_string())), Taken::Numbered(number));
             assert!(spool.read(number, 1, 1).unwrap().is_empty(), "not before it is durable");
@@ -392,7 +395,7 @@ mod tests {
             assert_eq!(facts.iter().map(|fact| fact.seq).collect::<Vec<_>>(), expected);
         }
         spool.acknowledge(&uid, 38).unwrap();
-        let mut spool = Spool::open(dir.path(), SMALL).unwrap();
+        let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
         assert_eq!(spool.uid(), uid);
         let facts = spool.read(0, 100, 1 << 20).unwrap();
         assert!(facts.len() < 12 && facts.last().unwrap().seq == 40);
@@ -402,24 +405,24 @@ mod tests {
     #[test]
     fn numbers_are_not_given_again_when_everything_was_acknowledged() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(dir.path(), Limits::default()).unwrap();
+        let mut spool = Spool::open(dir.path(), Limits::default(), Clock::default()).unwrap();
         spool.push(alarm(&"x".repeat(100_000)));
         spool.sync().unwrap();
         let uid = spool.uid().to_owned();
         spool.acknowledge(&uid, 1).unwrap();
         assert_eq!(spool.size(), 0);
-        let mut spool = Spool::open(dir.path(), SMALL).unwrap();
+        let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
         assert_eq!(spool.push(alarm("next")), Taken::Numbered(2));
     }
 
     #[test]
     fn a_rack_without_its_spool_starts_another_numbering() {
         let dir = tempfile::tempdir().unwrap();
-        let before = Spool::open(dir.path(), SMALL).unwrap().uid().to_owned();
+        let before = Spool::open(dir.path(), SMALL, Clock::default()).unwrap().uid().to_owned();
         for path in segment_paths(&dir.path().join("spool")).unwrap() {
             fs::remove_file(path).unwrap();
         }
-        let mut spool = Spool::open(dir.path(), SMALL).unwrap();
+        let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
         assert_ne!(spool.uid(), before);
         spool.push(alarm("one"));
         spool.sync().unwrap();
@@ -434,7 +437,8 @@ mod tests {
     #[test]
     fn a_full_spool_gives_up_progress_first_and_then_its_oldest_facts_and_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(dir.path(), Limits { total: 4000, segment: 500 }).unwrap();
+        let mut spool =
+            Spool::open(dir.path(), Limits { total: 4000, segment: 500 }, Clock::default()).unwrap();
         let log = || Fact { body: Some(fact::Body::Log(AgentLog::default())), ..Fact::default() };
         assert!(matches!(spool.push(log()), Taken::Numbered(_)));
         let mut skipped = false;
@@ -454,7 +458,8 @@ mod tests {
     #[test]
     fn traces_of_boots_leave_most_of_the_spool_to_what_is_needed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(dir.path(), Limits { total: 4000, segment: 500 }).unwrap();
+        let mut spool =
+            Spool::open(dir.path(), Limits { total: 4000, segment: 500 }, Clock::default()).unwrap();
         let trace =
             || Fact { body: Some(fact::Body::BootTrace(BootTraceFact::default())), ..Fact::default() };
         while spool.push(trace()) != Taken::Skipped {
@@ -488,7 +493,7 @@ mod tests {
         #[test]
         fn whatever_crashes_nothing_durable_is_lost_and_order_holds(steps in proptest::collection::vec(step(), 1..60)) {
             let dir = tempfile::tempdir().unwrap();
-            let mut spool = Spool::open(dir.path(), SMALL).unwrap();
+            let mut spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
             let uid = spool.uid().to_owned();
             // What was promised: number -> text; and how far it was acknowledged.
             let mut promised: std::collections::BTreeMap<u64, String> = std::collections::BTreeMap::new();
@@ -514,7 +519,7 @@ mod tests {
                         let mut bytes = fs::read(&last).unwrap();
                         bytes.extend_from_slice(&spool.pending[..torn]);
                         fs::write(&last, bytes).unwrap();
-                        spool = Spool::open(dir.path(), SMALL).unwrap();
+                        spool = Spool::open(dir.path(), SMALL, Clock::default()).unwrap();
                         prop_assert_eq!(spool.uid(), &uid);
                         // Whole records that reached the disk count as durable from here on.
                         for (seq, text) in pushed.drain(..) {

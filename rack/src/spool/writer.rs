@@ -8,6 +8,8 @@ use basalt_proto::rack_v1::Fact;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Limits, Spool, Taken};
+use crate::clock::Clock;
+use crate::disk::Disk;
 use crate::kill;
 use crate::meters::Meters;
 use crate::trace::Trace;
@@ -43,6 +45,8 @@ pub struct Facts {
     uid: std::sync::Arc<str>,
     meters: Meters,
     trace: std::sync::Arc<Trace>,
+    disk: std::sync::Arc<Disk>,
+    clock: Clock,
 }
 
 /// Stops the thread.
@@ -56,24 +60,26 @@ pub struct SpoolThread {
 ///
 /// # Errors
 /// The file system's.
-pub fn start(data_dir: &Path, limits: Limits) -> io::Result<(Facts, SpoolThread)> {
-    let spool = Spool::open(data_dir, limits)?;
+pub fn start(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<(Facts, SpoolThread)> {
+    let spool = Spool::open(data_dir, limits, clock.clone())?;
     let (commands, queue) = mpsc::channel(QUEUE);
     let (publish, durable) = watch::channel(spool.durable());
     let uid = spool.uid().into();
     let meters = Meters::default();
-    let counted = meters.clone();
+    let disk = std::sync::Arc::<Disk>::default();
+    let (counted, found) = (meters.clone(), std::sync::Arc::clone(&disk));
     let thread = std::thread::Builder::new()
         .name("spool".to_owned())
-        .spawn(move || run(spool, queue, &publish, &counted))?;
-    let trace = std::sync::Arc::default();
-    Ok((Facts { commands: commands.clone(), durable, uid, meters, trace }, SpoolThread { commands, thread }))
+        .spawn(move || run(spool, queue, &publish, &counted, &found))?;
+    let trace = std::sync::Arc::new(Trace::new(clock.clone()));
+    let facts = Facts { commands: commands.clone(), durable, uid, meters, trace, disk, clock };
+    Ok((facts, SpoolThread { commands, thread }))
 }
 
 impl Facts {
     /// Tells a fact without waiting for the disk. When the queue is full it is dropped, loudly.
     pub fn tell(&self, fact: Fact) {
-        self.meters.told(&fact);
+        let fact = self.dated(fact);
         if self.commands.try_send(Command::Push(Box::new(fact), None)).is_err() {
             self.meters.lost();
             tracing::error!("a fact was dropped: the spool's disk does not keep up, or the rack is stopping");
@@ -92,10 +98,18 @@ impl Facts {
     /// # Errors
     /// It is not.
     pub async fn record(&self, fact: Fact) -> Result<(), NotKept> {
-        self.meters.told(&fact);
+        let fact = self.dated(fact);
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Push(Box::new(fact), Some(reply))).await.map_err(|_| NotKept::Closed)?;
         answer.await.map_err(|_| NotKept::Closed)?.map_err(NotKept::Disk)
+    }
+
+    fn dated(&self, mut fact: Fact) -> Fact {
+        self.meters.told(&fact);
+        if fact.observed_unix_ms == 0 {
+            fact.observed_unix_ms = self.clock.unix_now();
+        }
+        fact
     }
 
     /// Durable facts from this number on: at most one batch.
@@ -129,10 +143,22 @@ impl Facts {
         &self.uid
     }
 
+    /// What of this rack's files can be written.
+    #[must_use]
+    pub fn disk(&self) -> std::sync::Arc<Disk> {
+        std::sync::Arc::clone(&self.disk)
+    }
+
     /// What machines ask as they boot, before it is told.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    /// The clock that facts are dated by.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// What was counted of everything that was told.
@@ -155,7 +181,13 @@ impl SpoolThread {
     }
 }
 
-fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Sender<u64>, meters: &Meters) {
+fn run(
+    mut spool: Spool,
+    mut queue: mpsc::Receiver<Command>,
+    publish: &watch::Sender<u64>,
+    meters: &Meters,
+    disk: &Disk,
+) {
     let mut stop = false;
     // The number of the first fact that no region has stored, as far as is known.
     let mut unstored = spool.oldest();
@@ -165,6 +197,7 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
         let mut waiting = Vec::new();
         let mut answered = Vec::new();
         let mut rest = Vec::new();
+        let mut pushed = 0;
         let mut next = Some(first);
         let mut count = 0;
         while let Some(command) = next.take() {
@@ -172,6 +205,7 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
                 Command::Push(fact, reply) => {
                     answered.extend(kill::seen(&fact));
                     let taken = spool.push(*fact);
+                    pushed += u64::from(matches!(taken, Taken::Numbered(_)));
                     waiting.extend(reply.map(|reply| (reply, taken)));
                 }
                 Command::Stop => stop = true,
@@ -182,10 +216,15 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
                 next = queue.try_recv().ok();
             }
         }
-        let synced = spool.sync().map_err(|error| error.to_string());
+        let synced = spool.sync();
+        if pushed > 0 {
+            disk.wrote("facts", synced.as_ref().map(|_| ()));
+        }
+        let synced = synced.map_err(|error| error.to_string());
         kill::kept(&answered);
         if let Err(error) = &synced {
             tracing::error!(%error, "the spool cannot be written; facts are lost until it can");
+            (0..pushed).for_each(|_| meters.lost());
         }
         // Only news wakes a reader: it reads, which comes through here, and would wake itself for ever.
         let now = spool.durable();
@@ -193,11 +232,11 @@ fn run(mut spool: Spool, mut queue: mpsc::Receiver<Command>, publish: &watch::Se
         for (reply, taken) in waiting {
             let answer = match taken {
                 Taken::Numbered(_) => synced.clone(),
-                Taken::Skipped => Err("the spool is nearly full, or the fact is too large".to_owned()),
+                Taken::Skipped => {
+                    meters.lost();
+                    Err("the spool is nearly full, or the fact is too large".to_owned())
+                }
             };
-            if answer.is_err() {
-                meters.lost();
-            }
             reply.send(answer).ok();
         }
         for command in rest {
@@ -230,7 +269,7 @@ mod tests {
     #[tokio::test]
     async fn a_recorded_fact_is_durable_and_wakes_its_reader() {
         let dir = tempfile::tempdir().unwrap();
-        let (facts, thread) = start(dir.path(), Limits::default()).unwrap();
+        let (facts, thread) = start(dir.path(), Limits::default(), Clock::default()).unwrap();
         let mut durable = facts.durable();
         durable.mark_unchanged();
         let body = Some(fact::Body::Alarm(BootAlarm::default()));
@@ -242,7 +281,7 @@ mod tests {
         assert!(!durable.has_changed().unwrap(), "reading is no news");
         thread.stop().await;
         assert_eq!(facts.record(Fact { body, ..Fact::default() }).await, Err(NotKept::Closed));
-        let (facts, thread) = start(dir.path(), Limits::default()).unwrap();
+        let (facts, thread) = start(dir.path(), Limits::default(), Clock::default()).unwrap();
         assert_eq!(facts.read(0).await.unwrap().len(), 1);
         thread.stop().await;
     }

@@ -14,7 +14,7 @@ use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, fact::Body};
 use tokio_util::sync::CancellationToken;
 
 use crate::boot::BootTable;
-use crate::clock::unix_ms;
+use crate::clock::Clock;
 use crate::facts::About;
 use crate::neighbours;
 use crate::spool::writer::Facts;
@@ -46,6 +46,8 @@ pub mod reason {
     pub const ADDRESSES_REST: &str = "addresses_rest";
     /// The rack has no dynamic addresses there, and nothing is reserved for the client.
     pub const NO_DYNAMIC: &str = "no_dynamic";
+    /// The client has as many addresses as one may.
+    pub const TOO_MANY_ADDRESSES: &str = "too_many_addresses";
     /// No address is given until earlier leases are known.
     pub const WITHHELD: &str = "withheld";
     /// Another host has the address.
@@ -140,12 +142,19 @@ pub struct Due {
 /// Takes what services see. They do not wait for it.
 #[derive(Debug, Default)]
 pub struct Trace {
+    clock: Clock,
     book: Mutex<Book>,
     /// When, at which address, and what: the kernel may know whose that is.
     of_strangers: Mutex<Vec<(i64, IpAddr, Entry)>>,
 }
 
 impl Trace {
+    /// A trace that is dated by this clock.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Book) -> T) -> T {
         change(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -153,13 +162,13 @@ impl Trace {
     /// Whether what this machine's operating system asks of DHCP belongs to a boot.
     #[must_use]
     pub fn follows(&self, mac: Mac) -> bool {
-        self.with(|book| book.follows(mac, unix_ms()))
+        self.with(|book| book.follows(mac, self.clock.unix_now()))
     }
 
     /// A machine asked for something.
     pub fn saw(&self, mac: Mac, table: Option<&BootTable>, entry: Entry) {
         let declared = table.is_some_and(|table| table.machine(mac).is_some());
-        self.with(|book| book.note(unix_ms(), mac, declared, entry));
+        self.with(|book| book.note(self.clock.unix_now(), mac, declared, entry));
     }
 
     /// The same, where only the address shows who asks: who was last told that it has it, otherwise whose the kernel knows it to be.
@@ -171,7 +180,7 @@ impl Trace {
         // There is no such table for IPv6.
         let mut of_strangers = self.of_strangers.lock().unwrap_or_else(PoisonError::into_inner);
         if address.is_ipv4() && of_strangers.len() < STRANGERS {
-            of_strangers.push((unix_ms(), address, entry));
+            of_strangers.push((self.clock.unix_now(), address, entry));
         }
     }
 
@@ -191,7 +200,7 @@ impl Trace {
     }
 
     fn due(&self) -> Vec<Due> {
-        self.with(|book| book.due(unix_ms()))
+        self.with(|book| book.due(self.clock.unix_now()))
     }
 }
 

@@ -11,7 +11,7 @@ use basalt_proto::rack_v1::{
     AddressRange, BootConcern, Dhcp6Reservation, Dhcp6Subnet, DhcpConcern, DhcpSubnet, Fact, Reservation,
     fact::Body,
 };
-use basalt_rack::clock::unix_ms;
+use basalt_rack::clock::wall_ms;
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -238,7 +238,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
     // Made up, of another key, too late.
     let minted = BootToken::verify(&token, &KEY).unwrap();
     assert_eq!(claims(&minted.mint(&[1; 32]), "a").await, (401, "bad_token".to_owned()));
-    let late = BootToken { expires_unix_ms: u64::try_from(unix_ms()).unwrap() - 1, ..minted };
+    let late = BootToken { expires_unix_ms: u64::try_from(wall_ms()).unwrap() - 1, ..minted };
     assert_eq!(claims(&late.mint(&KEY), "a").await, (410, "expired".to_owned()));
     let other = BootToken { mac: THIEF_MAC, ..minted };
     assert_eq!(claims(&other.mint(&KEY), "a").await, (401, "bad_token".to_owned()));
@@ -275,7 +275,7 @@ async fn a_token_is_good_for_nothing_once_its_attempt_is_over() {
     // Its time has passed.
     let mut past = boot_concern(19);
     if let Some(Action::Ephemeral(boot)) = &mut past.machines[0].action {
-        boot.not_after_unix_ms = unix_ms() - 1;
+        boot.not_after_unix_ms = wall_ms() - 1;
     }
     write_boot(&settings.data_dir, 3, &past);
     let over = async {

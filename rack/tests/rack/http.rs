@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use basalt_rack::attempts::Attempts;
 use basalt_rack::blobs::{BlobOrigin, BlobStore, BlobStream, NoOrigin, OriginError};
+use basalt_rack::clock::Clock;
 use basalt_rack::hash::sha256;
 use basalt_rack::http::admission::{Admission, Limits};
 use basalt_rack::http::report::Reports;
@@ -45,7 +46,7 @@ impl Server {
     }
 
     async fn serve(dir: &Path, name: String, origin: Arc<dyn BlobOrigin>, limits: Limits) -> Self {
-        let (facts, _) = writer::start(dir, spool::Limits::default()).unwrap();
+        let (facts, _) = writer::start(dir, spool::Limits::default(), Clock::default()).unwrap();
         let identity = Identity::open(dir).unwrap();
         let web = Arc::new(Web {
             boot: watch::channel(None).1,

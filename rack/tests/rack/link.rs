@@ -16,7 +16,7 @@ use basalt_proto::rack_v1::{
     FromRack, FromRegion, ImagesConcern, PowerCommand, RenewReply, RenewRequest, Welcome, from_rack,
     from_region,
 };
-use basalt_rack::clock::unix_ms;
+use basalt_rack::clock::{Clock, wall_ms};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
@@ -143,6 +143,13 @@ impl Linked {
         self.welcome_to("inc-1", Vec::new()).await
     }
 
+    /// By a region that says that it is this time.
+    pub(super) async fn welcome_at(&mut self, unix_ms: i64) {
+        let from_rack::Message::Hello(_) = self.next().await else { panic!("no hello") };
+        let welcome = Welcome { incarnation: "inc-1".into(), unix_ms, ..Welcome::default() };
+        self.send(from_region::Message::Welcome(welcome)).await;
+    }
+
     pub(super) async fn welcome_to(
         &mut self,
         incarnation: &str,
@@ -153,6 +160,7 @@ impl Linked {
             incarnation: incarnation.into(),
             regions,
             boot_traces: false,
+            unix_ms: 0,
         }))
         .await;
         hello
@@ -173,7 +181,7 @@ impl Linked {
         loop {
             let from_rack::Message::Facts(batch) = self.next().await else { continue };
             let through_seq = batch.facts.last().unwrap().seq;
-            let ack = FactAck { spool_uid: batch.spool_uid, through_seq };
+            let ack = FactAck { spool_uid: batch.spool_uid, through_seq, unix_ms: 0 };
             self.send(from_region::Message::FactAck(ack)).await;
             for fact in batch.facts {
                 if let Some(Body::Health(health)) = fact.body
@@ -385,7 +393,7 @@ async fn enrols_once_then_takes_concerns_delivers_facts_in_order_and_fetches_blo
                 power = Some(result.clone());
             }
         }
-        let ack = FactAck { spool_uid: batch.spool_uid, through_seq: expected - 1 };
+        let ack = FactAck { spool_uid: batch.spool_uid, through_seq: expected - 1, unix_ms: 0 };
         link.send(from_region::Message::FactAck(ack)).await;
     }
     assert_eq!(power.unwrap().error_code, "no_bmc");
@@ -436,7 +444,7 @@ async fn follows_a_recovered_region_and_tells_the_one_before_nothing_more() {
             expected += 1;
             power += usize::from(matches!(fact.body, Some(Body::Power(_))));
         }
-        let ack = FactAck { spool_uid: batch.spool_uid, through_seq: expected - 1 };
+        let ack = FactAck { spool_uid: batch.spool_uid, through_seq: expected - 1, unix_ms: 0 };
         new.send(from_region::Message::FactAck(ack)).await;
     }
     assert_eq!(new.offer(701, "inc-1").await, Outcome::RefusedOlder);
@@ -473,9 +481,11 @@ async fn neither_another_ca_nor_a_certificate_that_is_not_a_regions_gets_the_sec
         let identity = Identity::open(dir.path()).unwrap();
         let token = JoinToken::parse(&token(ca, address, SECRET)).unwrap();
         let patience = std::time::Duration::from_secs(1);
-        let enrolled =
-            tokio::time::timeout(patience, basalt_rack::link::enrol::enrol(&identity, "rack-1", &token))
-                .await;
+        let enrolled = tokio::time::timeout(
+            patience,
+            basalt_rack::link::enrol::enrol(&identity, "rack-1", &token, &Clock::default()),
+        )
+        .await;
         assert!(!matches!(enrolled, Ok(Ok(_))));
     }
     assert!(region.enrolments.lock().unwrap().is_empty());
@@ -486,7 +496,7 @@ async fn neither_another_ca_nor_a_certificate_that_is_not_a_regions_gets_the_sec
 async fn a_certificate_that_ends_soon_is_renewed_and_the_next_link_shows_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let (region, mut linked) = region();
-    let region = Region { not_after: unix_ms() + DAY_MS, ..region };
+    let region = Region { not_after: wall_ms() + DAY_MS, ..region };
     let stop = CancellationToken::new();
     let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
     let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
@@ -512,7 +522,7 @@ async fn a_certificate_that_ends_soon_is_renewed_and_the_next_link_shows_the_new
 async fn a_certificate_that_cannot_be_renewed_is_told_and_one_that_has_ended_takes_a_new_join_token() {
     let dir = tempfile::tempdir().unwrap();
     let (region, mut linked) = region();
-    let region = Region { not_after: unix_ms() + 2 * DAY_MS - 1, renewed: None, ..region };
+    let region = Region { not_after: wall_ms() + 2 * DAY_MS - 1, renewed: None, ..region };
     let stop = CancellationToken::new();
     let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
     let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
@@ -529,7 +539,7 @@ async fn a_certificate_that_cannot_be_renewed_is_told_and_one_that_has_ended_tak
     rack.stop().await;
 
     let identity = Identity::open(&settings.data_dir).unwrap();
-    let ended = Membership { not_after_unix_ms: unix_ms(), ..identity.membership().unwrap().unwrap() };
+    let ended = Membership { not_after_unix_ms: wall_ms(), ..identity.membership().unwrap().unwrap() };
     identity.keep(&ended).unwrap();
     let wrong = Settings { join: Some(token(&region, address, "used")), ..settings.clone() };
     Daemon::start(wrong).await.expect("it serves what it holds").stop().await;

@@ -8,6 +8,8 @@ mod avalanche;
 mod bad_link;
 mod beside;
 mod cache;
+mod clocks;
+mod disk;
 mod firmware6;
 mod forward;
 mod http;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::net::{SocketAddrV6, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -247,5 +248,40 @@ async fn networkd_renews_its_address() {
     tokio::time::timeout(PATIENCE, renewing).await.unwrap_or_else(|_| panic!("never renewed: {}", said()));
     lease(&rack, |it| it.expires_unix_ms >= granted.expires_unix_ms + 20_000 && !it.released).await;
     drop(running);
+    rack.stop().await;
+}
+
+/// A SOLICIT by hand, for one address.
+fn solicit(host: &Host, duid: &[u8]) {
+    let mut message = vec![1, 1, 2, 3, 0, 1, 0, u8::try_from(duid.len()).unwrap()];
+    message.extend(duid);
+    message.extend([0, 3, 0, 12, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    host.within(|| {
+        let index = nix::net::if_::if_nametoindex("eth0").unwrap();
+        let socket = UdpSocket::bind("[::]:546").unwrap();
+        socket.send_to(&message, SocketAddrV6::new("ff02::1:2".parse().unwrap(), 547, 0, index)).unwrap();
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rack_says_that_clients_have_all_of_a_range() {
+    if !is_inside("peers6::a_rack_says_that_clients_have_all_of_a_range") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let rack = start(dir.path()).await;
+    let (first, second) = (Host::plug("first", OTHER), Host::plug("second", "52:54:00:00:00:02"));
+    Client::new(&first).dhclient(&[]).await;
+    let settled = Client::new(&second);
+    solicit(settled.host, &[0, 4, 7]);
+    let short = |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if !it.ok && it.service == "addresses 2001:db8::/64");
+    let Some(Body::Health(said)) = fact(&rack.facts, short).await.body else {
+        unreachable!("it was asked for")
+    };
+    assert_eq!(
+        said.message,
+        "no address of 2001:db8::/64 is free: of 1 in 2001:db8::100-2001:db8::100, 1 leased; widen the dynamic IpRanges of the Subnet, or \
+         shorten lease_time of its Vlan"
+    );
     rack.stop().await;
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::link::{SECRET, next_link, region, serve, token};
 use super::loopback::boot_exchange_of;
-use super::support::{MAC, fact, settings};
+use super::support::{DEADLINE, MAC, fact, settings};
 
 const OTHERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
 const FORGOTTEN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 201);
@@ -57,6 +57,7 @@ async fn a_client_is_given_the_address_that_it_has_of_another_rack_and_an_own_le
     let leases = vec![
         lease(&MAC.to_string(), OTHERS, Grantor::Owner),
         lease("52:54:00:00:00:99", FORGOTTEN, Grantor::Self_),
+        RackLease { address: "2001:db8::77".into(), ..lease("", FORGOTTEN, Grantor::Self_) },
     ];
     link.send(from_region::Message::Leases(Leases { leases, complete: true })).await;
     let of = |address: Ipv4Addr| {
@@ -67,6 +68,13 @@ async fn a_client_is_given_the_address_that_it_has_of_another_rack_and_an_own_le
     };
     let known = fact(&rack.facts, of(FORGOTTEN)).await;
     assert_eq!(known.mac, "52:54:00:00:00:99");
+    let file = settings.data_dir.join("leases6");
+    let kept = async {
+        while !std::fs::read_to_string(&file).unwrap().contains("2001:db8::77") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, kept).await.expect("its lease of IPv6 is known again, too");
 
     boot_exchange_of(&settings, MAC, OTHERS).await;
     let granted = fact(&rack.facts, of(OTHERS)).await;

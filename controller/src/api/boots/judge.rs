@@ -56,6 +56,12 @@ const REASONS: &[(&str, &str, &str)] = &[
          status.blocks of the IpRange says who has it",
     ),
     (
+        "too_many_addresses",
+        "there was no address for it: {answered}",
+        "it has sixteen by the identity (DUID) that it shows: see what runs on it that asks for so many; if they are several machines, which hide \
+         their hardware addresses and were made of one disk, give each a DUID of its own (of systemd: /etc/machine-id)",
+    ),
+    (
         "withheld",
         "the rack lost its leases, and gives no dynamic address before it knows of those that run",
         "wait ten minutes, or bring a region back that tells the rack",

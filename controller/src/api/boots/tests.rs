@@ -176,6 +176,7 @@ fn addresses_that_rest_are_no_reason_for_a_wider_range_alone() {
     assert!(to_do("no_free_address").starts_with("widen"));
     assert!(to_do("addresses_rest").starts_with("find the hosts that use addresses without a lease"));
     assert!(to_do("no_dynamic").starts_with("declare a dynamic IpRange"));
+    assert!(to_do("too_many_addresses").contains("DUID of its own"));
 }
 
 mod without_a_subnet {
@@ -195,6 +196,7 @@ mod without_a_subnet {
             maintenance: false,
             connected: None,
             last_seen: Timestamp::UNIX_EPOCH,
+            cannot_write: String::new(),
             short: Default::default(),
         }
     }

@@ -59,6 +59,9 @@ pub struct Subnet {
     pub reservations: Vec<Reservation>,
     /// What boot clients are told.
     pub boot: Boot,
+    /// Subnets with the same word share a link, whatever addresses the server has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 impl Subnet {
@@ -76,6 +79,7 @@ impl Subnet {
             dynamic: Vec::new(),
             reservations: Vec::new(),
             boot: Boot::default(),
+            link: None,
         }
     }
 }

@@ -5,11 +5,11 @@ use std::net::Ipv6Addr;
 use dhcproto::v6::{MessageType, OptionCode, Status};
 
 use super::ingress::{Association, Kind, Packet};
-use super::lease::Table;
+use super::lease::{Table, Who};
 use super::network::Network;
 use super::reply::{self, Reply};
-use super::server::{Action, Arrival, Destination, Event, Ignored, Scope};
-use super::{AddressRange, Config, Duid, Lease, boot};
+use super::server::{Action, Arrival, Destination, Event, Ignored, Refusal, Scope};
+use super::{AddressRange, Client, Config, Duid, Lease, boot};
 use crate::{BootClient, LeaseState, Mac, Time};
 
 /// The longest host name that is kept (RFC 1035 §2.3.4).
@@ -77,6 +77,8 @@ pub(super) struct Exchange<'a> {
     pub(super) packet: &'a Packet,
     pub(super) duid: Option<Duid>,
     pub(super) mac: Option<Mac>,
+    /// That, where it does not rest on the client's word.
+    pub(super) heard: Option<Mac>,
     pub(super) network: Network<'a>,
     pub(super) server: &'a Duid,
     pub(super) config: &'a Config,
@@ -290,7 +292,7 @@ impl<'a> Exchange<'a> {
             actions.push(Action::Persist(lease.clone()));
             told.push(Action::Report(Event::Leased { lease, renewed }));
             if let Some((client, url)) = &boot {
-                let mac = self.heard();
+                let mac = self.heard;
                 let (duid, client, url) = (duid.clone(), *client, url.clone());
                 told.push(Action::Report(Event::Boot { duid, mac, address, client, url }));
             }
@@ -318,8 +320,32 @@ impl<'a> Exchange<'a> {
 
     fn refused(&self, duid: &Duid, outcomes: &[Outcome<'_>]) -> Vec<Action> {
         let statuses = outcomes.iter().filter(|it| it.asked.kind == Kind::Address).filter_map(|it| it.status);
-        let event = |(_, reason)| Event::Refused { duid: duid.clone(), mac: self.mac, reason };
+        let reason = |(status, words)| match status {
+            Status::NoAddrsAvail => self.without_address(duid),
+            _ => Refusal::Asked(words),
+        };
+        let event = |status| Event::Refused { duid: duid.clone(), mac: self.mac, reason: reason(status) };
         statuses.map(|status| Action::Report(event(status))).collect()
+    }
+
+    /// Why there is no address for this client.
+    fn without_address(&self, duid: &Duid) -> Refusal {
+        let network = &self.network;
+        let mut giving = network.scopes.iter().filter(|scope| !scope.subnet.dynamic.is_empty());
+        let Some(cidr) = giving.next().map(|scope| scope.subnet.cidr) else {
+            return Refusal::NoDynamic(network.home.subnet.cidr);
+        };
+        if self.withheld {
+            Refusal::Withheld
+        } else if self.is_sated(duid) {
+            Refusal::TooMany
+        } else if self.table.is_full(self.now) {
+            Refusal::NoRoom(cidr)
+        } else if self.table.rests(self.now, |address| network.is_dynamic(address)) {
+            Refusal::SomeRest(cidr)
+        } else {
+            Refusal::NoFreeAddress(cidr)
+        }
     }
 
     /// The address for an association: reserved, current, previous, asked for, never used, longest unused.
@@ -332,9 +358,11 @@ impl<'a> Exchange<'a> {
         let dynamic = |address: Ipv6Addr| {
             self.network.is_dynamic(address)
                 && !taken.contains(&address)
-                && self.table.available(self.now, address, duid, asked.iaid)
+                && self.table.available(self.now, address, self.who(duid, asked.iaid))
         };
-        let own = self.table.of(duid).filter(|lease| lease.iaid == asked.iaid && dynamic(lease.address));
+        let is_own = |lease: &&Lease| lease.is_of(self.who(duid, asked.iaid)) && dynamic(lease.address);
+        let forgotten = Duid::forgotten(self.mac);
+        let own = self.table.of(duid).chain(self.table.of(&forgotten)).filter(is_own);
         let own = own.max_by_key(|lease| (lease.is_live(self.now), lease.expires));
         if let Some(lease) = own.filter(|lease| !self.withheld || lease.is_live(self.now)) {
             return Some(lease.address);
@@ -369,7 +397,7 @@ impl<'a> Exchange<'a> {
             Some(_) => return Verdict::Withdraw,
             None => {}
         }
-        if !self.table.available(self.now, address, duid, asked.iaid) {
+        if !self.table.available(self.now, address, self.who(duid, asked.iaid)) {
             return Verdict::Withdraw;
         }
         let mut reserved = self.network.reservations(duid, self.mac);
@@ -389,37 +417,36 @@ impl<'a> Exchange<'a> {
 
     /// The client holds as many addresses of this link as one may.
     fn is_sated(&self, duid: &Duid) -> bool {
-        self.table.is_sated(self.now, duid, |address| self.network.scope(address).is_some())
+        let is_its = |lease: &Lease| lease.mac == self.mac && self.network.scope(lease.address).is_some();
+        self.table.is_sated(self.now, duid, is_its)
+    }
+
+    fn who<'b>(&self, duid: &'b Duid, iaid: u32) -> Who<'b> {
+        let has_it = matches!(self.packet.kind, MessageType::Renew | MessageType::Rebind);
+        Who { duid, iaid, heard: self.heard, mac: self.mac, has_it }
     }
 
     /// A reserved address may be leased by its client: boot ROM and installed system, which have DUIDs of their own, hand it on, and so do
     /// the parts of one firmware, which have associations of their own (EDK2's, where routers say that addresses are managed). Another
     /// interface of the same host, which has the same DUID, does not get it as well.
     fn is_free_for_owner(&self, duid: &Duid, iaid: u32, address: Ipv6Addr) -> bool {
-        self.table.available(self.now, address, duid, iaid)
+        let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
+        // Who declares a DUID says that it is one host's, whatever interfaces that has.
+        let is_by_duid = owner.is_some_and(|owner| matches!(owner.client, Client::Duid(_)));
+        let heard = self.heard.filter(|_| !is_by_duid);
+        self.table.available(self.now, address, Who { heard, ..self.who(duid, iaid) })
             || self.table.get(address).is_some_and(|lease| {
-                let owner = self.network.scope(address).and_then(|scope| scope.owner(address));
-                let same_interface =
-                    lease.mac_heard && self.heard().is_some_and(|mac| lease.mac == Some(mac));
+                let same_interface = lease.mac_heard && self.heard.is_some_and(|mac| lease.mac == Some(mac));
                 lease.state == LeaseState::Bound
                     && (lease.duid != *duid || same_interface)
                     && owner.is_some_and(|owner| owner.is_of(&lease.duid, lease.mac))
             })
     }
 
-    /// The interface's hardware address, where it does not rest on the client's word.
-    fn heard(&self) -> Option<Mac> {
-        super::identity::heard(self.packet, self.via.from)
-    }
-
     /// The association's live record of this address.
     fn own(&self, duid: &Duid, asked: &Association, address: Ipv6Addr) -> Option<&Lease> {
-        self.table.get(address).filter(|lease| {
-            lease.duid == *duid
-                && lease.iaid == asked.iaid
-                && lease.state == LeaseState::Bound
-                && lease.is_live(self.now)
-        })
+        let is_bound = |lease: &&Lease| lease.state == LeaseState::Bound && lease.is_live(self.now);
+        self.table.get(address).filter(is_bound).filter(|lease| lease.is_of(self.who(duid, asked.iaid)))
     }
 
     /// What was known of this client at this address before.
@@ -435,7 +462,7 @@ impl<'a> Exchange<'a> {
             duid: duid.clone(),
             iaid,
             mac: self.mac,
-            mac_heard: self.heard().is_some(),
+            mac_heard: self.heard.is_some(),
             subnet: subnet.subnet.id.clone(),
             hostname: self.hostname().or_else(|| known.and_then(|lease| lease.hostname.clone())),
             state: LeaseState::Bound,

@@ -13,6 +13,7 @@ use crate::Mac;
 const HARDWARE_ETHERNET: u16 = 1;
 const DUID_LLT: u16 = 1;
 const DUID_LL: u16 = 3;
+const FORGOTTEN: [u8; 2] = [0, 0];
 
 /// A DHCP unique identifier (RFC 8415 §11): 1 to 130 bytes that mean nothing but themselves, written in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +33,15 @@ impl Duid {
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (1..=Self::MAX_LEN).contains(&bytes.len()).then(|| Self(bytes.to_vec()))
+    }
+
+    /// That of a client which is known by its hardware address at most: of type 0, which is nobody's.
+    pub(super) fn forgotten(mac: Option<Mac>) -> Self {
+        Self([&FORGOTTEN[..], mac.as_ref().map_or(&[], |mac| &mac.0)].concat())
+    }
+
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.0.starts_with(&FORGOTTEN)
     }
 
     /// One of a UUID (RFC 6355).

@@ -12,8 +12,8 @@ use crate::{LeaseState, Mac, Time};
 /// Records that are kept at once; with so many, the one that ended first is forgotten for another, of whichever subnet it is, or there is
 /// no address. An IPv6 range has more addresses than a server has memory. Who has a reservation is served in any case.
 pub const MAX_LEASES: usize = 65_536;
-/// Addresses that one DUID may hold on a link: a host has one for each of its interfaces there. (Copies of one disk have one DUID.)
-const MAX_OF_ONE: usize = 16;
+/// Addresses that one client may hold on a link: parts of it ask for one each.
+pub(super) const MAX_OF_ONE: usize = 16;
 /// Addresses that are tried from where a client's begin.
 const NEARBY: u128 = 16;
 
@@ -54,6 +54,29 @@ impl Lease {
     pub fn is_live(&self, now: Time) -> bool {
         self.state != LeaseState::Ended && self.expires > now
     }
+
+    /// Whether it is this association's.
+    pub(super) fn is_of(&self, who: Who<'_>) -> bool {
+        if self.duid.is_forgotten() {
+            // Who hides its hardware address is known again by the address that it says it has.
+            return self.mac.map_or(who.has_it, |mac| who.mac == Some(mac));
+        }
+        let is_anothers = self.mac_heard && who.heard.is_some_and(|mac| self.mac != Some(mac));
+        self.duid == *who.duid && self.iaid == who.iaid && !is_anothers
+    }
+}
+
+/// An association, and the hardware address that it was heard from, if that is known: hosts that were made of one disk, or whose boards
+/// have one UUID, have one DUID, and on like hardware their associations have one number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'a> {
+    pub(super) duid: &'a Duid,
+    pub(super) iaid: u32,
+    pub(super) heard: Option<Mac>,
+    /// That, or what its DUID says.
+    pub(super) mac: Option<Mac>,
+    /// It says that it has the address, and goes on.
+    pub(super) has_it: bool,
 }
 
 /// Every address this server knows something about, found by address, by client and by expiry. A record stays after its lease ends:
@@ -63,6 +86,8 @@ pub(super) struct Table {
     records: BTreeMap<Ipv6Addr, Lease>,
     by_duid: HashMap<Duid, BTreeSet<Ipv6Addr>>,
     by_expiry: BTreeSet<(Time, Ipv6Addr)>,
+    /// Addresses that are out of use, also those that were.
+    resting: BTreeSet<(Time, Ipv6Addr)>,
     /// Per range start: every address before this one had a record or was not usable when the range was walked.
     walked: HashMap<Ipv6Addr, u128>,
 }
@@ -70,6 +95,17 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn get(&self, address: Ipv6Addr) -> Option<&Lease> {
         self.records.get(&address)
+    }
+
+    /// The records of a range, in order of address.
+    pub(super) fn within(&self, range: &AddressRange) -> impl Iterator<Item = &Lease> {
+        self.records.range(range.start..=range.end.max(range.start)).map(|(_, lease)| lease)
+    }
+
+    /// Whether a usable address is out of use for a while.
+    pub(super) fn rests(&self, now: Time, usable: impl Fn(Ipv6Addr) -> bool) -> bool {
+        let last = Ipv6Addr::from(u128::MAX);
+        self.resting.range((now, last)..).any(|&(_, address)| usable(address))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Lease> {
@@ -91,12 +127,16 @@ impl Table {
         self.remove(address);
         self.by_duid.entry(lease.duid.clone()).or_default().insert(address);
         self.by_expiry.insert((lease.expires, address));
+        if lease.state == LeaseState::Quarantined {
+            self.resting.insert((lease.expires, address));
+        }
         self.records.insert(address, lease);
     }
 
     fn remove(&mut self, address: Ipv6Addr) {
         let Some(old) = self.records.remove(&address) else { return };
         self.by_expiry.remove(&(old.expires, address));
+        self.resting.remove(&(old.expires, address));
         if let Some(addresses) = self.by_duid.get_mut(&old.duid) {
             addresses.remove(&address);
             if addresses.is_empty() {
@@ -125,10 +165,9 @@ impl Table {
     }
 
     /// Nobody else holds the address.
-    pub(super) fn available(&self, now: Time, address: Ipv6Addr, duid: &Duid, iaid: u32) -> bool {
+    pub(super) fn available(&self, now: Time, address: Ipv6Addr, who: Who<'_>) -> bool {
         self.get(address).is_none_or(|lease| {
-            let own = lease.duid == *duid && lease.iaid == iaid && lease.state != LeaseState::Quarantined;
-            own || !lease.is_live(now)
+            (lease.is_of(who) && lease.state != LeaseState::Quarantined) || !lease.is_live(now)
         })
     }
 
@@ -138,7 +177,7 @@ impl Table {
     }
 
     /// There are as many records as there may be, and all of them are in use.
-    fn is_full(&self, now: Time) -> bool {
+    pub(super) fn is_full(&self, now: Time) -> bool {
         self.len() >= MAX_LEASES && self.by_expiry.first().is_none_or(|(expires, _)| *expires > now)
     }
 
@@ -157,9 +196,9 @@ impl Table {
         }
     }
 
-    /// The client holds as many of these addresses as one may.
-    pub(super) fn is_sated(&self, now: Time, duid: &Duid, here: impl Fn(Ipv6Addr) -> bool) -> bool {
-        self.of(duid).filter(|lease| lease.is_live(now) && here(lease.address)).count() >= MAX_OF_ONE
+    /// The client holds as many of the addresses that `counts` as one may.
+    pub(super) fn is_sated(&self, now: Time, duid: &Duid, counts: impl Fn(&Lease) -> bool) -> bool {
+        self.of(duid).filter(|lease| lease.is_live(now) && counts(lease)).count() >= MAX_OF_ONE
     }
 
     /// An address that nothing is known about: where this client's begin, so that clients which ask at the same time are told of different

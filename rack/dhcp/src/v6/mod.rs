@@ -33,7 +33,7 @@ pub use boot::client as boot_client;
 pub use config::{AddressRange, Client, Config, ConfigError, Reservation, Subnet};
 pub use identity::{BadDuid, Duid, heard as hardware_address};
 pub use lease::{Lease, MAX_LEASES};
-pub use server::{Action, Arrival, Destination, Event, Ignored, Server};
+pub use server::{Action, Arrival, Destination, Event, Ignored, Refusal, Server, Told};
 
 /// The port that servers and relays listen on.
 pub const SERVER_PORT: u16 = 547;

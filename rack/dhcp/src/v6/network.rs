@@ -20,7 +20,7 @@ pub(super) struct Network<'a> {
 
 impl<'a> Network<'a> {
     /// Finds the client's link by the relay next to it that names one, or by where it was heard (RFC 8415 §13.1). Subnets share a
-    /// link if this server has addresses of both on one interface.
+    /// link if they are declared to, or if this server has addresses of both on one interface.
     pub(super) fn of(
         scopes: &'a [Scope],
         links: &'a BTreeMap<u32, Vec<Ipv6Addr>>,
@@ -37,9 +37,11 @@ impl<'a> Network<'a> {
         }?;
         let is_on = |scope: &Scope, link: &[Ipv6Addr]| link.iter().any(|it| scope.subnet.cidr.contains(it));
         let link = links.values().find(|link| is_on(home, link));
-        let sharing = scopes
-            .iter()
-            .filter(|&scope| !std::ptr::eq(scope, home) && link.is_some_and(|link| is_on(scope, link)));
+        let shares = |scope: &Scope| {
+            (home.subnet.link.is_some() && scope.subnet.link == home.subnet.link)
+                || link.is_some_and(|link| is_on(scope, link))
+        };
+        let sharing = scopes.iter().filter(|&scope| !std::ptr::eq(scope, home) && shares(scope));
         let scopes = std::iter::once(home).chain(sharing).collect();
         Ok(Self { via, links, scopes, home })
     }

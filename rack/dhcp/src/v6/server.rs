@@ -1,16 +1,19 @@
 //! The server: configuration, leases, and one entry for every event. What it decides per message is in `exchange`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv6Addr, SocketAddrV6};
+
+use ipnet::Ipv6Net;
 
 use super::exchange::Exchange;
 use super::ingress::Packet;
-use super::lease::Table;
+use super::lease::{MAX_LEASES, MAX_OF_ONE, Table};
 use super::network::Network;
 use super::{
-    CLIENT_PORT, Client, Config, ConfigError, Duid, Lease, Reservation, SERVER_PORT, Subnet, identity,
+    AddressRange, CLIENT_PORT, Client, Config, ConfigError, Duid, Lease, Reservation, SERVER_PORT, Subnet,
+    identity,
 };
-use crate::{BootClient, LeaseState, Mac, Time};
+use crate::{BootClient, LeaseState, Mac, Occupancy, Time};
 
 /// Where a datagram came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +101,7 @@ pub enum Event {
         /// Its hardware address, where it can be known.
         mac: Option<Mac>,
         /// Why.
-        reason: &'static str,
+        reason: Refusal,
     },
     /// A message was not answered.
     Ignored {
@@ -107,6 +110,36 @@ pub enum Event {
         /// Why.
         reason: Ignored,
     },
+}
+
+/// Why a client was given no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Every dynamic address is leased.
+    #[error("no address of {0} is free: clients have all of its dynamic ones")]
+    NoFreeAddress(Ipv6Net),
+    /// No dynamic address is free, and some of them would be if other hosts were not using them.
+    #[error(
+        "no address of {0} is free: some rest, since other hosts were found using them, and clients have the others"
+    )]
+    SomeRest(Ipv6Net),
+    /// As many leases run as are kept.
+    #[error("no address of {0} is given: {MAX_LEASES} leases run, and this server keeps no more")]
+    NoRoom(Ipv6Net),
+    /// There are no dynamic addresses, and nothing is reserved for the client.
+    #[error("nothing is reserved for it in {0}, and this server has no dynamic addresses there")]
+    NoDynamic(Ipv6Net),
+    /// The client has as many addresses of the link as one may.
+    #[error(
+        "it has {MAX_OF_ONE} addresses of this link, and gets no more: its DUID asks for another with each association"
+    )]
+    TooMany,
+    /// [`Server::withhold_dynamic_until`].
+    #[error("dynamic addresses are withheld until earlier leases are known")]
+    Withheld,
+    /// What it asks for is not to be had, whatever is free.
+    #[error("{0}")]
+    Asked(&'static str),
 }
 
 /// Why a message was not answered.
@@ -136,6 +169,22 @@ pub enum Ignored {
     /// [`Server::withhold_dynamic_until`].
     #[error("dynamic addresses are withheld until earlier leases are known")]
     Withheld,
+    /// Leases cannot be kept. The server itself never says so: whoever keeps them does.
+    #[error("this rack cannot write its leases to its disk, and so offers nothing")]
+    Unwritable,
+}
+
+/// A lease of this server, as a region knows it: not whose DUID it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The address.
+    pub address: Ipv6Addr,
+    /// The client's hardware address, where that was known.
+    pub mac: Option<Mac>,
+    /// [`Subnet::id`].
+    pub subnet: String,
+    /// When it ends.
+    pub ends: Time,
 }
 
 /// A subnet, indexed.
@@ -169,6 +218,18 @@ impl Scope {
         self.subnet.dynamic.iter().any(|range| range.contains(address))
             && self.subnet.is_host(address)
             && !self.owners.contains_key(&address)
+    }
+
+    /// How many addresses are dynamic ones, where the server has these itself; [`MAX_LEASES`], where they are more.
+    fn usable(&self, own: &BTreeSet<Ipv6Addr>) -> u64 {
+        let ranges = &self.subnet.dynamic;
+        let length = |it: &AddressRange| (u128::from(it.end) - u128::from(it.start)).saturating_add(1);
+        let all = ranges.iter().map(length).fold(0_u128, u128::saturating_add);
+        let known: BTreeSet<_> = self.owners.keys().chain(own).collect();
+        let apart = known.into_iter().filter(|it| ranges.iter().any(|range| range.contains(**it)));
+        let apart = apart.filter(|it| !self.is_dynamic(**it) || own.contains(it)).count();
+        let usable = all.saturating_sub(apart as u128).min(MAX_LEASES as u128);
+        u64::try_from(usable).unwrap_or(u64::MAX)
     }
 }
 
@@ -239,8 +300,36 @@ impl Server {
         }
     }
 
+    /// Takes what a region says that this server granted, of which it knows nothing any more. The actions persist it.
+    pub fn learn(&mut self, now: Time, told: impl IntoIterator<Item = Told>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for told in told.into_iter().filter(|told| told.ends > now) {
+            // What it knows itself is newer.
+            if self.table.get(told.address).is_some() {
+                continue;
+            }
+            let lease = Lease {
+                address: told.address,
+                duid: Duid::forgotten(told.mac),
+                iaid: 0,
+                mac: told.mac,
+                mac_heard: false,
+                subnet: told.subnet,
+                hostname: None,
+                state: LeaseState::Bound,
+                granted: now,
+                expires: told.ends,
+                acknowledged: true,
+            };
+            self.table.make_room(now, lease.address);
+            self.table.insert(lease.clone());
+            actions.push(Action::Persist(lease));
+        }
+        actions
+    }
+
     /// Gives no dynamic address, except to clients whose lease is known, before `until`: for a server that lost its
-    /// lease file, until leases granted before have run out.
+    /// lease file, until a region has told it what it knows ([`Server::learn`]), or leases granted before have run out.
     pub const fn withhold_dynamic_until(&mut self, until: Time) {
         self.dynamic_from = until;
     }
@@ -287,6 +376,24 @@ impl Server {
         self.leases().filter(move |lease| lease.is_live(now) && !dynamic(lease.address))
     }
 
+    /// What the dynamic addresses of a configured subnet are taken by; more than there is room for are counted as [`MAX_LEASES`]. It looks
+    /// at every record of them.
+    #[must_use]
+    pub fn occupancy(&self, now: Time, cidr: Ipv6Net) -> Option<Occupancy> {
+        let scope = self.scopes.iter().find(|scope| scope.subnet.cidr == cidr)?;
+        let own: BTreeSet<Ipv6Addr> = self.links.values().flatten().copied().collect();
+        let is_given = |address: Ipv6Addr| scope.is_dynamic(address) && !own.contains(&address);
+        let mut of = Occupancy { addresses: scope.usable(&own), ..Occupancy::default() };
+        let held = scope.subnet.dynamic.iter().flat_map(|range| self.table.within(range));
+        for lease in held.filter(|lease| lease.is_live(now) && is_given(lease.address)) {
+            match lease.state {
+                LeaseState::Quarantined => of.resting += 1,
+                _ => of.leased += 1,
+            }
+        }
+        Some(of)
+    }
+
     /// Answers a message. The actions are carried out in order; see [`Action::Persist`].
     pub fn handle(&mut self, now: Time, via: Arrival, packet: &Packet) -> Vec<Action> {
         self.answer(now, via, packet)
@@ -317,6 +424,7 @@ impl Server {
             packet,
             duid,
             mac,
+            heard: identity::heard(packet, via.from),
             network,
             server: &self.duid,
             config: &self.config,

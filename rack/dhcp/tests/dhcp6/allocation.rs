@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use basalt_dhcp::v6::{AddressRange, Arrival, Client, Config, Duid, Ignored, Reservation};
+use basalt_dhcp::Occupancy;
+use basalt_dhcp::v6::{
+    Action, AddressRange, Arrival, Client, Config, Duid, Event, Ignored, Refusal, Reservation, Told,
+};
 use dhcproto::v6::{MessageType, OptionCode, Status};
 
 use crate::support::*;
@@ -195,4 +198,160 @@ fn subnets_of_one_link_are_one_supply() {
     let given: BTreeSet<_> = (1..=5).map(|client| server.lease_to(START, client)).collect();
     assert!(given.len() == 5 && given.contains(&address));
     assert_eq!(server.lease(address).unwrap().subnet, "second");
+}
+
+/// On a link of its own each host's link-local address says its hardware address.
+fn heard_from(host: u8) -> Arrival {
+    Arrival { from: format!("fe80::5054:ff:fe00:{host:x}").parse().unwrap(), ..LINK }
+}
+
+/// Copies of one disk on like boards: networkd makes the DUID of the machine's id, and the association's number of the interface's name.
+#[test]
+fn hosts_of_one_duid_and_one_association_have_an_address_each() {
+    let mut server = server(subnet());
+    let clone = |kind, addresses: &[_]| {
+        Ask::bare(kind).option(OptionCode::ClientId, Duid::of_uuid([1; 16]).as_bytes()).ia(1, addresses)
+    };
+    let request = clone(MessageType::Request, &[]).here();
+    let first = server.ask_via(START, heard_from(1), &request).address();
+    let second = server.ask_via(START, heard_from(2), &request).address();
+    assert_ne!(first, second);
+    let later = START.plus_seconds(300);
+    for (host, address) in [(1, first), (2, second)] {
+        let renewed = server.ask_via(later, heard_from(host), &clone(MessageType::Renew, &[address]).here());
+        assert_eq!(renewed.address(), address);
+    }
+    let others = server.ask_via(later, heard_from(2), &clone(MessageType::Release, &[first]).here());
+    assert_eq!(others.ia_status(), Some(Status::NoBinding));
+    let insists = server.ask_via(later, heard_from(2), &clone(MessageType::Rebind, &[first]));
+    assert_eq!(insists.address(), second, "it has that one");
+    // Whose hardware address is not heard is known by its DUID and association alone.
+    assert_eq!(server.ask(later, &request).address(), first);
+}
+
+#[test]
+fn a_host_keeps_what_is_reserved_for_its_duid_when_its_interface_is_another() {
+    let mut reserved = subnet();
+    reserved.reservations =
+        vec![Reservation { client: Client::Duid(Duid::of_uuid([1; 16])), address: ip(0x11), hostname: None }];
+    let mut server = server(reserved);
+    let request = Ask::bare(MessageType::Request)
+        .option(OptionCode::ClientId, Duid::of_uuid([1; 16]).as_bytes())
+        .here()
+        .ia(1, &[]);
+    for host in [1, 2] {
+        assert_eq!(server.ask_via(START, heard_from(host), &request).address(), ip(0x11));
+    }
+}
+
+/// There are boards whose UUIDs are all one.
+#[test]
+fn machines_whose_firmware_has_one_duid_all_get_addresses() {
+    let mut wide = subnet();
+    wide.dynamic = vec![AddressRange { start: ip(0x100), end: ip(0x1ff) }];
+    let mut server = server(wide);
+    let given: BTreeSet<_> = (1..=40)
+        .map(|host| {
+            let request = Ask::bare(MessageType::Request)
+                .option(OptionCode::ClientId, Duid::of_uuid([3; 16]).as_bytes())
+                .here()
+                .ia(u32::from(host), &[]);
+            server.ask_via(START, heard_from(host), &request).address()
+        })
+        .collect();
+    assert_eq!(given.len(), 40);
+}
+
+fn refusal(answer: &Answer) -> Refusal {
+    let reason = answer.0.iter().find_map(|action| match action {
+        Action::Report(Event::Refused { reason, .. }) => Some(*reason),
+        _ => None,
+    });
+    reason.unwrap_or_else(|| panic!("not refused: {answer:?}"))
+}
+
+#[test]
+fn who_gets_no_address_is_told_of_with_the_reason() {
+    let cidr = subnet().cidr;
+    let mut server = server(subnet());
+    for client in 1..=4 {
+        server.lease_to(START, client);
+    }
+    let of = |server: &basalt_dhcp::v6::Server, now| server.occupancy(now, cidr).unwrap();
+    assert_eq!(refusal(&server.ask(START, &solicit(5))), Refusal::NoFreeAddress(cidr));
+    assert_eq!(of(&server, START), Occupancy { addresses: 4, leased: 4, ..Occupancy::default() });
+    let declined = server.lease_to(START, 1);
+    server.ask(START, &about(MessageType::Decline, 1, declined));
+    assert_eq!(refusal(&server.ask(START, &solicit(5))), Refusal::SomeRest(cidr));
+    assert_eq!(of(&server, START), Occupancy { addresses: 4, leased: 3, resting: 1, ..Occupancy::default() });
+    let later = START.plus_seconds(601);
+    assert_eq!(of(&server, later).free(), 4);
+    server.withhold_dynamic_until(later.plus_seconds(1));
+    let request = Ask::of(MessageType::Request, 9).here().ia(1, &[]);
+    assert_eq!(refusal(&server.ask(later, &request)), Refusal::Withheld);
+}
+
+#[test]
+fn the_reason_is_the_clients_where_it_has_as_many_as_one_may() {
+    let mut wide = subnet();
+    wide.dynamic = vec![AddressRange { start: ip(0x100), end: ip(0x1ff) }];
+    let mut server = server(wide);
+    for iaid in 0..16 {
+        server.ask(START, &Ask::of(MessageType::Request, 2).here().ia(iaid, &[])).address();
+    }
+    let one_more = Ask::of(MessageType::Request, 2).here().ia(16, &[]);
+    assert_eq!(refusal(&server.ask(START, &one_more)), Refusal::TooMany);
+}
+
+#[test]
+fn a_subnet_of_reservations_alone_has_no_dynamic_address_to_give() {
+    let mut reserved = subnet();
+    reserved.dynamic.clear();
+    let cidr = reserved.cidr;
+    assert_eq!(refusal(&server(reserved).ask(START, &solicit(5))), Refusal::NoDynamic(cidr));
+}
+
+#[test]
+fn reserved_addresses_and_its_own_are_not_counted_as_those_of_the_range() {
+    let mut tight = subnet();
+    tight.dynamic = vec![AddressRange { start: ip(1), end: ip(9) }];
+    tight.reservations = vec![reservation(1, 5), reservation(2, 0x11)];
+    let cidr = tight.cidr;
+    // Its own is ::2.
+    assert_eq!(server(tight).occupancy(START, cidr).unwrap().addresses, 7);
+    let mut vast = subnet();
+    vast.dynamic =
+        vec![AddressRange { start: ip(0x100), end: "2001:db8::ffff:ffff:ffff:ffff".parse().unwrap() }];
+    let most = u64::try_from(basalt_dhcp::v6::MAX_LEASES).unwrap();
+    assert_eq!(server(vast).occupancy(START, cidr).unwrap().addresses, most);
+}
+
+#[test]
+fn a_server_that_lost_its_leases_gives_none_of_those_that_a_region_knows_to_another_client() {
+    let mut wide = subnet();
+    wide.dynamic = vec![AddressRange { start: ip(0x100), end: ip(0x102) }];
+    let mut server = server(wide);
+    let told = |address, mac| Told { address, mac, subnet: "lab".into(), ends: START.plus_seconds(86_400) };
+    let own = server.lease_to(START, 3);
+    let lost: Vec<_> = (0x100..=0x102).map(ip).filter(|address| *address != own).collect();
+    let kept =
+        server.learn(START, [told(lost[0], Some(mac(1))), told(lost[1], None), told(own, Some(mac(9)))]);
+    assert_eq!(kept.len(), 2, "what it knows itself is newer: {kept:?}");
+    assert_eq!(server.ask(START, &solicit(5)).ia_status(), Some(Status::NoAddrsAvail));
+    let insists = server.ask(START, &about(MessageType::Renew, 5, lost[0]));
+    assert!(insists.addresses().is_empty(), "{insists:?}");
+    // Whose it is goes on with it, whatever its DUID is; who hides its hardware address is known by the address that it has.
+    assert_eq!(server.ask(START, &solicit(1)).address(), lost[0]);
+    assert_eq!(server.ask(START, &about(MessageType::Renew, 1, lost[0])).address(), lost[0]);
+    assert_eq!(server.ask(START, &about(MessageType::Renew, 6, lost[1])).address(), lost[1]);
+    assert!(
+        server.ask(START, &about(MessageType::Renew, 7, lost[1])).addresses().is_empty(),
+        "it is known now"
+    );
+    let later = START.plus_seconds(86_400);
+    assert_ne!(
+        server.ask(later, &solicit(5)).ia_status(),
+        Some(Status::NoAddrsAvail),
+        "when they have ended"
+    );
 }

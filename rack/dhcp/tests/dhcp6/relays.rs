@@ -132,3 +132,35 @@ fn relays_nest_eight_deep_and_no_deeper() {
     let nothing = Ask(relayed(0, NONE, PEER, &[], &Ask(vec![])).0[..34].to_vec());
     assert_eq!(ingress::parse(&nothing.0), Err(Malformed::NothingRelayed));
 }
+
+/// The relay has an address of the first, and names that; the server has addresses of neither.
+#[test]
+fn a_client_behind_a_relay_has_what_is_reserved_for_it_in_any_subnet_of_its_link() {
+    let far = |number: u16| {
+        let mut far = subnet();
+        far.id = format!("far{number}");
+        far.cidr = format!("2001:db8:{number}::/64").parse().unwrap();
+        far.dynamic = Vec::new();
+        far.link = Some("vlan-5".into());
+        far
+    };
+    let (first, mut second) = (far(5), far(6));
+    let address = "2001:db8:6::11".parse().unwrap();
+    second.reservations = vec![basalt_dhcp::v6::Reservation { address, ..reservation(7, 0) }];
+    let mut server =
+        with(Config { subnets: vec![subnet(), first.clone(), second.clone()], ..Config::default() });
+    let relay: Ipv6Addr = "2001:db8:5::1".parse().unwrap();
+    let asked = |server: &mut basalt_dhcp::v6::Server, ask: &Ask| {
+        let answer = server.ask_via(START, LINK, &relayed(0, relay, PEER, &[], ask));
+        let (_, bytes) = answer.sent().unwrap_or_else(|| panic!("no answer: {answer:?}"));
+        ingress::parse(&unwrapped(&bytes).4).unwrap()
+    };
+    let given = asked(&mut server, &about(MessageType::Request, 7, address));
+    assert_eq!(given.associations[0].addresses, [address]);
+    let confirm = Ask::of(MessageType::Confirm, 7).ia(1, &[address]);
+    let status = |reply: ingress::Packet| reply.options.raw(OptionCode::StatusCode).map(|it| it[1]);
+    assert_eq!(status(asked(&mut server, &confirm)), Some(0), "it is on its link");
+    second.link = None;
+    let mut apart = with(Config { subnets: vec![subnet(), first, second], ..Config::default() });
+    assert_eq!(status(asked(&mut apart, &confirm)), Some(4), "nobody said that they share a link");
+}

@@ -1,0 +1,124 @@
+//! How a rack's services are, from what it said of each of them and of itself: a rack says what has changed since it started, and what it said of
+//! a service that it has no more nobody takes back.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use basalt_api::kinds::{RackService, ServiceState};
+use basalt_api::values::Timestamp;
+
+use crate::racks::observed::{Health, Hello};
+
+/// For how long a service of an address that the rack has no more is told of as stopped. From then on the rack was renumbered.
+const RENUMBERED: Duration = Duration::from_secs(3600);
+
+/// What a rack said, with the fact's number: later facts have higher ones.
+#[derive(Clone, Debug)]
+pub struct Said<T> {
+    /// The fact's.
+    pub id: i64,
+    /// When the region heard of it.
+    pub stored_at: Timestamp,
+    /// What.
+    pub what: T,
+}
+
+/// Each service's state, as of the last word about it.
+#[must_use]
+pub fn services(
+    said: Vec<Said<Health>>,
+    hello: Option<&Said<Hello>>,
+    now: Timestamp,
+) -> BTreeMap<String, RackService> {
+    let started = said.iter().filter(|it| it.what.service == basalt_proto::STARTED).map(|it| it.id).max();
+    let reached: Vec<IpAddr> = hello.map(|it| it.what.reached().collect()).unwrap_or_default();
+    let mut services = BTreeMap::new();
+    for Said { id, stored_at, what } in said {
+        // Of addresses it is news that there are none. What is so since before a start is said again after it.
+        let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
+        if is_no_news || started.is_some_and(|started| id <= started) {
+            continue;
+        }
+        let mut service =
+            RackService::new(if what.ok { ServiceState::Running } else { ServiceState::Stopped });
+        service.message = Some(what.message).filter(|it| !it.is_empty());
+        // A rack of a version that did not say when it started does not know what it said before of addresses that are gone.
+        if hello.is_some_and(|hello| id < hello.id) && is_away(&what.service, &reached) {
+            if now.duration_since(stored_at) >= RENUMBERED.try_into().unwrap_or_default() {
+                continue;
+            }
+            service = RackService::new(ServiceState::Stopped);
+            service.message = Some("the rack does not have this address any more".to_owned());
+        }
+        services.insert(what.service, service);
+    }
+    if let Some(cannot_write) = hello.map(|it| &it.what.cannot_write).filter(|it| !it.is_empty()) {
+        let mut disk = RackService::new(ServiceState::Stopped);
+        disk.message = Some(cannot_write.clone());
+        services.insert(basalt_proto::DISK.to_owned(), disk);
+    }
+    services
+}
+
+/// Whether a service is one of an address that is none of these.
+fn is_away(service: &str, addresses: &[IpAddr]) -> bool {
+    let at = ["tftp ", "http "].iter().find_map(|kind| service.strip_prefix(kind)?.parse::<IpAddr>().ok());
+    at.is_some_and(|at| !addresses.contains(&at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_millisecond(second * 1000).unwrap()
+    }
+
+    /// The n-th fact, a second after the one before.
+    fn said(id: i64, service: &str, message: &str) -> Said<Health> {
+        let what =
+            Health { service: service.to_owned(), ok: message.is_empty(), message: message.to_owned() };
+        Said { id, stored_at: at(id), what }
+    }
+
+    fn hello(id: i64, address: &str, cannot_write: &str) -> Said<Hello> {
+        let (addresses, cannot_write) = (vec![address.to_owned()], cannot_write.to_owned());
+        Said { id, stored_at: at(id), what: Hello { addresses, cannot_write, ..Hello::default() } }
+    }
+
+    fn names(services: &BTreeMap<String, RackService>) -> Vec<&str> {
+        services.keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn what_a_rack_said_before_it_started_is_so_no_more() {
+        let before =
+            || [said(1, "dhcp eth1", "eth1 is gone"), said(2, "addresses 10.77.0.0/24", "none is free")];
+        assert_eq!(names(&services(before().to_vec(), None, at(9))), ["addresses 10.77.0.0/24", "dhcp eth1"]);
+        let since = [said(3, basalt_proto::STARTED, ""), said(4, "dhcp eth0", "")];
+        let all = [&before()[..], &since].concat();
+        assert_eq!(names(&services(all, None, at(9))), ["dhcp eth0"]);
+    }
+
+    #[test]
+    fn a_service_of_an_address_that_is_gone_has_stopped_and_is_forgotten_when_the_host_was_renumbered() {
+        let all = || vec![said(1, "tftp 10.77.0.2", ""), said(2, "http 10.77.0.7", "")];
+        let moved = hello(3, "10.77.0.7/24", "");
+        let soon = services(all(), Some(&moved), at(3600));
+        assert_eq!(names(&soon), ["http 10.77.0.7", "tftp 10.77.0.2"]);
+        assert_eq!(soon["tftp 10.77.0.2"].state, ServiceState::Stopped);
+        assert!(soon["tftp 10.77.0.2"].message.as_deref().is_some_and(|it| it.contains("any more")));
+        assert_eq!(names(&services(all(), Some(&moved), at(3601))), ["http 10.77.0.7"]);
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_is_told_of_whatever_the_last_fact_said() {
+        let full = hello(2, "10.77.0.2/24", "leases cannot be written: no space");
+        let all = services(vec![said(1, "disk", "")], Some(&full), at(9));
+        assert_eq!(all["disk"].state, ServiceState::Stopped);
+        assert_eq!(all["disk"].message.as_deref(), Some("leases cannot be written: no space"));
+        let again = services(vec![said(3, "disk", "")], Some(&hello(4, "10.77.0.2/24", "")), at(9));
+        assert_eq!(again["disk"].state, ServiceState::Running);
+    }
+}
