@@ -4,20 +4,21 @@
 
 mod addresses;
 mod attacks;
-mod avalanche;
-mod bad_link;
 mod beside;
 mod cache;
 mod clocks;
 mod disk;
 mod firmware6;
 mod forward;
+mod guest;
 mod http;
 mod link;
 mod loopback;
 mod namespace;
+mod netem;
 mod peers;
 mod peers6;
+mod perfdhcp;
 mod port;
 mod router_advertisement;
 mod secure_boot;
@@ -26,3 +27,4 @@ mod storm;
 mod support;
 mod tftp;
 mod two_ways;
+mod vlans;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::thread::LinkNameSpaceType;
 
-const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
+pub(super) const INSIDE: &str = "BASALT_TEST_INSIDE_NAMESPACE";
 
 /// Runs the test of this name again in a namespace of its own; true where it runs there already.
 pub(crate) fn is_inside(name: &str) -> bool {

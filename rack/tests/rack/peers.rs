@@ -22,7 +22,7 @@ use super::support::{fact, settings};
 /// The longest that a client here takes for anything: it renews after half a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A host with a reservation.
-const KNOWN: &str = "52:54:00:00:00:0a";
+pub(super) const KNOWN: &str = "52:54:00:00:00:0a";
 /// Hosts without.
 const OTHERS: [&str; 4] =
     ["52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"];
@@ -120,13 +120,13 @@ async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> LeaseFact 
 }
 
 /// One client's files.
-struct Client<'a> {
+pub(super) struct Client<'a> {
     host: &'a Host,
     dir: tempfile::TempDir,
 }
 
 impl<'a> Client<'a> {
-    fn new(host: &'a Host) -> Self {
+    pub(super) fn new(host: &'a Host) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, script) in
             [("udhcpc", UDHCPC_SCRIPT), ("dhclient", DHCLIENT_SCRIPT), ("dhcpcd", DHCPCD_SCRIPT)]
@@ -153,13 +153,13 @@ impl<'a> Client<'a> {
         tokio::task::spawn_blocking(move || command.status().unwrap().success()).await.unwrap()
     }
 
-    async fn udhcpc(&self, further: &[&str]) -> bool {
+    pub(super) async fn udhcpc(&self, further: &[&str]) -> bool {
         let script = self.path("udhcpc");
         let command = ["udhcpc", "-i", "eth0", "-f", "-n", "-q", "-t", "10", "-T", "1", "-s", &script];
         self.run([&command, further].concat().into_iter().map(str::to_owned).collect()).await
     }
 
-    async fn dhclient(&self, further: &[&str]) -> bool {
+    pub(super) async fn dhclient(&self, further: &[&str]) -> bool {
         let [client, script, leases, pid] =
             ["client", "dhclient", "leases", "pid"].map(|name| self.path(name));
         let command = [&*client, "-4", "-1", "-v", "-sf", &script, "-lf", &leases, "-pf", &pid];
@@ -177,7 +177,7 @@ impl<'a> Client<'a> {
     }
 
     /// What the client knew when it called its script for this reason, once.
-    fn knew(&self, reason: &str) -> HashMap<String, String> {
+    pub(super) fn knew(&self, reason: &str) -> HashMap<String, String> {
         let file = self.dir.path().join(reason);
         let text = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("never {reason}"));
         std::fs::remove_file(file).unwrap();

@@ -1,8 +1,6 @@
-//! The rack's TFTP: clients that nobody here wrote over a link that nobody should have, and a hall of machines at once.
+//! The rack's TFTP under a hall of machines at once. Clients that nobody here wrote are in `netem.rs`, on a bad link, and in `vlans.rs`.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use basalt_rack::daemon::Daemon;
@@ -13,70 +11,18 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::bad_link::{BadLink, Faults};
-use super::namespace::{Host, ip, is_inside, make_switch, peer};
-use super::peers;
+use super::namespace::{ip, is_inside};
 use super::support::settings;
 
-const LOADER: &str = "undionly.kpxe";
-/// Twenty blocks of the smallest size: about every second is lost on its way or its acknowledgement is, and then costs a second.
-const SIZE: usize = 10_000;
+pub(super) const LOADER: &str = "undionly.kpxe";
+/// Twenty blocks of the smallest size.
+pub(super) const SIZE: usize = 10_000;
 /// A client of others that heard nothing waits five seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a loader holds: nothing that repeats by blocks.
-fn content(size: usize) -> Vec<u8> {
+pub(super) fn content(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
-
-/// A client on another host, in another thread.
-async fn run(host: &Host, command: &[&str]) -> Output {
-    let (mut command, name) = (host.command(command), command[0].to_owned());
-    let ended = tokio::task::spawn_blocking(move || command.output().unwrap());
-    timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{name} does not end")).unwrap()
-}
-
-/// Fetches the loader to a file of this name; FILE in the command stands for that.
-async fn fetch(host: &Host, dir: &Path, name: &str, command: Vec<&str>) {
-    let file = dir.join(name);
-    let command: Vec<String> =
-        command.iter().map(|word| word.replace("FILE", &file.to_string_lossy())).collect();
-    let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let began = Instant::now();
-    let output = run(host, &command).await;
-    println!("{name} took {:?}", began.elapsed());
-    assert!(output.status.success(), "{name}: {output:?}");
-    assert!(std::fs::read(&file).unwrap() == content(SIZE), "{name}: {output:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn clients_of_others_fetch_whole_files_over_a_link_that_loses_a_fifth() {
-    let hpa = peer("tftp-hpa").join("usr/bin/tftp").to_string_lossy().into_owned();
-    if !is_inside("tftp::clients_of_others_fetch_whole_files_over_a_link_that_loses_a_fifth") {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_switch(&["10.9.0.1/24"]);
-    let rack = peers::start(dir.path(), vec![]).await;
-    std::fs::write(dir.path().join("loaders").join(LOADER), content(SIZE)).unwrap();
-    let host = Host::plug("a", "52:54:00:00:00:01");
-    host.run(&["ip", "address", "add", "10.9.0.50/24", "dev", "eth0"]);
-
-    let of_a_hundred = Faults { lost: 20, repeated: 15, reordered: 15 };
-    let link = BadLink::insert(of_a_hundred, 2026);
-    let url = format!("tftp://10.9.0.1/{LOADER}");
-    let atftp = ["atftp", "--get", "--remote-file", LOADER, "--local-file", "FILE", "10.9.0.1"];
-    let windows = ["--option", "blksize 1428", "--option", "windowsize 4"];
-    let fetch = |name, command| fetch(&host, dir.path(), name, command);
-    tokio::join!(
-        fetch("tftp-hpa", vec![&hpa, "-m", "binary", "10.9.0.1", "-c", "get", LOADER, "FILE"]),
-        fetch("atftp", [&atftp[..], &windows].concat()),
-        fetch("curl", vec!["curl", "-s", "--tftp-blksize", "1024", "-o", "FILE", &url]),
-    );
-    let fired = link.fired();
-    println!("the link did {fired:?}");
-    assert!(fired.lost > 0 && fired.repeated > 0 && fired.reordered > 0, "{fired:?}");
-    rack.stop().await;
 }
 
 const CROWD: usize = 2_000;
@@ -126,7 +72,7 @@ async fn one_of_the_crowd(at: SocketAddr, server: SocketAddr, content: &[u8], al
 }
 
 /// What this process needs of memory now and needed at most, in MiB.
-fn memory() -> (u64, u64) {
+pub(super) fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
