@@ -10,6 +10,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -135,7 +136,12 @@ struct Inner {
     /// `None`: nothing is kept.
     path: Option<PathBuf>,
     since_boot: fn() -> i64,
+    /// Held for moments: whoever answers a packet asks what time it is.
     offsets: Mutex<Offsets>,
+    /// They are others than the file has.
+    is_news: AtomicBool,
+    /// Who writes the file.
+    writing: Mutex<()>,
 }
 
 impl Default for Clock {
@@ -147,7 +153,8 @@ impl Default for Clock {
 
 impl Clock {
     fn new(path: Option<PathBuf>, since_boot: fn() -> i64, offsets: Offsets) -> Self {
-        Self(Arc::new(Inner { path, since_boot, offsets: Mutex::new(offsets) }))
+        let (is_news, writing) = (AtomicBool::new(false), Mutex::default());
+        Self(Arc::new(Inner { path, since_boot, offsets: Mutex::new(offsets), is_news, writing }))
     }
 
     /// Goes on with what `DIR/clock` says, or begins with the wall clock.
@@ -164,7 +171,7 @@ impl Clock {
             Err(error) => return Err(error),
         };
         let clock = Self::new(Some(path), since_boot_ms, Offsets::start(kept, boot(), Reading::now()));
-        clock.keep(&mut clock.offsets())?;
+        clock.keep()?;
         Ok(clock)
     }
 
@@ -179,16 +186,14 @@ impl Clock {
         self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, offsets: &mut Offsets) -> io::Result<()> {
+    fn keep(&self) -> io::Result<()> {
         let Some(path) = &self.0.path else { return Ok(()) };
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.is_news.store(false, Ordering::Relaxed);
+        let mut offsets = self.offsets().clone();
         offsets.at = offsets.time((self.0.since_boot)());
-        durable::replace(path, &serde_json::to_vec(&*offsets)?)
-    }
-
-    fn kept(&self, offsets: &mut Offsets) {
-        if let Err(error) = self.keep(offsets) {
-            tracing::error!(%error, "file `clock` cannot be written: should the host be started anew now, leases may end earlier or later than was promised");
-        }
+        durable::replace(path, &serde_json::to_vec(&offsets)?)
+            .inspect_err(|_| self.0.is_news.store(true, Ordering::Relaxed))
     }
 
     /// Now. It only rises, one second each second, whatever becomes of the wall clock.
@@ -214,33 +219,44 @@ impl Clock {
     /// # Errors
     /// The file system's.
     pub fn not_before(&self, earliest: Time) -> io::Result<()> {
-        let mut offsets = self.offsets();
         let earliest = i64::try_from(earliest.unix_millis()).unwrap_or(i64::MAX);
-        if offsets.not_before(earliest, (self.0.since_boot)()) {
-            return self.keep(&mut offsets);
-        }
-        Ok(())
+        let was_earlier = self.offsets().not_before(earliest, (self.0.since_boot)());
+        if was_earlier { self.keep() } else { Ok(()) }
     }
 
-    /// Looks whether the wall clock has been set. To be done often: until then, a reboot would take the new time for time that has passed.
+    /// Looks whether the wall clock has been set, and writes down what is news. To be done often: until then, a reboot would take the new time
+    /// for time that has passed. It waits for the disk.
     pub fn look(&self) {
-        let mut offsets = self.offsets();
-        if let Some(set_by) = offsets.look(Reading { since_boot: (self.0.since_boot)(), wall: wall_ms() }) {
+        let set_by = self.offsets().look(Reading { since_boot: (self.0.since_boot)(), wall: wall_ms() });
+        if let Some(set_by) = set_by {
             tracing::warn!(
                 seconds = set_by / 1000,
                 "the wall clock has been set; leases and deadlines go on as they were"
             );
-            self.kept(&mut offsets);
+            self.0.is_news.store(true, Ordering::Relaxed);
+        }
+        if self.0.is_news.load(Ordering::Relaxed)
+            && let Err(error) = self.keep()
+        {
+            tracing::error!(%error, "file `clock` cannot be written: should the host be started anew now, leases may end earlier or later than was promised");
         }
     }
 
-    /// A region says what time it is. What is wrong with this host's wall clock, in words.
-    pub fn told(&self, region_ms: i64) -> Option<String> {
-        let mut offsets = self.offsets();
-        if offsets.told(region_ms, (self.0.since_boot)()) {
-            self.kept(&mut offsets);
+    /// A region says what time it is.
+    pub fn told(&self, region_ms: i64) {
+        if self.offsets().told(region_ms, (self.0.since_boot)()) {
+            self.0.is_news.store(true, Ordering::Relaxed);
         }
-        wrong(wall_ms().saturating_sub(region_ms))
+    }
+
+    /// Whether this host's wall clock is right, once a region has said what time it is.
+    ///
+    /// # Errors
+    /// It is not: what people are told of that.
+    #[must_use]
+    pub fn is_right(&self) -> Option<Result<(), String>> {
+        let offsets = self.offsets();
+        Some(wrong(offsets.wall.saturating_sub(offsets.region?)).map_or(Ok(()), Err))
     }
 }
 
@@ -352,7 +368,12 @@ mod tests {
         let read =
             || serde_json::from_slice::<Offsets>(&fs::read(dir.path().join("clock")).unwrap()).unwrap();
         let clock = Clock::open(dir.path()).unwrap();
+        assert_eq!(clock.is_right(), None, "nobody has said what time it is");
+        clock.told(wall_ms());
+        assert_eq!(clock.is_right(), Some(Ok(())));
         clock.told(wall_ms() + YEAR);
+        assert!(clock.is_right().unwrap().is_err());
+        clock.look();
         let ahead = read().region.unwrap();
         assert!((YEAR - 10_000..YEAR + 10_000).contains(&ahead), "{ahead}");
         let later = clock.now() + std::time::Duration::from_secs(1000);

@@ -4,10 +4,11 @@
 //! runs is compared with what should. A service that fails is started again after five seconds, and its health is told
 //! when it changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use crate::attempts::Attempts;
 use crate::blobs::{self, BlobOrigin, BlobStore, NoOrigin};
 use crate::boot::BootTable;
 use crate::clock::{Clock, wall_ms};
-use crate::concern::store::ConcernStore;
+use crate::concern::store::{ConcernStore, read_concern};
+use crate::concern::{Concern, Content};
 use crate::dhcp::{Dhcp, Ports};
 use crate::dhcp6::Dhcp6;
 use crate::disk::Disk;
@@ -134,7 +136,7 @@ impl Daemon {
         let files = |error| StartError::DataDir(dir.clone(), error);
         durable::private_dir(&dir).map_err(files)?;
         let lock = lock(&dir).await?;
-        blobs::make_room(&dir, ROOM).map_err(files)?;
+        make_room(&dir).map_err(files)?;
         let identity = Arc::new(Identity::open(&dir)?);
         let clock = Clock::open(&dir).map_err(files)?;
         let membership = membership(&identity, &settings, &clock).await?;
@@ -315,6 +317,7 @@ impl Services {
         let of_interface = |name: &String| (name.clone(), self.health(format!("interface {name}")));
         let interfaces: BTreeMap<String, Health> =
             self.settings.interfaces.iter().map(of_interface).collect();
+        let of_clock = self.health("clock".to_owned());
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -322,6 +325,11 @@ impl Services {
             }
             let clock = self.facts.clock().clone();
             tokio::task::spawn_blocking(move || clock.look()).await.ok();
+            match self.facts.clock().is_right() {
+                Some(Ok(())) => of_clock.up(),
+                Some(Err(wrong)) => of_clock.ill(&wrong),
+                None => {}
+            }
             let wanted = match self.wanted(&mut warned) {
                 Ok(wanted) => wanted,
                 Err(error) => {
@@ -498,7 +506,7 @@ fn advised(error: &io::Error) -> String {
 
 /// The data directory's lock, which is one daemon's. Who has just ended may leave it to a child that has not begun its program yet: so it
 /// is waited for a little.
-async fn lock(dir: &std::path::Path) -> Result<std::fs::File, StartError> {
+async fn lock(dir: &Path) -> Result<std::fs::File, StartError> {
     let end = tokio::time::Instant::now() + PREDECESSOR;
     let path = dir.join("lock");
     let files = |error| StartError::DataDir(dir.to_owned(), error);
@@ -619,17 +627,33 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
     }
 }
 
-/// Has images leave the cache when the disk is too full for leases and facts.
+/// Has images leave a full disk, so that a rack can start on it: first those that are not to be here beforehand.
+fn make_room(dir: &Path) -> io::Result<()> {
+    let images = match read_concern(dir, Concern::Images) {
+        Ok(Some((_, Content::Images(images)))) => images.blobs,
+        // What is damaged is told of later.
+        _ => Vec::new(),
+    };
+    let prefetched: HashSet<String> =
+        images.into_iter().filter(|blob| blob.prefetch).map(|blob| blob.sha256).collect();
+    blobs::make_room(dir, ROOM, |name| prefetched.contains(name))?;
+    blobs::make_room(dir, ROOM, |_| false)
+}
+
 async fn relieve(blobs: Arc<BlobStore>, disk: Arc<Disk>, stop: CancellationToken) {
     let mut timer = tokio::time::interval(FULL);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = timer.tick() => {}
+            _ = timer.tick() => look_for_room(&blobs, &disk).await,
         }
-        if disk.is_full() {
-            blobs.give_room(ROOM).await;
-        }
+    }
+}
+
+/// Has images leave the cache while the disk is too full for leases and facts. What could not be written need not be tried again at once.
+async fn look_for_room(blobs: &BlobStore, disk: &Disk) {
+    if disk.is_full() && blobs.lacks_room().await {
+        blobs.give_room(ROOM).await;
     }
 }
 
@@ -646,6 +670,21 @@ async fn tidy(blobs: Arc<BlobStore>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_image_leaves_the_cache_only_while_the_disk_is_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("blobs").join("a".repeat(64));
+        std::fs::create_dir_all(image.parent().unwrap()).unwrap();
+        std::fs::write(&image, "bytes").unwrap();
+        let (_, images) = watch::channel(None);
+        let blobs = BlobStore::open(dir.path(), Some(1 << 20), Arc::new(NoOrigin), images).unwrap();
+        // It was full once, and nothing has been written since.
+        let disk = Arc::<Disk>::default();
+        disk.wrote("facts", Err(&io::ErrorKind::StorageFull.into()));
+        look_for_room(&blobs, &disk).await;
+        assert!(image.exists());
+    }
 
     #[test]
     fn a_port_that_may_not_be_bound_is_told_with_the_capabilities_that_it_takes() {

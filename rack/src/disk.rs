@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// How the names of leases begin, which are granted only where they can be written.
+pub const LEASES: &str = "leases";
+
 /// What can and what cannot be written.
 #[derive(Debug, Default)]
 pub struct Disk(Mutex<BTreeMap<&'static str, Problem>>);
@@ -33,16 +36,28 @@ impl Disk {
         self.locked().values().any(|problem| problem.is_full)
     }
 
+    /// Whether a lease could not be granted.
+    #[must_use]
+    pub fn gives_no_address(&self) -> bool {
+        self.locked().keys().any(|what| what.starts_with(LEASES))
+    }
+
     /// What cannot be written, what that means, and what to do.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
+        let gives_no_address = self.gives_no_address();
         let problems = self.locked();
         let (_, Problem { words: error, .. }) = problems.first_key_value()?;
         let what: Vec<&str> = problems.keys().copied().collect();
+        let consequences = [
+            (gives_no_address, "gives no address"),
+            (problems.keys().any(|what| !what.starts_with(LEASES)), "forgets what it sees"),
+        ];
+        let consequences: Vec<&str> = consequences.iter().filter(|it| it.0).map(|it| it.1).collect();
         Some(format!(
-            "{} cannot be written: {error}. Make room on the disk of this rack's --data-dir, or mend it: until then this rack gives no address, \
-             and forgets what it sees",
-            what.join(" and ")
+            "{} cannot be written: {error}. Make room on the disk of this rack's --data-dir, or mend it: until then this rack {}",
+            what.join(" and "),
+            consequences.join(", and ")
         ))
     }
 
@@ -70,9 +85,15 @@ mod tests {
         disk.wrote("facts", Err(&io::Error::from(io::ErrorKind::ReadOnlyFilesystem)));
         let said = disk.problem().unwrap();
         assert!(said.starts_with("facts and leases cannot be written: read-only filesystem"), "{said}");
-        assert!(said.contains("Make room") && disk.is_full());
+        assert!(said.contains("Make room") && disk.is_full() && disk.gives_no_address());
+        assert!(said.ends_with("this rack gives no address, and forgets what it sees"), "{said}");
         disk.wrote("leases", Ok(()));
-        assert!(disk.problem().unwrap().starts_with("facts cannot") && !disk.is_full());
+        let said = disk.problem().unwrap();
+        assert!(
+            said.starts_with("facts cannot") && said.ends_with("this rack forgets what it sees"),
+            "{said}"
+        );
+        assert!(!disk.is_full() && !disk.gives_no_address());
         disk.wrote("facts", Ok(()));
         assert_eq!(disk.problem(), None);
     }

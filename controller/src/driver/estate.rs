@@ -33,8 +33,8 @@ pub struct RackSeen {
     pub last_seen: Timestamp,
     /// Of which subnets, by CIDR, it says that no address is free.
     pub short: BTreeMap<String, Short>,
-    /// What of its files it cannot write, and so gives no address; empty, if it can.
-    pub cannot_write: String,
+    /// Why it gives no address, if it does not: it cannot write leases.
+    pub gives_no_address: Option<String>,
 }
 
 /// A subnet with its VLAN.
@@ -202,7 +202,7 @@ mod tests {
             maintenance: false,
             connected: connected.then_some(Timestamp::UNIX_EPOCH),
             last_seen: Timestamp::UNIX_EPOCH,
-            cannot_write: String::new(),
+            gives_no_address: None,
             short: BTreeMap::new(),
         }
     }

@@ -149,12 +149,14 @@ impl Network {
                 || self.now.duration_since(rack.last_seen) < AWAY.try_into().unwrap_or_default()
         };
         let here: Vec<&&RackSeen> = serving.iter().filter(|rack| is_here(rack)).collect();
-        if here.iter().any(|rack| rack.cannot_write.is_empty()) {
+        let why_not = |rack: &&&RackSeen| {
+            rack.gives_no_address.as_ref().map(|why| format!("rack {} says: {why}", rack.name))
+        };
+        let said: Vec<String> = here.iter().filter_map(why_not).collect();
+        if said.len() < here.len() {
             return None;
         }
-        if !here.is_empty() {
-            let said: Vec<String> =
-                here.iter().map(|rack| format!("rack {} says: {}", rack.name, rack.cannot_write)).collect();
+        if !said.is_empty() {
             return Some(Word::new(Standing::Stalled, "DiskFails", said.join(". ")));
         }
         if let Some(last) = serving.iter().map(|rack| rack.last_seen).max() {
@@ -276,7 +278,7 @@ mod tests {
             maintenance: false,
             connected: is_connected.then_some(at(0)),
             last_seen: at(0),
-            cannot_write: String::new(),
+            gives_no_address: None,
             short: BTreeMap::new(),
         }
     }
@@ -352,8 +354,10 @@ mod tests {
 
     #[test]
     fn a_vlan_whose_racks_cannot_write_leases_has_nobody_who_gives_addresses() {
-        let full =
-            |name, address| RackSeen { cannot_write: "no space".to_owned(), ..rack(name, address, true) };
+        let full = |name, address| RackSeen {
+            gives_no_address: Some("no space".to_owned()),
+            ..rack(name, address, true)
+        };
         let one = network(vec![full("r1", "10.77.0.2"), rack("r2", "10.77.0.3", true)]);
         assert_eq!(vlan(&one).0, "Served");
         let all = network(vec![full("r1", "10.77.0.2"), rack("r2", "10.77.0.3", false)]);

@@ -203,6 +203,9 @@ pub struct Hello {
     /// What of its files it cannot write, why, and what to do.
     #[serde(default)]
     pub cannot_write: String,
+    /// Whether it grants no lease for that.
+    #[serde(default)]
+    pub gives_no_address: bool,
 }
 
 impl From<&wire::Hello> for Hello {
@@ -215,6 +218,7 @@ impl From<&wire::Hello> for Hello {
             files: files.unwrap_or_default(),
             spki_sha256: said.spki_sha256.clone(),
             cannot_write: said.cannot_write.clone(),
+            gives_no_address: said.gives_no_address,
         }
     }
 }

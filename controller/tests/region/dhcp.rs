@@ -194,6 +194,7 @@ async fn a_vlan_and_its_subnet_say_that_no_rack_serves_them_and_that_no_address_
     let full = Hello {
         addresses: vec!["10.77.0.2/24".into()],
         cannot_write: "leases cannot be written: no space".into(),
+        gives_no_address: true,
         ..Hello::default()
     };
     rack.introduce_as(&lab, full).await;

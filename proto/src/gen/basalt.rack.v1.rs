@@ -808,9 +808,12 @@ pub struct Hello {
     /// absent: a rack of a version that did not tell
     #[prost(message, optional, tag = "7")]
     pub serves: ::core::option::Option<Serves>,
-    /// what of its files it cannot write now, why, and what to do: what it sees it cannot tell then; empty: it can
+    /// what of its files it cannot write now, why, and what to do; empty: it can
     #[prost(string, tag = "8")]
     pub cannot_write: ::prost::alloc::string::String,
+    /// of those, leases: none is granted
+    #[prost(bool, tag = "9")]
+    pub gives_no_address: bool,
 }
 /// Addresses where a rack answers machines now.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

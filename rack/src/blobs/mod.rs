@@ -158,20 +158,26 @@ impl std::fmt::Debug for BlobStore {
     }
 }
 
-/// Makes room in a data directory on a full disk, so that a rack can start there: images can be fetched again.
+/// Makes room in a data directory on a full disk, so that a rack can start there: images can be fetched again. What is `kept` stays.
 ///
 /// # Errors
 /// The file system's.
-pub fn make_room(data_dir: &Path, bytes: u64) -> io::Result<()> {
-    let (probe, blobs) = (data_dir.join("room"), data_dir.join("blobs"));
-    let written = std::fs::write(&probe, [0; PROBE]);
-    // It may be there in part. Whatever else is wrong with the disk shows where something is written.
-    std::fs::remove_file(&probe).ok();
-    if written.is_err_and(|error| disk::is_full(&error)) && blobs.exists() {
+pub fn make_room(data_dir: &Path, bytes: u64, kept: impl Fn(&str) -> bool) -> io::Result<()> {
+    let blobs = data_dir.join("blobs");
+    if blobs.exists() && lacks_room(data_dir) {
         tracing::warn!(dir = %data_dir.display(), "the disk is full: images leave the cache, so that this rack can start");
-        Shelf::open(&blobs, 0)?.relieve(bytes, |_| false);
+        Shelf::open(&blobs, 0)?.relieve(bytes, kept);
     }
     Ok(())
+}
+
+/// Whether the disk of a directory has no room for even a little. Whatever else is wrong with it shows where something is written.
+fn lacks_room(dir: &Path) -> bool {
+    let probe = dir.join("room");
+    let written = std::fs::write(&probe, [0; PROBE]);
+    // It may be there in part.
+    std::fs::remove_file(&probe).ok();
+    written.is_err_and(|error| disk::is_full(&error))
 }
 
 impl BlobStore {
@@ -259,6 +265,12 @@ impl BlobStore {
     pub async fn give_room(&self, bytes: u64) {
         let (shelf, kept) = (Arc::clone(&self.shelf), self.prefetched());
         tokio::task::spawn_blocking(move || shelf.relieve(bytes, |name| kept.contains(name))).await.ok();
+    }
+
+    /// Whether the disk has no room for even a little.
+    pub async fn lacks_room(&self) -> bool {
+        let dir = self.dir.parent().unwrap_or(&self.dir).to_owned();
+        tokio::task::spawn_blocking(move || lacks_room(&dir)).await.unwrap_or(false)
     }
 
     /// Removes what fetches left that were given up long ago.

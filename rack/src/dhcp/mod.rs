@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::boot::BootTable;
 use crate::clock::Clock;
 use crate::dhcp6::Dhcp6;
+use crate::disk;
 use crate::facts::About;
 use crate::health::Health;
 use crate::interfaces::Served;
@@ -138,7 +139,7 @@ impl Dhcp {
         }));
         let of = Arc::downgrade(&core);
         let all = move || Some(locked(&*of.upgrade()?).server.leases().cloned().collect());
-        locked(&core).log = Some(LeaseLog::start(journal, (facts.disk(), "leases"), all)?);
+        locked(&core).log = Some(LeaseLog::start(journal, (facts.disk(), disk::LEASES), all)?);
         Ok(Self {
             core,
             clock,

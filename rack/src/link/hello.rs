@@ -50,6 +50,7 @@ pub(super) fn of(context: &Context, me: &Me) -> io::Result<Hello> {
         name: me.name.clone(),
         serves: Some(serves(&context.settings)?),
         cannot_write: context.facts.disk().problem().unwrap_or_default(),
+        gives_no_address: context.facts.disk().gives_no_address(),
     })
 }
 

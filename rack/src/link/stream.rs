@@ -89,9 +89,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     context.origin.insert(address, channel.clone());
     tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
     context.facts.tell(health("link", None));
-    if let Some(wrong) = told(context, welcome.unix_ms).await? {
-        context.facts.tell(health("clock", wrong.as_deref()));
-    }
+    told(context, welcome.unix_ms);
     context.dhcp.repeat_in_force();
     let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
     tokio::select! {
@@ -159,7 +157,7 @@ async fn listen(
                 tokio::spawn(async move { power.execute(command).await }.instrument(span));
             }
             Some(from_region::Message::FactAck(ack)) => {
-                told(context, ack.unix_ms).await?;
+                told(context, ack.unix_ms);
                 acknowledge.send(ack).await.map_err(|_| LinkError::Closed)?;
             }
             Some(from_region::Message::Ping(ping)) => {
@@ -230,13 +228,11 @@ async fn deliver(
     }
 }
 
-/// Takes a region's word of what time it is: what is wrong with this host's wall clock, if anything. `None`: it does not say.
-async fn told(context: &Context, region_ms: i64) -> Result<Option<Option<String>>, LinkError> {
-    if region_ms == 0 {
-        return Ok(None);
+/// Takes a region's word of what time it is; 0: it does not say.
+fn told(context: &Context, region_ms: i64) {
+    if region_ms != 0 {
+        context.facts.clock().told(region_ms);
     }
-    let clock = context.facts.clock().clone();
-    Ok(Some(tokio::task::spawn_blocking(move || clock.told(region_ms)).await.map_err(std::io::Error::other)?))
 }
 
 /// How long ago a fact was observed, in milliseconds.

@@ -196,7 +196,7 @@ mod without_a_subnet {
             maintenance: false,
             connected: None,
             last_seen: Timestamp::UNIX_EPOCH,
-            cannot_write: String::new(),
+            gives_no_address: None,
             short: Default::default(),
         }
     }

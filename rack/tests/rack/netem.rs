@@ -1,0 +1,141 @@
+//! A link that the kernel itself makes bad (tc-netem(8)), between a rack and clients that nobody here wrote.
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::guest;
+use super::namespace::{Host, make_switch, peer};
+use super::peers::{Client, on_switch, start_with, subnet};
+use super::tftp::{LOADER, SIZE, content};
+
+/// How bad it is, each way.
+const NETEM: &str = "delay 3ms 2ms loss 20% duplicate 15% reorder 30%";
+/// Datagrams by which it is seen what becomes of them.
+const COUNTED: u16 = 300;
+/// Longer than one is on its way.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A client of others that heard nothing waits five seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What became of datagrams.
+#[derive(Debug, Default)]
+struct Faults {
+    lost: u32,
+    repeated: u32,
+    /// Overtaken by a later one.
+    reordered: u32,
+}
+
+/// What becomes of numbered datagrams on their way from one socket to another.
+fn count(from: &UdpSocket, to: &UdpSocket) -> Faults {
+    let target = to.local_addr().unwrap();
+    to.set_read_timeout(Some(SILENCE)).unwrap();
+    for number in 0..COUNTED {
+        from.send_to(&number.to_be_bytes(), target).unwrap();
+        // Apart by less than one is delayed, and slowly enough for the socket's buffer.
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let mut faults = Faults::default();
+    let (mut arrived, mut newest, mut bytes) = (BTreeSet::new(), 0, [0; 2]);
+    while to.recv(&mut bytes).is_ok() {
+        let number = u16::from_be_bytes(bytes);
+        faults.repeated += u32::from(!arrived.insert(number));
+        faults.reordered += u32::from(number < newest);
+        newest = newest.max(number);
+    }
+    faults.lost = u32::from(COUNTED) - u32::try_from(arrived.len()).unwrap();
+    faults
+}
+
+/// A client on another host, in another thread.
+async fn run(host: &Host, command: &[&str]) -> Output {
+    let (mut command, name) = (host.command(command), command[0].to_owned());
+    let ended = tokio::task::spawn_blocking(move || command.output().unwrap());
+    timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{name} does not end")).unwrap()
+}
+
+/// Fetches the loader to a file of this name; FILE in the command stands for that.
+async fn fetch(host: &Host, dir: &Path, name: &str, command: Vec<&str>) {
+    let file = dir.join(name);
+    let command: Vec<String> =
+        command.iter().map(|word| word.replace("FILE", &file.to_string_lossy())).collect();
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let began = Instant::now();
+    let output = run(host, &command).await;
+    println!("{name} took {:?}", began.elapsed());
+    assert!(output.status.success(), "{name}: {output:?}");
+    assert!(std::fs::read(&file).unwrap() == content(SIZE), "{name}: {output:?}");
+}
+
+/// Fetches the loader with tftp-hpa, which is this program, atftp and curl, from a rack at 10.9.0.1.
+async fn fetch_with_all(host: &Host, dir: &Path, hpa: &str) {
+    let url = format!("tftp://10.9.0.1/{LOADER}");
+    let atftp = ["atftp", "--get", "--remote-file", LOADER, "--local-file", "FILE", "10.9.0.1"];
+    let windows = ["--option", "blksize 1428", "--option", "windowsize 4"];
+    let fetch = |name, command| fetch(host, dir, name, command);
+    tokio::join!(
+        fetch("tftp-hpa", vec![hpa, "-m", "binary", "10.9.0.1", "-c", "get", LOADER, "FILE"]),
+        fetch("atftp", [&atftp[..], &windows].concat()),
+        fetch("curl", vec!["curl", "-s", "--tftp-blksize", "1024", "-o", "FILE", &url]),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_others_boot_over_a_link_that_netem_makes_bad() {
+    let hpa = peer("tftp-hpa").join("usr/bin/tftp").to_string_lossy().into_owned();
+    if !guest::is_inside(
+        "netem::clients_of_others_boot_over_a_link_that_netem_makes_bad",
+        &["sch_netem", "bridge", "veth"],
+    ) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_switch(&["10.9.0.1/24"]);
+    let settings = on_switch(dir.path());
+    let url = format!("http://10.9.0.1:{}/loaders/{LOADER}", settings.http_port);
+    let rack = start_with(settings, vec![subnet("s1", "10.9.0", ("100", "109"))]).await;
+    std::fs::write(dir.path().join("loaders").join(LOADER), content(SIZE)).unwrap();
+    let host = Host::plug("a", "52:54:00:00:00:01");
+    host.run(&["ip", "address", "add", "10.9.0.50/24", "dev", "eth0"]);
+    let fetch = ["curl", "-sS", "--fail", "--max-time", "60", &url];
+    // Who has which address is known before, too.
+    assert!(host.run(&fetch).stdout == content(SIZE));
+
+    // What each end sends.
+    for end in ["rack0", "uplink"] {
+        let worse = format!("qdisc add dev {end} root netem {NETEM}");
+        assert!(Command::new("tc").args(worse.split(' ')).status().unwrap().success(), "{worse}");
+    }
+    let here = UdpSocket::bind("10.9.0.1:4000").unwrap();
+    let there = host.within(|| UdpSocket::bind("10.9.0.50:4000").unwrap());
+    for (way, fired) in [("to clients", count(&here, &there)), ("to the rack", count(&there, &here))] {
+        println!("of {COUNTED} datagrams {way} netem has {fired:?}");
+        assert!(fired.lost > 0 && fired.repeated > 0 && fired.reordered > 0, "{way}: {fired:?}");
+    }
+
+    let hosts: Vec<Host> =
+        (2..6).map(|at| Host::plug(&format!("h{at}"), &format!("52:54:00:00:00:{at:02x}"))).collect();
+    let (mut leased, began) = (BTreeSet::new(), Instant::now());
+    for (at, host) in hosts.iter().enumerate() {
+        let client = Client::new(host);
+        let address = if at % 2 == 0 {
+            assert!(client.udhcpc(&[]).await, "udhcpc");
+            client.knew("bound")["ip"].clone()
+        } else {
+            assert!(client.dhclient(&[]).await, "dhclient");
+            client.knew("BOUND")["new_ip_address"].clone()
+        };
+        println!("after {:?} {address}", began.elapsed());
+        assert!(leased.insert(address), "no address is two clients': {leased:?}");
+    }
+    fetch_with_all(&host, dir.path(), &hpa).await;
+    let fetched = host.run(&fetch).stdout;
+    assert!(fetched == content(SIZE), "{} bytes by HTTP", fetched.len());
+    rack.stop().await;
+}
