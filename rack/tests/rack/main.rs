@@ -8,6 +8,7 @@ mod beside;
 mod cache;
 mod clocks;
 mod disk;
+mod firmware;
 mod firmware6;
 mod forward;
 mod guest;

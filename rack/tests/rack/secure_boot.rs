@@ -42,7 +42,7 @@ async fn start(dir: &Path, loader: BootLoader) -> Daemon {
     serving(dir, DhcpSubnet { loader: loader.into(), ..subnet("s1", "10.9.0", ("100", "101")) }).await
 }
 
-async fn serving(dir: &Path, served: DhcpSubnet) -> Daemon {
+pub(super) async fn serving(dir: &Path, served: DhcpSubnet) -> Daemon {
     let settings = on_switch(dir);
     let machine = BootMachine {
         machine_uid: "uid-1".into(),
@@ -67,7 +67,7 @@ fn secure(dir: &Path, further: &[&str]) -> Running {
 }
 
 /// Waits until this is so.
-async fn until(dir: &Path, what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) async fn until(dir: &Path, what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -77,7 +77,7 @@ async fn until(dir: &Path, what: &str, mut is_so: impl FnMut() -> bool) {
     waited.unwrap_or_else(|_| panic!("never {what}: {}", console(dir)));
 }
 
-fn console(dir: &Path) -> String {
+pub(super) fn console(dir: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(dir.join("serial.log")).unwrap_or_default()).into_owned()
 }
 
