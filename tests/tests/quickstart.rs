@@ -98,6 +98,15 @@ impl World {
         eprintln!("terraform {} took {:.0?}", arguments.join(" "), began.elapsed());
     }
 
+    /// What the operator's command says.
+    async fn basalt(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(self.site.programs().path("basalt"));
+        let said = command.args(arguments).env("BASALT_ENDPOINT", self.site.endpoint()).output().await;
+        let said = said.expect("basalt");
+        assert!(said.status.success(), "{arguments:?}: {said:?}");
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    }
+
     async fn get(&self, kind: &str, name: &str) -> Object {
         self.client.get(Kind::find(kind).expect("a kind"), name).await.expect("an object")
     }
@@ -317,6 +326,13 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
             config.firmware == Firmware::Uefi,
             "the BIOS machine's ROM is iPXE already:\n{history}"
         );
+
+        let boots = world.basalt(&["explain", "boot", &machine.config().mac.to_string(), "--history"]).await;
+        eprintln!("{boots}");
+        for step in [&format!("machine {name}, "), "DISCOVER", "script for iPXE", "GET /blobs/", "claim"] {
+            assert!(boots.contains(step), "{step} of:\n{boots}");
+        }
+        assert_eq!(boots.contains("tftp") && boots.contains("snponly.efi"), loader, "{boots}");
 
         let deployment = world.get("Deployment", name).await;
         let address = deployment.status["address"].as_str().expect("an address").to_owned();
