@@ -30,6 +30,8 @@ pub mod client;
 #[cfg(feature = "expressions")]
 pub mod expression;
 pub mod kinds;
+#[cfg(feature = "pin")]
+pub mod pin;
 pub mod plan;
 pub mod pointer;
 pub mod problem;

@@ -10,7 +10,7 @@ use crate::session::Session;
 /// Where the region is, and who we are to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// Regions, comma-separated: https://HOST:5240, http://127.0.0.1:5240 or unix:/PATH/api.sock
+    /// Regions, comma-separated: https://HOST:5240, http://127.0.0.1:5240 or unix:/PATH/api.sock; or racks: https://RACK:5248#spki=HEX
     #[arg(
         long,
         global = true,

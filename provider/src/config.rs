@@ -43,7 +43,8 @@ pub(crate) fn schema() -> Schema {
         "Declares bare metal: networks, machines and what runs on them, on a Basalt region.".to_owned();
     let attributes = vec![
         text("endpoint").doc(
-            "The region: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`. Several, separated by \
+            "The region: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`; or a rack, which passes on to any \
+             region that runs, known by its `status.spki_sha256`: `https://RACK:5248#spki=HEX`. Several, separated by \
              commas, are tried in turn. By default the environment's `BASALT_ENDPOINT`. Those on other hosts are reached through \
              the proxy that the environment names in `HTTPS_PROXY` (`HTTP_PROXY` for `http://`), unless `NO_PROXY` names them.",
         ),

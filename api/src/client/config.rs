@@ -12,7 +12,8 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 /// How to reach the regions of one Basalt.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// The regions, in order of preference: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`.
+    /// The regions, in order of preference: `https://HOST:5240`, `http://127.0.0.1:5240` or `unix:/PATH/api.sock`; or racks, which
+    /// pass on to any region and are known by their keys: `https://RACK:5248#spki=HEX`.
     pub endpoints: Vec<String>,
     /// The API token. Not needed on a unix socket whose peer is root.
     pub token: Option<String>,

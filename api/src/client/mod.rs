@@ -27,6 +27,7 @@ mod blob;
 mod config;
 mod error;
 mod proxies;
+mod tls;
 mod transport;
 mod wait;
 mod watch;

@@ -551,6 +551,28 @@ async fn tls_server_with(
 }
 
 #[tokio::test]
+async fn a_server_is_trusted_by_the_key_that_its_endpoint_names_and_by_no_other() {
+    use rustls::pki_types::pem::PemObject;
+    use sha2::{Digest, Sha256};
+    let key = |pem: &str| {
+        let certificate = rustls::pki_types::CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let parsed = rustls::server::ParsedCertificate::try_from(&certificate).unwrap();
+        Sha256::digest(parsed.subject_public_key_info()).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let (url, pem, task) = tls_server().await;
+    let with = |key: String| {
+        let endpoints = vec![format!("{url}#spki={key}")];
+        client_with(ClientConfig { endpoints, ..ClientConfig::default() })
+    };
+    assert_eq!(with(key(&pem)).version().await.unwrap().api, "v1");
+    let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
+    let refused = with(key(&other)).version().await.unwrap_err().to_string();
+    assert!(refused.contains("has another key than the endpoint's #spki= says"), "{refused}");
+    assert!(refused.contains(&format!("{url}: ")), "the key is not repeated: {refused}");
+    task.abort();
+}
+
+#[tokio::test]
 async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
     let (url, pem, task) = tls_server().await;
     let with = |ca_pem: Option<String>| {

@@ -1,20 +1,15 @@
 //! Sends a call to one of the regions and reads its answer.
 
 use super::proxies::is_this_host;
-use super::{ClientConfig, ClientError, ClientIdentity, Precondition};
+use super::{ClientConfig, ClientError, Precondition, tls};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use crate::wire::{IDEMPOTENCY_HEADER, MANAGER_HEADER};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
-use rustls::client::WantsClientCert;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls_platform_verifier::BuilderVerifierExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -433,7 +428,10 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
             "it does not say how it is spoken to; https://{text}, or unix:/PATH for a socket of this host"
         )));
     }
-    let base: Url = url.parse().map_err(|e| wrong(format!("{e}; like https://HOST:5240 or unix:/PATH")))?;
+    let mut base: Url =
+        url.parse().map_err(|e| wrong(format!("{e}; like https://HOST:5240 or unix:/PATH")))?;
+    let key = tls::pinned_key(&base).map_err(wrong)?;
+    base.set_fragment(None);
     if base.path().trim_end_matches('/').ends_with("/api/v1") {
         return Err(wrong(
             "it ends with /api/v1, which every request has by itself; leave that out".to_owned(),
@@ -449,7 +447,7 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
         }
         other => return Err(wrong(format!("{other:?} is not http, https or unix"))),
     }
-    let mut shown = text.to_owned();
+    let mut shown = text.split('#').next().unwrap_or(text).to_owned();
     builder = match config.proxies.to(&base)? {
         Some((proxy, through)) => {
             shown = format!("{shown} (through {through})");
@@ -457,62 +455,9 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
         }
         None => builder.no_proxy(),
     };
-    let tls = tls(config, base.scheme() == "https")?;
+    let tls = tls::of(config, base.scheme() == "https", key)?;
     let http = builder.tls_backend_preconfigured(tls).build().map_err(|e| wrong(root_cause(&e)))?;
     Ok(Endpoint { base, http, shown })
-}
-
-/// TLS with aws-lc-rs, whatever other crypto the program has linked. Without `verify` it trusts nobody, and is for
-/// endpoints that have no TLS.
-fn tls(config: &ClientConfig, verify: bool) -> Result<rustls::ClientConfig, ClientError> {
-    let wrong = |why: String| ClientError::Config { setting: "ca_pem", why };
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| wrong(e.to_string()))?;
-    let mut roots = rustls::RootCertStore::empty();
-    match &config.ca_pem {
-        Some(pem) if verify => {
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                let certificate = certificate.map_err(|e| wrong(format!("not a PEM certificate: {e}")))?;
-                roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
-            }
-            if roots.is_empty() {
-                return Err(wrong("there is no certificate in it".to_owned()));
-            }
-            identified(builder.with_root_certificates(roots), config.identity.as_ref())
-        }
-        None if verify => {
-            let builder = builder.with_platform_verifier().map_err(|e| wrong(e.to_string()))?;
-            identified(builder, config.identity.as_ref())
-        }
-        _ => Ok(builder.with_root_certificates(roots).with_no_client_auth()),
-    }
-}
-
-/// With the certificate that the client shows.
-fn identified(
-    builder: rustls::ConfigBuilder<rustls::ClientConfig, WantsClientCert>,
-    identity: Option<&ClientIdentity>,
-) -> Result<rustls::ClientConfig, ClientError> {
-    let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
-    let wrong = |setting: &'static str, why: String| ClientError::Config { setting, why };
-    let certificates: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect();
-    let certificates =
-        certificates.map_err(|e| wrong("client_certificate", format!("not a PEM certificate: {e}")))?;
-    if certificates.is_empty() {
-        let why = "there is no certificate in it; it is the text of a PEM file, not its path";
-        return Err(wrong("client_certificate", why.to_owned()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|_| {
-        let why =
-            "there is no private key in it; it is the text of a PEM file, not its path, and not encrypted";
-        wrong("client_key", why.to_owned())
-    })?;
-    builder
-        .with_client_auth_cert(certificates, key)
-        .map_err(|e| wrong("client_key", format!("it cannot be used with the certificate: {e}")))
 }
 
 /// `path` below the endpoint's own.
@@ -541,6 +486,10 @@ const ADVICE: &[(&str, &str)] = &[
     ("UnknownIssuer", NAME_THE_SIGNER),
     // An issuer of the same name as one that is known.
     ("BadSignature", NAME_THE_SIGNER),
+    (
+        "ApplicationVerificationFailure",
+        "the server there has another key than the endpoint's #spki= says; status.spki_sha256 of its Rack has it",
+    ),
     ("NotValidForName", "the endpoint has to have a name or an address that stands in its certificate"),
     ("CaUsedAsEndEntity", "its certificate is an authority's; the region needs one that says CA:FALSE"),
     ("InvalidContentType", "it speaks no TLS; plain HTTP is asked for with http://"),

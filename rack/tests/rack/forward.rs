@@ -3,10 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::routing::get;
+use basalt_api::client::ClientConfig;
 use basalt_proto::REGION_SERVER_NAME;
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Settings;
@@ -165,5 +168,20 @@ async fn a_watch_is_heard_while_it_goes_on() {
     };
     tokio::time::timeout(DEADLINE, watching).await.expect("events come as they are");
     drop(events);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_knows_the_racks_key_asks_the_api_through_it() {
+    let version = r#"{"version":"7","api":"v1"}"#;
+    let world = World::new(Router::new().route("/api/v1/version", get(async move || version))).await;
+    let through = |key: &str| {
+        let endpoints = vec![format!("https://{}#spki={key}", world.client.rack)];
+        let config = ClientConfig { endpoints, patience: Duration::ZERO, ..ClientConfig::default() };
+        basalt_api::client::Client::new(&config).unwrap()
+    };
+    assert_eq!(through(&world.rack.spki_sha256).version().await.unwrap().version, "7");
+    let refused = through(&"0".repeat(64)).version().await.unwrap_err().to_string();
+    assert!(refused.contains("status.spki_sha256 of its Rack"), "{refused}");
     world.end().await;
 }

@@ -1,0 +1,121 @@
+//! TLS to regions, and to racks that pass on to them.
+
+use std::sync::Arc;
+
+use reqwest::Url;
+use rustls::client::WantsClientCert;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use super::{ClientConfig, ClientError, ClientIdentity};
+use crate::pin::PinnedKey;
+
+/// The hash of the key that an endpoint names: `https://HOST:PORT#spki=HEX`.
+pub(super) fn pinned_key(endpoint: &Url) -> Result<Option<[u8; 32]>, String> {
+    let Some(fragment) = endpoint.fragment() else { return Ok(None) };
+    let key = fragment.strip_prefix("spki=").and_then(from_hex);
+    let key = key.ok_or_else(|| {
+        format!("{fragment:?} behind the # is not spki= and 64 hexadecimal digits, as status.spki_sha256 of a Rack has them")
+    })?;
+    if endpoint.scheme() != "https" {
+        return Err("only https:// has a key that could be pinned".to_owned());
+    }
+    Ok(Some(key))
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// TLS with aws-lc-rs, whatever other crypto the program has linked. Without `verify` it trusts nobody, and is for
+/// endpoints that have no TLS; a server that is known by its key needs nobody to vouch for it.
+pub(super) fn of(
+    config: &ClientConfig,
+    verify: bool,
+    key: Option<[u8; 32]>,
+) -> Result<rustls::ClientConfig, ClientError> {
+    let wrong = |why: String| ClientError::Config { setting: "ca_pem", why };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| wrong(e.to_string()))?;
+    if let Some(key) = key {
+        let verifier = Arc::new(PinnedKey::new(key, provider));
+        return identified(
+            builder.dangerous().with_custom_certificate_verifier(verifier),
+            config.identity.as_ref(),
+        );
+    }
+    let mut roots = rustls::RootCertStore::empty();
+    match &config.ca_pem {
+        Some(pem) if verify => {
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                let certificate = certificate.map_err(|e| wrong(format!("not a PEM certificate: {e}")))?;
+                roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
+            }
+            if roots.is_empty() {
+                return Err(wrong("there is no certificate in it".to_owned()));
+            }
+            identified(builder.with_root_certificates(roots), config.identity.as_ref())
+        }
+        None if verify => {
+            let builder = builder.with_platform_verifier().map_err(|e| wrong(e.to_string()))?;
+            identified(builder, config.identity.as_ref())
+        }
+        _ => Ok(builder.with_root_certificates(roots).with_no_client_auth()),
+    }
+}
+
+/// With the certificate that the client shows.
+fn identified(
+    builder: rustls::ConfigBuilder<rustls::ClientConfig, WantsClientCert>,
+    identity: Option<&ClientIdentity>,
+) -> Result<rustls::ClientConfig, ClientError> {
+    let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
+    let wrong = |setting: &'static str, why: String| ClientError::Config { setting, why };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect();
+    let certificates =
+        certificates.map_err(|e| wrong("client_certificate", format!("not a PEM certificate: {e}")))?;
+    if certificates.is_empty() {
+        let why = "there is no certificate in it; it is the text of a PEM file, not its path";
+        return Err(wrong("client_certificate", why.to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|_| {
+        let why =
+            "there is no private key in it; it is the text of a PEM file, not its path, and not encrypted";
+        wrong("client_key", why.to_owned())
+    })?;
+    builder
+        .with_client_auth_cert(certificates, key)
+        .map_err(|e| wrong("client_key", format!("it cannot be used with the certificate: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_64_digits_behind_https() {
+        let key = |text: &str| pinned_key(&text.parse().unwrap());
+        let digits = "0aF1".repeat(16);
+        assert_eq!(key("https://rack:5248"), Ok(None));
+        let pinned = key(&format!("https://rack:5248#spki={digits}")).unwrap().unwrap();
+        assert_eq!(pinned[..4], [0x0a, 0xf1, 0x0a, 0xf1]);
+        for bad in
+            ["", "spki=", "spki=0a", "pin=0a", &format!("spki={digits}0"), &format!("spki=+{}", &digits[1..])]
+        {
+            let refused = key(&format!("https://rack:5248#{bad}")).unwrap_err();
+            assert!(refused.contains("64 hexadecimal digits"), "{refused}");
+        }
+        assert!(key(&format!("http://localhost#spki={digits}")).unwrap_err().contains("only https"));
+    }
+}
