@@ -45,6 +45,11 @@ const RULES: [(MessageType, Naming, bool); 8] = [
     (MessageType::InformationRequest, Naming::May, true),
 ];
 
+/// By these a client speaks of addresses that it has. Where nothing else tells whose a lease is, each is believed as much as the others: who may
+/// go on with it may also give it back.
+const HAS_IT: [MessageType; 4] =
+    [MessageType::Renew, MessageType::Rebind, MessageType::Release, MessageType::Decline];
+
 type Answer = Result<Vec<Action>, Ignored>;
 
 /// Whether a client may go on using an address.
@@ -218,6 +223,9 @@ impl<'a> Exchange<'a> {
             let mut known = false;
             for &address in asked.addresses.iter().filter(|_| asked.kind == Kind::Address) {
                 let Some(mut lease) = self.own(duid, asked, address).cloned() else { continue };
+                if lease.duid.is_forgotten() {
+                    (lease.duid, lease.iaid) = (duid.clone(), asked.iaid);
+                }
                 let seconds =
                     if state == LeaseState::Quarantined { self.config.quarantine_seconds } else { 0 };
                 lease.state = state;
@@ -422,7 +430,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn who<'b>(&self, duid: &'b Duid, iaid: u32) -> Who<'b> {
-        let has_it = matches!(self.packet.kind, MessageType::Renew | MessageType::Rebind);
+        let has_it = HAS_IT.contains(&self.packet.kind);
         Who { duid, iaid, heard: self.heard, mac: self.mac, has_it }
     }
 
@@ -439,8 +447,15 @@ impl<'a> Exchange<'a> {
                 let same_interface = lease.mac_heard && self.heard.is_some_and(|mac| lease.mac == Some(mac));
                 lease.state == LeaseState::Bound
                     && (lease.duid != *duid || same_interface)
-                    && owner.is_some_and(|owner| owner.is_of(&lease.duid, lease.mac))
+                    && (owner.is_some_and(|owner| owner.is_of(&lease.duid, lease.mac))
+                        || (is_by_duid && self.may_be_its(lease)))
             })
+    }
+
+    /// A region told of the lease, which does not know whose DUID it was, and no hardware address says that it is another client's.
+    fn may_be_its(&self, lease: &Lease) -> bool {
+        let is_anothers = lease.mac.zip(self.mac).is_some_and(|(its, mac)| its != mac);
+        lease.duid.is_forgotten() && !is_anothers
     }
 
     /// The association's live record of this address.

@@ -220,7 +220,8 @@ impl Scope {
             && !self.owners.contains_key(&address)
     }
 
-    /// How many addresses are dynamic ones, where the server has these itself; [`MAX_LEASES`], where they are more.
+    /// How many addresses are dynamic ones, where the server has these itself; [`MAX_LEASES`], where they are more. No range has the routers'
+    /// address: [`Config::check`] refuses it.
     fn usable(&self, own: &BTreeSet<Ipv6Addr>) -> u64 {
         let ranges = &self.subnet.dynamic;
         let length = |it: &AddressRange| (u128::from(it.end) - u128::from(it.start)).saturating_add(1);

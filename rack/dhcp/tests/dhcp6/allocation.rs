@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use basalt_dhcp::Occupancy;
 use basalt_dhcp::v6::{
-    Action, AddressRange, Arrival, Client, Config, Duid, Event, Ignored, Refusal, Reservation, Told,
+    Action, AddressRange, Arrival, Client, Config, ConfigError, Duid, Event, Ignored, Refusal, Reservation,
 };
 use dhcproto::v6::{MessageType, OptionCode, Status};
 
@@ -326,32 +326,20 @@ fn reserved_addresses_and_its_own_are_not_counted_as_those_of_the_range() {
     assert_eq!(server(vast).occupancy(START, cidr).unwrap().addresses, most);
 }
 
+/// So that no count of free addresses has it, which nobody is given.
 #[test]
-fn a_server_that_lost_its_leases_gives_none_of_those_that_a_region_knows_to_another_client() {
-    let mut wide = subnet();
-    wide.dynamic = vec![AddressRange { start: ip(0x100), end: ip(0x102) }];
-    let mut server = server(wide);
-    let told = |address, mac| Told { address, mac, subnet: "lab".into(), ends: START.plus_seconds(86_400) };
-    let own = server.lease_to(START, 3);
-    let lost: Vec<_> = (0x100..=0x102).map(ip).filter(|address| *address != own).collect();
-    let kept =
-        server.learn(START, [told(lost[0], Some(mac(1))), told(lost[1], None), told(own, Some(mac(9)))]);
-    assert_eq!(kept.len(), 2, "what it knows itself is newer: {kept:?}");
-    assert_eq!(server.ask(START, &solicit(5)).ia_status(), Some(Status::NoAddrsAvail));
-    let insists = server.ask(START, &about(MessageType::Renew, 5, lost[0]));
-    assert!(insists.addresses().is_empty(), "{insists:?}");
-    // Whose it is goes on with it, whatever its DUID is; who hides its hardware address is known by the address that it has.
-    assert_eq!(server.ask(START, &solicit(1)).address(), lost[0]);
-    assert_eq!(server.ask(START, &about(MessageType::Renew, 1, lost[0])).address(), lost[0]);
-    assert_eq!(server.ask(START, &about(MessageType::Renew, 6, lost[1])).address(), lost[1]);
-    assert!(
-        server.ask(START, &about(MessageType::Renew, 7, lost[1])).addresses().is_empty(),
-        "it is known now"
-    );
-    let later = START.plus_seconds(86_400);
-    assert_ne!(
-        server.ask(later, &solicit(5)).ia_status(),
-        Some(Status::NoAddrsAvail),
-        "when they have ended"
-    );
+fn a_range_with_the_routers_address_is_refused() {
+    let of = |start: u16, end: u16, cidr: &str| {
+        let mut subnet = subnet();
+        subnet.cidr = cidr.parse().unwrap();
+        subnet.dynamic = vec![AddressRange { start: ip(start), end: ip(end) }];
+        (subnet.cidr, Config { subnets: vec![subnet], ..Config::default() })
+    };
+    for (start, end, what) in [(0, 9, "start of dynamic range"), (0, 0, "start of dynamic range")] {
+        let (cidr, config) = of(start, end, "2001:db8::/64");
+        assert_eq!(config.check(), Err(ConfigError::NotAHost { what, address: ip(0), cidr }));
+    }
+    // Both addresses of a link between two routers are hosts' (RFC 6164).
+    let (cidr, config) = of(0, 1, "2001:db8::/127");
+    assert_eq!(with(config).occupancy(START, cidr).unwrap().free(), 2);
 }

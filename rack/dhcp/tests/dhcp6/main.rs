@@ -4,6 +4,7 @@ mod allocation;
 mod boot;
 mod flood;
 mod hostile;
+mod learned;
 mod messages;
 mod properties;
 mod relays;
