@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use basalt_dhcp::{Action, BootClient, Event, Ignored, Lease, LeaseState, Mac, Server, Time, ingress};
 use basalt_proto::rack_v1::{DhcpConcern, DhcpInForceFact, LeaseFact, Leases, fact::Body};
-use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +39,7 @@ mod wire;
 
 use left_out::LeftOut;
 use others::{Others, Racks};
-use shortage::Shortages;
+use shortage::{Lack, Shortages};
 use trace::Parked;
 use wire::{Batch, Outgoing, Wire};
 
@@ -514,8 +513,8 @@ impl Dhcp {
             }
             Event::Ignored { mac, ref reason } => {
                 tracing::debug!(?mac, %reason, "DHCP message not answered");
-                if let Some(net) = shortage::of(&event) {
-                    self.lock().refused(net);
+                if let Some(lack) = shortage::of(&event) {
+                    self.lock().refused(lack);
                 }
             }
         }
@@ -586,8 +585,8 @@ impl Core {
         if is_offer { actions.into_iter().filter_map(held_back).collect() } else { actions }
     }
 
-    fn refused(&mut self, net: IpNet) {
-        self.shortages.refused(&self.server, net, self.clock.now(), Instant::now());
+    fn refused(&mut self, lack: Lack) {
+        self.shortages.refused(&self.server, lack, self.clock.now(), Instant::now());
     }
 
     fn look_for_shortages(&mut self, is_reconfigured: bool) {

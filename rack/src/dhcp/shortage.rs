@@ -21,8 +21,8 @@ const CALM: Duration = Duration::from_secs(60);
 
 /// A server that gives addresses.
 pub(crate) trait Gives {
-    /// It has no more addresses of one subnet to give than these, however many the ranges have.
-    const MOST: u64;
+    /// It can keep another lease, of whichever subnet.
+    fn has_room(&self, time: Time) -> bool;
 
     /// The subnets of which it gives addresses, each with its ranges in words.
     fn ranges(&self) -> BTreeMap<IpNet, String>;
@@ -32,7 +32,9 @@ pub(crate) trait Gives {
 }
 
 impl Gives for Server {
-    const MOST: u64 = u64::MAX;
+    fn has_room(&self, _: Time) -> bool {
+        true
+    }
 
     fn ranges(&self) -> BTreeMap<IpNet, String> {
         let subnets = self.config().subnets.iter().filter(|it| it.boot.mode != BootMode::Proxy);
@@ -47,7 +49,9 @@ impl Gives for Server {
 }
 
 impl Gives for v6::Server {
-    const MOST: u64 = MAX_LEASES as u64;
+    fn has_room(&self, time: Time) -> bool {
+        v6::Server::has_room(self, time)
+    }
 
     fn ranges(&self) -> BTreeMap<IpNet, String> {
         let words = |it: &v6::Subnet| in_words(it.dynamic.iter().map(|it| (it.start, it.end)));
@@ -71,25 +75,44 @@ pub(crate) struct Shortages {
 #[derive(Debug)]
 struct State {
     health: Health,
-    /// When a client last got none, if it is short.
-    refused: Option<Instant>,
+    /// When a client last got none and what lacked, if it is short.
+    refused: Option<(Instant, Lack)>,
     said: Option<Instant>,
 }
 
-/// The subnet for which a client got no address since none is free.
-pub(super) fn of(event: &Event) -> Option<IpNet> {
+/// What a client got no address for lack of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Of addresses that are free in this subnet.
+    Addresses(IpNet),
+    /// Of room for another lease. Those of all subnets take it, and how many addresses this one has is no matter.
+    Room(IpNet),
+}
+
+impl Lack {
+    /// The client's subnet.
+    pub(crate) const fn net(self) -> IpNet {
+        match self {
+            Self::Addresses(net) | Self::Room(net) => net,
+        }
+    }
+}
+
+/// What lacked, where a client got no address for that.
+pub(super) fn of(event: &Event) -> Option<Lack> {
     match event {
         Event::Ignored { reason: Ignored::NoFreeAddress(net) | Ignored::SomeRest(net), .. } => {
-            Some((*net).into())
+            Some(Lack::Addresses((*net).into()))
         }
         _ => None,
     }
 }
 
 /// That of IPv6.
-pub(crate) fn of_v6(refusal: Refusal) -> Option<IpNet> {
+pub(crate) fn of_v6(refusal: Refusal) -> Option<Lack> {
     match refusal {
-        Refusal::NoFreeAddress(net) | Refusal::SomeRest(net) | Refusal::NoRoom(net) => Some(net.into()),
+        Refusal::NoFreeAddress(net) | Refusal::SomeRest(net) => Some(Lack::Addresses(net.into())),
+        Refusal::NoRoom(net) => Some(Lack::Room(net.into())),
         Refusal::NoDynamic(_) | Refusal::TooMany | Refusal::Withheld | Refusal::Asked(_) => None,
     }
 }
@@ -100,9 +123,10 @@ impl Shortages {
     }
 
     /// A client got no address. The subnet's records are counted no more often than this is said.
-    pub(crate) fn refused<S: Gives>(&mut self, server: &S, net: IpNet, time: Time, now: Instant) {
+    pub(crate) fn refused(&mut self, server: &impl Gives, lack: Lack, time: Time, now: Instant) {
+        let net = lack.net();
         let state = self.state(net);
-        let is_news = state.refused.replace(now).is_none();
+        let is_news = state.refused.replace((now, lack)).is_none_or(|(_, before)| before != lack);
         let is_due = state.said.is_none_or(|said| now.duration_since(said) >= AGAIN);
         if !is_news && !is_due {
             return;
@@ -110,7 +134,7 @@ impl Shortages {
         let (Some(ranges), Some(occupancy)) = (server.ranges().remove(&net), server.taken(time, net)) else {
             return;
         };
-        let words = words::<S>(net, &ranges, &occupancy);
+        let words = words(lack, &ranges, &occupancy);
         state.health.lacks(&words);
         if is_due {
             state.said = Some(now);
@@ -133,8 +157,10 @@ impl Shortages {
         }
         self.subnets.retain(|net, state| {
             let still_gives = gives.contains_key(net);
-            let is_calm = state.refused.is_none_or(|at| is_reconfigured || now.duration_since(at) >= CALM);
-            let has_some = || server.taken(time, *net).is_some_and(|it| it.free() > 0);
+            let is_calm =
+                state.refused.is_none_or(|(at, _)| is_reconfigured || now.duration_since(at) >= CALM);
+            let has_some =
+                || server.has_room(time) && server.taken(time, *net).is_some_and(|it| it.free() > 0);
             if !still_gives || (is_calm && (state.refused.is_none() || has_some())) {
                 state.health.up();
                 if state.refused.take().is_some() {
@@ -156,14 +182,17 @@ impl Shortages {
 }
 
 /// What takes the addresses, and what helps: addresses that other hosts use are no reason for a wider range.
-fn words<S: Gives>(net: IpNet, ranges: &str, of: &Occupancy) -> String {
-    if of.addresses >= S::MOST {
-        return format!(
-            "no address of {net} is given: this rack keeps no more than {} leases of IPv6 at once, and all of them run; shorten lease_time of \
-             the Vlan, or have another rack answer there",
-            S::MOST
-        );
-    }
+fn words(lack: Lack, ranges: &str, of: &Occupancy) -> String {
+    let net = match lack {
+        Lack::Addresses(net) => net,
+        Lack::Room(net) => {
+            return format!(
+                "no address of {net} is given: this rack keeps no more than {MAX_LEASES} leases of IPv6 at once, of all its subnets together, \
+                 and all of them run ({} of this one); shorten lease_time of its Vlans, or have other racks answer on some of them",
+                of.leased
+            );
+        }
+    };
     let mut taken = Vec::new();
     for (count, by) in [
         (of.leased, "leased"),
@@ -202,10 +231,10 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::spool::{Limits, writer};
-    use basalt_dhcp::{AddressRange, Arrival, Config, Mac, Subnet, egress, ingress};
-    use basalt_proto::rack_v1::fact::Body;
+    use basalt_dhcp::{AddressRange, Arrival, Config, LeaseState, Mac, Subnet, egress, ingress};
+    use basalt_proto::rack_v1::{Fact, fact::Body};
     use dhcproto::v4::{MessageType, OptionCode};
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
     const TIME: Time = Time(1_700_000_000_000);
@@ -244,11 +273,8 @@ mod tests {
     fn what_takes_the_addresses_decides_what_is_advised() {
         let (net, ranges) = Server::new(config(102)).unwrap().ranges().pop_first().unwrap();
         let said = |leased, resting| {
-            words::<Server>(
-                net,
-                &ranges,
-                &Occupancy { addresses: 3, leased, resting, ..Occupancy::default() },
-            )
+            let of = Occupancy { addresses: 3, leased, resting, ..Occupancy::default() };
+            words(Lack::Addresses(net), &ranges, &of)
         };
         assert_eq!(
             said(3, 0),
@@ -275,16 +301,19 @@ mod tests {
         let server = v6::Server::new(v6::Duid::of_uuid([7; 16]), config).unwrap();
         let (net, ranges) = server.ranges().pop_first().unwrap();
         assert_eq!(server.taken(TIME, net).unwrap().free(), 2);
-        let said = |addresses, leased| {
-            words::<v6::Server>(net, &ranges, &Occupancy { addresses, leased, ..Occupancy::default() })
+        let said = |lack: Lack, leased| {
+            words(lack, &ranges, &Occupancy { addresses: 2, leased, ..Occupancy::default() })
         };
         assert_eq!(
-            said(2, 2),
+            said(Lack::Addresses(net), 2),
             "no address of 2001:db8::/64 is free: of 2 in 2001:db8::100-2001:db8::101, 2 leased; widen the dynamic IpRanges of the Subnet, \
              or shorten lease_time of its Vlan"
         );
-        assert!(said(65_536, 65_536).contains("keeps no more than 65536 leases"), "{}", said(65_536, 65_536));
-        assert!(!said(65_536, 65_536).contains("widen"));
+        assert_eq!(
+            said(Lack::Room(net), 1),
+            "no address of 2001:db8::/64 is given: this rack keeps no more than 65536 leases of IPv6 at once, of all its subnets together, \
+             and all of them run (1 of this one); shorten lease_time of its Vlans, or have other racks answer on some of them"
+        );
     }
 
     #[tokio::test]
@@ -297,32 +326,97 @@ mod tests {
         shortages.look(&server, TIME, start, true);
         lease(&mut server, 1, ip(100));
         let refused = ask(&mut server, MessageType::Discover, 2, None);
-        let net = refused.iter().find_map(of).unwrap();
+        let lack = refused.iter().find_map(of).unwrap();
         for second in 0..9 {
-            shortages.refused(&server, net, TIME, after(second));
+            shortages.refused(&server, lack, TIME, after(second));
         }
         shortages.look(&server, TIME, after(100), false);
         let later = TIME + Duration::from_secs(601);
         shortages.look(&server, later, after(40), false);
         // Its lease has ended, and for a minute nobody went without.
         shortages.look(&server, later, after(69), false);
-        shortages.refused(&server, net, TIME, after(80));
+        shortages.refused(&server, lack, TIME, after(80));
         server.set_config(TIME, config(101)).unwrap();
         shortages.look(&server, TIME, after(81), true);
+        let told = told(&facts, 5, "addresses 10.77.0.0/24").await;
+        let ok: Vec<bool> = told.into_iter().map(|(ok, _)| ok).collect();
+        assert_eq!(ok, [true, false, true, false, true]);
+        spool.stop().await;
+    }
+
+    /// What was told of a service so often: whether it was well, and the words.
+    async fn told(facts: &Facts, count: usize, service: &str) -> Vec<(bool, String)> {
         let mut durable = facts.durable();
         let told = loop {
             durable.borrow_and_update();
             let told = facts.read(1).await.unwrap();
-            if told.len() >= 5 {
+            if told.len() >= count {
                 break told;
             }
             durable.changed().await.unwrap();
         };
-        let told = told.into_iter().map(|fact| match fact.body {
-            Some(Body::Health(health)) if health.service == "addresses 10.77.0.0/24" => health.ok,
+        let of = |fact: Fact| match fact.body {
+            Some(Body::Health(health)) if health.service == service => (health.ok, health.message),
             other => panic!("{other:?}"),
+        };
+        told.into_iter().map(of).collect()
+    }
+
+    /// Clients of this subnet have as many leases as are kept.
+    fn filled(server: &mut v6::Server, subnet: &str) {
+        let lease = |number: u32| v6::Lease {
+            address: Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(0x1_0000 + number)),
+            duid: v6::Duid::of_uuid(u128::from(number).to_be_bytes()),
+            iaid: 1,
+            mac: None,
+            mac_heard: false,
+            subnet: subnet.into(),
+            hostname: None,
+            state: LeaseState::Bound,
+            granted: TIME,
+            expires: TIME + Duration::from_secs(600),
+            acknowledged: true,
+        };
+        server.restore((0..u32::try_from(MAX_LEASES).unwrap()).map(lease));
+    }
+
+    #[tokio::test]
+    async fn where_clients_of_another_subnet_take_all_the_room_no_wider_range_is_advised() {
+        let dir = tempfile::tempdir().unwrap();
+        let (facts, spool) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
+        let (vast, small) = ("2001:db8::/64".parse().unwrap(), "2001:db8:1::/64".parse().unwrap());
+        let range = |start: &str, end: &str| v6::AddressRange {
+            start: start.parse().unwrap(),
+            end: end.parse().unwrap(),
+        };
+        let mut subnets = vec![v6::Subnet::new("vast", vast), v6::Subnet::new("small", small)];
+        subnets[0].dynamic.push(range("2001:db8::1:0", "2001:db8::ffff:ffff"));
+        subnets[1].dynamic.push(range("2001:db8:1::100", "2001:db8:1::1ff"));
+        let config = v6::Config { subnets, ..v6::Config::default() };
+        let mut server = v6::Server::new(v6::Duid::of_uuid([7; 16]), config).unwrap();
+        server.set_links(BTreeMap::from([(2, vec!["2001:db8:1::2".parse().unwrap()])]));
+        filled(&mut server, "vast");
+        // A SOLICIT of DUID 00:04:07, for one address.
+        let solicit = [1, 1, 2, 3, 0, 1, 0, 3, 0, 4, 7, 0, 3, 0, 12, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let via = v6::Arrival { interface: 2, from: "fe80::1".parse().unwrap(), to: None };
+        let answer = server.handle(TIME, via, &v6::ingress::parse(&solicit).unwrap());
+        let refusal = answer.iter().find_map(|action| match action {
+            v6::Action::Report(v6::Event::Refused { reason, .. }) => Some(*reason),
+            _ => None,
         });
-        assert_eq!(told.collect::<Vec<_>>(), [true, false, true, false, true]);
+        let lack = of_v6(refusal.unwrap()).unwrap();
+        assert_eq!(lack, Lack::Room(small.into()));
+        let (mut shortages, start) = (Shortages::new(facts.clone()), Instant::now());
+        shortages.refused(&server, lack, TIME, start);
+        // For a minute nobody went without, and its own addresses are all free; but there is no room.
+        shortages.look(&server, TIME, start + Duration::from_secs(90), false);
+        shortages.refused(&server, lack, TIME, start + Duration::from_secs(100));
+        shortages.look(&server, TIME + Duration::from_secs(601), start + Duration::from_secs(700), false);
+        let told = told(&facts, 2, "addresses 2001:db8:1::/64").await;
+        assert_eq!(told.iter().map(|(ok, _)| *ok).collect::<Vec<_>>(), [false, true]);
+        let words = &told[0].1;
+        assert!(words.contains("keeps no more than 65536 leases") && !words.contains("widen"), "{words}");
+        assert!(words.contains("(0 of this one)"), "{words}");
         spool.stop().await;
     }
 }

@@ -17,14 +17,13 @@ use basalt_dhcp::{BootClient, LeaseState, Mac, Time};
 use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::{DhcpConcern, LeaseFact, Leftover, RackLease, fact::Body};
 use dhcproto::v6::MessageType;
-use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::boot::BootTable;
 use crate::clock::Clock;
 use crate::dhcp::leftover::{self, lasts};
-use crate::dhcp::shortage::{self, Shortages};
+use crate::dhcp::shortage::{self, Lack, Shortages};
 use crate::durable;
 use crate::facts::About;
 use crate::health::Health;
@@ -338,8 +337,8 @@ impl Dhcp6 {
             }
             Event::Refused { duid, mac, reason } => {
                 tracing::info!(?mac, %duid, %reason, "no address given");
-                if let Some(net) = shortage::of_v6(reason) {
-                    self.lock().refused(net);
+                if let Some(lack) = shortage::of_v6(reason) {
+                    self.lock().refused(lack);
                 }
             }
             Event::Ignored { duid, reason } => tracing::debug!(?duid, %reason, "DHCPv6 message not answered"),
@@ -390,8 +389,8 @@ impl Core {
         }
     }
 
-    fn refused(&mut self, net: IpNet) {
-        self.shortages.refused(&self.server, net, self.clock.now(), Instant::now());
+    fn refused(&mut self, lack: Lack) {
+        self.shortages.refused(&self.server, lack, self.clock.now(), Instant::now());
     }
 
     fn look_for_shortages(&mut self, is_reconfigured: bool) {

@@ -367,6 +367,12 @@ impl Server {
         self.table.len()
     }
 
+    /// Whether another lease can be kept that is not of a reserved address: as many as there may be of all subnets together are [`MAX_LEASES`].
+    #[must_use]
+    pub fn has_room(&self, now: Time) -> bool {
+        !self.table.is_full(now)
+    }
+
     /// Leases that still run on addresses outside of the configured dynamic ranges, in order of address: of ranges that it had
     /// before, or reserved ones.
     pub fn leftover(&self, now: Time) -> impl Iterator<Item = &Lease> {
