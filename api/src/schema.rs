@@ -167,6 +167,8 @@ impl Type {
 pub enum Semantic {
     /// [`crate::values::Mac`].
     Mac,
+    /// [`crate::values::Duid`].
+    Duid,
     /// An IPv4 or IPv6 address.
     Ip,
     /// [`crate::values::Cidr`].
@@ -205,12 +207,13 @@ impl Semantic {
     /// # Errors
     /// `text` has not this form.
     pub fn canonical(self, text: &str) -> Result<String, BadValue> {
-        use crate::values::{ByteSize, Cidr, Duration, Mac, Sha256, Timestamp, Uid};
+        use crate::values::{ByteSize, Cidr, Duid, Duration, Mac, Sha256, Timestamp, Uid};
         fn print<T: std::str::FromStr<Err = BadValue> + ToString>(text: &str) -> Result<String, BadValue> {
             text.parse::<T>().map(|value| value.to_string())
         }
         match self {
             Self::Mac => print::<Mac>(text),
+            Self::Duid => print::<Duid>(text),
             Self::Cidr => print::<Cidr>(text),
             Self::Duration => print::<Duration>(text),
             Self::Sha256 => print::<Sha256>(text),
@@ -249,6 +252,7 @@ impl Semantic {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mac => "mac",
+            Self::Duid => "duid",
             Self::Ip => "ip",
             Self::Cidr => "cidr",
             Self::DnsLabel => "dns-label",
@@ -272,6 +276,7 @@ impl Semantic {
     pub const fn example(self) -> &'static str {
         match self {
             Self::Mac => "52:54:00:12:34:56",
+            Self::Duid => "00:04:6f:0d:1c:2e:5b:7a:4c:91:a8:3f:e2:64:b0:97:d5:18",
             Self::Ip => "10.77.0.1",
             Self::Cidr => "10.77.0.0/24",
             Self::DnsLabel => "node-1",

@@ -58,6 +58,7 @@ pub fn examples() -> Vec<Example> {
                 "dhcp_options": {"150": "10.77.0.5"}}),
         ),
         ("Subnet", "office", json!({"vlan": "default.0", "cidr": "10.78.0.0/24"})),
+        ("Subnet", "lab6", json!({"vlan": "default.0", "cidr": "2001:db8::/64"})),
         (
             "IpRange",
             "pool",
@@ -69,6 +70,11 @@ pub fn examples() -> Vec<Example> {
             "printer",
             json!({"subnet": "lab", "address": "10.77.0.30", "mac": "52:54:00:00:00:09", "hostname": "printer",
                 "description": "on the second floor"}),
+        ),
+        (
+            "IpAddress",
+            "printer6",
+            json!({"subnet": "lab6", "address": "2001:db8::30", "duid": Semantic::Duid.example()}),
         ),
         (
             "StaticRoute",

@@ -237,6 +237,7 @@ pub(super) fn form(semantic: Semantic) -> Value {
     let mut schema = json!({"type": "string", "format": format, "examples": [semantic.example()]});
     let pattern = match semantic {
         Semantic::Mac => r"^[0-9A-Fa-f]{2}([:.-]?[0-9A-Fa-f]{2}){5}$",
+        Semantic::Duid => "^[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){2,129}$",
         Semantic::Ip => "^[0-9A-Fa-f.:]{2,45}$",
         Semantic::Cidr => "^[0-9A-Fa-f.:]{2,45}/[0-9]{1,3}$",
         Semantic::DnsLabel => Naming::Label.pattern(),

@@ -83,6 +83,12 @@ fn text(semantic: Semantic) -> BoxedStrategy<String> {
             "[0-9A-F]{12}",
         ]
         .boxed(),
+        Semantic::Duid => prop_oneof![
+            "00:0[1-4](:[0-9a-fA-F]{2}){1,128}",
+            "00-0[1-4](-[0-9A-F]{2}){1,20}",
+            "000[1-4]([0-9a-f]{2}){1,20}",
+        ]
+        .boxed(),
         Semantic::Ip => any::<std::net::IpAddr>().prop_map(|ip| ip.to_string()).boxed(),
         Semantic::Cidr => (any::<std::net::IpAddr>(), 1..=32_u8)
             .prop_filter_map("a network", |(ip, len)| crate::values::Cidr::containing(ip, len).ok())

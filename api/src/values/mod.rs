@@ -6,6 +6,7 @@
 
 mod cidr;
 mod dns;
+mod duid;
 mod duration;
 mod id;
 mod mac;
@@ -21,6 +22,7 @@ mod url;
 pub use cidr::Cidr;
 pub use dns::OwnerName;
 pub(crate) use dns::{LONGEST_NAME, check_domain, check_owner, target as dns_target};
+pub use duid::Duid;
 pub use duration::Duration;
 pub use id::{
     Attempt, DeploymentId, Epoch, Generation, ImageId, Incarnation, MachineId, OperationId, RackId, Revision,

@@ -1,8 +1,9 @@
 //! The IPv6 subnets of the DHCP concern: as those of IPv4 are rendered, by [`concerns`](super::concerns), in what DHCPv6 knows of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
+use basalt_api::values::Duid;
 use basalt_db::{Address, Delegation};
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 
@@ -38,13 +39,8 @@ fn subnet(
     let routers = net.subnet.cidr.network();
     let kept: BTreeSet<IpAddr> = own_addresses(estate).into_iter().chain([routers]).collect();
     let blocks = delegation.blocks.iter().filter(|block| block.subnet == net.uid);
-    let reservation = |(mac, address): (&str, &Address)| Dhcp6Reservation {
-        mac: mac.to_owned(),
-        address: address.address.to_string(),
-        hostname: address.hostname.clone().unwrap_or_default(),
-        ..Dhcp6Reservation::default()
-    };
-    let reserved = reserved(net, addresses).into_iter().filter(|(_, it)| it.address != routers);
+    let by_mac = reserved(net, addresses).into_values();
+    let reserved = by_mac.chain(reserved_for_duids(net, addresses)).filter(|it| it.address != routers);
     Dhcp6Subnet {
         subnet_uid: net.uid.to_string(),
         cidr: net.subnet.cidr.to_string(),
@@ -59,5 +55,21 @@ fn subnet(
         architectures: net.subnet.boot.architectures.iter().map(ToString::to_string).collect(),
         loader: boot_loader(estate, net).into(),
         link: net.subnet.vlan.to_string(),
+    }
+}
+
+/// The addresses of a subnet that are of one host each, by its DUID, in the order of those.
+fn reserved_for_duids<'a>(net: &Net, addresses: &'a [Address]) -> impl Iterator<Item = &'a Address> {
+    let here = addresses.iter().filter(|it| it.subnet == net.uid);
+    let by_duid: BTreeMap<&Duid, &Address> = here.filter_map(|it| Some((it.duid.as_ref()?, it))).collect();
+    by_duid.into_values()
+}
+
+fn reservation(address: &Address) -> Dhcp6Reservation {
+    Dhcp6Reservation {
+        mac: address.mac.clone().unwrap_or_default(),
+        duid: address.duid.as_ref().map(ToString::to_string).unwrap_or_default(),
+        address: address.address.to_string(),
+        hostname: address.hostname.clone().unwrap_or_default(),
     }
 }

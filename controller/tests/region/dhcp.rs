@@ -527,6 +527,8 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     lab.api.declare("/api/v1/ip_ranges/pool6", pool).await;
     let printer = r#"{"subnet":"lab6","address":"2001:db8::9","mac":"52:54:00:00:00:09"}"#;
     lab.api.declare("/api/v1/ip_addresses/printer6", printer).await;
+    let hidden = r#"{"subnet":"lab6","address":"2001:db8::8","duid":"00-04-AB-CD","hostname":"hidden"}"#;
+    lab.api.declare("/api/v1/ip_addresses/hidden6", hidden).await;
     let dynamic = |concern: &DhcpConcern| -> Vec<String> {
         let ranges = concern.subnets6.iter().flat_map(|it| it.dynamic.clone());
         ranges.map(|range| format!("{}-{}", range.start, range.end)).collect()
@@ -539,12 +541,18 @@ async fn racks_share_a_range_of_ipv6_and_know_its_reservations() {
     assert_eq!((told.cidr.as_str(), told.rapid_commit), ("2001:db8::/64", true));
     assert_eq!(told.link, "default.0", "with which other subnets it shares a link");
     assert_eq!(told.dns_servers, ["2001:db8::53"]);
-    let reserved = Dhcp6Reservation {
+    let by_mac = Dhcp6Reservation {
         mac: "52:54:00:00:00:09".into(),
         address: "2001:db8::9".into(),
         ..Dhcp6Reservation::default()
     };
-    assert_eq!(told.reservations, [reserved]);
+    let by_duid = Dhcp6Reservation {
+        duid: "00:04:ab:cd".into(),
+        address: "2001:db8::8".into(),
+        hostname: "hidden".into(),
+        ..Dhcp6Reservation::default()
+    };
+    assert_eq!(told.reservations, [by_mac, by_duid]);
     r1.obeys(&lab, &whole, Vec::new()).await;
     let r2 = Played::come(&lab, "r2", "2001:db8::3/64").await;
     let half = r1.told(&lab, |it| dynamic(it) != dynamic(&whole)).await;

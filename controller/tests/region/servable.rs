@@ -3,6 +3,7 @@
 
 use crate::dhcp::Played;
 use crate::support::{Lab, driven_lab};
+use basalt_dhcp::v6::Client;
 use basalt_proto::rack_v1::DhcpConcern;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -94,6 +95,8 @@ const ADDRESSES: &[&str] = &[
     "ff02::1",
     "2001:db8::1",
 ];
+const DUIDS: &[&str] =
+    &["00:04:00:00:00:01", "00-04-00-00-00-02", "0003000102000000000a", "00:00:01", "00:04"];
 const MACS: &[&str] = &[
     "52:54:00:00:00:01",
     "52:54:00:00:00:02",
@@ -194,7 +197,9 @@ fn write(random: &mut Random) -> (String, Value) {
         }
         8..=11 => {
             let (subnet, address) = place(random);
-            let spec = json!({"subnet": subnet, "address": maybe(random, |_| json!(address)), "mac": random.one(MACS),
+            let (by, client) =
+                if random.often() { ("mac", random.one(MACS)) } else { ("duid", random.one(DUIDS)) };
+            let spec = json!({"subnet": subnet, "address": maybe(random, |_| json!(address)), (by): client,
                 "hostname": maybe(random, |random| json!(name(random)))});
             (format!("ip_addresses/a{}", random.below(12)), spec)
         }
@@ -254,7 +259,7 @@ async fn whatever_is_accepted_a_rack_can_serve() {
     let rack =
         Played::come_at(&lab, "r1", &["10.77.0.2/24", "fd00::2/64", "fd02::1/127", "fd04::2/48"]).await;
     let (mut random, mut counts) = (Random(0x0bad_cafe_f00d_d00d), Counts::new());
-    let (mut served, mut most) = (0, [0; 5]);
+    let (mut served, mut most) = (0, [0; 6]);
     for number in 0..WRITES {
         written(&lab, &mut random, &mut counts).await;
         if number % 25 != 24 {
@@ -278,11 +283,14 @@ async fn whatever_is_accepted_a_rack_can_serve() {
         served += 1;
         let reservations = told.subnets.iter().map(|it| it.reservations.len()).sum::<usize>();
         let dynamic = told.subnets.iter().map(|it| it.dynamic.len()).sum();
-        let has = [told.subnets.len(), v6.subnets.len(), reservations, dynamic, told.client_options.len()];
+        let of_duids = v6.subnets.iter().flat_map(|it| &it.reservations);
+        let of_duids = of_duids.filter(|it| matches!(it.client, Client::Duid(_))).count();
+        let options = told.client_options.len();
+        let has = [told.subnets.len(), v6.subnets.len(), reservations, of_duids, dynamic, options];
         most = std::array::from_fn(|at| has[at].max(most[at]));
     }
     println!(
-        "{counts:?}; {served} concerns; at most [subnets, IPv6 subnets, reservations, ranges, machines with options]: {most:?}"
+        "{counts:?}; {served} concerns; at most [subnets, IPv6 subnets, reservations, those of DUIDs, ranges, machines with options]: {most:?}"
     );
     for (kind, (tried, accepted)) in counts {
         assert!(accepted > 0 && accepted < tried, "{kind}: {accepted} of {tried} were accepted");

@@ -231,6 +231,7 @@ fn semantics(ty: &Kinds) -> Semantics {
         Kinds::Semantic(semantic) => forms!(
             semantic,
             Mac,
+            Duid,
             Ip,
             Cidr,
             DnsLabel,

@@ -251,6 +251,47 @@ async fn networkd_renews_its_address() {
     rack.stop().await;
 }
 
+/// A host that hides its hardware address: neither its link-local address nor its DUID, of a UUID, says it.
+fn hidden<'a>(host: &'a Host, uuid: u8) -> Client<'a> {
+    let client = Client::new(host);
+    host.run(&["ip", "-6", "address", "flush", "dev", "eth0", "scope", "link"]);
+    host.run(&["ip", "-6", "address", "add", &format!("fe80::{uuid:x}/64"), "dev", "eth0", "nodad"]);
+    let duid = format!("default-duid \"\\000\\004{}\";\n", format!("\\{uuid:03o}").repeat(16));
+    std::fs::write(client.path("leases"), duid).unwrap();
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dhclient_that_hides_its_hardware_address_gets_what_is_reserved_for_its_duid() {
+    if !is_inside("peers6::dhclient_that_hides_its_hardware_address_gets_what_is_reserved_for_its_duid") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut reserved = subnet();
+    reserved.reservations.push(Dhcp6Reservation {
+        duid: format!("00:04{}", ":0a".repeat(16)),
+        address: "2001:db8::20".into(),
+        ..Dhcp6Reservation::default()
+    });
+    let rack = start_with(dir.path(), reserved).await;
+    // The hardware address of the first is one that something else is reserved for.
+    let (own, other) = (Host::plug("own", KNOWN), Host::plug("other", OTHER));
+    let clients = [(hidden(&own, 0xa), "2001:db8::20"), (hidden(&other, 0xb), "2001:db8::100")];
+    for (client, address) in &clients {
+        client.dhclient(&[]).await;
+        told(&client.knew("BOUND6").await, &[("new_ip6_address", address)]);
+        let (mac, _) = lease(&rack, |it| it.address == *address && !it.released).await;
+        assert_eq!(mac, "", "nobody heard it");
+    }
+    for (client, address) in &clients {
+        // By itself, when half of its time is over.
+        client.knew("RENEW6").await;
+        client.dhclient(&["-r"]).await;
+        lease(&rack, |it| it.address == *address && it.released).await;
+    }
+    rack.stop().await;
+}
+
 /// A SOLICIT by hand, for one address.
 fn solicit(host: &Host, duid: &[u8]) {
     let mut message = vec![1, 1, 2, 3, 0, 1, 0, u8::try_from(duid.len()).unwrap()];

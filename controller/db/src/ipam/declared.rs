@@ -7,7 +7,7 @@ use super::{GATEWAY, STATIC, parse};
 use crate::StoreError;
 use crate::invariant::Subject;
 use crate::store::Tx;
-use basalt_api::values::Uid;
+use basalt_api::values::{Duid, Uid};
 use basalt_api::{FieldCode, FieldError};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,6 +31,7 @@ struct Wish {
     /// The one declared, or the one it had.
     address: Option<String>,
     mac: Option<String>,
+    duid: Option<Duid>,
     hostname: Option<String>,
 }
 
@@ -101,6 +102,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
             subnet: subnet.get(),
             address: own("/address").or_else(|| had.get(&owner).cloned()),
             mac: own("/mac"),
+            duid: subject.text("/duid").and_then(|text| text.parse().ok()),
             hostname: own("/hostname"),
         };
         match wish.address {
@@ -108,6 +110,12 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
             None => anywhere.entry(wish.subnet).or_default().push(wish),
         }
     }
+    let strangers = without_duids(tx, placed.iter().chain(anywhere.values().flatten())).await?;
+    placed.retain(|wish| !strangers.contains_key(&wish.owner));
+    for wishes in anywhere.values_mut() {
+        wishes.retain(|wish| !strangers.contains_key(&wish.owner));
+    }
+    given.errors.extend(strangers.into_iter().map(|(owner, error)| (Uid::from(owner), error)));
     let misfits = fit::misfits(tx, &places(&placed), "/address").await?;
     placed.retain(|wish| !misfits.contains_key(&wish.owner));
     given.errors.extend(misfits.into_iter().map(|(owner, error)| (Uid::from(owner), error)));
@@ -143,11 +151,13 @@ async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(),
     let subnets: Vec<Uuid> = wishes.iter().map(|wish| wish.subnet).collect();
     let addresses: Vec<Option<String>> = wishes.iter().map(|wish| wish.address.clone()).collect();
     let macs: Vec<Option<String>> = wishes.iter().map(|wish| wish.mac.clone()).collect();
+    let duids: Vec<Option<&[u8]>> = wishes.iter().map(|wish| wish.duid.as_ref().map(Duid::bytes)).collect();
     let hostnames: Vec<Option<String>> = wishes.iter().map(|wish| wish.hostname.clone()).collect();
     let insert = sqlx::query!(
-        r#"insert into address (subnet, address, owner, purpose, class, mac, hostname)
-           select s, a::inet, o, $6, $6, m::macaddr, h
-           from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[]) with ordinality u(o, s, a, m, h, n)
+        r#"insert into address (subnet, address, owner, purpose, class, mac, duid, hostname)
+           select s, a::inet, o, $7, $7, m::macaddr, d, h
+           from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::text[])
+             with ordinality u(o, s, a, m, d, h, n)
            order by n
            on conflict do nothing
            returning owner, host(address) as "address!""#,
@@ -155,6 +165,7 @@ async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(),
         &subnets,
         &addresses as &[Option<String>],
         &macs as &[Option<String>],
+        &duids as &[Option<&[u8]>],
         &hostnames as &[Option<String>],
         STATIC
     );
@@ -170,31 +181,59 @@ async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(),
     for wish in without {
         let error = match (holders.get(&wish.owner), &wish.address) {
             (Some(holder), Some(address)) => fit::taken("/address", address, holder),
-            _ => mac_taken(tx, &wish).await?,
+            _ => client_taken(tx, &wish).await?,
         };
         given.errors.push((Uid::from(wish.owner), error));
     }
     Ok(())
 }
 
-/// Nobody has the address: then it is the MAC that has another one.
-async fn mac_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError> {
+/// By owner, that its subnet is of IPv4, where no client is known by a DUID.
+async fn without_duids(
+    tx: &mut Tx,
+    wishes: impl Iterator<Item = &Wish>,
+) -> Result<BTreeMap<Uuid, FieldError>, StoreError> {
+    let (owners, subnets): (Vec<Uuid>, Vec<Uuid>) =
+        wishes.filter(|wish| wish.duid.is_some()).map(|wish| (wish.owner, wish.subnet)).unzip();
+    if owners.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = sqlx::query!(
+        r#"select u.o as "owner!", s.name, c.cidr::text as "cidr!" from unnest($1::uuid[], $2::uuid[]) u(o, s)
+           join subnet_cidr c on c.subnet = u.s join object s on s.uid = u.s where family(c.cidr) = 4"#,
+        &owners,
+        &subnets
+    );
+    let errors = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
+        let message = format!("Subnet {:?} is {}, and DHCP of IPv4 knows no DUIDs", row.name, row.cidr);
+        let hint = "the host's MAC, as `mac`; or an IPv6 subnet";
+        (row.owner, FieldError::new("/duid", FieldCode::Rule, message, hint))
+    });
+    Ok(errors.collect())
+}
+
+/// Nobody has the address: then it is the MAC or the DUID that has another one.
+async fn client_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError> {
     let holder = sqlx::query!(
         r#"select o.name, host(a.address) as "address!" from address a join object o on o.uid = a.owner
-           where a.subnet = $1 and a.class = $2 and a.mac = $3::text::macaddr"#,
+           where a.subnet = $1 and a.class = $2 and (a.mac = $3::text::macaddr or a.duid = $4)"#,
         wish.subnet,
         STATIC,
-        wish.mac
+        wish.mac,
+        wish.duid.as_ref().map(Duid::bytes)
     );
-    let mac = wish.mac.as_deref().unwrap_or_default();
+    let (pointer, word, client) = match (&wish.mac, &wish.duid) {
+        (None, Some(duid)) => ("/duid", "DUID", duid.to_string()),
+        (mac, _) => ("/mac", "MAC", mac.clone().unwrap_or_default()),
+    };
     let message = match holder.fetch_optional(&mut **tx).await? {
         Some(other) => {
-            format!("{mac} has {} of this subnet already: IpAddress {:?}", other.address, other.name)
+            format!("{client} has {} of this subnet already: IpAddress {:?}", other.address, other.name)
         }
-        None => format!("{mac} has an address of this subnet already"),
+        None => format!("{client} has an address of this subnet already"),
     };
-    let hint = "DHCP gives a client one address of a subnet: remove the MAC there first";
-    Ok(FieldError::new("/mac", FieldCode::Overlap, message, hint))
+    let hint = format!("DHCP gives a client one address of a subnet: remove the {word} there first");
+    Ok(FieldError::new(pointer, FieldCode::Overlap, message, hint))
 }
 
 /// That a subnet has nothing to give.

@@ -31,6 +31,7 @@ pub use usage::{BlockUse, RangeUse, SubnetUse};
 
 use crate::StoreError;
 use crate::store::Tx;
+use basalt_api::values::Duid;
 use std::net::IpAddr;
 use uuid::Uuid;
 
@@ -65,4 +66,8 @@ async fn next_free(tx: &mut Tx, subnet: Uuid, wanted: usize) -> Result<Vec<Strin
 
 fn parse(text: &str) -> Result<IpAddr, StoreError> {
     text.parse().map_err(|_| StoreError::Corrupt(format!("the address {text:?}")))
+}
+
+fn duid(bytes: &[u8]) -> Result<Duid, StoreError> {
+    Duid::new(bytes).map_err(|error| StoreError::Corrupt(error.message))
 }

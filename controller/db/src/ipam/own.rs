@@ -1,10 +1,10 @@
 //! Addresses that the driver gives to deployments' interfaces.
 
 use super::fit::{self, Place};
-use super::parse;
+use super::{duid, parse};
 use crate::store::Tx;
 use crate::{Store, StoreError};
-use basalt_api::values::{SubnetId, Uid};
+use basalt_api::values::{Duid, SubnetId, Uid};
 use std::net::IpAddr;
 
 /// Transactions may meet; each of them may lose this often.
@@ -55,6 +55,8 @@ pub struct Address {
     pub purpose: String,
     /// The interface's MAC.
     pub mac: Option<String>,
+    /// The host's DUID, of an IpAddress instead of a MAC.
+    pub duid: Option<Duid>,
     /// The name that DHCP hands out with it.
     pub hostname: Option<String>,
     /// An IpAddress keeps it.
@@ -191,11 +193,11 @@ impl Store {
     pub async fn addresses(&self) -> Result<Vec<Address>, StoreError> {
         let rows = sqlx::query!(
             r#"select subnet as "subnet!", host(address) as "address!", owner as "owner!", purpose as "purpose!",
-                 mac::text as mac, hostname, declared as "declared!"
+                 mac::text as mac, duid, hostname, declared as "declared!"
                from (
-                 select subnet, address, owner, purpose, mac, hostname, class = 'static' as declared from address
+                 select subnet, address, owner, purpose, mac, duid, hostname, class = 'static' as declared from address
                  union all
-                 select u.subnet, u.address, u.owner, u.purpose, null, null, false from address_use u
+                 select u.subnet, u.address, u.owner, u.purpose, null, null, null, false from address_use u
                  join address a on a.subnet = u.subnet and a.address = u.address and a.class = 'static') x
                order by subnet, address, declared desc"#
         );
@@ -208,6 +210,7 @@ impl Store {
                     owner: Uid::from(r.owner),
                     purpose: r.purpose,
                     mac: r.mac,
+                    duid: r.duid.map(|bytes| duid(&bytes)).transpose()?,
                     hostname: r.hostname,
                     declared: r.declared,
                 })

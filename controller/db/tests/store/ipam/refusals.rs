@@ -1,6 +1,6 @@
 //! What must not be: the database refuses it, and clients are told why.
 
-use super::{refused, subnet, wish};
+use super::{has, new_subnet, refused, subnet, wish};
 use crate::common::{network, open, put, store};
 use basalt_db::{AddressWish, Addressed};
 use serde_json::json;
@@ -173,4 +173,45 @@ async fn what_stands_against_an_address_is_said_in_words() {
     };
     let Addressed::Unfit(why) = store.own_address(&wish).await.unwrap() else { panic!("given") };
     assert!(why.starts_with("10.77.0.150 is in 10.77.0.100-10.77.0.199"), "{why}");
+}
+
+#[tokio::test]
+async fn a_duid_is_an_ipv6_host_s_and_has_one_address_of_a_subnet() {
+    let url = basalt_db::testing::database().await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    network(&store).await;
+    new_subnet(&store, "lab6", "2001:db8::/64").await;
+    new_subnet(&store, "far6", "2001:db8:1::/64").await;
+    let of = |subnet: &str, duid: &str| json!({"subnet": subnet, "duid": duid});
+    put(&store, "IpAddress", "nas", of("lab6", "00-04-AB-CD")).await.unwrap();
+    put(&store, "IpAddress", "far", of("far6", "00:04:ab:cd")).await.unwrap();
+    let nas = has(&store, "nas").await;
+    let taken = format!("/duid: 00:04:ab:cd has {nas} of this subnet already: IpAddress \"nas\"");
+    assert_eq!(refused(&store, "IpAddress", "x", of("lab6", "0004abcd")).await, [taken]);
+    let of_ipv4 = "/duid: Subnet \"lab\" is 10.77.0.0/24, and DHCP of IPv4 knows no DUIDs";
+    assert_eq!(refused(&store, "IpAddress", "x", of("lab", "00:04:01")).await, [of_ipv4]);
+    let named = json!({"subnet": "lab", "address": "10.77.0.20", "duid": "00:04:01"});
+    assert_eq!(refused(&store, "IpAddress", "x", named).await, [of_ipv4]);
+    let moved = json!({"subnet": "lab6", "address": "2001:db8::20", "duid": "00:04:AB:CD"});
+    put(&store, "IpAddress", "nas", moved).await.unwrap();
+    let mut found = store.addresses().await.unwrap().into_iter();
+    let found = found.find(|it| it.address.to_string() == "2001:db8::20").unwrap();
+    assert_eq!(found.duid.map(|duid| duid.to_string()).as_deref(), Some("00:04:ab:cd"));
+    put(&store, "IpAddress", "other", of("lab6", "00:04:ab:ce")).await.unwrap();
+
+    let mut db = PgConnection::connect(&url).await.unwrap();
+    let change = |name: &str, columns: &str| {
+        format!("update address set {columns} where owner = (select uid from object where name = '{name}')")
+    };
+    put(&store, "IpAddress", "old", json!({"subnet": "lab"})).await.unwrap();
+    for (statement, constraint) in [
+        (change("other", "duid = '\\x0004abcd'"), "address_duid_once"),
+        (change("other", "mac = '52:54:00:00:00:01'"), "address_mac_or_duid"),
+        (change("other", "duid = '\\x0004'"), "address_duid_length"),
+        (change("old", "duid = '\\x0004abcd'"), "address_duid_ipv6"),
+    ] {
+        let error = db.execute(AssertSqlSafe(statement.clone())).await.expect_err(&statement);
+        let found = error.as_database_error().and_then(|e| e.constraint()).map(str::to_owned);
+        assert_eq!(found.as_deref(), Some(constraint), "{statement}: {error}");
+    }
 }
