@@ -79,7 +79,7 @@ fn a_client_that_hides_its_hardware_address_can_decline_and_release_what_it_had_
     assert_eq!((answer.status(), answer.ia_status()), (Some(Status::Success), None));
     let [declined] = declined.as_slice() else { panic!("{declined:?}") };
     assert_eq!((declined.state, &declined.duid), (LeaseState::Quarantined, &Duid::of_uuid([6; 16])));
-    assert_eq!(answer.persisted(), [declined.clone()]);
+    assert_eq!(answer.persisted(), std::slice::from_ref(declined));
     assert_eq!(server.ask(START, &solicit(5)).ia_status(), Some(Status::NoAddrsAvail), "it rests");
     let (answer, released) = given_back(&mut server, MessageType::Release, ip(0x101));
     assert_eq!((answer.ia_status(), released.len()), (None, 1));
