@@ -10,8 +10,15 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 pub const INTERFACE: Duration = Duration::from_secs(60);
 /// Carrier on the boot interface: spanning tree without portfast keeps a port silent for 50 s.
 pub const CARRIER: Duration = Duration::from_secs(60);
-/// A DHCP lease.
+/// An address of the family that the rack is reached by.
 pub const LEASE: Duration = Duration::from_secs(180);
+/// An address that the kernel makes of what routers announce (SLAAC). It asks for them as soon as it may, and again after four seconds, and they answer
+/// within half a second (RFC 4861 §10); then DHCPv6 is tried without a router that says so.
+pub const SLAAC: Duration = Duration::from_secs(5);
+/// DHCPv6, where routers say that addresses come by it and the kernel has made one all the same.
+pub const MANAGED: Duration = Duration::from_secs(15);
+/// An address of the other family, where either will do: names may have addresses of one alone.
+pub const OTHER_FAMILY: Duration = Duration::from_secs(5);
 /// Carriers of the other interfaces, for the inventory alone.
 pub const OTHER_CARRIERS: Duration = Duration::from_secs(4);
 /// Fetching a blob, all interruptions included: 4 GiB at 10 Mbit/s.

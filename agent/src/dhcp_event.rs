@@ -1,8 +1,10 @@
 //! What udhcpc reports, applied to the interface. udhcpc starts `/bin/dhcp-event EVENT` with the lease in its environment.
 
+use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
-use crate::{say, tool};
+use crate::{lease, resolv, say, tool};
 
 /// Applies `bound` and `renew`. Other events change nothing: a lease that is lost for a moment is no reason to cut
 /// the connection over which an installation comes in.
@@ -24,9 +26,9 @@ pub fn apply(event: &str) -> ExitCode {
         result = result.and_then(|_| tool::run("busybox", &route));
     }
     if let Some(servers) = var("dns") {
-        let lines: String = servers.split(' ').map(|server| format!("nameserver {server}\n")).collect();
+        let servers: Vec<IpAddr> = servers.split(' ').filter_map(|server| server.parse().ok()).collect();
         // Names are a convenience here: the rack is named by its address.
-        let _ = std::fs::create_dir_all("/etc").and_then(|()| std::fs::write("/etc/resolv.conf", lines));
+        let _ = resolv::set(Path::new(lease::RESOLV_CONF), false, &servers, &[]);
     }
     match result {
         Ok(_) => ExitCode::SUCCESS,

@@ -182,18 +182,17 @@ impl Client {
             Security::Clear => Box::new(stream),
             Security::Tls => {
                 let name = ServerName::try_from(self.host.clone())
-                    .map_err(|_| HttpError::Address(format!("https://{}:{}", self.host, self.port)))?;
+                    .map_err(|_| HttpError::Address(format!("https://{}", self.authority())))?;
                 let connection = ClientConnection::new(self.tls.clone(), name)
                     .map_err(|error| request.broken(io::Error::other(error)))?;
                 Box::new(StreamOwned::new(connection, stream))
             }
         };
         let mut head = format!(
-            "{} {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: basalt-agent/{}\r\nConnection: close\r\n",
+            "{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: basalt-agent/{}\r\nConnection: close\r\n",
             request.method,
             request.path,
-            self.host,
-            self.port,
+            self.authority(),
             env!("CARGO_PKG_VERSION"),
         );
         if let Some(key) = request.bearer {
@@ -212,8 +211,14 @@ impl Client {
         read_head(BufReader::with_capacity(256 * 1024, stream), request)
     }
 
+    /// Host and port, as they stand in a URL.
+    fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
     fn connect(&self) -> Result<TcpStream, HttpError> {
-        let failed = |source| HttpError::Connect { address: format!("{}:{}", self.host, self.port), source };
+        let failed = |source| HttpError::Connect { address: self.authority(), source };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)? {
             match TcpStream::connect_timeout(&address, deadlines::CONNECT) {

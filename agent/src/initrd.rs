@@ -15,11 +15,12 @@ use thiserror::Error;
 use crate::blob::{BlobError, BlobReader};
 use crate::cmdline::{BootConfig, CmdlineError};
 use crate::http::{Client, HttpError};
+use crate::lease::{self, Needs};
 use crate::modules::{Coldplug, Index, insert_file};
 use crate::network::{self, NetworkError};
 use crate::root::Root;
 use crate::tool::{self, ToolError};
-use crate::{console, deadlines, say, tls};
+use crate::{console, deadlines, dhcp6, ipv6, say, tls};
 
 /// Modules that lie uncompressed in the initrd, in the order of their insertion: with them the others can be read.
 pub const EARLY_MODULES: [&str; 2] = ["/early/loop.ko", "/early/squashfs.ko"];
@@ -91,8 +92,13 @@ fn boot() -> Result<std::convert::Infallible, BootError> {
     let mut coldplug = Coldplug::new(Index::of_running_kernel().map_err(io_error("index of modules"))?);
     let interface = boot_interface(&mut coldplug, config.boot_mac.as_deref())?;
     say!("{interface} is up, {:.1} s after the kernel", console::uptime());
-    network::lease(&interface)?;
+    let mac = network::mac(&Root::system(), &interface).unwrap_or_default();
+    lease::obtain(&interface, &mac, Needs::of(&config.url), &lease::files())?;
     say!("{interface} has an address, {:.1} s after the kernel", console::uptime());
+    if let Some(mac) = lease::octets(&mac) {
+        // The kernel takes the address away when the lease ends, and the root may be long on its way.
+        dhcp6::port::keep(&interface, mac, lease::files());
+    }
 
     mkdir_mount("tmpfs", "/ram", "tmpfs", MountFlags::empty(), c"mode=755,size=80%")?;
     let client = Client::new(&config.url, tls::pinned(config.spki)?)?;
@@ -137,11 +143,12 @@ fn boot_interface(coldplug: &mut Coldplug, mac: Option<&str>) -> Result<String, 
         mac: mac.unwrap_or("any").to_owned(),
         found: network::describe(&system),
     })?;
+    ipv6::listen_to_routers(&interface);
     network::up(&interface)?;
     if deadlines::poll_until(deadlines::CARRIER, || network::has_carrier(&system, &interface).then_some(()))
         .is_none()
     {
-        say!("{interface} has no carrier after {:?}; trying DHCP all the same", deadlines::CARRIER);
+        say!("{interface} has no carrier after {:?}; asking for an address all the same", deadlines::CARRIER);
     }
     Ok(interface)
 }

@@ -1,4 +1,4 @@
-//! The boot interface: found by its address, brought up, configured by DHCP.
+//! The boot interface: found by its address, and brought up. Its addresses: [`lease`].
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::root::Root;
 use crate::tool::{self, ToolError};
-use crate::{deadlines, say};
+use crate::{deadlines, dhcp6, lease, say};
 
 /// Why there is no network.
 #[derive(Debug, Error)]
@@ -30,13 +30,20 @@ pub enum NetworkError {
         /// Why not.
         source: ToolError,
     },
-    /// No lease.
-    #[error("no DHCP server gave {interface} an address within {:?}: {source}", deadlines::LEASE)]
-    NoLease {
+    /// No address.
+    #[error(
+        "{interface} got no {what} within {:?}, and the rack is reached by one. IPv4: {v4}. IPv6: {v6}. Is there a DHCP server, or a router, on its network?",
+        deadlines::LEASE
+    )]
+    NoAddress {
         /// Kernel name.
         interface: String,
-        /// What udhcpc said.
-        source: ToolError,
+        /// What kind of address.
+        what: &'static str,
+        /// Why there is none of IPv4.
+        v4: String,
+        /// Why there is none of IPv6.
+        v6: String,
     },
 }
 
@@ -88,23 +95,13 @@ pub fn describe(root: &Root) -> String {
 }
 
 /// udhcpc's arguments in common: no client identifier, since the client is its hardware address everywhere in Basalt.
-const UDHCPC: [&str; 4] = ["udhcpc", "-C", "-s", "/bin/dhcp-event"];
+pub(crate) const UDHCPC: [&str; 4] = ["udhcpc", "-C", "-s", "/bin/dhcp-event"];
 
-/// Gets a lease and applies it.
-///
-/// # Errors
-/// [`NetworkError::NoLease`].
-pub fn lease(interface: &str) -> Result<(), NetworkError> {
-    let mut args = UDHCPC.to_vec();
-    // Quits with a lease; a try a second, since a rack of rank k waits k x 0.4 s before it offers.
-    args.extend(["-f", "-q", "-t", "60", "-T", "1", "-A", "1", "-n", "-i", interface]);
-    tool::run_with("busybox", &args, b"", deadlines::LEASE)
-        .map(drop)
-        .map_err(|source| NetworkError::NoLease { interface: interface.to_owned(), source })
-}
-
-/// Keeps the lease for as long as the agent runs: an installation may outlast it.
-pub fn keep_lease(interface: &str) {
+/// Keeps the leases for as long as the agent runs: an installation may outlast them.
+pub fn keep_leases(interface: &str, mac: &str) {
+    if let Some(mac) = lease::octets(mac) {
+        dhcp6::port::keep(interface, mac, lease::files());
+    }
     let mut args = UDHCPC.to_vec();
     args.extend(["-f", "-t", "10", "-T", "2", "-A", "10", "-i", interface]);
     let started = Command::new("busybox")

@@ -15,7 +15,7 @@ use crate::modules::{Coldplug, Index};
 use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
-use crate::{console, deadlines, erase, initrd, install, inventory, network, say, script, tls};
+use crate::{console, deadlines, erase, initrd, install, inventory, ipv6, network, say, script, tls};
 
 /// What the rack's clock says, carried on by this machine's own.
 #[derive(Clone, Copy, Debug)]
@@ -86,10 +86,11 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     let devices = std::thread::spawn(drive_devices);
     let system = Root::system();
     let interface = network::find(&system, boot.boot_mac.as_deref());
+    let own = interface.as_ref().and_then(|name| network::mac(&system, name));
+    let mac = own.or_else(|| boot.boot_mac.clone());
     if let Some(interface) = &interface {
-        network::keep_lease(interface);
+        network::keep_leases(interface, mac.as_deref().unwrap_or_default());
     }
-    let mac = interface.and_then(|name| network::mac(&system, &name)).or_else(|| boot.boot_mac.clone());
     let reply = rack::claim(
         &client,
         &ClaimRequest {
@@ -107,7 +108,7 @@ fn claimed_task() -> Result<Then, Box<dyn std::error::Error>> {
     if devices.join().is_err() {
         say!("loading drivers was interrupted; devices may be missing");
     }
-    bring_up_other_interfaces(&system);
+    bring_up_other_interfaces(&system, interface.as_deref());
     let result = perform(&Context { task: &task, session: &session, boot: &boot, clock, again: reply.again });
     say!("attempt {}: {:?}", task.attempt, result.outcome);
     session.result(&result)?;
@@ -166,10 +167,14 @@ fn drive_devices() {
 }
 
 /// Links and speeds of all interfaces belong to the inventory, and an interface that is down shows neither.
-fn bring_up_other_interfaces(system: &Root) {
+fn bring_up_other_interfaces(system: &Root, own: Option<&str>) {
     let down: Vec<String> =
         network::physical(system).into_iter().filter(|name| !network::has_carrier(system, name)).collect();
     for name in &down {
+        if Some(name.as_str()) != own {
+            // The way to the rack stays the one it was claimed by.
+            ipv6::ignore_routers(name);
+        }
         if let Err(error) = network::up(name) {
             say!("{error}");
         }

@@ -19,7 +19,7 @@ async fn start(dir: &Path) -> Daemon {
 }
 
 /// A router that says that addresses come by DHCPv6, and gives none itself: iPXE goes by that.
-fn router(dir: &Path) -> (Host, Running) {
+pub(super) fn router(dir: &Path) -> (Host, Running) {
     let host = Host::plug("router", "52:54:00:00:00:09");
     host.run(&["ip", "address", "add", "2001:db8::9/64", "dev", "eth0", "nodad"]);
     let range = "--dhcp-range=2001:db8::,static,64";

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
 mod addresses;
+mod agent6;
 mod attacks;
 mod beside;
 mod cache;

@@ -20,9 +20,9 @@ use super::namespace::{Host, Running, hide, is_inside, make_switch, mount, peer}
 use super::support::{fact, settings};
 
 /// The longest that a client here takes for anything: it renews after half a minute.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A host with a reservation.
-const KNOWN: &str = "52:54:00:00:00:0a";
+pub(super) const KNOWN: &str = "52:54:00:00:00:0a";
 /// A host without.
 const OTHER: &str = "52:54:00:00:00:01";
 
@@ -59,7 +59,7 @@ pub(super) fn subnet() -> Dhcp6Subnet {
 }
 
 /// A rack at 2001:db8::1 on the switch.
-async fn start(dir: &Path) -> Daemon {
+pub(super) async fn start(dir: &Path) -> Daemon {
     start_with(dir, subnet()).await
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn start_with(dir: &Path, subnet: Dhcp6Subnet) -> Daemon {
 }
 
 /// Waits until a lease was told of that is like this; whose it is, and what it says.
-async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> (String, LeaseFact) {
+pub(super) async fn lease(rack: &Daemon, wanted: impl Fn(&LeaseFact) -> bool) -> (String, LeaseFact) {
     let told =
         fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::Lease(lease)) if wanted(lease))).await;
     let Some(Body::Lease(lease)) = told.body else { unreachable!("it was asked for") };
