@@ -1,5 +1,5 @@
-//! What a spec declares and nothing acts on yet, by its description. The fields say so themselves
-//! (`#[field(dormant = "…")]`); from there it gets into documentation, advisories and conditions.
+//! What a spec declares and nothing acts on yet, by its description. Fields and whole kinds say so themselves
+//! (`#[field(dormant = "…")]`, `#[dormant = "…"]`); from there it gets into documentation, advisories and conditions.
 
 use crate::diff::{equal_values, present};
 use crate::kinds::KINDS;
@@ -11,9 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// What of `spec` nothing acts on yet, in the order of the description: only what is declared, and is not what absence stands
-/// for anyway. Pointers are into the spec; no values are told.
+/// for anyway. Of a kind on which nothing acts it is the whole spec. Pointers are into the spec; no values are told.
 #[must_use]
 pub fn dormant(kind: &Kind, spec: &Value) -> Vec<FieldError> {
+    if let Some(because) = kind.dormant {
+        let message = format!("{} is not acted on yet: {because}", kind.name);
+        return vec![FieldError::new("", FieldCode::Dormant, message, "")];
+    }
     let mut found = Vec::new();
     if let Value::Object(map) = spec {
         fields(kind.spec, map, "", &mut found);
@@ -32,6 +36,9 @@ pub fn may_be_dormant(kind: &Kind, spec: &str) -> bool {
         };
         KINDS.iter().map(|kind| (kind.name, of(kind))).collect()
     });
+    if kind.dormant.is_some() {
+        return true;
+    }
     let Some(words) = WORDS.get(kind.name).filter(|words| !words.is_empty()) else { return false };
     // A text may spell its letters otherwise.
     spec.contains("\\u") || words.iter().any(|word| spec.contains(word.as_str()))
@@ -137,12 +144,21 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_of_a_field_says_so_too() {
+    fn all_that_a_kind_on_which_nothing_acts_declares_is_told_once() {
+        let told = [": DnsRecord is not acted on yet: no names are served"];
+        assert_eq!(found("DnsRecord", &json!({"type": "A", "data": ["10.0.0.1"]})), told);
+        assert_eq!(found("DnsRecord", &json!({})), told);
+    }
+
+    #[test]
+    fn the_documentation_of_a_field_and_of_a_kind_says_so_too() {
         let doc = |kind: &str, field: &str| Kind::find(kind).unwrap().spec.field(field).unwrap().doc;
         assert!(
             doc("Machine", "boot_order")
                 .ends_with("Not acted on yet: its BMC is asked for one network boot whenever one is needed.")
         );
         assert_eq!(doc("Sample", "colour"), "A word. `dark_green` is not acted on yet: nobody can see it.");
+        let whole = "Stored alone, and not acted on yet: no names are served.";
+        assert!(Kind::find("Domain").unwrap().doc.ends_with(whole));
     }
 }

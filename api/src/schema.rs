@@ -23,6 +23,9 @@ pub struct Kind {
     pub status: &'static Schema,
     /// Whether clients create it. Others are enrolled or observed: read-only in Terraform.
     pub declarable: bool,
+    /// Why nothing acts on the whole kind yet, where its objects are stored and served alone: the end of a sentence. Its documentation
+    /// says so as well. Whatever comes to act on it takes this away.
+    pub dormant: Option<&'static str>,
     /// The form of its names.
     pub naming: Naming,
     /// The intrinsic rules between fields; see [`crate::validate()`].

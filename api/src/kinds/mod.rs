@@ -92,14 +92,17 @@ pub use webhook::{Webhook, WebhookEvent, WebhookSpec, WebhookStatus};
 
 use crate::schema::Kind;
 
-/// Declares a kind's marker type and its description.
+/// Declares a kind's marker type and its description. `#[dormant = "why"]` says that nothing acts on the whole kind yet; that ends
+/// its documentation.
 macro_rules! kind {
     (
         $(#[doc = $doc:literal])+
+        $(#[dormant = $because:literal])?
         $kind:ident, $plural:literal, $terraform:literal, $naming:ident, declarable: $declarable:literal,
         $spec:ty, $status:ty, $rules:path
     ) => {
         $(#[doc = $doc])+
+        $(#[doc = concat!("Stored alone, and not acted on yet: ", $because, ".")])?
         #[derive(Debug)]
         pub enum $kind {}
 
@@ -109,10 +112,11 @@ macro_rules! kind {
                 name: stringify!($kind),
                 plural: $plural,
                 terraform_name: $terraform,
-                doc: concat!($($doc),+).trim_ascii(),
+                doc: concat!($($doc,)+ $(" Stored alone, and not acted on yet: ", $because, ".")?).trim_ascii(),
                 spec: <$spec as crate::Model>::SCHEMA,
                 status: <$status as crate::Model>::SCHEMA,
                 declarable: $declarable,
+                dormant: crate::kinds::only(&[$($because)?]),
                 naming: crate::values::Naming::$naming,
                 rules: |spec, errors| crate::validate::typed::<$spec>(spec, errors, $rules),
             };
@@ -122,6 +126,14 @@ macro_rules! kind {
     };
 }
 pub(crate) use kind;
+
+/// The one of at most one.
+const fn only(these: &[&'static str]) -> Option<&'static str> {
+    match these {
+        [one, ..] => Some(one),
+        [] => None,
+    }
+}
 
 /// Every kind, in the order a reader meets them; those before others that refer to them.
 pub const KINDS: &[&Kind] = &[

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 kind! {
     /// Where images are fetched from.
+    #[dormant = "nothing is fetched from sources"]
     ImageSource, "image_sources", "basalt_image_source", Label, declarable: true, ImageSourceSpec, ImageSourceStatus,
     image_source_rules
 }
@@ -73,6 +74,7 @@ fn image_source_rules(spec: &ImageSourceSpec, rule: &mut Rule<'_>) {
 
 kind! {
     /// A repository of Debian packages that installed systems use.
+    #[dormant = "installed systems are not told of it"]
     PackageRepository, "package_repositories", "basalt_package_repository", Label, declarable: true,
     PackageRepositorySpec, PackageRepositoryStatus, package_repository_rules
 }

@@ -7,6 +7,7 @@ use basalt_api_derive::Model;
 
 kind! {
     /// An SSH public key, to be put on machines.
+    #[dormant = "machines get the keys that their deployment spells out"]
     SshKey, "ssh_keys", "basalt_ssh_key", Label, declarable: true, SshKeySpec, SshKeyStatus, no_rules
 }
 

@@ -138,6 +138,11 @@ fn every_default_is_a_value_of_its_field() {
 
 #[test]
 fn what_a_field_says_of_itself_agrees() {
+    for kind in KINDS {
+        assert!(kind.doc.ends_with('.') && kind.doc.trim() == kind.doc, "{}: {:?}", kind.name, kind.doc);
+        assert!(kind.dormant.is_none_or(|why| !why.ends_with('.') && !why.is_empty()), "{}", kind.name);
+        assert!(kind.dormant.is_none() || kind.declarable, "{}: what is reported is not declared", kind.name);
+    }
     for Found { path, field, is_spec, .. } in every_field() {
         assert!(field.doc.ends_with(['.', '…']), "{path}: {:?} is a sentence", field.doc);
         if field.immutable {

@@ -2,7 +2,7 @@
 
 use super::problem::{Answer, Refusal};
 use super::waiting::WaitsFor;
-use crate::driver::{PLANNED, RECONCILED, STORED_ONLY, unread};
+use crate::driver::{PLANNED, RECONCILED, unread};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
@@ -118,8 +118,6 @@ pub(crate) fn first_status(kind: &str, now: Timestamp) -> Value {
     let done = (ConditionStatus::True, ConditionStatus::False);
     let ((ready, progressing), message) = if RECONCILED.contains(&kind) {
         ((ConditionStatus::False, ConditionStatus::True), "Stored; nothing has been done about it yet.")
-    } else if STORED_ONLY.contains(&kind) {
-        (done, "Nothing acts on this yet: Basalt stores and serves it.")
     } else {
         (done, "Stored; there is nothing to do for it.")
     };
@@ -131,7 +129,8 @@ pub(crate) fn first_status(kind: &str, now: Timestamp) -> Value {
     ]})
 }
 
-/// Whatever Ready says, it names what the spec declares and nothing acts on yet.
+/// Whatever Ready says, it names what the spec declares and nothing acts on yet. Computed at read: what is stored would say so still when
+/// a later version acts on it.
 fn tell_dormant(kind: &str, spec: &str, status: &mut Status) -> Answer<()> {
     let Some(kind) = Kind::find(kind).filter(|kind| basalt_api::may_be_dormant(kind, spec)) else {
         return Ok(());
@@ -144,9 +143,13 @@ fn tell_dormant(kind: &str, spec: &str, status: &mut Status) -> Answer<()> {
     if let (false, Some(Value::String(message))) =
         (dormant.is_empty(), ready.and_then(|it| it.get_mut("message")))
     {
-        let words: Vec<String> = dormant.iter().map(|it| format!("{}: {it}", it.pointer)).collect();
         let stop = if message.ends_with('.') { "" } else { "." };
-        message.push_str(&format!("{stop} Of what is declared, this is stored alone: {}.", words.join("; ")));
+        let words: Vec<String> = dormant.iter().map(|it| format!("{}: {it}", it.pointer)).collect();
+        let told = match kind.dormant {
+            Some(because) => format!("Nothing acts on it yet: {because}"),
+            None => format!("Of what is declared, this is stored alone: {}", words.join("; ")),
+        };
+        message.push_str(&format!("{stop} {told}."));
         status.say("conditions", &conditions)?;
     }
     Ok(())
@@ -240,15 +243,18 @@ mod tests {
 
     #[test]
     fn what_nothing_acts_on_says_so() {
-        for kind in STORED_ONLY {
-            assert!(Kind::find(kind).is_some() && !RECONCILED.contains(kind), "{kind}");
-            let status = first_status(kind, Timestamp::UNIX_EPOCH);
-            let ready = &status["conditions"][0];
+        for kind in basalt_api::KINDS.iter().map(|kind| kind.name).filter(|kind| !RECONCILED.contains(kind)) {
+            let first = first_status(kind, Timestamp::UNIX_EPOCH);
+            let members = serde_json::from_value(first).expect("an object");
+            let mut status = Status(members);
+            tell_dormant(kind, "{}", &mut status).expect("it is told");
+            let conditions: Value = serde_json::from_str(status.0["conditions"].get()).expect("conditions");
+            let ready = &conditions[0];
             assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("true")), "{kind}");
-            assert_eq!(ready["message"], "Nothing acts on this yet: Basalt stores and serves it.");
+            let why = Kind::find(kind).and_then(|kind| kind.dormant);
+            let more = why.map(|why| format!(" Nothing acts on it yet: {why}.")).unwrap_or_default();
+            assert_eq!(ready["message"], format!("Stored; there is nothing to do for it.{more}"), "{kind}");
         }
-        let zone = first_status("Zone", Timestamp::UNIX_EPOCH);
-        assert_eq!(zone["conditions"][0]["message"], "Stored; there is nothing to do for it.");
         let machine = first_status("Machine", Timestamp::UNIX_EPOCH);
         assert_eq!(machine["conditions"][0]["status"], "false");
     }

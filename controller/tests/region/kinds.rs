@@ -46,7 +46,13 @@ async fn what_nothing_acts_on_yet_says_so() {
     let ready =
         lab.api.get("/api/v1/domains/lab.example.com").await.json()["status"]["conditions"][0].clone();
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("true"), &json!("Stored")));
-    assert_eq!(ready["message"], "Nothing acts on this yet: Basalt stores and serves it.");
+    let told = "Stored; there is nothing to do for it. Nothing acts on it yet: no names are served.";
+    assert_eq!(ready["message"], told);
+    let tried = lab.api.put("/api/v1/domains/other.example.com?dry_run=true", r#"{"spec": {}}"#).await.json();
+    let told = json!([{"pointer": "/spec", "code": "dormant", "message": "Domain is not acted on yet: no names are served"}]);
+    assert_eq!(tried["advisories"], told);
+    let tried = lab.api.put("/api/v1/zones/row-1?dry_run=true", r#"{"spec": {}}"#).await.json();
+    assert_eq!(tried["advisories"], json!([]));
 }
 
 #[tokio::test]

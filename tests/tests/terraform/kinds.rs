@@ -191,6 +191,22 @@ fn the_least_that_can_be_said_of_every_kind_is_valid_and_plans() {
 }
 
 #[test]
+fn of_each_object_of_a_kind_that_nothing_acts_on_its_plan_warns() {
+    within(async |world| {
+        let all: Vec<_> = quick().into_iter().map(Declared::minimal).collect();
+        let said = flat(&world.config(&text(&world, &all)).ok(&["plan"]).await);
+        assert!(all.iter().any(|one| one.kind.dormant.is_some()));
+        for one in &all {
+            let title = format!("Warning: Nothing acts on it yet: {} {:?}", one.kind.name, one.name);
+            assert_eq!(said.contains(&title), one.kind.dormant.is_some(), "{title}: {said}");
+            let why = one.kind.dormant.map(|why| format!("{} is not acted on yet: {why}.", one.kind.name));
+            assert!(why.as_ref().is_none_or(|why| said.contains(why)), "{why:?}: {said}");
+        }
+        world.end().await;
+    });
+}
+
+#[test]
 fn every_kind_is_created_planned_to_nothing_and_imported_as_it_is() {
     within(async |world| {
         let all = quick();
