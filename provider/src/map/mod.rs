@@ -5,6 +5,7 @@
 //! declared means anything else. The region is sent what the configuration says, and no default that it leaves out.
 
 mod expression;
+mod facts;
 pub(crate) mod labels;
 mod pointer;
 mod schema;
@@ -30,7 +31,7 @@ pub(crate) const FIND: &str = "find";
 pub(crate) const NAME_CONTAINS: &str = "name_contains";
 /// What holds of the objects that are looked for.
 pub(crate) const WHERE: &str = "where";
-/// The stable part of its status.
+/// What is told of its status: in a state, what of it is stable.
 pub(crate) const STATUS: &str = "status";
 /// Whether the last change was seen to be done, for kinds that are waited for.
 pub(crate) const READY: &str = "ready";

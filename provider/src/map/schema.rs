@@ -8,6 +8,7 @@ use tfplugin::{Attribute, Mode, Nesting, Schema, Semantics, Type, Val};
 
 use crate::filter;
 
+use super::facts::{Facts, MOVES};
 use super::{FIND, LABELS, LABELS_ALL, NAME, READY, STATUS, UID, expression, version, write_only};
 use crate::patience;
 
@@ -19,7 +20,7 @@ enum Part {
     /// Looked up: a spec to read.
     Found,
     /// Reported by Basalt.
-    Status,
+    Status(Facts),
 }
 
 /// The schema of a kind's resource.
@@ -50,7 +51,7 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
          otherwise.",
     ));
     attributes.extend(fields(kind.spec, Part::Spec));
-    attributes.extend(status(kind));
+    attributes.extend(status(kind, Facts::Stable));
     if patience::is_awaited(kind) {
         attributes.push(Attribute::computed(READY, Type::Bool).doc(
             "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting.",
@@ -105,39 +106,40 @@ fn found(kind: &Kind, name: Attribute) -> Vec<Attribute> {
         Attribute::computed(LABELS, Type::map(Type::String)).doc("Its labels, whoever gave them."),
     ];
     attributes.extend(fields(kind.spec, Part::Found));
-    attributes.extend(status(kind));
+    attributes.extend(status(kind, Facts::of_found(kind)));
     attributes
 }
 
-/// The stable part of the status, if there is any.
-fn status(kind: &Kind) -> Option<Attribute> {
-    let fields = fields(kind.status, Part::Status);
+/// The part of the status that is told, if there is any.
+fn status(kind: &Kind, facts: Facts) -> Option<Attribute> {
+    let fields = fields(kind.status, Part::Status(facts));
     let nested = Attribute::nested(STATUS, Mode::Computed, Nesting::Single, fields.clone());
-    (!fields.is_empty()).then(|| nested.doc(kind.status.doc))
+    let doc = match facts {
+        Facts::Stable => kind.status.doc.to_owned(),
+        _ => format!("{} {MOVES}", kind.status.doc),
+    };
+    (!fields.is_empty()).then(|| nested.doc(doc))
 }
 
 fn fields(described: &'static Described, part: Part) -> Vec<Attribute> {
     described.fields.iter().flat_map(|field| attributes(field, part)).collect()
 }
 
-/// Whether a field is for Terraform at all.
-pub(super) fn is_shown(field: &Field) -> bool {
-    field.stability == Stability::Stable && !matches!(field.ty, Kinds::Json)
-}
-
 fn attributes(field: &'static Field, part: Part) -> Vec<Attribute> {
-    if !is_shown(field) {
+    let facts = if let Part::Status(facts) = part { facts } else { Facts::Stable };
+    if !facts.has(field) {
         return Vec::new();
     }
+    let within = if matches!(part, Part::Status(_)) { Part::Status(facts.within(field)) } else { part };
     if matches!(field.ty, Kinds::Secret) {
         return if part == Part::Spec { secret(field) } else { Vec::new() };
     }
     let mode = match (part, field.presence) {
-        (Part::Found | Part::Status, _) => Mode::Computed,
+        (Part::Found | Part::Status(_), _) => Mode::Computed,
         (Part::Spec, Presence::Required) => Mode::Required,
         (Part::Spec, _) => Mode::Optional,
     };
-    let mut attribute = match shape(&field.ty, part) {
+    let mut attribute = match shape(&field.ty, within) {
         Shape::Plain(of, semantics) => Attribute::plain(field.name, mode, of).semantics(semantics),
         Shape::Nested(nesting, children) => Attribute::nested(field.name, mode, nesting, children),
     };
@@ -275,6 +277,9 @@ fn doc(field: &Field, part: Part) -> String {
         Kinds::Semantic(semantic) => say(format!("For example `{}`.", semantic.example())),
         _ => {}
     }
+    if matches!(part, Part::Status(_)) && field.stability == Stability::Volatile {
+        say("It changes by itself.".to_owned());
+    }
     if part != Part::Spec {
         return text;
     }
@@ -370,6 +375,29 @@ mod tests {
         let status = children(find(&sample, STATUS));
         let names: Vec<_> = status.iter().map(|attribute| attribute.name.as_str()).collect();
         assert_eq!(names, ["address"]);
+    }
+
+    #[test]
+    fn what_is_looked_up_tells_facts_where_it_is_read_for_them() {
+        let told = |kind: &str| -> Vec<String> {
+            let found = data_source(Kind::find(kind).expect("a kind")).attributes;
+            children(find(&found, STATUS)).iter().map(|attribute| attribute.name.clone()).collect()
+        };
+        let discovery = told("Discovery");
+        for name in ["mac", "addresses", "vlan", "racks", "first_seen_at", "last_seen_at", "conditions"] {
+            assert!(discovery.iter().any(|told| told == name), "{name}: {discovery:?}");
+        }
+        assert!(!discovery.contains(&"effective".to_owned()), "has no shape");
+        assert!(told("Rack").contains(&"services".to_owned()));
+        assert_eq!(told("Machine"), ["phase", "tags", "inventory", "power", "bmc"]);
+        assert_eq!(told("Sample"), ["address"], "what is declared is not read for them");
+        let machine = data_source(Kind::find("Machine").expect("a kind")).attributes;
+        let status = find(&machine, STATUS);
+        assert!(status.description.ends_with(MOVES), "{}", status.description);
+        assert!(find(children(status), "phase").description.ends_with("It changes by itself."));
+        let resource = resource(Kind::find("Machine").expect("a kind")).attributes;
+        let names: Vec<_> = children(find(&resource, STATUS)).iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["inventory", "bmc"], "a state has none of it");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use basalt_api::{Field, Kind, Presence, Schema as Described, Type as Kinds, diff
 use serde_json::{Map, Value};
 use tfplugin::{Num, Object, Val, to_json};
 
-use super::schema::is_shown;
+use super::facts::Facts;
 use super::{LABELS, NAME, READY, STATUS, TIMEOUTS, UID, version, write_only};
 
 /// A spec as Terraform has it.
@@ -142,7 +142,9 @@ fn is_default(field: &Field, value: &Value) -> bool {
 /// What the absence of a field means; an object with all that the absence of its fields means.
 pub(super) fn default(field: &'static Field) -> Option<Val> {
     match field.presence {
-        Presence::Default(default) => Some(read_value(&field.ty, &default.json(&field.ty), Absent::Default)),
+        Presence::Default(default) => {
+            Some(read_value(&field.ty, &default.json(&field.ty), Absent::Default, Facts::Stable))
+        }
         _ => None,
     }
 }
@@ -157,29 +159,34 @@ enum Absent {
 /// An object as a state, as far as the object knows: secrets, and what only Terraform knows, are null. Defaults are filled
 /// in, as in every plan.
 pub(crate) fn object(kind: &Kind, object: &basalt_api::Object) -> Val {
-    let mut state = read(kind.spec, &object.spec, Absent::Default);
+    with_facts(kind, object, Facts::Stable)
+}
+
+fn with_facts(kind: &Kind, object: &basalt_api::Object, facts: Facts) -> Val {
+    let mut state = read(kind.spec, &object.spec, Absent::Default, Facts::Stable);
     state.insert(NAME.into(), object.metadata.name.as_str().into());
     state.insert(UID.into(), object.metadata.uid.to_string().into());
-    if kind.status.fields.iter().any(is_shown) {
-        state.insert(STATUS.into(), read(kind.status, &object.status, Absent::Null).into());
+    if kind.status.fields.iter().any(|field| facts.has(field)) {
+        state.insert(STATUS.into(), read(kind.status, &object.status, Absent::Null, facts).into());
     }
     Val::Map(state)
 }
 
-/// An object that was looked up: also its labels, which are not declared with it.
+/// An object that was looked up: also its labels, which are not declared with it, and facts.
 pub(crate) fn found(kind: &Kind, found: &basalt_api::Object) -> Val {
     let labels = found.metadata.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
-    let mut value = object(kind, found);
+    let mut value = with_facts(kind, found, Facts::of_found(kind));
     value.set(LABELS, Val::Map(labels.collect()));
     value
 }
 
-fn read(described: &'static Described, json: &Value, absent: Absent) -> Object {
-    let shown = described.fields.iter().filter(|field| is_shown(field) && !matches!(field.ty, Kinds::Secret));
+fn read(described: &'static Described, json: &Value, absent: Absent, facts: Facts) -> Object {
+    let shown =
+        described.fields.iter().filter(|field| facts.has(field) && !matches!(field.ty, Kinds::Secret));
     shown
         .map(|field| {
             let value = match json.get(field.name) {
-                Some(value) if !value.is_null() => read_value(&field.ty, value, absent),
+                Some(value) if !value.is_null() => read_value(&field.ty, value, absent, facts.within(field)),
                 _ if absent == Absent::Default => default(field).unwrap_or_default(),
                 _ => Val::Null,
             };
@@ -189,15 +196,15 @@ fn read(described: &'static Described, json: &Value, absent: Absent) -> Object {
 }
 
 /// Reads what the region says. A value that is not of its type is null: it comes from another version of the API.
-fn read_value(ty: &'static Kinds, json: &Value, absent: Absent) -> Val {
+fn read_value(ty: &'static Kinds, json: &Value, absent: Absent, facts: Facts) -> Val {
     match (ty, json) {
-        (Kinds::Object(described), Value::Object(_)) => Val::Map(read(described, json, absent)),
+        (Kinds::Object(described), Value::Object(_)) => Val::Map(read(described, json, absent, facts)),
         (Kinds::Map { value, .. }, Value::Object(items)) => {
-            let one = |(key, item): (&String, _)| (key.clone(), read_value(value, item, absent));
+            let one = |(key, item): (&String, _)| (key.clone(), read_value(value, item, absent, facts));
             Val::Map(items.iter().map(one).collect())
         }
         (Kinds::List(item) | Kinds::Set(item), Value::Array(items)) => {
-            Val::List(items.iter().map(|json| read_value(item, json, absent)).collect())
+            Val::List(items.iter().map(|json| read_value(item, json, absent, facts)).collect())
         }
         (Kinds::Bool, Value::Bool(value)) => Val::Bool(*value),
         (Kinds::Int { .. }, Value::Number(number)) => {

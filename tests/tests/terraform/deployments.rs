@@ -26,12 +26,12 @@ pub(crate) fn deployment(world: &World, more: &str) -> String {
 impl World {
     /// Plays the engine: what it would say of the deployment.
     pub(crate) async fn say(&self, name: &str, conditions: Value) {
-        self.observe(name, json!({"conditions": conditions})).await;
+        self.observe("Deployment", name, json!({"conditions": conditions})).await;
     }
 
-    /// The same, with all that its status says.
-    async fn observe(&self, name: &str, mut status: Value) {
-        let object = self.get("Deployment", name).await;
+    /// Plays whatever sees an object: all that its status says.
+    pub(crate) async fn observe(&self, kind: &str, name: &str, mut status: Value) {
+        let object = self.get(kind, name).await;
         let store = self.region.store();
         let leases = store.claim(Uid::generate(), 100, Duration::from_secs(60)).await.expect("leases");
         let lease = leases.iter().find(|lease| lease.uid == object.metadata.uid).expect("it is due");
@@ -58,12 +58,12 @@ impl World {
         (child, BufReader::new(stdout).lines())
     }
 
-    /// Waits until the region has the deployment.
-    pub(crate) async fn until_there(&self, name: &str) -> Object {
+    /// Waits until the region has the object.
+    pub(crate) async fn until_there(&self, kind: &str, name: &str) -> Object {
         let client = self.client("test");
         let there = async {
             loop {
-                if let Some(object) = client.find(described("Deployment"), name).await.expect("an answer") {
+                if let Some(object) = client.find(described(kind), name).await.expect("an answer") {
                     return object;
                 }
                 tokio::task::yield_now().await;
@@ -86,7 +86,7 @@ fn an_interrupted_wait_goes_on_at_the_next_apply_and_nothing_is_made_twice() {
     within(async |world| {
         world.config(&deployment(&world, ""));
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
-        let made = world.until_there("web-1").await;
+        let made = world.until_there("Deployment", "web-1").await;
         let pid = i32::try_from(child.id().expect("it runs")).expect("a process id");
         let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
@@ -119,7 +119,7 @@ fn a_wait_outlives_its_region_for_as_long_as_its_own_time_lasts() {
         let impatient = through.replace("{\n", "{\n  retry_timeout = \"1s\"\n");
         world.config(&deployment(&world, "").replace(&provider(&world), &impatient));
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
-        let made = world.until_there("web-1").await;
+        let made = world.until_there("Deployment", "web-1").await;
         // Many more tries than fit into its patience.
         gate.shut_for(40).await;
         world.say_ready("web-1").await;
@@ -136,7 +136,7 @@ fn what_is_protected_is_not_destroyed() {
     within(async |world| {
         world.config(&deployment(&world, "deletion_protection = true"));
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
-        world.until_there("web-1").await;
+        world.until_there("Deployment", "web-1").await;
         world.say_ready("web-1").await;
         let output = end_of(child).await;
         assert!(output.status.success(), "{}", everything(&output));
@@ -160,7 +160,7 @@ fn a_stalled_deployment_ends_the_wait_with_its_reason() {
     within(async |world| {
         world.config(&deployment(&world, ""));
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
-        world.until_there("web-1").await;
+        world.until_there("Deployment", "web-1").await;
         world
             .say("web-1", json!([condition("Stalled", "true", "DiskTooSmall", "No disk has 10 GiB.")]))
             .await;
@@ -194,8 +194,14 @@ fn what_changed_behind_terraforms_back_is_shown_attribute_by_attribute() {
         world.config(&deployment(&world, ""));
         let ready = json!([condition("Ready", "true", "Deployed", "It is deployed.")]);
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
-        world.until_there("web-1").await;
-        world.observe("web-1", json!({"conditions": ready, "address": "10.0.0.4", "disk": "vda"})).await;
+        world.until_there("Deployment", "web-1").await;
+        world
+            .observe(
+                "Deployment",
+                "web-1",
+                json!({"conditions": ready, "address": "10.0.0.4", "disk": "vda"}),
+            )
+            .await;
         let output = end_of(child).await;
         assert!(output.status.success(), "{}", everything(&output));
         world.ok(&["plan", "-detailed-exitcode"]).await;
@@ -203,7 +209,13 @@ fn what_changed_behind_terraforms_back_is_shown_attribute_by_attribute() {
         let mut spec = world.get("Deployment", "web-1").await.spec;
         spec["description"] = json!("not by Terraform");
         world.put("cli", "Deployment", "web-1", spec).await;
-        world.observe("web-1", json!({"conditions": ready, "address": "10.0.0.9", "disk": "vda"})).await;
+        world
+            .observe(
+                "Deployment",
+                "web-1",
+                json!({"conditions": ready, "address": "10.0.0.9", "disk": "vda"}),
+            )
+            .await;
         let drift = flat(&world.ok(&["plan", "-refresh-only"]).await);
         assert!(drift.contains("~ address = \"10.0.0.4\" -> \"10.0.0.9\""), "{drift}");
         assert!(drift.contains("+ description = \"not by Terraform\""), "{drift}");

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{World, described, flat, provider, within};
+use crate::deployments::{condition, end_of};
+use crate::world::{World, described, everything, flat, provider, within};
 
 #[test]
 fn a_data_source_finds_what_others_made() {
@@ -168,6 +169,90 @@ fn many_are_found_by_what_they_are() {
         let wrong = text.replace("pool = \"web\"", "pol = \"web\"");
         let said = flat(&world.config(&wrong).fails(&["validate"]).await);
         assert!(said.contains("there is no field \"pol\"; there are architecture, zone, pool"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_nobody_declares_is_told_with_all_that_is_seen_of_it() {
+    within(async |world| {
+        let mut seen = json!({"sort": "rogue_dhcp", "mac": "52:54:00:00:00:09", "addresses": ["10.77.0.9"], "vlan": "core.7",
+            "racks": ["r1"], "first_seen_at": "2026-01-31T12:00:00Z", "last_seen_at": "2026-01-31T12:05:00Z"});
+        world.enrol("Discovery", "dhcp-10-77-0-9-lab").await;
+        world.observe("Discovery", "dhcp-10-77-0-9-lab", seen.clone()).await;
+        world.enrol("Rack", "r1").await;
+        let services = json!({"dhcp": {"state": "running", "message": "on eth1"}});
+        world
+            .observe("Rack", "r1", json!({"connected": true, "version": "0.1.0", "services": services}))
+            .await;
+        let text = format!(
+            "{}data \"basalt_discoveries\" \"all\" {{\n where = {{ \"status.sort\" = \"rogue_dhcp\" }}\n}}\n\
+             data \"basalt_rack\" \"one\" {{\n name = \"r1\"\n}}\n\
+             output \"seen\" {{\n value = {{ for name, it in data.basalt_discoveries.all.discoveries : name => it.status }}\n}}\n\
+             output \"rack\" {{\n value = data.basalt_rack.one.status\n}}\n\
+             resource \"basalt_device\" \"known\" {{\n for_each = data.basalt_discoveries.all.discoveries\n \
+             name = each.key\n macs = [each.value.status.mac]\n addresses = each.value.status.addresses\n}}\n",
+            provider(&world)
+        );
+        world.config(&text).apply().await;
+        let outputs = || async {
+            serde_json::from_slice::<Value>(&world.run(&["output", "-json"]).await.stdout).expect("JSON")
+        };
+        let shown = outputs().await;
+        let told = &shown["seen"]["value"]["dhcp-10-77-0-9-lab"];
+        for (field, value) in seen.as_object().expect("fields") {
+            assert_eq!(told[field], *value, "{field}");
+        }
+        let rack = &shown["rack"]["value"];
+        assert_eq!((&rack["connected"], &rack["version"]), (&json!(true), &json!("0.1.0")));
+        assert_eq!(rack["services"]["dhcp"]["state"], "running");
+        let device = world.get("Device", "dhcp-10-77-0-9-lab").await.spec;
+        assert_eq!(device, json!({"macs": ["52:54:00:00:00:09"], "addresses": ["10.77.0.9"]}));
+
+        // What changes by itself changes outputs, and nothing else.
+        seen["last_seen_at"] = json!("2026-01-31T12:10:00Z");
+        world.observe("Discovery", "dhcp-10-77-0-9-lab", seen).await;
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains("Changes to Outputs:") && said.contains("2026-01-31T12:10:00Z"), "{said}");
+        assert!(said.contains("without changing any real infrastructure"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_machine_is_told_with_its_phase_and_power_where_it_is_read_and_not_where_it_is_declared() {
+    within(async |world| {
+        let text = format!(
+            "{}resource \"basalt_machine\" \"one\" {{\n name = \"node-1\"\n boot_macs = [\"52:54:00:00:00:01\"]\n}}\n",
+            provider(&world)
+        );
+        world.config(&text);
+        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+        world.until_there("Machine", "node-1").await;
+        let mut status = json!({"lifecycle": "ready", "tags": ["fast"],
+            "power": {"state": "on", "observed_at": "2026-01-31T12:00:00Z"},
+            "conditions": [condition("Ready", "true", "Ready", "It is ready.")]});
+        world.observe("Machine", "node-1", status.clone()).await;
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{}", everything(&output));
+
+        let data = "data \"basalt_machine\" \"one\" {\n name = \"node-1\"\n}\n\
+                    output \"said\" {\n value = data.basalt_machine.one.status\n}\n";
+        world.config(&format!("{text}{data}")).apply().await;
+        let shown: Value =
+            serde_json::from_slice(&world.run(&["output", "-json"]).await.stdout).expect("JSON");
+        let told = &shown["said"]["value"];
+        assert_eq!((&told["phase"], &told["power"]["state"]), (&json!("Ready"), &json!("on")));
+        assert_eq!(told["tags"], json!(["fast"]));
+        let kept = world.state("basalt_machine.one").await;
+        let names: Vec<_> = kept["status"].as_object().expect("a status").keys().collect();
+        assert_eq!(names, ["bmc", "inventory"], "a state has none of it");
+
+        status["power"]["state"] = json!("off");
+        world.observe("Machine", "node-1", status).await;
+        world.config(&text).ok(&["apply", "-auto-approve"]).await;
+        let said = world.ok(&["plan"]).await;
+        assert!(said.contains("No changes."), "{said}");
         world.end().await;
     });
 }

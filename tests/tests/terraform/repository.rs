@@ -93,7 +93,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         checkout.ends(0, &["plan", "staging"], &viewer).await;
         let become_ready = async {
             for name in ["staging-web-1", "staging-web-2"] {
-                world.until_there(name).await;
+                world.until_there("Deployment", name).await;
                 world.say_ready(name).await;
             }
         };
@@ -111,7 +111,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         let become_ready = async {
             for number in 1..=4 {
                 let name = format!("production-web-{number}");
-                world.until_there(&name).await;
+                world.until_there("Deployment", &name).await;
                 world.say_ready(&name).await;
             }
         };

@@ -76,7 +76,7 @@ fn a_deployment_whose_token_is_revoked_while_it_is_waited_for_is_not_installed_a
         let token = issue(&world).await;
         world.config(&deployment(&world, "").replace(&world.token, &token));
         let (child, mut lines) = world.start(&["apply", "-auto-approve"]);
-        let made = world.until_there("web-1").await;
+        let made = world.until_there("Deployment", "web-1").await;
         revoke(&world).await;
         let mut said = String::new();
         while let Some(line) = lines.next_line().await.expect("output") {

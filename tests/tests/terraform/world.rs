@@ -6,9 +6,10 @@ use std::time::Duration;
 use basalt_api::client::{Client, ClientConfig, Precondition};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Kind, Object};
+use basalt_db::{Key, Put, splice};
 use basalt_region::region::Region;
 use basalt_region::settings::Settings;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tfplugin::Reattached;
 use tfplugin::testing::Terraform;
@@ -81,6 +82,23 @@ impl World {
         let request = PutRequest { spec, ..PutRequest::default() };
         let written = self.client(manager).put(described(kind), name, &request, Precondition::None).await;
         written.expect("it is stored").object
+    }
+
+    /// An object that no client may make.
+    pub(crate) async fn enrol(&self, kind: &str, name: &str) {
+        let spec = splice::Text::parse("{}").expect("a spec");
+        let put = Put {
+            kind: described(kind),
+            key: Key::Name(name),
+            spec: &spec,
+            at: "",
+            labels: None,
+            manager: Some("region"),
+            adopt: true,
+            precondition: basalt_db::Precondition::Absent,
+            first_status: &json!({}),
+        };
+        self.region.store().put(&put).await.expect("it is stored");
     }
 
     /// The user's configuration from here on.
