@@ -12,6 +12,7 @@ mod fields;
 mod functions;
 mod gate;
 mod generated;
+mod in_place;
 mod installation;
 mod kills;
 mod kinds;

@@ -64,7 +64,7 @@ pub struct Lived {
     pub refused: usize,
     /// Objects that were created, also in place of others.
     pub created: usize,
-    /// Changes in place.
+    /// Configurations that changed an object in place.
     pub updated: usize,
     /// Objects that were imported.
     pub imported: usize,
@@ -196,11 +196,12 @@ impl MiniCore {
                 lived.refused += 1;
                 continue;
             }
+            let before = state.value.clone();
             let is_new;
             (state, is_new) = self.change(type_name, state, config).await?;
             match is_new {
                 true => lived.created += 1,
-                false => lived.updated += 1,
+                false => lived.updated += usize::from(state.value != before),
             }
             self.settled(type_name, &state, config).await?;
             if let Some(id) = id(&state.value) {
