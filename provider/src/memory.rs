@@ -146,6 +146,15 @@ impl Memory {
         known.moving.contains(&named) || known.replaced.contains(&named) || known.coming.contains(&named)
     }
 
+    /// Whether deployments may get machines in this run that they would not get now, as far as it was planned: a machine comes or changes, or a
+    /// deployment of the state does, or goes.
+    pub(crate) fn may_free_machines(&self) -> bool {
+        let known = self.known();
+        let is_one = |(kind, _): &Named| *kind == "Machine";
+        known.coming.iter().any(is_one)
+            || known.moving.iter().any(|named| is_one(named) || named.0 == "Deployment")
+    }
+
     /// A new object is planned under this name; false where one of the state has it and stays.
     pub(crate) fn is_to_be(&self, kind: &'static str, name: &str) -> bool {
         let mut known = self.known();
@@ -207,6 +216,19 @@ mod tests {
         assert!(memory.is_to_be("Zone", "a"), "the other one goes");
         memory.is_there("Zone", "a");
         assert!(memory.stays("Zone", "a"), "it is the same by now");
+    }
+
+    #[test]
+    fn machines_come_free_by_others_and_not_by_one_more_deployment() {
+        let memory = Memory::default();
+        memory.comes("Deployment", "a");
+        memory.moves("Zone", "row-1");
+        assert!(!memory.may_free_machines());
+        memory.moves("Deployment", "b");
+        assert!(memory.may_free_machines(), "it may go, or be installed anew");
+        memory.forget();
+        memory.comes("Machine", "m1");
+        assert!(memory.may_free_machines());
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::fresh;
 use crate::map::{self, Declared, NAME, Place, UID};
 use crate::region::{self, Region};
 
+/// What a new deployment waits for before it has a machine, as the region calls it.
+const WITHOUT_MACHINE: &[&str] = &["NoMachine", "NotInstallable"];
+
 impl KindResource {
     /// A look at the region before a plan is shown.
     pub(super) async fn dry_run(
@@ -30,6 +33,7 @@ impl KindResource {
         match tried {
             Ok(answer) => {
                 let mut refused = Diags::default();
+                let can_be_written = !answer.advisories.iter().any(Advisory::refuses);
                 for advisory in answer.advisories {
                     let Some(mut warning) = self.advice(&declared.spec, &advisory, name, change.config)
                     else {
@@ -48,11 +52,13 @@ impl KindResource {
                 if refused.has_errors() {
                     return Err(refused);
                 }
-                // What is created says by itself what it is.
-                if !change.prior.is_null()
-                    && answer.plan.effect != Effect::None
-                    && let Some(warning) = self.for_its_machine(&answer.plan, name)
-                {
+                // What is created says by itself what it is, and not whether it can be.
+                let warning = match change.prior.is_null() {
+                    true if can_be_written => self.for_its_start(&declared.spec, &answer.plan, name),
+                    false if answer.plan.effect != Effect::None => self.for_its_machine(&answer.plan, name),
+                    _ => None,
+                };
+                if let Some(warning) = warning {
                     cx.warn(warning);
                 }
                 if let Some(warning) = self.for_others(&answer.consequences, name) {
@@ -264,6 +270,21 @@ impl KindResource {
             self.of(title, name),
             format!("{}. Steps: {}.", plan.summary.trim_end_matches('.'), steps.join(", ")),
         ))
+    }
+
+    /// That a new deployment gets no machine as things are now, unless this very plan may bring it one.
+    fn for_its_start(&self, spec: &serde_json::Value, plan: &PlanReport, name: &str) -> Option<Diag> {
+        let wait = plan.waits.iter().find(|wait| WITHOUT_MACHINE.contains(&wait.cause.as_str()))?;
+        let references = basalt_api::references(self.kind, spec);
+        let is_coming =
+            |reference: &basalt_api::Reference| self.memory().is_moving(reference.kind, &reference.name);
+        if self.memory().may_free_machines() || references.iter().any(is_coming) {
+            return None;
+        }
+        let human = wait.human.as_ref().map(|human| format!(" To do: {human}.")).unwrap_or_default();
+        let detail =
+            format!("As things are now, it would not be installed at once: {}.{human}", wait.message);
+        Some(Diag::warning(self.of("It would wait for a machine", name), detail))
     }
 
     /// What a change means to machines that it does not name.

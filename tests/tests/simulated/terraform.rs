@@ -28,9 +28,8 @@ impl User {
         }
     }
 
-    /// The machine, and a deployment that says more.
-    fn declare(&self, machine: &SimMachine, more: &str) {
-        let options = machine.options();
+    /// Resources.
+    fn write(&self, resources: &str) {
         let text = format!(
             r#"
             terraform {{
@@ -39,8 +38,20 @@ impl User {
               }}
             }}
             provider "basalt" {{
-              endpoint = "{endpoint}"
+              endpoint = "{}"
             }}
+            {resources}
+            "#,
+            self.endpoint
+        );
+        std::fs::write(self.directory.path().join("main.tf"), text).expect("a configuration");
+    }
+
+    /// The machine, and a deployment that says more.
+    fn declare(&self, machine: &SimMachine, more: &str) {
+        let options = machine.options();
+        self.write(&format!(
+            r#"
             resource "basalt_machine" "one" {{
               name      = "sim1"
               boot_macs = ["{mac}"]
@@ -61,13 +72,11 @@ impl User {
               {more}
             }}
             "#,
-            endpoint = self.endpoint,
             mac = options.mac,
             address = options.bmc_address,
             user = options.bmc_user,
             password = options.bmc_password,
-        );
-        std::fs::write(self.directory.path().join("main.tf"), text).expect("a configuration");
+        ));
     }
 
     async fn run(&self, args: &[&str]) -> Output {
@@ -89,6 +98,11 @@ impl User {
         assert_eq!(again.status.code(), Some(0), "the second plan is not empty:\n{}", said(&again));
         said(&applied)
     }
+}
+
+/// On one line, as Terraform wraps sentences.
+fn flat(said: &str) -> String {
+    said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }
 
 fn said(output: &Output) -> String {
@@ -134,6 +148,36 @@ async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
     assert!(destroyed.contains("Warning: What is on a machine's disks will be lost"), "{destroyed}");
     assert_eq!(machine.count(|event| matches!(event, Event::Erased { .. })), 1);
     assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
+    user.provider.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_planned() {
+    let fleet = Fleet::start("unmatched", &[]).await;
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
+    fleet.ready("machines", "sim1").await;
+    let user = User::new(&fleet);
+    let plan = async |which: &str| {
+        user.write(&format!(
+            "resource \"basalt_deployment\" \"web\" {{\n name = \"web\"\n image = \"debian-12\"\n {which}\n}}\n"
+        ));
+        let planned = user.run(&["plan"]).await;
+        assert!(planned.status.success(), "{}", said(&planned));
+        flat(&said(&planned))
+    };
+    let warns = "Warning: It would wait for a machine: Deployment \"web\"";
+    for free in ["machine = \"sim1\"", "selector = {}"] {
+        let planned = plan(free).await;
+        assert!(!planned.contains("Warning: "), "{planned}");
+    }
+    let planned = plan("selector = { tags = [\"gpu\"] }").await;
+    assert!(planned.contains(warns) && planned.contains("nearest: sim1: no tag gpu. To do: "), "{planned}");
+
+    fleet.deploy("other", "sim1").await;
+    fleet.ready("deployments", "other").await;
+    let planned = plan("machine = \"sim1\"").await;
+    assert!(planned.contains(warns) && planned.contains("sim1: deployment other has it"), "{planned}");
     user.provider.stop().await;
 }
 
