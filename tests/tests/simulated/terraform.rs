@@ -152,6 +152,28 @@ async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_gives_back_or_takes_away_is_planned_and_made_again() {
+    let fleet = Fleet::start("taken", &[]).await;
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    let user = User::new(&fleet);
+    user.declare(&machine, "");
+    user.apply().await;
+
+    fleet.gone("deployments", "web").await;
+    let planned = said(&user.run(&["plan"]).await);
+    assert!(planned.contains("# basalt_deployment.web will be created"), "{planned}");
+    assert!(planned.contains("Plan: 1 to add, 0 to change, 0 to destroy."), "{planned}");
+    fleet.gone("machines", "sim1").await;
+    let planned = said(&user.run(&["plan"]).await);
+    assert!(planned.contains("Plan: 2 to add, 0 to change, 0 to destroy."), "{planned}");
+
+    let applied = user.apply().await;
+    assert!(applied.contains("2 added, 0 changed, 0 destroyed"), "{applied}");
+    assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 2);
+    user.provider.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_planned() {
     let fleet = Fleet::start("unmatched", &[]).await;
     let machine = fleet.machine(1, Firmware::Uefi, |_| {});
