@@ -5,6 +5,8 @@
 //!
 //! Terraform goes on to the next object when one fails. If each of them waited for a region that is away as long as `retry_timeout` says, a
 //! thousand would take hours to say so. Whoever comes after the first one that waited in vain tries once.
+//!
+//! An interruption ends them all, whatever they wait for, but for a moment that a write has left which was sent.
 
 use std::num::NonZeroU16;
 use std::ops::Deref;
@@ -12,10 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientConfig, ClientError};
+use tfplugin::CancellationToken;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// For how long a region that did not answer counts as being away.
 const AWAY: Duration = Duration::from_secs(10);
+
+/// How long is waited for the answer to what is owed after an interruption.
+const LAST: Duration = Duration::from_secs(2);
 
 /// A client of which so many calls are under way at once.
 #[derive(Clone, Debug)]
@@ -23,6 +29,9 @@ pub(crate) struct Bounded {
     client: Client,
     /// The same for calls to a region that is away.
     hasty: Client,
+    /// The same for calls that no interruption ends.
+    unending: Client,
+    end: CancellationToken,
     places: Arc<Semaphore>,
     missed: Arc<Mutex<Option<Instant>>>,
 }
@@ -32,7 +41,7 @@ pub(crate) struct Bounded {
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     client: &'a Client,
-    /// `None` never happens: nobody closes the places.
+    /// `None` after an interruption: nothing is sent any more.
     _place: Option<SemaphorePermit<'a>>,
 }
 
@@ -51,18 +60,30 @@ impl Bounded {
     /// The configuration is wrong.
     pub(crate) fn new(config: &ClientConfig, most: Option<NonZeroU16>) -> Result<Self, ClientError> {
         let places = most.map_or(Semaphore::MAX_PERMITS, |most| most.get().into());
-        let hasty = ClientConfig { patience: Duration::ZERO, ..config.clone() };
+        let client = Client::new(config)?;
         Ok(Self {
-            client: Client::new(config)?,
-            hasty: Client::new(&hasty)?,
+            hasty: client.within(config.timeout, Duration::ZERO),
+            unending: client.clone(),
+            client,
+            end: CancellationToken::new(),
             places: Arc::new(Semaphore::new(places)),
             missed: Arc::default(),
         })
     }
 
+    /// The same, whose calls an interruption ends.
+    pub(crate) fn until(self, end: CancellationToken) -> Self {
+        let [client, hasty] = [&self.client, &self.hasty].map(|client| client.until(end.clone()));
+        Self { client, hasty, end, ..self }
+    }
+
     /// The client, as soon as there is a place for another call.
     pub(crate) async fn call(&self) -> Call<'_> {
-        let place = self.places.acquire().await.ok();
+        let place = tokio::select! {
+            biased;
+            () = self.end.cancelled() => None,
+            place = self.places.acquire() => place.ok(),
+        };
         let client = if self.is_away() { &self.hasty } else { &self.client };
         Call { client, _place: place }
     }
@@ -77,10 +98,15 @@ impl Bounded {
         missed.is_some_and(|missed| missed.elapsed() < AWAY)
     }
 
-    /// The client for calls that stay open until something happens. They take nobody's place: while a hundred deployments
-    /// are waited for there is room for the one that comes next.
+    /// The client for calls that stay open until something happens, and that whoever makes them ends. They take nobody's place: while
+    /// a hundred deployments are waited for there is room for the one that comes next.
     pub(crate) fn for_waiting(&self) -> &Client {
-        &self.client
+        &self.unending
+    }
+
+    /// The client for what is owed after an interruption: it is tried once, and shortly.
+    pub(crate) fn for_the_last(&self) -> Client {
+        self.unending.within(LAST, Duration::ZERO)
     }
 }
 
@@ -115,6 +141,18 @@ mod tests {
         assert!(std::ptr::eq(bounded.call().await.client, &raw const bounded.hasty));
         *bounded.missed.lock().expect("a lock") = Instant::now().checked_sub(AWAY);
         assert!(std::ptr::eq(bounded.call().await.client, &raw const bounded.client), "it may be back");
+    }
+
+    #[tokio::test]
+    async fn an_interruption_leaves_nobody_waiting_for_a_place() {
+        let end = CancellationToken::new();
+        let bounded = bounded(Some(1)).until(end.clone());
+        let _first = bounded.call().await;
+        assert!(!has_room(&bounded).await);
+        end.cancel();
+        let kind = basalt_api::Kind::find("Zone").expect("a kind");
+        let found = bounded.call().await.find(kind, "row-1").await;
+        assert!(matches!(found, Err(ClientError::Interrupted { may_be_done: false })), "{found:?}");
     }
 
     #[tokio::test]

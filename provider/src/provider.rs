@@ -138,16 +138,17 @@ impl Provider for Basalt {
         let mut trouble = Trouble::None;
         let region = if config::says_where(config) {
             let env = |name: &str| std::env::var(name).ok();
-            let client = config::client(config, cx.terraform_version(), env)?;
+            let client = config::client(config, cx.terraform_version(), env)?.until(cx.cancellation());
             let token_from = config::token_from(config, env);
             tokio::select! {
+                biased;
+                () = cx.cancelled() => return Err(Diag::error("Interrupted", "The region did not answer until then.").into()),
                 greeted = greet(&client, token_from.as_deref()) => match greeted {
                     Err(diags) if config::is_said(config) => return Err(diags),
                     // Where there is no block, Terraform would say that there has to be one.
                     Err(diags) => trouble = Trouble::New(Diags(diags.into_iter().map(|diag| diag.at(Path::root())).collect())),
                     Ok(()) => {}
                 },
-                () = cx.cancelled() => return Err(Diag::error("Interrupted", "The region did not answer until then.").into()),
             }
             Some(Region::new(client))
         } else {

@@ -372,6 +372,9 @@ pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
 fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
     let what = format!("{} {name:?}", kind.name);
     let advice = advice(error);
+    if let ClientError::Interrupted { may_be_done } = error {
+        return Diag::error(format!("Interrupted: {what}"), interrupted(*may_be_done)).into();
+    }
     let Some(problem) = error.problem() else {
         let detail = format!("{}{advice}", sentence(&error.to_string()));
         return Diag::error(format!("The region cannot be reached: {what}"), detail).into();
@@ -389,6 +392,17 @@ fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags
         Diag { summary: format!("{}: {what}", wrong.summary), ..wrong }
     });
     Diags(each.collect())
+}
+
+/// How far a call had come that was interrupted, and what comes of that.
+fn interrupted(may_be_done: bool) -> &'static str {
+    match may_be_done {
+        true => {
+            "A region had been sent it, and had not answered yet: it may be done. Plan and apply again: that begins with what is there \
+             then, and takes over what this apply made."
+        }
+        false => "No region had answered until then, and nothing was done. Run this again once one does.",
+    }
 }
 
 /// What to do about it, where the refusal does not say so by itself: a sentence.
@@ -537,6 +551,16 @@ mod tests {
             assert!(told.summary.ends_with(": Zone \"row-1\""), "{code:?}: {}", told.summary);
             let advice = told.detail.strip_prefix("PUT /api/v1/zones/row-1 is not to be. ");
             assert!(advice.is_some_and(|advice| advice.ends_with('.')), "{code:?}: {}", told.detail);
+        }
+    }
+
+    #[test]
+    fn an_interruption_says_whether_it_may_be_done() {
+        let kind = Kind::find("Zone").expect("a kind");
+        for (may_be_done, said) in [(true, "takes over what this apply made"), (false, "nothing was done")] {
+            let told = diags(kind, "row-1", &ClientError::Interrupted { may_be_done }).0.remove(0);
+            assert_eq!(told.summary, "Interrupted: Zone \"row-1\"");
+            assert!(told.detail.contains(said), "{}", told.detail);
         }
     }
 

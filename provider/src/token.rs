@@ -141,13 +141,18 @@ impl Ephemeral for Token {
         let metadata = PutMetadata { labels: Some(labels), ..PutMetadata::default() };
         let request = PutRequest { metadata, spec, ..PutRequest::default() };
         let made = client.call().await.put(KIND, &open.name, &request, Precondition::Absent).await;
-        made.map_err(|error| open.failed(&error))?;
+        if let Err(error) = made {
+            if matches!(error, ClientError::Interrupted { may_be_done: true }) {
+                let _ = delete(&client, &open.name).await;
+            }
+            return Err(open.failed(&error));
+        }
         let issued = client.call().await.issue_token(&open.name).await;
         let text = match issued {
             Ok(text) => text,
             Err(error) => {
                 // Nobody closes what was never opened.
-                let _ = client.call().await.delete(KIND, &open.name, DeleteOptions::default()).await;
+                let _ = delete(&client, &open.name).await;
                 return Err(open.failed(&error));
             }
         };
@@ -172,9 +177,20 @@ impl Ephemeral for Token {
     async fn close(&self, cx: &Cx) -> Result<(), Diags> {
         let open = Open::read(cx)?;
         let client = self.session.region()?.client;
-        let gone = client.call().await.delete(KIND, &open.name, DeleteOptions::default()).await;
-        gone.map(drop).map_err(|error| open.failed(&error))
+        delete(&client, &open.name).await.map_err(|error| open.failed(&error))
     }
+}
+
+/// Deletes a token, also after an interruption.
+async fn delete(client: &Bounded, name: &str) -> Result<(), ClientError> {
+    let gone = client.call().await.delete(KIND, name, DeleteOptions::default()).await;
+    let gone = match gone {
+        Err(ClientError::Interrupted { .. }) => {
+            client.for_the_last().delete(KIND, name, DeleteOptions::default()).await
+        }
+        gone => gone,
+    };
+    gone.map(drop)
 }
 
 /// Deletes the tokens of Terraforms that were killed, once they are good for nothing. That this fails keeps nobody from

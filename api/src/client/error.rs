@@ -35,6 +35,12 @@ pub enum ClientError {
         /// How it broke.
         why: String,
     },
+    /// Nobody wanted the answer any more: see [`Client::until`](super::Client::until).
+    #[error("{}", interrupted(*may_be_done))]
+    Interrupted {
+        /// Whether the region may have done it all the same.
+        may_be_done: bool,
+    },
     /// What answered does not speak this API.
     #[error("{url} answered {status} with something that is not Basalt's: {why}")]
     Unexpected {
@@ -80,7 +86,7 @@ impl ClientError {
             Self::Problem(problem) => {
                 matches!(problem.code, ProblemCode::Unavailable | ProblemCode::RateLimited)
             }
-            Self::Config { .. } | Self::File { .. } => false,
+            Self::Config { .. } | Self::File { .. } | Self::Interrupted { .. } => false,
         }
     }
 
@@ -88,6 +94,13 @@ impl ClientError {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(ProblemCode::NotFound)
+    }
+}
+
+fn interrupted(may_be_done: bool) -> &'static str {
+    match may_be_done {
+        true => "interrupted before the region answered, which may have done it all the same",
+        false => "interrupted before a region answered",
     }
 }
 

@@ -30,6 +30,7 @@ mod proxies;
 mod tls;
 mod transport;
 mod wait;
+mod wanted;
 mod watch;
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use reqwest::header::{
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 /// Largest answer that is read: a page of a thousand objects stays far below.
 const MAX_ANSWER: usize = 256 << 20;
@@ -34,12 +36,23 @@ pub(super) struct Call {
     streaming: bool,
     /// Asks for an end and not for a step, whatever its method is.
     repeatable: bool,
+    /// Whether somebody may be doing by now what it asks for.
+    may_be_done: AtomicBool,
 }
 
 impl Call {
     pub(super) fn new(method: Method, path: &str) -> Self {
-        let (path, query, headers) = (path.to_owned(), Vec::new(), HeaderMap::new());
-        Self { method, path, query, headers, body: None, timeout: None, streaming: false, repeatable: false }
+        Self {
+            method,
+            path: path.to_owned(),
+            query: Vec::new(),
+            headers: HeaderMap::new(),
+            body: None,
+            timeout: None,
+            streaming: false,
+            repeatable: false,
+            may_be_done: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn get(path: &str) -> Self {
@@ -110,7 +123,21 @@ impl Call {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
             || self.repeatable
             || self.headers.contains_key(IDEMPOTENCY_HEADER)
-            || self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
+            || self.is_dry_run()
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.query.iter().any(|(name, value)| (*name, value.as_str()) == ("dry_run", "true"))
+    }
+
+    /// Whether anything is otherwise once it is done.
+    fn changes(&self) -> bool {
+        !matches!(self.method, Method::GET | Method::HEAD) && !self.is_dry_run()
+    }
+
+    /// Whether somebody may be doing by now what it asks for, or have done it.
+    pub(super) fn may_be_done(&self) -> bool {
+        self.may_be_done.load(Ordering::Relaxed)
     }
 }
 
@@ -135,18 +162,20 @@ struct Endpoint {
 }
 
 /// The regions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Transport {
-    endpoints: Vec<Endpoint>,
+    endpoints: Arc<[Endpoint]>,
     /// Index of the endpoint that answered last.
-    preferred: AtomicUsize,
+    preferred: Arc<AtomicUsize>,
     timeout: Duration,
     patience: Duration,
+    /// When nobody wants an answer any more.
+    pub(super) end: CancellationToken,
 }
 
 /// How one endpoint failed, and whether another should be asked.
 enum Failure {
-    NextEndpoint(ClientError, Option<Duration>),
+    NextEndpoint { error: ClientError, retry_after: Option<Duration>, is_undone: bool },
     Final(ClientError),
 }
 
@@ -163,10 +192,19 @@ impl Transport {
             config.endpoints.iter().map(|e| endpoint(e, config, &headers)).collect::<Result<_, _>>()?;
         Ok(Self {
             endpoints,
-            preferred: AtomicUsize::new(0),
+            preferred: Arc::default(),
             timeout: config.timeout,
             patience: config.patience,
+            end: CancellationToken::new(),
         })
+    }
+
+    pub(super) fn until(self, end: CancellationToken) -> Self {
+        Self { end, ..self }
+    }
+
+    pub(super) fn within(self, timeout: Duration, patience: Duration) -> Self {
+        Self { timeout, patience, ..self }
     }
 
     /// Index of the endpoint that is asked first.
@@ -185,28 +223,32 @@ impl Transport {
         &self,
         call: Call,
     ) -> Result<(StatusCode, T), ClientError> {
-        let response = self.send(&call).await?;
-        let status = response.status();
-        Ok((status, decode(response).await?))
+        let answered = async {
+            let response = self.tries(&call).await?;
+            let status = response.status();
+            Ok((status, decode(response).await?))
+        };
+        self.wanted(&call, answered).await
     }
 
     /// Sends `call` to the regions in turn until one answers.
     pub(super) async fn send(&self, call: &Call) -> Result<Response, ClientError> {
-        self.send_with(call.again(), |endpoint| {
-            let mut url = join(&endpoint.base, &call.path);
-            if !call.query.is_empty() {
-                url.query_pairs_mut().extend_pairs(&call.query);
-            }
-            let mut request = endpoint.http.request(call.method.clone(), url).headers(call.headers.clone());
-            if !call.streaming {
-                request = request.timeout(call.timeout.unwrap_or(self.timeout));
-            }
-            match &call.body {
-                Some(body) => request.body(body.clone()),
-                None => request,
-            }
-        })
-        .await
+        self.wanted(call, self.tries(call)).await
+    }
+
+    fn request(&self, endpoint: &Endpoint, call: &Call) -> RequestBuilder {
+        let mut url = join(&endpoint.base, &call.path);
+        if !call.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&call.query);
+        }
+        let mut request = endpoint.http.request(call.method.clone(), url).headers(call.headers.clone());
+        if !call.streaming {
+            request = request.timeout(call.timeout.unwrap_or(self.timeout));
+        }
+        match &call.body {
+            Some(body) => request.body(body.clone()),
+            None => request,
+        }
     }
 
     /// Sends `call`, whose answer's body may go on for ever: only its beginning has to come in time.
@@ -232,7 +274,7 @@ impl Transport {
         let request = build(endpoint.http.request(method, join(&endpoint.base, path)));
         match try_once(endpoint, request, Again::Broken).await {
             Ok(response) => Ok(response),
-            Err(Failure::NextEndpoint(error, _)) => {
+            Err(Failure::NextEndpoint { error, .. }) => {
                 self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
                 Err(error)
             }
@@ -240,11 +282,8 @@ impl Transport {
         }
     }
 
-    async fn send_with(
-        &self,
-        again: Again,
-        build: impl Fn(&Endpoint) -> RequestBuilder,
-    ) -> Result<Response, ClientError> {
+    async fn tries(&self, call: &Call) -> Result<Response, ClientError> {
+        let again = call.again();
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -255,7 +294,8 @@ impl Transport {
             for offset in 0..self.endpoints.len() {
                 let at = (first + offset) % self.endpoints.len();
                 let Some(endpoint) = self.endpoints.get(at) else { continue };
-                match try_once(endpoint, build(endpoint), again).await {
+                let may_be_done = call.may_be_done.swap(call.changes(), Ordering::Relaxed);
+                match try_once(endpoint, self.request(endpoint, call), again).await {
                     Ok(response) => {
                         self.preferred.store(at, Ordering::Relaxed);
                         return Ok(response);
@@ -267,7 +307,10 @@ impl Transport {
                         }
                         return Err(error);
                     }
-                    Err(Failure::NextEndpoint(error, retry_after)) => {
+                    Err(Failure::NextEndpoint { error, retry_after, is_undone }) => {
+                        if is_undone {
+                            call.may_be_done.store(may_be_done, Ordering::Relaxed);
+                        }
                         tried.push(error.to_string());
                         asked_for = asked_for.max(retry_after.unwrap_or_default());
                         refusal = refusal.or(matches!(error, ClientError::Problem(_)).then_some(error));
@@ -292,7 +335,8 @@ async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) ->
         Err(error) if error.is_connect() || (error.is_request() && again >= needed(&error)) => {
             let why = if error.is_timeout() { LATE.to_owned() } else { in_words(root_cause(&error)) };
             let url = endpoint.shown.clone();
-            return Err(Failure::NextEndpoint(ClientError::Broken { url, why }, None));
+            let (is_undone, error) = (error.is_connect(), ClientError::Broken { url, why });
+            return Err(Failure::NextEndpoint { error, retry_after: None, is_undone });
         }
         Err(error) => {
             let url = error.url().map_or_else(|| endpoint.shown.clone(), Url::to_string);
@@ -322,7 +366,8 @@ async fn refused(response: Response, again: Again) -> Failure {
     if status == StatusCode::NOT_FOUND && !is_problem {
         // Some other server, or a proxy without a region behind it: it knows nothing of what there is.
         let why = "that is no region's answer; check the endpoint, and its port: a region's is 5240 unless it is told another".to_owned();
-        return Failure::NextEndpoint(ClientError::Unexpected { url, status: status.as_u16(), why }, None);
+        let error = ClientError::Unexpected { url, status: status.as_u16(), why };
+        return Failure::NextEndpoint { error, retry_after: None, is_undone: true };
     }
     // Whoever answers so has done nothing yet, be it a region or what stands before it.
     let is_undone = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
@@ -338,7 +383,8 @@ async fn refused(response: Response, again: Again) -> Failure {
     if !is_problem {
         let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         return if is_for_now {
-            Failure::NextEndpoint(unexpected(text), asked_for.map(Duration::from_secs))
+            let retry_after = asked_for.map(Duration::from_secs);
+            Failure::NextEndpoint { error: unexpected(text), retry_after, is_undone }
         } else {
             Failure::Final(unexpected(text))
         };
@@ -349,8 +395,8 @@ async fn refused(response: Response, again: Again) -> Failure {
     }
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) if is_for_now => {
-            let after = problem.retry_after.or(asked_for).map(Duration::from_secs);
-            Failure::NextEndpoint(problem.into(), after)
+            let retry_after = problem.retry_after.or(asked_for).map(Duration::from_secs);
+            Failure::NextEndpoint { error: problem.into(), retry_after, is_undone }
         }
         Ok(problem) => Failure::Final(problem.into()),
         Err(error) => Failure::Final(unexpected(error.to_string())),

@@ -43,7 +43,7 @@ impl KindResource {
             }
             if aside.is_some() {
                 // Another try finds the state either way.
-                let _ = self.name(cx, region, prior, before).await;
+                let _ = self.take_back(cx, region, prior, before).await;
             }
             return Err(self.name_is_taken(to));
         };
@@ -85,6 +85,20 @@ impl KindResource {
                 Err(Unnamed::Other(region.diags(self.kind, before, &error)))
             }
         }
+    }
+
+    /// Gives it the name that it had, also after an interruption.
+    async fn take_back(&self, cx: &Cx, region: &Region, prior: &Val, name: &str) -> Result<(), Unnamed> {
+        if !cx.is_cancelled() {
+            return self.name(cx, region, prior, name).await.map(drop);
+        }
+        let (client, parsed) = (region.client.for_the_last(), name.parse::<Name>());
+        if let Ok(name) = parsed
+            && client.rename(self.kind, &key(prior), &name).await.is_ok()
+        {
+            cx.commit(prior.clone());
+        }
+        Ok(())
     }
 
     fn name_is_taken(&self, name: &str) -> Diags {

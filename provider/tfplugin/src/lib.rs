@@ -87,6 +87,7 @@ pub use server::{Options, Reattached, serve};
 #[cfg(feature = "derive")]
 pub use tfplugin_derive::Model;
 pub use timeouts::{Operation, Timeouts};
+pub use tokio_util::sync::CancellationToken;
 pub use tonic::async_trait;
 pub use types::Type;
 pub use value::{Dynamic, Object, Val};

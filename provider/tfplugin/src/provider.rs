@@ -283,6 +283,13 @@ impl Cx {
         self.cancel.cancelled().await;
     }
 
+    /// What [`Cx::cancelled`] waits for, for whoever keeps it. That of [`Provider::configure`] is good until the next one: it ends all
+    /// that is asked for until then.
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+
     /// Ends what was asked for in this request.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();

@@ -81,15 +81,20 @@ pub(crate) async fn end_of(child: Child) -> Output {
     tokio::time::timeout(COMMAND, child.wait_with_output()).await.expect("it ends").expect("an end")
 }
 
+/// Ctrl-C.
+pub(crate) fn interrupt(child: &Child) {
+    let pid = i32::try_from(child.id().expect("it runs")).expect("a process id");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+}
+
 #[test]
 fn an_interrupted_wait_goes_on_at_the_next_apply_and_nothing_is_made_twice() {
     within(async |world| {
         world.config(&deployment(&world, ""));
         let (child, _lines) = world.start(&["apply", "-auto-approve"]);
         let made = world.until_there("Deployment", "web-1").await;
-        let pid = i32::try_from(child.id().expect("it runs")).expect("a process id");
-        let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+        interrupt(&child);
         end_of(child).await;
         let kept = world.state("basalt_deployment.web").await;
         assert_eq!(kept["uid"], json!(made.metadata.uid));

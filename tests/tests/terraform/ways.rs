@@ -5,6 +5,7 @@ use std::process::Output;
 
 use tokio::sync::oneshot::Receiver;
 
+use crate::deployments::{end_of, interrupt};
 use crate::gate::{At, Gate, Held};
 use crate::world::{COMMAND, World, described, everything, flat, provider_at, within};
 
@@ -75,6 +76,31 @@ fn a_rename_whose_answer_is_lost_is_no_second_object() {
             assert_eq!(world.get("Zone", "row-2").await.metadata.uid, before, "{at:?}");
             let old = world.client("test").find(described("Zone"), "row-1").await.expect("an answer");
             assert_eq!(old, None, "{at:?}");
+            world.end().await;
+        });
+    }
+}
+
+#[test]
+fn an_interruption_ends_a_write_that_nobody_answers_and_the_next_apply_takes_it_over() {
+    for at in [At::Request, At::Answer] {
+        within(async |world| {
+            let gate = gate(&world).await;
+            let head = provider_at(&format!("http://{}", gate.address), &world);
+            let patient = head.replace("{\n", "{\n  retry_timeout = \"1h\"\n  request_timeout = \"1h\"\n");
+            world.config(&format!("{patient}resource \"basalt_zone\" \"row\" {{\n  name = \"row-1\"\n}}\n"));
+            let held = gate.hold(0, at);
+            let (child, _lines) = world.start(&["apply", "-auto-approve"]);
+            let held = tokio::time::timeout(COMMAND, held).await.expect("it writes").expect("a write");
+            interrupt(&child);
+            let output = end_of(child).await;
+            let said = flat(&everything(&output));
+            assert!(!output.status.success(), "{at:?}: {said}");
+            assert!(said.contains("Interrupted: Zone \"row-1\""), "{at:?}: {said}");
+            assert!(said.contains("takes over what this apply made"), "{at:?}: {said}");
+            drop(held);
+            let said = world.apply().await;
+            assert!(said.contains("1 added, 0 changed, 0 destroyed"), "{at:?}: {said}");
             world.end().await;
         });
     }

@@ -45,6 +45,7 @@ mod find;
 mod mini;
 mod random;
 mod rules;
+mod stop;
 mod terraform;
 mod wire;
 
@@ -52,6 +53,7 @@ pub use act::Acted;
 pub use find::FoundObject;
 pub use mini::{Lived, MiniCore};
 pub use random::Random;
+pub use stop::Interrupt;
 pub use terraform::{Terraform, said};
 
 use std::fmt;

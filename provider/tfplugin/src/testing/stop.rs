@@ -1,0 +1,43 @@
+//! Interrupts a provider while it is asked for something, as Terraform does when its user presses Ctrl-C.
+
+use tonic::transport::Channel;
+
+use super::mini::failed;
+use super::{Broken, MiniCore};
+use crate::pb;
+use crate::pb::provider_client::ProviderClient;
+
+/// What Ctrl-C is to a provider. It ends all that is asked for until [`MiniCore::resume`].
+#[derive(Clone, Debug)]
+pub struct Interrupt(ProviderClient<Channel>);
+
+impl Interrupt {
+    /// Stops the provider.
+    ///
+    /// # Errors
+    /// The provider does not answer.
+    pub async fn now(mut self) -> Result<(), Broken> {
+        let stopped = self.0.stop_provider(pb::stop_provider::Request {}).await;
+        let stopped = stopped.map_err(|status| failed("StopProvider", &status))?.into_inner();
+        match stopped.error.is_empty() {
+            true => Ok(()),
+            false => Err(Broken { during: "StopProvider".to_owned(), how: vec![stopped.error] }),
+        }
+    }
+}
+
+impl MiniCore {
+    /// An interruption, for whoever makes it while something else is asked for.
+    #[must_use]
+    pub fn interrupt_by(&self) -> Interrupt {
+        Interrupt(self.client.clone())
+    }
+
+    /// The next command of Terraform begins.
+    ///
+    /// # Errors
+    /// The provider refuses its configuration.
+    pub async fn resume(&mut self) -> Result<(), Broken> {
+        self.configure().await
+    }
+}
