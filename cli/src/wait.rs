@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use basalt_api::client::{Client, Outcome, WaitFor};
+use basalt_api::client::{Client, Outcome, WaitFor, WaitGone};
 use basalt_api::kinds::Condition;
 use basalt_api::values::Generation;
 use basalt_api::{Kind, Object};
@@ -85,7 +85,8 @@ pub(crate) async fn until(
     };
     let (outcome, late) = match goal {
         Goal::Gone => {
-            (client.wait_gone(kind, name, patience.left(), observe).await?, "still there".to_owned())
+            let within = WaitGone::within(patience.left());
+            (client.wait_gone(kind, name, within, observe).await?, "still there".to_owned())
         }
         Goal::Holds(condition, generation) => {
             let late = format!("not {condition}");

@@ -5,7 +5,7 @@
 //! invoke   POST machines/NAME/operations                then GET of it, until it is over
 //! ```
 //!
-//! The region does it, and ends it at its deadline; an interruption only ends the waiting.
+//! The region does it, and ends it at its deadline; an interruption only ends the waiting. A region that is away until then ends nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use basalt_api::client::ClientError;
 use basalt_api::kinds::{Machine, Script};
-use basalt_api::values::{self, SshPublicKey};
+use basalt_api::values::{self, SshPublicKey, Timestamp};
 use basalt_api::wire::{OperationRequest, OperationState, RESCUE_KEYS, RESCUE_LASTS, RESCUE_LIMITS, Verb};
 use basalt_api::{Kind, KindOf};
 use tfplugin::{Action, Attribute, Check, Cx, Diag, Diags, Path, Progress, Schema, Type, Val, async_trait};
@@ -140,6 +140,17 @@ impl Operate {
     }
 }
 
+impl Operate {
+    /// That somebody interrupted the waiting.
+    fn not_waited_for(&self, machine: &str) -> Diags {
+        let detail = format!(
+            "The region goes on with {} by itself; `basalt operations {machine}` says what became of it.",
+            self.verb
+        );
+        Diag::error(format!("It was not waited for: {} of Machine {machine:?}", self.verb), detail).into()
+    }
+}
+
 fn are_keys() -> Check {
     let is_key = |value: &Val| match value {
         // Some are not known yet.
@@ -259,16 +270,18 @@ impl Action for Operate {
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = cx.cancelled() => {
-                    let detail = format!(
-                        "The region goes on with {} by itself; `basalt operations {machine}` says what became of it.",
-                        self.verb
-                    );
-                    return Err(Diag::error(format!("It was not waited for: {} of Machine {machine:?}", self.verb), detail).into());
-                }
+                () = cx.cancelled() => return Err(self.not_waited_for(machine)),
             }
             let looked = region.client.call().await.operation(machine, operation.id).await;
-            operation = looked.map_err(|error| failed(machine, &error))?;
+            match looked {
+                Ok(now) => operation = now,
+                Err(ClientError::Interrupted { .. }) => return Err(self.not_waited_for(machine)),
+                // It goes on meanwhile, and the region ends it at its deadline.
+                Err(error) if error.is_outage() && Timestamp::now() < operation.deadline => {
+                    operation.message = "no region answers, which does not end it".to_owned();
+                }
+                Err(error) => return Err(failed(machine, &error)),
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ pub use blob::BlobProgress;
 pub use config::{ClientConfig, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;
 pub use proxies::Proxies;
-pub use wait::{Outcome, WaitFor};
+pub use wait::{Outcome, WaitFor, WaitGone};
 pub use watch::{Watch, WatchOptions};
 
 use crate::object::Object;

@@ -172,7 +172,24 @@ async fn what_is_not_there_is_none() {
     let client = client(&[&region.url]);
     assert_eq!(client.find(zone(), "row-1").await.unwrap(), None);
     assert_eq!(client.delete(zone(), "row-1", DeleteOptions::default()).await.unwrap(), None);
-    assert_eq!(client.wait_gone(zone(), "row-1", Duration::ZERO, |_| ()).await.unwrap(), None);
+    assert_eq!(
+        client.wait_gone(zone(), "row-1", WaitGone::within(Duration::ZERO), |_| ()).await.unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_wait_for_an_end_outlives_its_region_if_it_is_to() {
+    let restarts = || refusal(Problem::new(ProblemCode::Unavailable, "the database restarts"));
+    let region =
+        server(vec![restarts, restarts, restarts, || refusal(Problem::new(ProblemCode::NotFound, "gone"))])
+            .await;
+    let client = Client::new(&ClientConfig { patience: Duration::ZERO, ..config(&[&region.url]) }).unwrap();
+    let wait = WaitGone::within(Duration::from_secs(60));
+    let error = client.wait_gone(zone(), "row-1", wait, |_| ()).await.unwrap_err();
+    assert!(error.is_outage(), "{error}");
+    assert_eq!(client.wait_gone(zone(), "row-1", wait.through_outages(), |_| ()).await.unwrap(), None);
+    assert_eq!(region.requests.lock().unwrap().len(), 4);
 }
 
 #[tokio::test]
@@ -187,7 +204,7 @@ async fn only_a_region_says_that_something_is_not_there() {
         let error = found.expect_err("it is not known whether there is one");
         assert!(!error.is_not_found(), "{error}");
         assert!(client.delete(zone(), "row-1", DeleteOptions::default()).await.is_err());
-        assert!(client.wait_gone(zone(), "row-1", Duration::ZERO, |_| ()).await.is_err());
+        assert!(client.wait_gone(zone(), "row-1", WaitGone::within(Duration::ZERO), |_| ()).await.is_err());
     }
     assert!(client(&[&other.url]).blob_state(&Sha256::new([7; 32])).await.is_err(), "HEAD as well");
     let region = server(vec![|| Json(object(1, json!({}))).into_response()]).await;

@@ -44,6 +44,29 @@ impl WaitFor {
     }
 }
 
+/// How long to wait until an object is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitGone {
+    /// How long.
+    pub timeout: Duration,
+    /// Whether to go on while no region answers: its deletion goes on, too.
+    pub through_outages: bool,
+}
+
+impl WaitGone {
+    /// So long, while a region answers.
+    #[must_use]
+    pub fn within(timeout: Duration) -> Self {
+        Self { timeout, through_outages: false }
+    }
+
+    /// The same, also while no region answers.
+    #[must_use]
+    pub fn through_outages(self) -> Self {
+        Self { through_outages: true, ..self }
+    }
+}
+
 /// How a wait ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
@@ -105,7 +128,7 @@ impl Client {
         &self,
         kind: &Kind,
         name: &str,
-        timeout: Duration,
+        WaitGone { timeout, through_outages }: WaitGone,
         mut observe: impl FnMut(&Object),
     ) -> Result<Option<Outcome>, ClientError> {
         let began = Instant::now();
@@ -119,6 +142,10 @@ impl Client {
             let object: Object = match self.transport.json(call).await {
                 Ok(object) => object,
                 Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if through_outages && error.is_outage() && began.elapsed() < timeout => {
+                    pause(asked, began, timeout).await;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             observe(&object);

@@ -8,7 +8,7 @@ mod settle;
 
 use std::sync::Arc;
 
-use basalt_api::client::{ClientError, Outcome, Precondition};
+use basalt_api::client::{ClientError, Outcome, Precondition, WaitGone};
 use basalt_api::values::{Generation, Naming};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, ProblemCode, Type, validate_partial};
@@ -458,9 +458,11 @@ impl Resource for KindResource {
             Err(error) => return Err(region.diags(self.kind, name, &error)),
         }
         let timeout = patience::until_gone(self.kind, state);
+        // Erasing takes hours, and goes on while no region answers.
+        let wait = WaitGone::within(timeout).through_outages();
         let mut log = ProgressLog::new(self.kind, name);
         let waited = tokio::select! {
-            waited = region.client.for_waiting().wait_gone(self.kind, &key, timeout, |object| log.see(object)) => waited,
+            waited = region.client.for_waiting().wait_gone(self.kind, &key, wait, |object| log.see(object)) => waited,
             () = cx.cancelled() => {
                 let detail = format!("{} {name:?} is being deleted; the next apply goes on waiting.", self.kind.name);
                 return Err(Diag::error(self.of("Interrupted", name), detail).into());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use std::time::Duration;
 
-use basalt_api::client::DeleteOptions;
+use basalt_api::client::{DeleteOptions, WaitGone};
 use basalt_api::values::Naming;
 use basalt_api::{Example, KINDS, Kind, Presence, Schema, Type, examples, references, secrets, validate};
 use serde_json::Value;
@@ -253,7 +253,8 @@ fn what_somebody_deletes_of_any_kind_is_planned_and_made_again() {
         }
         // Each goes when nothing refers to it any more.
         for one in &missing {
-            let gone = cli.wait_gone(one.kind, one.name, GONE, |_| {}).await.expect("an answer");
+            let gone =
+                cli.wait_gone(one.kind, one.name, WaitGone::within(GONE), |_| {}).await.expect("an answer");
             assert!(gone.is_none(), "{} stays: {gone:?}", one.address());
         }
 
