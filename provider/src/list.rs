@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use basalt_api::Kind;
 use basalt_api::client::ListOptions;
-use tfplugin::{Cx, Diags, ListResource, Listed, Listing, Query, Schema, Val, async_trait};
+use tfplugin::{Cx, Diag, Diags, ListResource, Listed, Listing, Query, Schema, Val, async_trait};
 
 use crate::filter::{self, Filter};
 use crate::fresh;
@@ -23,23 +23,9 @@ impl KindList {
     pub(crate) fn new(kind: &'static Kind, session: Arc<Session>) -> Self {
         Self { kind, schema: map::query(kind), session }
     }
-}
 
-#[async_trait]
-impl ListResource for KindList {
-    fn type_name(&self) -> &str {
-        self.kind.terraform_name
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    async fn validate(&self, config: &Val) -> Diags {
-        filter::check(self.kind, config)
-    }
-
-    async fn list(&self, _: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
+    /// Hands over what fits, page by page.
+    async fn pages(&self, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
         let region = self.session.region()?;
         let filter = Filter::new(self.kind, query.config)?;
         let wanted = query.limit.and_then(|limit| u32::try_from(limit).ok());
@@ -62,6 +48,32 @@ impl ListResource for KindList {
                 return Ok(());
             }
             options.next = page.next;
+        }
+    }
+}
+
+#[async_trait]
+impl ListResource for KindList {
+    fn type_name(&self) -> &str {
+        self.kind.terraform_name
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    async fn validate(&self, config: &Val) -> Diags {
+        filter::check(self.kind, config)
+    }
+
+    async fn list(&self, cx: &Cx, query: Query<'_>, found: &Listing<'_>) -> Result<(), Diags> {
+        tokio::select! {
+            biased;
+            () = cx.cancelled() => {
+                let detail = "There may be more than what was found until then. Run the query again.";
+                Err(Diag::error(format!("Interrupted: {}", self.kind.terraform_name), detail).into())
+            }
+            all = self.pages(query, found) => all,
         }
     }
 }
