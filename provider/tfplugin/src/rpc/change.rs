@@ -130,3 +130,125 @@ impl Rpc {
         .without_unknowns()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::async_trait;
+
+    use super::*;
+    use crate::provider::{DataSource, Provider, Resource};
+    use crate::schema::{Attribute, Schema};
+    use crate::types::Type;
+
+    /// A provider of one resource, which panics: `text` says when.
+    struct Fragile;
+
+    struct Vase(Schema);
+
+    impl Vase {
+        /// Goes on as far as a change says.
+        fn go(cx: &Cx, change: Change<'_>) -> Val {
+            let mut state = change.planned.clone();
+            assert_ne!(state.get("text").as_str(), Some("at once"), "it broke");
+            state.set("uid", Val::Unknown);
+            cx.set_private(b"glued".to_vec());
+            cx.commit(state.clone());
+            state.set("uid", 7_i64);
+            cx.commit(state.clone());
+            assert_ne!(state.get("text").as_str(), Some("halfway"), "it broke");
+            state
+        }
+    }
+
+    #[async_trait]
+    impl Provider for Fragile {
+        fn schema(&self) -> Schema {
+            Schema::default()
+        }
+        fn resources(&self) -> Vec<Box<dyn Resource>> {
+            let attributes =
+                vec![Attribute::required("text", Type::String), Attribute::computed("uid", Type::Number)];
+            vec![Box::new(Vase(Schema { attributes, ..Schema::default() }))]
+        }
+        fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
+            Vec::new()
+        }
+        async fn configure(&self, _: &Cx, _: &Val) -> Result<(), Diags> {
+            Ok(())
+        }
+    }
+
+    #[async_trait]
+    impl Resource for Vase {
+        fn type_name(&self) -> &str {
+            "fragile_vase"
+        }
+        fn schema(&self) -> &Schema {
+            &self.0
+        }
+        async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
+            Ok(Some(state.clone()))
+        }
+        async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+            Ok(Self::go(cx, change))
+        }
+        async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+            Ok(Self::go(cx, change))
+        }
+        async fn delete(&self, _: &Cx, state: &Val) -> Result<(), Diags> {
+            panic!("{:?} cannot go", state.get("text"))
+        }
+    }
+
+    fn vase(text: &str, uid: impl Into<Val>) -> Val {
+        Val::from([("text", text.into()), ("uid", uid.into())])
+    }
+
+    /// What is kept of a change, in the state and beside it, and which errors are told.
+    async fn applied(prior: Val, planned: Val) -> (Val, Vec<u8>, Vec<String>) {
+        let rpc = Rpc::new(Box::new(Fragile));
+        let config = match planned.get("text").as_str() {
+            Some(text) => vase(text, Val::Null),
+            None => Val::Null,
+        };
+        let request = pb::apply_resource_change::Request {
+            type_name: "fragile_vase".to_owned(),
+            prior_state: Some(codec::encode(&prior)),
+            planned_state: Some(codec::encode(&planned)),
+            config: Some(codec::encode(&config)),
+            planned_private: b"whole".to_vec(),
+            ..Default::default()
+        };
+        let answer = rpc.apply_change(request).await;
+        let (_, of) = rpc.resource("fragile_vase").expect("a resource");
+        let kept = codec::decode(answer.new_state.as_ref(), of).expect("a state");
+        (kept, answer.private, answer.diagnostics.into_iter().map(|diagnostic| diagnostic.detail).collect())
+    }
+
+    fn says(told: &[String], what: &str) -> bool {
+        matches!(told, [one] if one.contains("ApplyResourceChange fragile_vase panicked") && one.contains(what))
+    }
+
+    #[tokio::test]
+    async fn a_panic_behind_a_commit_keeps_what_was_committed_last() {
+        for prior in [Val::Null, vase("whole", 3_i64)] {
+            let (kept, private, told) = applied(prior, vase("halfway", Val::Unknown)).await;
+            assert_eq!((kept, private.as_slice()), (vase("halfway", 7_i64), b"glued".as_slice()));
+            assert!(says(&told, "it broke"), "{told:?}");
+        }
+        let (kept, _, told) = applied(Val::Null, vase("fine", Val::Unknown)).await;
+        assert_eq!((kept, told), (vase("fine", 7_i64), Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_panic_before_any_commit_keeps_what_was_there_before() {
+        for prior in [Val::Null, vase("whole", 3_i64)] {
+            let (kept, private, told) = applied(prior.clone(), vase("at once", Val::Unknown)).await;
+            assert_eq!((kept, private.as_slice()), (prior, b"whole".as_slice()));
+            assert!(says(&told, "it broke"), "{told:?}");
+        }
+        let (kept, private, told) = applied(vase("whole", 3_i64), Val::Null).await;
+        assert_eq!((kept, private.as_slice()), (vase("whole", 3_i64), b"whole".as_slice()));
+        assert!(says(&told, "cannot go"), "{told:?}");
+    }
+}
