@@ -2,24 +2,51 @@
 //!
 //! Terraform asks for each object by itself. What is wrong with the way there, or with the token, would be told as often as there
 //! are objects; so the region is greeted once, before anything else, and what is wrong then is told there and in full: Terraform
-//! asks nothing more of a provider whose block fails. A refusal of another kind is for whoever asks.
+//! asks nothing more of a provider whose block fails. A refusal of another kind is for whoever asks. Of a region of another version is
+//! warned: what one of the two does not know would look like a mistake of the configuration.
 
-use basalt_api::ProblemCode;
 use basalt_api::client::ClientError;
+use basalt_api::wire::Version;
+use basalt_api::{KINDS, Kind, ProblemCode};
 use tfplugin::{Diag, Diags, Path};
 
 use crate::bounded::Bounded;
 use crate::region::sentence;
 
-/// Greets the region, with the token that came from there.
+/// Greets the region, with the token that came from there. A warning where it is of another version than this provider.
 ///
 /// # Errors
 /// Nobody answers, or it is no region, or it does not know the token.
-pub(crate) async fn greet(client: &Bounded, token_from: Option<&str>) -> Result<(), Diags> {
-    match client.call().await.whoami().await {
-        Ok(_) => Ok(()),
-        Err(error) => judge(&error, token_from).map_or(Ok(()), |diag| Err(diag.into())),
+pub(crate) async fn greet(client: &Bounded, token_from: Option<&str>) -> Result<Option<Diag>, Diags> {
+    let known = client.call().await.whoami().await;
+    if let Some(wrong) = known.err().and_then(|error| judge(&error, token_from)) {
+        return Err(wrong.into());
     }
+    let version = client.call().await.version().await;
+    // Whoever does not say it is asked for the rest all the same.
+    Ok(version.ok().and_then(|version| skew(&version, env!("CARGO_PKG_VERSION"))))
+}
+
+/// That a region and a provider do not know the same, if they do not.
+fn skew(region: &Version, ours: &str) -> Option<Diag> {
+    // What changes in between is no API.
+    let line = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
+    let known = |kind: &&Kind| region.kinds.is_empty() || region.kinds.iter().any(|name| name == kind.name);
+    let unknown: Vec<_> = KINDS.iter().copied().filter(|kind| !known(kind)).map(|kind| kind.name).collect();
+    if line(&region.version) == line(ours) && unknown.is_empty() {
+        return None;
+    }
+    let theirs = &region.version;
+    let lacks = match unknown.as_slice() {
+        [] => String::new(),
+        names => format!(" It does not know {}.", names.join(", ")),
+    };
+    let detail = format!(
+        "The region is of version {theirs}, and this provider of {ours}.{lacks} What one of them does not know is refused, or not seen. The \
+         region serves the provider that fits it: give required_providers the source \"HOST:PORT/basalt-metal/basalt\", with the region's \
+         host and port, and run `terraform init -upgrade`."
+    );
+    Some(Diag::warning(format!("The region is of another version: {theirs}"), detail))
 }
 
 /// What is wrong before anything is asked for, if it is.
@@ -38,6 +65,9 @@ fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
         }
         (ClientError::Unexpected { .. }, ..) => {
             ("That is no region", endpoint, format!("{error}; look at the endpoint."))
+        }
+        (ClientError::Interrupted { .. }, ..) => {
+            ("Interrupted", whole, "The region did not answer until then.".to_owned())
         }
         _ if error.is_outage() => ("No region can be reached", endpoint, sentence(&error.to_string())),
         // From another host it is asked in the clear.
@@ -64,6 +94,12 @@ mod tests {
     use basalt_api::client::ClientConfig;
     use std::time::Duration;
 
+    fn refusal(code: ProblemCode) -> axum::response::Response {
+        let status = StatusCode::from_u16(code.status()).expect("a status");
+        let head = [("content-type", "application/problem+json")];
+        (status, head, axum::Json(Problem::new(code, "no"))).into_response()
+    }
+
     /// What is said where this answers everything.
     async fn said(code: ProblemCode, token_from: Option<&str>) -> Option<(String, String)> {
         let problem = serde_json::to_value(Problem::new(code, "this token is not known"));
@@ -87,6 +123,47 @@ mod tests {
         let greeted = greet(&client, token_from).await;
         server.abort();
         greeted.err()?.0.pop()
+    }
+
+    #[test]
+    fn a_region_of_another_version_is_told_with_what_it_lacks_and_what_to_do() {
+        let kinds = || KINDS.iter().map(|kind| kind.name.to_owned());
+        let region = |version: &str, kinds: Vec<String>| {
+            let version =
+                Version { version: version.to_owned(), api: "v1".to_owned(), incarnation: None, kinds };
+            skew(&version, "1.2.3").map(|diag| diag.detail)
+        };
+        assert_eq!(region("1.2.9", kinds().collect()), None, "its API is the same");
+        assert_eq!(region("1.2.3", Vec::new()), None, "it does not say what it knows");
+        for version in ["1.1.0", "2.2.3", "1.3.0-rc.1"] {
+            let told = region(version, kinds().collect()).expect("a warning");
+            assert!(
+                told.contains(&format!("of version {version}, and this provider of 1.2.3. What")),
+                "{told}"
+            );
+            assert!(told.contains("terraform init -upgrade"), "{told}");
+        }
+        let told = region("1.2.3", kinds().filter(|kind| kind != "Zone").collect()).expect("a warning");
+        assert!(told.contains("It does not know Zone."), "{told}");
+    }
+
+    #[tokio::test]
+    async fn the_version_is_asked_for_by_whoever_is_greeted() {
+        let app = Router::new().fallback(async |uri: axum::http::Uri| match uri.path() {
+            "/api/v1/version" => {
+                axum::Json(serde_json::json!({"version": "99.0.0", "api": "v1"})).into_response()
+            }
+            _ => refusal(ProblemCode::Forbidden),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let endpoints = vec![format!("http://{}", listener.local_addr().expect("an address"))];
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
+        let config = ClientConfig { endpoints, patience: Duration::ZERO, ..ClientConfig::default() };
+        let client = Bounded::new(&config, None).expect("a client");
+        let warned = greet(&client, Some("token")).await;
+        server.abort();
+        let warning = warned.expect("it is a region").expect("a warning");
+        assert_eq!(warning.summary, "The region is of another version: 99.0.0");
     }
 
     /// As a rack says it (`rack/src/http/forward.rs`), which passes the API on over TLS alone, and a region to other hosts.

@@ -140,15 +140,14 @@ impl Provider for Basalt {
             let env = |name: &str| std::env::var(name).ok();
             let client = config::client(config, cx.terraform_version(), env)?.until(cx.cancellation());
             let token_from = config::token_from(config, env);
-            tokio::select! {
-                biased;
-                () = cx.cancelled() => return Err(Diag::error("Interrupted", "The region did not answer until then.").into()),
-                greeted = greet(&client, token_from.as_deref()) => match greeted {
-                    Err(diags) if config::is_said(config) => return Err(diags),
-                    // Where there is no block, Terraform would say that there has to be one.
-                    Err(diags) => trouble = Trouble::New(Diags(diags.into_iter().map(|diag| diag.at(Path::root())).collect())),
-                    Ok(()) => {}
-                },
+            match greet(&client, token_from.as_deref()).await {
+                Ok(warning) => warning.into_iter().for_each(|warning| cx.warn(warning)),
+                Err(diags) if config::is_said(config) || cx.is_cancelled() => return Err(diags),
+                // Where there is no block, Terraform would say that there has to be one.
+                Err(diags) => {
+                    trouble =
+                        Trouble::New(Diags(diags.into_iter().map(|diag| diag.at(Path::root())).collect()));
+                }
             }
             Some(Region::new(client))
         } else {
