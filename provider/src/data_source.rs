@@ -7,6 +7,7 @@ use basalt_api::values::Naming;
 use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 
 use crate::filter::{self, Filter};
+use crate::listing::AsOf;
 use crate::map::{self, FIND, NAME};
 use crate::natural::NaturalKey;
 use crate::provider::Session;
@@ -71,7 +72,7 @@ impl DataSource for KindData {
             let at = Path::root().attr(FIND);
             let key = NaturalKey::read(self.kind, find).unwrap_or_else(|| Err("Not FIELD=VALUE.".to_owned()));
             let key = key.map_err(|why| Diag::error("Not a key", why).at(at.clone()))?;
-            let object = self.session.region()?.find_by(self.kind, find, &key, at).await?;
+            let object = self.session.region()?.find_by(self.kind, find, &key, at, AsOf::Now).await?;
             let mut found = map::found(self.kind, &object);
             found.set(FIND, find);
             return Ok(found);

@@ -6,12 +6,13 @@
 //!
 //! | Terraform | Basalt |
 //! | --- | --- |
-//! | configure | `GET whoami`: a region that is not there, or a token that it does not know, is told once ([`greeting`]) |
+//! | configure | `GET whoami` and `version`: a region that is not there, or of another version, or a token that it does not know, is told once ([`greeting`]) |
 //! | create | `PUT`, `If-None-Match: *`: nothing that another tool manages is ever seized |
 //! | update | `PUT`, `If-Match`: only what was planned from; another name is a rename |
 //! | delete | `DELETE`, then until it is gone |
 //! | plan | `PUT ?dry_run=true`, if something differs: advisories become warnings |
 //! | refresh | `GET` of one, a list for many ([`snapshot`]) |
+//! | find by a field | a list, shared by all who ask at once ([`listing`]) |
 //! | query | a list, page by page ([`list`]) |
 //! | action | what is asked of a machine once, waited for ([`action`]) |
 //! | `moved` from types of MAAS | what is known of an object there finds it here ([`maas`]) |
@@ -34,6 +35,7 @@ mod fresh;
 mod functions;
 mod greeting;
 mod list;
+mod listing;
 mod maas;
 mod map;
 mod memory;

@@ -17,6 +17,7 @@ use tfplugin::{Cx, Diag, Diags, Path, Val};
 
 use crate::activity::{Activity, UnderWay};
 use crate::bounded::Bounded;
+use crate::listing::{AsOf, Listings};
 use crate::map::Place;
 use crate::natural::NaturalKey;
 use crate::patience;
@@ -70,6 +71,7 @@ pub(crate) struct Region {
     pub(crate) client: Bounded,
     written: Arc<Mutex<Written>>,
     snapshots: Arc<Snapshots>,
+    listings: Arc<Listings>,
     activity: Activity,
 }
 
@@ -78,7 +80,13 @@ type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
     pub(crate) fn new(client: Bounded) -> Self {
-        Self { client, written: Arc::default(), snapshots: Arc::default(), activity: Activity::default() }
+        Self {
+            client,
+            written: Arc::default(),
+            snapshots: Arc::default(),
+            listings: Arc::default(),
+            activity: Activity::default(),
+        }
     }
 
     /// A change begins, and is under way until this is dropped.
@@ -116,15 +124,20 @@ impl Region {
         self.snapshots.find(&self.client, kind, key).await.map_err(|error| self.diags(kind, name, &error))
     }
 
-    /// The one object of a kind that has a natural key. `at` is where the key stands.
+    /// The one object of a kind that has a natural key. `at` is where the key stands. That there is not exactly one is only said as it
+    /// is now.
     pub(crate) async fn find_by(
         &self,
         kind: &'static Kind,
         text: &str,
         key: &NaturalKey,
         at: Path,
+        as_of: AsOf,
     ) -> Result<Object, Diags> {
-        let all = self.list(kind, ListOptions::default()).await?;
+        let mut all = self.all(kind, as_of).await?;
+        if as_of != AsOf::Now && all.iter().filter(|object| key.is_of(object)).count() != 1 {
+            all = self.all(kind, AsOf::Now).await?;
+        }
         let mut found: Vec<_> = all.iter().filter(|object| key.is_of(object)).collect();
         let name = kind.name;
         let (title, detail) = match found.pop() {
@@ -166,14 +179,28 @@ impl Region {
         Diag::error(title, format!("There is no {} {name:?}.{near}", kind.name)).at(at)
     }
 
+    /// All objects of a kind.
+    pub(crate) async fn all(&self, kind: &'static Kind, as_of: AsOf) -> Result<Arc<Vec<Object>>, Diags> {
+        let listed = self.listings.all(&self.client, kind, as_of).await;
+        listed.map_err(|error| self.diags(kind, kind.plural, &error))
+    }
+
     /// All objects of a kind that fit.
-    pub(crate) async fn list(&self, kind: &'static Kind, options: ListOptions) -> Result<Vec<Object>, Diags> {
+    pub(crate) async fn list(
+        &self,
+        kind: &'static Kind,
+        options: ListOptions,
+    ) -> Result<Arc<Vec<Object>>, Diags> {
+        if options == ListOptions::default() {
+            return self.all(kind, AsOf::Now).await;
+        }
         let options = ListOptions { limit: Some(LARGEST_PAGE), ..options };
         self.client
             .call()
             .await
             .list_all(kind, &options)
             .await
+            .map(Arc::new)
             .map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
@@ -207,7 +234,7 @@ impl Region {
         name: &Name,
     ) -> Result<Object, ClientError> {
         let renamed = self.client.call().await.rename(kind, key, name).await;
-        self.snapshots.forget();
+        self.forget();
         renamed
     }
 
@@ -224,7 +251,7 @@ impl Region {
         loop {
             let asked = Instant::now();
             let written = self.client.call().await.put(kind, key, request, precondition).await;
-            self.snapshots.forget();
+            self.forget();
             match written {
                 Ok(written) => {
                     let mut known = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,13 +275,19 @@ impl Region {
         loop {
             let asked = Instant::now();
             let deleted = self.client.call().await.delete(kind, key, options).await;
-            self.snapshots.forget();
+            self.forget();
             match deleted {
                 Ok(object) => return Ok(object),
                 Err(error) if error.is_not_found() => return Ok(None),
                 Err(error) => self.wait_turn(cx, &mut turn, asked, error).await?,
             }
         }
+    }
+
+    /// Something was written: what was read is the past.
+    fn forget(&self) {
+        self.snapshots.forget();
+        self.listings.forget();
     }
 
     /// Waits a little if what refused the change that was `asked` for will pass; otherwise the refusal comes back.

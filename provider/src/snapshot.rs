@@ -27,7 +27,7 @@ use tokio::sync::Mutex;
 use crate::bounded::Bounded;
 
 /// For how long a snapshot is good.
-const FRESH: Duration = Duration::from_secs(30);
+pub(crate) const FRESH: Duration = Duration::from_secs(30);
 /// Objects of the first page, and of every one behind it, which is the most that a region gives.
 const PAGES: [u32; 2] = [100, 1000];
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sources::{SOURCES, Source};
 use tfplugin::{Attribute, Diag, Diags, Moved, Num, Path, Shape, Type, Val};
 
+use crate::listing::AsOf;
 use crate::map::NAME;
 use crate::natural::NaturalKey;
 use crate::region::Region;
@@ -120,10 +121,10 @@ pub(crate) async fn find(region: &Region, kind: &'static Kind, state: &Val) -> R
     if keys.is_empty() {
         return Ok(None);
     }
-    let mut found = region.list(kind, Default::default()).await?;
-    found.retain(|object| keys.iter().all(|key| key.is_of(object)));
+    let all = region.all(kind, AsOf::Lately).await?;
+    let found: Vec<_> = all.iter().filter(|object| keys.iter().all(|key| key.is_of(object))).collect();
     match found.len() {
-        0 | 1 => Ok(found.pop()),
+        0 | 1 => Ok(found.first().copied().cloned()),
         _ => {
             let names: Vec<&str> = found.iter().map(|object| object.metadata.name.as_str()).collect();
             let detail = format!(

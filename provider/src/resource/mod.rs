@@ -19,6 +19,7 @@ use tfplugin::{
 
 use crate::MANAGER;
 use crate::fresh;
+use crate::listing::AsOf;
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, STATUS, UID};
 use crate::memory::Memory;
@@ -507,7 +508,8 @@ impl Resource for KindResource {
         let id = id.strip_prefix("name=").or_else(|| id.strip_prefix("uid=")).unwrap_or(id);
         if let Some(key) = NaturalKey::read(self.kind, id) {
             let key = key.map_err(|why| Diag::error(self.of("Not a key", id), why))?;
-            let found = self.session.region()?.find_by(self.kind, id, &key, Path::root()).await?;
+            let found =
+                self.session.region()?.find_by(self.kind, id, &key, Path::root(), AsOf::Lately).await?;
             return Ok(Val::from([(UID, found.metadata.uid.to_string().into())]));
         }
         let uid = id.strip_prefix("uid:").unwrap_or(id);

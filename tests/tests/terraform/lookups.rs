@@ -274,6 +274,34 @@ fn a_refresh_of_many_objects_costs_a_few_requests() {
     });
 }
 
+#[test]
+fn many_imports_by_a_field_cost_a_few_requests() {
+    const MANY: usize = 40;
+    within(async |world| {
+        for number in 0..MANY {
+            let spec = json!({"description": format!("number {number}")});
+            world.put("cli", "Zone", &format!("row-{number}"), spec).await;
+        }
+        let text = format!(
+            "{}locals {{\n  all = toset([for number in range({MANY}) : tostring(number)])\n}}\n\
+             resource \"basalt_zone\" \"rows\" {{\n  for_each = local.all\n  name = \"row-${{each.key}}\"\n  \
+             description = \"number ${{each.key}}\"\n}}\n\
+             import {{\n  for_each = local.all\n  to = basalt_zone.rows[each.key]\n  id = \"description=number ${{each.key}}\"\n}}\n",
+            provider(&world)
+        );
+        world.config(&text);
+        let before = reads(&world).await;
+        let said = world.ok(&["plan"]).await;
+        assert!(
+            said.contains(&format!("Plan: {MANY} to import, 0 to add, 0 to change, 0 to destroy.")),
+            "{said}"
+        );
+        let cost = reads(&world).await - before;
+        assert!((1..=5).contains(&cost), "{MANY} imports cost {cost} reads");
+        world.end().await;
+    });
+}
+
 /// How many objects and lists the region was asked for.
 async fn reads(world: &World) -> u64 {
     let mut region = TcpStream::connect(world.region.address()).await.expect("a region");
