@@ -309,7 +309,7 @@ fn immutable() -> BTreeSet<(&'static str, &'static str)> {
             .map(move |it| (name, it.name))
             .collect::<Vec<_>>()
     };
-    kinds.flat_map(|kind| fields(kind)).collect()
+    kinds.flat_map(fields).collect()
 }
 
 #[test]
