@@ -174,7 +174,7 @@ pub fn dhcp6(data: &[u8]) {
 }
 
 /// An option of DHCPv6.
-fn option6(code: u16, value: &[u8]) -> Vec<u8> {
+pub(crate) fn option6(code: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
     [&code.to_be_bytes()[..], &length.to_be_bytes(), value].concat()
 }

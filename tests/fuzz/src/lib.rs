@@ -3,12 +3,14 @@
 //! `cargo fuzz run --fuzz-dir tests/fuzz -s none --features libfuzzer fuzz_dhcp4` runs one for as long as you like; `tests/fuzz/run` each for a
 //! while, as `make test` does.
 
+mod agent;
 mod boot;
 mod control;
 mod dhcp;
 mod files;
 mod sequence;
 
+pub use agent::dhcp6_client;
 pub use boot::{bmc, bmc_client, router, tftp, tftp_client};
 pub use control::{concern, expression, objects, spool, terraform, tokens};
 pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
@@ -32,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dhcp4", holds: dhcp4, seeds: dhcp::seeds4, edges: 1000 },
     Target { name: "dhcp4_client", holds: dhcp4_client, seeds: dhcp::seeds4_client, edges: 200 },
     Target { name: "dhcp6", holds: dhcp6, seeds: dhcp::seeds6, edges: 900 },
+    Target { name: "dhcp6_client", holds: dhcp6_client, seeds: agent::seeds_dhcp6_client, edges: 400 },
     Target { name: "frame", holds: frame, seeds: dhcp::seeds_frame, edges: 25 },
     Target { name: "tftp", holds: tftp, seeds: boot::seeds_tftp, edges: 280 },
     Target { name: "tftp_client", holds: tftp_client, seeds: boot::seeds_tftp_client, edges: 180 },

@@ -1,0 +1,79 @@
+//! DHCPv6 as the agent asks it: whatever servers answer, it goes on, and takes addresses of hosts alone.
+
+use std::time::Duration;
+
+use basalt_agent::dhcp6::{Action, Client, Event, Identity};
+
+use crate::dhcp::option6;
+use crate::sequence::{messages, sequence};
+
+const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 0, 1];
+
+/// What the client sent last.
+#[derive(Default)]
+struct Sent {
+    transaction: [u8; 3],
+}
+
+impl Sent {
+    fn follow(&mut self, client: &Client, now: Duration, actions: &[Action]) {
+        for action in actions {
+            match action {
+                Action::Send(message) => {
+                    self.transaction.copy_from_slice(&message[1..4]);
+                    assert!(message.len() < 1232, "it fits the smallest link");
+                }
+                Action::Bound(lease) => {
+                    let address = lease.address;
+                    assert!(!address.is_multicast() && !address.is_unspecified() && !address.is_loopback());
+                    assert!(lease.valid.is_none_or(|until| until > now), "{lease:?}");
+                }
+                Action::Lost(_) => {}
+            }
+        }
+        assert!(client.wake().is_none_or(|at| at > now), "it does not wake for what is past");
+    }
+}
+
+/// Answers to a DHCPv6 client, most of them to what it asked last, with time that passes.
+pub fn dhcp6_client(data: &[u8]) {
+    let mut client = Client::new(Identity::of(MAC), 7);
+    let (mut now, mut sent) = (Duration::ZERO, Sent::default());
+    let actions = client.handle(now, Event::Start);
+    sent.follow(&client, now, &actions);
+    for (besides, datagram) in messages(data) {
+        let later = now + Duration::from_secs(u64::from(besides >> 2));
+        now = if besides & 1 == 0 { client.wake().unwrap_or(later) } else { later };
+        let actions = client.handle(now, Event::Timer);
+        sent.follow(&client, now, &actions);
+        let mut answer = datagram.to_vec();
+        if let Some(transaction) = answer.get_mut(1..4) {
+            transaction.copy_from_slice(&sent.transaction);
+        }
+        let event = if besides & 2 == 0 { Event::Datagram(&answer) } else { Event::Taken };
+        let actions = client.handle(now, event);
+        sent.follow(&client, now, &actions);
+    }
+}
+
+pub(crate) fn seeds_dhcp6_client() -> Vec<Vec<u8>> {
+    let client = option6(1, &[&[0, 3, 0, 1][..], &MAC].concat());
+    let server = option6(2, &[&[0, 4][..], &[7; 16]].concat());
+    let address = [&[0x20, 1, 0xd, 0xb8][..], &[0; 10], &[1, 0], &[0, 0, 2, 88], &[0, 0, 4, 176]].concat();
+    let association =
+        |inner: &[u8]| option6(3, &[&MAC[2..], &[0, 0, 1, 44], &[0, 0, 1, 224], inner].concat());
+    let servers = option6(23, &[&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[0x35]].concat());
+    let search = option6(24, b"\x03lab\x07example\0");
+    let message = |kind: u8, options: &[&[u8]]| [&[kind, 1, 2, 3][..], &options.concat()].concat();
+    let granted = association(&option6(5, &address));
+    let advertise =
+        message(2, &[&client, &server, &granted, &option6(7, &[255]), &option6(82, &[0, 0, 0, 90])]);
+    let reply = message(7, &[&client, &server, &granted, &servers, &search]);
+    let none = association(&option6(13, b"\0\x02nothing is free"));
+    let refused = message(2, &[&client, &server, &none]);
+    let forgotten = message(7, &[&client, &server, &association(&option6(13, &[0, 3]))]);
+    vec![
+        sequence([&advertise[..], &reply, &reply, &forgotten, &reply]),
+        sequence([&refused[..], &advertise, &message(7, &[&client, &server, &option6(13, &[0, 1])]), &reply]),
+    ]
+}
