@@ -15,7 +15,6 @@ resource "basalt_fabric" "lab" {
 }
 
 resource "basalt_vlan" "lab" {
-  name   = "${basalt_fabric.lab.name}.0"
   fabric = basalt_fabric.lab.name
   vid    = 0
   dhcp = {
