@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tfplugin::testing::{Broken, Lived, MiniCore, Random};
 use tfplugin::{
-    Action, Attribute, Change, Cx, DataSource, Diag, Diags, Identity, ListResource, Listed, Listing,
-    Progress, Provider, Query, Resource, Schema, Type, Val, async_trait,
+    Action, Attribute, Change, Cx, DataSource, Diag, Diags, Function, Identity, ListResource, Listed,
+    Listing, Progress, Provider, Query, Refusal, Resource, Schema, Signature, Type, Val, async_trait,
 };
 
 #[allow(dead_code, unreachable_pub, reason = "a program of its own, of which only the provider is used here")]
@@ -88,6 +88,26 @@ async fn what_is_there_is_found_with_its_state_and_by_what_it_is() {
 }
 
 #[tokio::test]
+async fn what_is_asked_for_comes_and_what_lives_for_a_run_is_closed() {
+    let (dir, mut core) = kennel(&[("rex", "dog")]).await;
+    let rex = Val::from([("name", "rex".into())]);
+    let found = core.data("pets_pet", &rex).await.expect("it is read");
+    assert_eq!(found.get("species"), &Val::from("dog"));
+    let nobody = core.data("pets_pet", &Val::from([("name", "lassie".into())])).await.expect_err("nobody");
+    assert!(nobody.to_string().starts_with("ReadDataSource of pets_pet: No such pet"), "{nobody}");
+
+    let called = core.call("call", &["rex".into(), "bella".into()]).await.expect("it keeps the rules");
+    assert_eq!(called, Ok("rex! bella!".into()));
+    let refused = core.call("call", &["tom".into()]).await.expect("it keeps the rules");
+    assert_eq!(refused, Err("Cats like \"tom\" do not come. Carry them".to_owned()));
+
+    let leash = core.open("pets_leash", &rex).await.expect("it is opened, renewed and closed");
+    assert_eq!(leash.get("knot"), &Val::from("the knot of rex"));
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1, "the pet alone is left");
+    core.stop().await;
+}
+
+#[tokio::test]
 async fn all_is_put_off_while_the_provider_is_not_known() {
     let config = Val::from([("directory", Val::Unknown)]);
     let mut core = MiniCore::start(pets::Pets::default(), &config).await.expect("it starts");
@@ -152,6 +172,12 @@ enum Rule {
     ActionPanic,
     /// An action's schema has something computed.
     ActionSchema,
+    /// A data source finds something else than it was asked for.
+    DataOther,
+    /// It finds something else each time.
+    DataTwice,
+    /// A function returns something else each time.
+    FunctionTwice,
 }
 
 struct Thing {
@@ -189,10 +215,58 @@ impl Provider for Wrong {
         vec![Box::new(Deed { rule: self.0, schema, done: Arc::clone(&self.1) })]
     }
     fn data_sources(&self) -> Vec<Box<dyn DataSource>> {
-        Vec::new()
+        let attributes =
+            vec![Attribute::required("name", Type::String), Attribute::computed("number", Type::Number)];
+        let schema = Schema { attributes, ..Schema::default() };
+        vec![Box::new(Fact { rule: self.0, schema, asked: Arc::clone(&self.1) })]
+    }
+    fn functions(&self) -> Vec<Box<dyn Function>> {
+        vec![Box::new(Count(Arc::clone(&self.1)))]
     }
     async fn configure(&self, _: &Cx, _: &Val) -> Result<(), Diags> {
         Ok(())
+    }
+}
+
+/// Knows what it should not, or not what it should.
+struct Fact {
+    rule: Rule,
+    schema: Schema,
+    asked: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl DataSource for Fact {
+    fn type_name(&self) -> &str {
+        "wrong_fact"
+    }
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+    async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        let number = match self.rule {
+            Rule::DataTwice => i64::try_from(asked).unwrap_or_default().into(),
+            _ => 7_i64.into(),
+        };
+        let name = if self.rule == Rule::DataOther { "other".into() } else { config.get("name").clone() };
+        Ok(Val::from([("name", name), ("number", number)]))
+    }
+}
+
+/// How often it was called: no function of its arguments.
+struct Count(Arc<AtomicUsize>);
+
+impl Function for Count {
+    fn name(&self) -> &str {
+        "count"
+    }
+    fn signature(&self) -> Signature {
+        let (summary, description) = ("Counts".into(), "How often this was called.".into());
+        Signature { summary, description, parameters: vec![], rest: None, returns: Type::Number }
+    }
+    fn call(&self, _: &[Val]) -> Result<Val, Refusal> {
+        Ok(i64::try_from(self.0.fetch_add(1, Ordering::Relaxed)).unwrap_or_default().into())
     }
 }
 
@@ -316,6 +390,10 @@ async fn broken(rule: Rule) -> Broken {
         Rule::ActionPlan => {
             core.act("wrong_deed", &Val::Null, async || done.load(Ordering::Relaxed)).await.err()
         }
+        Rule::DataOther | Rule::DataTwice => {
+            core.data("wrong_fact", &Val::from([("name", "it".into())])).await.err()
+        }
+        Rule::FunctionTwice => core.call("count", &[]).await.err(),
         _ => {
             let config = Val::from([("name", "it".into())]);
             core.live("wrong_thing", &[config], |_| None).await.err()
@@ -348,6 +426,12 @@ async fn every_broken_rule_is_told_with_its_place() {
     assert_eq!(other, "import of wrong_thing by its identity: it is not there");
     let planned = broken(Rule::ActionPlan).await.to_string();
     assert_eq!(planned, "PlanAction of wrong_deed: 0 became 3");
+    let other = broken(Rule::DataOther).await.to_string();
+    assert!(other.starts_with("ReadDataSource of wrong_fact: name: ") && other.contains("other"), "{other}");
+    let fickle = broken(Rule::DataTwice).await.to_string();
+    assert!(fickle.starts_with("ReadDataSource of wrong_fact: ") && fickle.contains("and then"), "{fickle}");
+    let counted = broken(Rule::FunctionTwice).await.to_string();
+    assert!(counted.starts_with("CallFunction of count: ") && counted.contains("and then"), "{counted}");
     let computed = broken(Rule::ActionSchema).await.to_string();
     assert_eq!(computed, "schema of what is configured of wrong_deed: result: nothing here is computed");
 }

@@ -31,6 +31,10 @@ pub struct MiniCore {
     resources: BTreeMap<String, (Schema, Type)>,
     pub(super) lists: BTreeMap<String, (Schema, Type)>,
     pub(super) actions: BTreeMap<String, (Schema, Type)>,
+    pub(super) data: BTreeMap<String, (Schema, Type)>,
+    pub(super) ephemerals: BTreeMap<String, (Schema, Type)>,
+    /// What each returns.
+    pub(super) functions: BTreeMap<String, Type>,
     identities: BTreeMap<String, wire::Identity>,
 }
 
@@ -114,6 +118,14 @@ impl MiniCore {
         };
         let resources = read_all(&sent.resource_schemas)?;
         let lists = read_all(&sent.list_resource_schemas)?;
+        let data = read_all(&sent.data_source_schemas)?;
+        let ephemerals = read_all(&sent.ephemeral_resource_schemas)?;
+        let functions = sent.functions.iter().map(|(name, function)| {
+            let returns =
+                wire::returned(function).map_err(|why| broken(format!("function {name}: {why}")))?;
+            Ok((name.clone(), returns))
+        });
+        let functions = functions.collect::<Result<_, Broken>>()?;
         let actions = sent.action_schemas.iter();
         let actions = actions.map(|(name, action)| (name.clone(), action.schema.clone().unwrap_or_default()));
         let actions = read_all(&actions.collect())?;
@@ -138,7 +150,18 @@ impl MiniCore {
                 "list of {name}: there is no resource of that name with an identity"
             )));
         }
-        let mut core = Self { provider, client, block, resources, lists, actions, identities };
+        let mut core = Self {
+            provider,
+            client,
+            block,
+            resources,
+            lists,
+            actions,
+            data,
+            ephemerals,
+            functions,
+            identities,
+        };
         let request = pb::validate_provider_config::Request { config: Some(codec::encode(&core.block)) };
         let checked = core.client.validate_provider_config(request).await;
         answered("ValidateProviderConfig", checked, |checked| &checked.diagnostics)?;
@@ -169,6 +192,11 @@ impl MiniCore {
     /// The resources that there are.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.resources.keys().map(String::as_str)
+    }
+
+    /// The data sources that there are.
+    pub fn data_sources(&self) -> impl Iterator<Item = &str> {
+        self.data.keys().map(String::as_str)
     }
 
     /// The attributes of a resource.

@@ -20,6 +20,10 @@
 //! | identity | where there is one it is whole once an object is created, never changes, and imports that object |
 //! | generate | the configuration made for an object is valid, and plans nothing of what it says |
 //! | deferral | only where Terraform takes it; whatever is asked of a provider whose block is not known |
+//! | data, ephemeral | what is valid is so as well while some of it is unknown; what comes is wholly known, and as the configuration says |
+//! | data, function | the same each time, where nothing has changed |
+//! | function | what is refused is told in words that Terraform ends with a full stop |
+//! | ephemeral | it can be renewed where it wants that, and be closed |
 //! | list | every object has a name and an identity that is whole and no other's; no more come than were asked for |
 //! | list | a state comes where it was asked for, and is the one that is imported by that identity |
 //! | action | what is valid is planned also while some of it is unknown; a plan changes nothing |
@@ -40,6 +44,7 @@
 //! ```
 
 mod act;
+mod ask;
 mod defer;
 mod find;
 mod mini;

@@ -57,6 +57,13 @@ fn attribute(sent: &pb::schema::Attribute) -> Result<Attribute, String> {
     Ok(attribute)
 }
 
+/// What a function returns.
+pub(super) fn returned(function: &pb::Function) -> Result<Type, String> {
+    let returns = function.r#return.as_ref().ok_or("it returns nothing")?;
+    let json = serde_json::from_slice(&returns.r#type).map_err(|error| error.to_string())?;
+    Type::from_json(&json).ok_or_else(|| format!("{json} is no type"))
+}
+
 /// What identifies the objects of a resource.
 #[derive(Debug)]
 pub(super) struct Identity {
