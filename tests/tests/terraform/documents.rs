@@ -64,6 +64,33 @@ fn every_example_of_a_resource_is_planned() {
 }
 
 #[test]
+fn the_quickstart_is_planned() {
+    within(async |world| {
+        let images = world.dir.path().join("images");
+        for (image, roles) in
+            [("ephemeral", &["kernel", "initrd", "squashfs"][..]), ("debian", &["root_tarball"])]
+        {
+            let file = json!({"sha256": "0".repeat(64), "size": 1, "file": "x"});
+            let files: BTreeMap<_, _> = roles.iter().map(|role| (role, file.clone())).collect();
+            let manifest = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": files});
+            std::fs::create_dir_all(images.join(image)).expect("a folder");
+            std::fs::write(images.join(image).join("image.json"), manifest.to_string()).expect("a file");
+        }
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart");
+        let text = ["main.tf", "outputs.tf", "variables.tf"]
+            .map(|file| std::fs::read_to_string(example.join(file)).expect("a file"));
+        let [images, key] = [
+            format!("-var=image_dir={}", images.display()),
+            "-var=ssh_key=ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJYtHm5Uyq6UbgMSAkeyXXEN6Cmm5WWOCWzBtRIwxMSg a@b".to_owned(),
+        ];
+        let plan = ["plan", &images, &key, "-var=bmc_password=secret"];
+        let said = world.config(&format!("{}{}", provider(&world), text.concat())).ok(&plan).await;
+        assert!(said.contains("to add, 0 to change, 0 to destroy."), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn every_example_of_a_data_source_and_of_a_function_is_read() {
     within(async |world| {
         for one in declared().into_iter().map(Declared::without_references_to_others) {
