@@ -327,7 +327,8 @@ async fn two_machines_are_installed_run_without_us_and_are_given_back() {
             "the BIOS machine's ROM is iPXE already:\n{history}"
         );
 
-        let boots = world.basalt(&["explain", "boot", &machine.config().mac.to_string(), "--history"]).await;
+        let boots =
+            world.basalt(&["explain", "boot", &machine.config().mac.to_string(), "--history", "9"]).await;
         eprintln!("{boots}");
         for step in [&format!("machine {name}, "), "DISCOVER", "script for iPXE", "GET /blobs/", "claim"] {
             assert!(boots.contains(step), "{step} of:\n{boots}");
