@@ -9,8 +9,9 @@ use sqlx::{Connection, PgConnection, Row};
 use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 21] = [
+const BYTES: [(&str, bool); 22] = [
     ("_sqlx_migrations.checksum", false),
+    ("address.duid", false),
     ("api_token.sha256", false),
     ("attempt_key.sealed", true),
     ("authority.certificate_der", false),
