@@ -4,7 +4,7 @@
 //! runs is compared with what should. A service that fails is started again after five seconds, and its health is told
 //! when it changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,14 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::Attempts;
-use crate::blobs::{self, BlobOrigin, BlobStore, NoOrigin};
+use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
 use crate::boot::BootTable;
 use crate::clock::{Clock, wall_ms};
-use crate::concern::store::{ConcernStore, read_concern};
-use crate::concern::{Concern, Content};
+use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
 use crate::dhcp6::Dhcp6;
-use crate::disk::Disk;
 use crate::durable;
 use crate::epochs::Epochs;
 use crate::facts::health;
@@ -43,6 +41,7 @@ use crate::loaders::Loaders;
 use crate::meters;
 use crate::power::Power;
 use crate::presence::Presence;
+use crate::room;
 use crate::router_advertisement;
 use crate::settings::Settings;
 use crate::spool::writer::{Facts, SpoolThread};
@@ -63,10 +62,6 @@ const RESTART: Duration = Duration::from_secs(5);
 const PREFETCH: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(600)];
 /// How often what fetches left is looked at.
 const TIDY: Duration = Duration::from_secs(3600);
-/// How often it is looked whether the disk is full.
-const FULL: Duration = Duration::from_secs(1);
-/// What leaves the cache at once, where it is.
-const ROOM: u64 = 64 << 20;
 /// How long everything may take to stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
@@ -136,7 +131,7 @@ impl Daemon {
         let files = |error| StartError::DataDir(dir.clone(), error);
         durable::private_dir(&dir).map_err(files)?;
         let lock = lock(&dir).await?;
-        make_room(&dir).map_err(files)?;
+        room::make(&dir).map_err(files)?;
         let identity = Arc::new(Identity::open(&dir)?);
         let clock = Clock::open(&dir).map_err(files)?;
         let membership = membership(&identity, &settings, &clock).await?;
@@ -220,7 +215,7 @@ impl Daemon {
         tasks.spawn(remember_reports(boot, attempts, stop.clone()));
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tidy(Arc::clone(&blobs), stop.clone()));
-        tasks.spawn(relieve(Arc::clone(&blobs), facts.disk(), stop.clone()));
+        tasks.spawn(room::keep(Arc::clone(&blobs), facts.disk(), stop.clone()));
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(services.keep(stop.clone()));
         let spki_sha256 = identity.spki_sha256.clone();
@@ -627,36 +622,6 @@ async fn prefetch(blobs: Arc<BlobStore>, concerns: Arc<ConcernStore>, stop: Canc
     }
 }
 
-/// Has images leave a full disk, so that a rack can start on it: first those that are not to be here beforehand.
-fn make_room(dir: &Path) -> io::Result<()> {
-    let images = match read_concern(dir, Concern::Images) {
-        Ok(Some((_, Content::Images(images)))) => images.blobs,
-        // What is damaged is told of later.
-        _ => Vec::new(),
-    };
-    let prefetched: HashSet<String> =
-        images.into_iter().filter(|blob| blob.prefetch).map(|blob| blob.sha256).collect();
-    blobs::make_room(dir, ROOM, |name| prefetched.contains(name))?;
-    blobs::make_room(dir, ROOM, |_| false)
-}
-
-async fn relieve(blobs: Arc<BlobStore>, disk: Arc<Disk>, stop: CancellationToken) {
-    let mut timer = tokio::time::interval(FULL);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = timer.tick() => look_for_room(&blobs, &disk).await,
-        }
-    }
-}
-
-/// Has images leave the cache while the disk is too full for leases and facts. What could not be written need not be tried again at once.
-async fn look_for_room(blobs: &BlobStore, disk: &Disk) {
-    if disk.is_full() && blobs.lacks_room().await {
-        blobs.give_room(ROOM).await;
-    }
-}
-
 async fn tidy(blobs: Arc<BlobStore>, stop: CancellationToken) {
     let mut timer = tokio::time::interval(TIDY);
     loop {
@@ -670,21 +635,6 @@ async fn tidy(blobs: Arc<BlobStore>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn an_image_leaves_the_cache_only_while_the_disk_is_full() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("blobs").join("a".repeat(64));
-        std::fs::create_dir_all(image.parent().unwrap()).unwrap();
-        std::fs::write(&image, "bytes").unwrap();
-        let (_, images) = watch::channel(None);
-        let blobs = BlobStore::open(dir.path(), Some(1 << 20), Arc::new(NoOrigin), images).unwrap();
-        // It was full once, and nothing has been written since.
-        let disk = Arc::<Disk>::default();
-        disk.wrote("facts", Err(&io::ErrorKind::StorageFull.into()));
-        look_for_room(&blobs, &disk).await;
-        assert!(image.exists());
-    }
 
     #[test]
     fn a_port_that_may_not_be_bound_is_told_with_the_capabilities_that_it_takes() {

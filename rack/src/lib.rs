@@ -33,6 +33,7 @@ pub mod meters;
 pub mod neighbours;
 pub mod power;
 pub mod presence;
+mod room;
 pub mod router_advertisement;
 pub mod script;
 pub mod settings;
