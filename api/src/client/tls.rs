@@ -14,7 +14,7 @@ use crate::pin::PinnedKey;
 /// The hash of the key that an endpoint names: `https://HOST:PORT#spki=HEX`.
 pub(super) fn pinned_key(endpoint: &Url) -> Result<Option<[u8; 32]>, String> {
     let Some(fragment) = endpoint.fragment() else { return Ok(None) };
-    let key = fragment.strip_prefix("spki=").and_then(from_hex);
+    let key = fragment.strip_prefix("spki=").and_then(|digits| hex::decode(digits).ok()?.try_into().ok());
     let key = key.ok_or_else(|| {
         format!("{fragment:?} behind the # is not spki= and 64 hexadecimal digits, as status.spki_sha256 of a Rack has them")
     })?;
@@ -22,17 +22,6 @@ pub(super) fn pinned_key(endpoint: &Url) -> Result<Option<[u8; 32]>, String> {
         return Err("only https:// has a key that could be pinned".to_owned());
     }
     Ok(Some(key))
-}
-
-fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 /// TLS with aws-lc-rs, whatever other crypto the program has linked. Without `verify` it trusts nobody, and is for
