@@ -4,6 +4,8 @@
 //! The rack works from concern files. The router is dnsmasq, which says that addresses come by DHCPv6, and gives none.
 #![expect(clippy::print_stdout, reason = "what happened is read by people")]
 
+#[path = "../../rack/tests/rack/dnsmasq.rs"]
+mod dnsmasq;
 #[path = "../../rack/tests/rack/namespace.rs"]
 #[expect(dead_code, reason = "the rack's tests need more of it")]
 mod namespace;
@@ -110,28 +112,11 @@ async fn rack(dir: &Path, image: &Path) -> Daemon {
     Daemon::start(settings).await.unwrap()
 }
 
-fn router() -> (Host, Running) {
-    let program = peer("dnsmasq");
+fn router(dir: &Path) -> (Host, Running) {
     let host = Host::plug("router", "52:54:00:00:00:09");
     host.run(&["ip", "address", "add", "2001:db8::9/64", "dev", "eth0", "nodad"]);
-    let libraries = format!("LD_LIBRARY_PATH={}", program.join("usr/lib/x86_64-linux-gnu").display());
-    let program = program.join("usr/sbin/dnsmasq").display().to_string();
-    let dnsmasq = host.spawn(&[
-        "env",
-        &libraries,
-        &program,
-        "--keep-in-foreground",
-        "--conf-file=/dev/null",
-        "--user=root",
-        // Here it may not change its groups.
-        "--group=",
-        "--port=0",
-        "--interface=eth0",
-        "--leasefile-ro",
-        "--enable-ra",
-        "--dhcp-range=2001:db8::,static,64",
-        "--dhcp-ignore=tag:!known",
-    ]);
+    let range = "--dhcp-range=2001:db8::,static,64";
+    let dnsmasq = dnsmasq::dnsmasq(dir, &host, &["--enable-ra", range, "--dhcp-ignore=tag:!known"]);
     (host, dnsmasq)
 }
 
@@ -187,7 +172,7 @@ async fn an_ipv6_only_machine_boots_and_delivers_its_inventory() {
     }
     make_switch(&["2001:db8::1/64"]);
     let rack = rack(dir.path(), &image).await;
-    let _router = router();
+    let _router = router(dir.path());
     let _machine = machine(dir.path());
 
     let claim = told(&rack, dir.path(), "claim", |fact| match &fact.body {

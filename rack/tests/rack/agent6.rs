@@ -10,7 +10,7 @@ use basalt_agent::lease::{self, Needs};
 use basalt_agent::network::NetworkError;
 use basalt_proto::rack_v1::{AddressRange, Dhcp6Subnet, Fact, LeaseFact, fact::Body};
 
-use super::beside::dnsmasq;
+use super::dnsmasq::dnsmasq;
 use super::firmware6::router;
 use super::namespace::{Host, Running, is_inside, make_switch, peer};
 use super::peers;

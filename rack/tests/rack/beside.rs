@@ -15,6 +15,7 @@ use basalt_rack::daemon::Daemon;
 use dhcproto::v4::{MessageType, OptionCode};
 use tokio::time::timeout;
 
+use super::dnsmasq::dnsmasq;
 use super::namespace::{Host, Running, ip, is_inside, make_switch, peer};
 use super::peers::{on_switch, start, start_with, subnet};
 use super::support::{boot_concern, fact, traced};
@@ -31,32 +32,6 @@ fn dnsmasq_at_nine(dir: &Path, host: &Host) -> Running {
     host.run(&["ip", "address", "add", "10.9.0.9/24", "dev", "eth0"]);
     let range = format!("--dhcp-range={},{},1h", ITS_OWN[0], ITS_OWN[1]);
     dnsmasq(dir, host, &["--dhcp-authoritative", &range])
-}
-
-/// dnsmasq on another host, for DHCP alone.
-pub(super) fn dnsmasq(dir: &Path, host: &Host, further: &[&str]) -> Running {
-    let program = peer("dnsmasq");
-    let libraries = program.join("usr/lib/x86_64-linux-gnu");
-    let [libraries, program] = [
-        format!("LD_LIBRARY_PATH={}", libraries.display()),
-        program.join("usr/sbin/dnsmasq").display().to_string(),
-    ];
-    let leases = format!("--dhcp-leasefile={}", dir.join("dnsmasq.leases").display());
-    let fixed = [
-        "env",
-        &libraries,
-        &program,
-        "--keep-in-foreground",
-        "--conf-file=/dev/null",
-        "--user=root",
-        // Here it may not change its groups.
-        "--group=",
-        "--port=0",
-        "--interface=eth0",
-        "--bind-interfaces",
-        &leases,
-    ];
-    host.spawn(&[&fixed, further].concat())
 }
 
 pub(super) fn beside() -> DhcpSubnet {

@@ -2,7 +2,8 @@
 
 use basalt_proto::rack_v1::{BootAnswers, DhcpSubnet};
 
-use super::beside::{MACHINE, asked, dnsmasq, machine, uefi};
+use super::beside::{MACHINE, asked, machine, uefi};
+use super::dnsmasq::dnsmasq;
 use super::namespace::{Host, is_inside, make_switch, peer};
 use super::peers::{start, subnet};
 use super::secure_boot::{console, serving, until};

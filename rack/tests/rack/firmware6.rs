@@ -5,7 +5,8 @@ use std::path::Path;
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 use basalt_rack::daemon::Daemon;
 
-use super::beside::{MACHINE, asked, dnsmasq, uefi};
+use super::beside::{MACHINE, asked, uefi};
+use super::dnsmasq::dnsmasq;
 use super::namespace::{Host, Running, is_inside, peer};
 use super::peers6::{start_with, subnet};
 

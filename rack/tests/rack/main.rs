@@ -9,6 +9,7 @@ mod beside;
 mod cache;
 mod clocks;
 mod disk;
+mod dnsmasq;
 mod firmware;
 mod firmware6;
 mod forward;
