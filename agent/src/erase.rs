@@ -2,7 +2,7 @@
 
 use std::io;
 
-use basalt_api::agent::{Erase, EraseLevel, MarkerState, Outcome};
+use basalt_api::agent::{Erase, EraseLevel, MarkerState, Outcome, ScriptEnd};
 
 use crate::disk::rules::{self, Observed, Verdict};
 use crate::disk::{Disks, WritableDisk};
@@ -11,7 +11,7 @@ use crate::install::not_expired;
 use crate::report::Reporter;
 use crate::root::Root;
 use crate::work::Context;
-use crate::{say, tool};
+use crate::{say, task_scripts, tool};
 
 const MIB: u64 = 1 << 20;
 /// Zeroed at either end of the disk and at the start of every partition: where signatures are.
@@ -22,12 +22,13 @@ const PART: u64 = 1024 * MIB;
 /// Erases.
 ///
 /// # Errors
-/// The task has expired, a disk is not Basalt's to erase, or cannot be written.
+/// The task has expired, a disk is not Basalt's to erase, a script of it failed, or a disk cannot be written.
 pub fn run(
     context: &Context<'_>,
     erase: &Erase,
     disks: &mut Disks,
     reporter: &mut Reporter,
+    ends: &mut Vec<ScriptEnd>,
 ) -> Result<Outcome, Failure> {
     not_expired(context)?;
     let names: Vec<String> = disks.devices().into_iter().map(|device| device.disk.name).collect();
@@ -37,6 +38,7 @@ pub fn run(
         Verdict::Proceed(permit) => permit,
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
     };
+    task_scripts::run(context, reporter, ends)?;
     let open: Vec<&Observed> =
         observed.iter().filter(|disk| rules::finished(context.task, disk).is_none()).collect();
     let system = Root::system();

@@ -40,6 +40,7 @@ pub mod resolv;
 pub mod root;
 pub mod script;
 pub mod supervise;
+pub mod task_scripts;
 pub mod tls;
 pub mod tool;
 pub mod work;

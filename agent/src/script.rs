@@ -238,6 +238,7 @@ mod tests {
             attempt: 7,
             not_after_unix_ms: 0,
             machine_uid: "a-uid".to_owned(),
+            scripts: Vec::new(),
             action: TaskAction::Script(script.clone()),
             then: Then::PowerOff,
         };
@@ -313,6 +314,7 @@ mod tests {
             attempt: 7,
             not_after_unix_ms: 0,
             machine_uid: String::new(),
+            scripts: Vec::new(),
             action: TaskAction::Script(script.clone()),
             then: Then::PowerOff,
         };

@@ -15,7 +15,9 @@ use crate::modules::{Coldplug, Index};
 use crate::rack::{self, Session};
 use crate::report::Reporter;
 use crate::root::Root;
-use crate::{console, deadlines, erase, initrd, install, inventory, ipv6, network, say, script, tls};
+use crate::{
+    console, deadlines, erase, initrd, install, inventory, ipv6, network, say, script, task_scripts, tls,
+};
 
 /// What the rack's clock says, carried on by this machine's own.
 #[derive(Clone, Copy, Debug)]
@@ -123,11 +125,16 @@ fn perform(context: &Context<'_>) -> TaskResult {
     reporter.stage("inventory", 1, "reading the hardware");
     let inventory = inventory::read(&system, context.boot.boot_mac.as_deref());
     let mut disks = Disks::new(system);
-    let mut output = None;
+    let (mut output, mut scripts) = (None, Vec::new());
     let done = match &task.action {
-        TaskAction::Inventory => Ok(Outcome::Succeeded),
+        TaskAction::Inventory => {
+            let found = task_scripts::run_alone(context, &disks, &mut reporter, &mut scripts);
+            found.map(|later| {
+                later.map_or(Outcome::Succeeded, |found_attempt| Outcome::Superseded { found_attempt })
+            })
+        }
         TaskAction::Install(install) => install::run(context, install, &mut disks, &mut reporter),
-        TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter),
+        TaskAction::Erase(erase) => erase::run(context, erase, &mut disks, &mut reporter, &mut scripts),
         TaskAction::Script(script) => {
             let (done, said) = script::run(task, script, context.again, &mut reporter);
             output = Some(said);
@@ -145,6 +152,7 @@ fn perform(context: &Context<'_>) -> TaskResult {
         markers: disks.markers(),
         timings: reporter.finish().into_iter().collect(),
         output,
+        scripts,
     }
 }
 

@@ -55,10 +55,22 @@ pub struct Task {
     pub not_after_unix_ms: i64,
     /// The machine's uid, written into disk markers.
     pub machine_uid: String,
+    /// Scripts that are run, in this order, after the hardware was read and before any disk is touched. All are run; the task
+    /// fails when one of them does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<Script>,
     /// The work itself.
     pub action: TaskAction,
     /// What the agent does once the result is delivered.
     pub then: Then,
+}
+
+impl Task {
+    /// Whether it may change what is on the machine by itself. Nobody knows what a script does.
+    #[must_use]
+    pub const fn changes_machine(&self) -> bool {
+        !self.scripts.is_empty() || self.action.changes_machine()
+    }
 }
 
 /// The work of a [`Task`].
@@ -77,8 +89,7 @@ pub enum TaskAction {
 
 impl TaskAction {
     /// Whether it may change what is on the machine by itself.
-    #[must_use]
-    pub const fn changes_machine(&self) -> bool {
+    const fn changes_machine(&self) -> bool {
         match self {
             Self::Inventory => false,
             Self::Script(script) => !script.repeats,
@@ -227,6 +238,19 @@ pub struct TaskResult {
     /// What a script said, the last [`OUTPUT_BYTES`] of it. The whole is in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// How the task's scripts ended, as far as they were run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<ScriptEnd>,
+}
+
+/// How a script of a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptEnd {
+    /// What it is called.
+    pub name: String,
+    /// Why it failed; absent: it went well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// Most that is kept of what a script said, in bytes.

@@ -226,6 +226,7 @@ mod tests {
             attempt,
             not_after_unix_ms: i64::MAX,
             machine_uid: "m".to_owned(),
+            scripts: Vec::new(),
             action: TaskAction::Inventory,
             then: Then::Reboot,
         }

@@ -54,7 +54,7 @@ pub fn install(task: &Task, wipe: Wipe, target: &Observed, others: &[Observed]) 
 /// # Errors
 /// [`FailureCode::ForeignData`].
 pub fn erase(task: &Task, wipe: Wipe, disks: &[Observed]) -> Result<Verdict, Failure> {
-    if let Some(found) = disks.iter().find_map(|disk| later(task, disk)) {
+    if let Some(found) = outranked(task, disks) {
         return Ok(Verdict::Superseded(found));
     }
     // An attempt that was cut off half way has finished some disks; the others are still to be done.
@@ -63,6 +63,12 @@ pub fn erase(task: &Task, wipe: Wipe, disks: &[Observed]) -> Result<Verdict, Fai
     }
     disks.iter().try_for_each(|disk| refuse_foreign(task, wipe, disk))?;
     Ok(Verdict::Proceed(Permit(())))
+}
+
+/// The later attempt that has written to one of a machine's disks: whatever this task is, the machine has gone on without it.
+#[must_use]
+pub fn outranked(task: &Task, disks: &[Observed]) -> Option<u64> {
+    disks.iter().find_map(|disk| later(task, disk))
 }
 
 /// Whether this very attempt has finished with a disk.
@@ -112,6 +118,7 @@ mod tests {
             attempt,
             not_after_unix_ms: i64::MAX,
             machine_uid: ME.to_owned(),
+            scripts: Vec::new(),
             action: TaskAction::Inventory,
             then: Then::Reboot,
         }

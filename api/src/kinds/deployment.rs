@@ -141,8 +141,7 @@ pub struct Release {
     /// How its disks are erased.
     #[field(default = EraseMethod::Quick)]
     pub erase: EraseMethod,
-    /// Scripts of type `release` that are run before its disks are erased.
-    #[field(dormant = "no scripts are run on machines")]
+    /// Scripts of type `release` that are run before its disks are erased, in the order of their names.
     pub scripts: BTreeSet<Ref<Script>>,
     /// What happens when that fails.
     #[field(default = OnFailure::Hold)]
@@ -284,6 +283,13 @@ fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
             "leave the port out, or say check = \"tcp\"",
         ),
         _ => {}
+    }
+    if spec.release.erase == EraseMethod::None && !spec.release.scripts.is_empty() {
+        rule.broken(
+            "/release/scripts",
+            "a machine whose disks are not erased is not booted for its release, so that no script is run",
+            "leave the scripts out, or say erase = \"quick\"",
+        );
     }
     if let Some(network) = &spec.network {
         network_rules(network, rule);

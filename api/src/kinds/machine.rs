@@ -179,11 +179,10 @@ pub struct Commissioning {
     /// Declare the machine ready without booting it; nothing is known of its hardware then.
     #[field(default = false)]
     pub skip: bool,
-    /// Scripts of type `commissioning` that are run while its hardware is read.
-    #[field(dormant = "no scripts are run on machines")]
+    /// Scripts of type `commissioning` that are run once its hardware has been read, in the order of their names. It becomes ready
+    /// when all of them have gone well. A change counts from the next commissioning on.
     pub scripts: BTreeSet<Ref<Script>>,
-    /// Scripts of type `testing` that are run after that.
-    #[field(dormant = "no scripts are run on machines")]
+    /// Scripts of type `testing` that are run after those.
     pub testing: BTreeSet<Ref<Script>>,
     /// Leave the BMC's accounts and network settings alone.
     #[field(default = false, dormant = "they always are left alone")]

@@ -50,6 +50,12 @@ pub struct MachineInput {
     /// The environment that machines of its architecture run while they are worked on; None when no image is declared
     /// for that, or its files are not all uploaded.
     pub ephemeral: Option<EphemeralImage>,
+    /// Scripts that are run when its hardware has been read: those of commissioning, then those of testing.
+    #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
+    pub inspection: TaskScripts,
+    /// Scripts that are run before its disks are erased.
+    #[serde(default, skip_serializing_if = "TaskScripts::are_none")]
+    pub release: TaskScripts,
     /// What the fleet's budget leaves for it.
     #[serde(skip)]
     pub budget: Budget,
@@ -115,6 +121,24 @@ pub struct Operation {
     pub requested_at: Timestamp,
     /// When it is too late.
     pub deadline: Timestamp,
+}
+
+/// Scripts that belong to a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskScripts {
+    /// What they are called, in the order in which they are run.
+    pub names: Vec<String>,
+    /// Why the task cannot be run with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<String>,
+}
+
+impl TaskScripts {
+    /// Whether there is nothing to run, and nothing in the way.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        self.names.is_empty() && self.unusable.is_none()
+    }
 }
 
 /// A deployment's hold on a machine.

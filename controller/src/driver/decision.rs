@@ -165,8 +165,9 @@ pub async fn replay(store: &Store, decision: &basalt_db::Decision) -> Result<Rep
             return Ok(impossible(message));
         }
     };
-    input.records = records(rows)?.0;
-    input.facts = fold(facts, &input.records);
+    let (records, tasks) = records(rows)?;
+    input.facts = fold(facts, &records, &tasks);
+    input.records = records;
     input.facts.boot_applied = seen.boot_applied;
     input.facts.boot_refused = seen.boot_refused;
     input.facts.power_rack = seen.power_rack;

@@ -1,6 +1,8 @@
 //! From stored facts to what the planner reads: one pass, no database, no clock.
 
-use basalt_api::agent::Outcome;
+use std::collections::BTreeMap;
+
+use basalt_api::agent::{FailureCode, Outcome, TaskResult};
 use basalt_api::kinds::PowerState;
 use basalt_api::values::{Attempt, Timestamp};
 use basalt_db::Fact;
@@ -9,6 +11,7 @@ use basalt_engine::facts::{
     Progressed, Reported, StepKey, StepRecord,
 };
 use basalt_engine::failures::PowerFailure;
+use serde_json::Value;
 
 use crate::racks::observed::{self, Observed};
 
@@ -16,7 +19,7 @@ use crate::racks::observed::{self, Observed};
 /// A fact is never earlier than those stored before it, nor than the record of the step that it answers, should the
 /// database's clock have gone back in between.
 #[must_use]
-pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord]) -> Facts {
+pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord], tasks: &BTreeMap<Attempt, Value>) -> Facts {
     facts.sort_by_key(|fact| fact.id);
     let mut out = Facts::default();
     let mut latest = Timestamp::MIN;
@@ -31,9 +34,27 @@ pub fn fold(mut facts: Vec<Fact>, records: &[StepRecord]) -> Facts {
             );
             continue;
         };
+        let observed = match observed {
+            Observed::Result(result) => Observed::Result(Box::new(with_its_scripts(*result, tasks))),
+            other => other,
+        };
         add(&mut out, &fact, observed);
     }
     out
+}
+
+/// A result as it is to be taken: an agent of before tasks had scripts has run none, and says that all went well.
+fn with_its_scripts(mut result: TaskResult, tasks: &BTreeMap<Attempt, Value>) -> TaskResult {
+    let task = tasks.get(&Attempt::new(result.attempt));
+    let wanted = task.and_then(|task| task.get("scripts")).and_then(Value::as_array).map_or(0, Vec::len);
+    let ran = result.scripts.len();
+    if result.outcome == Outcome::Succeeded && ran < wanted {
+        let message = format!(
+            "the agent ran {ran} of {wanted} scripts: upload an ephemeral image of this version, and run `basalt recommission`"
+        );
+        result.outcome = Outcome::Failed { code: FailureCode::Other, message, wrote: false };
+    }
+    result
 }
 
 /// When what a fact answers was begun: its step, or its attempt.
@@ -117,6 +138,9 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
 
 #[cfg(test)]
 mod tests {
+    use basalt_api::agent::ScriptEnd;
+    use serde_json::json;
+
     use super::*;
 
     fn fact(id: i64, attempt: u64, observed: &Observed) -> Fact {
@@ -145,7 +169,11 @@ mod tests {
 
     #[test]
     fn a_reboot_does_not_take_back_that_cloud_init_had_finished() {
-        let facts = fold(vec![fact(3, 7, &readiness("booted")), fact(2, 7, &readiness("cloud_init"))], &[]);
+        let facts = fold(
+            vec![fact(3, 7, &readiness("booted")), fact(2, 7, &readiness("cloud_init"))],
+            &[],
+            &BTreeMap::new(),
+        );
         assert_eq!(facts.readiness[&Attempt::new(7)].level, Level::CloudInit);
     }
 
@@ -159,7 +187,7 @@ mod tests {
             message: "the BMC refuses the password".into(),
             epoch: 1,
         });
-        let facts = fold(vec![fact(1, 0, &power)], &[]);
+        let facts = fold(vec![fact(1, 0, &power)], &[], &BTreeMap::new());
         assert_eq!(facts.power, None);
         let answer = &facts.power_results[&StepKey::from("k".to_owned())];
         assert!(matches!(answer.result, Err((PowerFailure::BadPassword, _))));
@@ -174,7 +202,7 @@ mod tests {
         };
         let mut late = fact(9, 0, &power("off"));
         late.stored_at = Timestamp::UNIX_EPOCH;
-        let reading = fold(vec![late, fact(8, 0, &power("on"))], &[]).power.unwrap();
+        let reading = fold(vec![late, fact(8, 0, &power("on"))], &[], &BTreeMap::new()).power.unwrap();
         assert_eq!((reading.state, reading.at), (PowerState::Off, Timestamp::from_second(8).unwrap()));
     }
 
@@ -182,7 +210,29 @@ mod tests {
     fn the_first_claim_of_an_attempt_counts() {
         let claim =
             |boot: &str| Observed::Claim(observed::Claim { address: String::new(), boot_id: boot.into() });
-        let facts = fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))], &[]);
+        let facts =
+            fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))], &[], &BTreeMap::new());
         assert_eq!(facts.claims[&Attempt::new(5)].boot_id, "first");
+    }
+
+    #[test]
+    fn an_agent_that_ran_no_script_of_its_task_has_not_succeeded() {
+        let ended = |ran: usize| {
+            let scripts = vec![ScriptEnd { name: "burn-in".into(), failure: None }; ran];
+            let result = TaskResult {
+                attempt: 5,
+                outcome: Outcome::Succeeded,
+                inventory: Some(basalt_api::agent::Inventory::default()),
+                markers: BTreeMap::new(),
+                timings: BTreeMap::new(),
+                output: None,
+                scripts,
+            };
+            let task = json!({"scripts": [{"name": "burn-in"}], "action": {"type": "inventory"}});
+            let tasks = BTreeMap::from([(Attempt::new(5), task)]);
+            let facts = fold(vec![fact(1, 5, &Observed::Result(Box::new(result)))], &[], &tasks);
+            (facts.results[&Attempt::new(5)].outcome == Outcome::Succeeded, facts.inventory.is_some())
+        };
+        assert_eq!((ended(0), ended(1)), ((false, false), (true, true)));
     }
 }

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
+use super::scripts::Scripts;
 use super::serving;
 use super::tag::{self, TagSeen};
 use crate::racks::observed::{Hello, Observed};
@@ -83,6 +84,8 @@ pub struct Loaded {
     pub tags: BTreeSet<String>,
     /// Those by expression, with the ones that cannot be computed.
     pub automatic: Vec<Tagged>,
+    /// The scripts that belong to its tasks.
+    pub scripts: Scripts,
     /// The step records, by id, and when the effect of each was handed over.
     pub steps: Vec<(i64, Option<Timestamp>)>,
     /// Those of them of which nobody has noted how they ended.
@@ -257,7 +260,7 @@ impl Estate {
         let unfinished = rows.iter().filter(|row| row.finished_at.is_none());
         let open = unfinished.map(|row| (row.id, StepKey::from(row.step_key.clone()))).collect();
         let (records, tasks) = records(rows)?;
-        let mut facts: Facts = fold(stored.clone(), &records);
+        let mut facts: Facts = fold(stored.clone(), &records, &tasks);
         let inventory = facts.inventory.as_ref().map(|seen| Inventory::from_agent(&seen.inventory, &markers));
         let subject = tag::subject(&object.name, &machine, inventory.as_ref());
         let automatic = tag::evaluate(uid, &subject, &self.tags);
@@ -287,6 +290,8 @@ impl Estate {
             (Some(deployment), Some((_, since))) => Some(self.claim(store, deployment, since).await?),
             _ => None,
         };
+        let release = claim.as_ref().map(|claim| &claim.spec);
+        let scripts = Scripts::load(store, &machine, release).await?;
         let input = MachineInput {
             uid,
             name: object.name.clone(),
@@ -301,6 +306,8 @@ impl Estate {
             power_wish: operation::wish(&operations),
             unwiped: marks.unwiped,
             claim,
+            inspection: scripts.inspection.planned(),
+            release: scripts.release.planned(),
             budget,
             facts,
             records,
@@ -314,6 +321,7 @@ impl Estate {
             inventory,
             tags,
             automatic,
+            scripts,
             steps,
             open,
             slot,

@@ -306,7 +306,8 @@ impl Turn<'_> {
             racks: estate::http_of(&racks, &estate.nets, &leased(&loaded.facts)),
             token: report_token::mint(&attempt_key, attempt.get(), &machine.to_string()),
         };
-        let context = Context { attempt, not_after: step.not_after, report: Some(report) };
+        let scripts = loaded.scripts.of(kind).to_vec();
+        let context = Context { attempt, not_after: step.not_after, report: Some(report), scripts };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,
             Err(error) => return Ok(Did::Cannot(in_words(&error))),
@@ -323,7 +324,7 @@ impl Turn<'_> {
         });
         let limits = estate.limits();
         let disks = Take::Disks { zone: &loaded.input.budget.zone, until: step.not_after, limits };
-        let takes = task.action.changes_machine().then_some(&disks);
+        let takes = task.changes_machine().then_some(&disks);
         driver.kill.at(step.step.name(), "recorded");
         let arms = Some(attempt_key.as_slice());
         if self.put_on_record(step, Some(attempt), arms, &detail, takes).await?.is_none() {

@@ -10,6 +10,7 @@
 //! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | one reconciliation each |
 //! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
+//! | [`scripts`] | what belongs to commissioning and release, as it is declared |
 //! | [`concerns`] | what racks are told |
 //! | [`consequences`] | what follows for machines that a write does not name |
 //! | [`answers`] | plans, waits and timelines for people |
@@ -40,6 +41,7 @@ mod operation;
 pub mod poison;
 pub mod rack;
 pub mod report_token;
+pub mod scripts;
 pub mod services;
 pub mod serving;
 pub mod tag;

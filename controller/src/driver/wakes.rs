@@ -25,6 +25,7 @@ const WAKES: &[(&str, &[&str])] = &[
     ("Image", &["Rack", "Machine"]),
     ("Machine", &["Rack"]),
     ("Rack", &["Machine", "Discovery"]),
+    ("Script", &["Machine"]),
     ("Settings", &["Machine", "Rack"]),
 ];
 

@@ -23,7 +23,15 @@ async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
     let inventory = Inventory { cpu: Cpu { cores, ..Cpu::default() }, ..Inventory::default() };
     let outcome = Outcome::Succeeded;
     let (markers, timings) = (BTreeMap::new(), BTreeMap::new());
-    let result = TaskResult { attempt, outcome, inventory: Some(inventory), markers, timings, output: None };
+    let result = TaskResult {
+        attempt,
+        outcome,
+        inventory: Some(inventory),
+        markers,
+        timings,
+        output: None,
+        scripts: Vec::new(),
+    };
     let (kind, body) = Observed::Result(Box::new(result)).stored();
     let fact = NewFact {
         seq: attempt,

@@ -288,6 +288,7 @@ async fn a_machine_boots_claims_and_finishes_and_then_boots_its_disk() {
         markers: Default::default(),
         timings: Default::default(),
         output: None,
+        scripts: Vec::new(),
     };
     let result = serde_json::to_vec(&result).unwrap();
     for _ in 0..2 {

@@ -91,7 +91,7 @@ pub enum Event {
         /// By this attempt.
         attempt: u64,
     },
-    /// A script ran that is to run once.
+    /// A script ran: one that was asked for, or one that belongs to a task.
     RanScript {
         /// For this attempt.
         attempt: u64,

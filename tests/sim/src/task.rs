@@ -9,10 +9,11 @@ use basalt_agent::disk::rules::{self, Observed, Permit, Verdict};
 use basalt_agent::disk::{Disks, WritableDisk, select};
 use basalt_agent::failure::Failure;
 use basalt_agent::install::not_expired;
-use basalt_agent::inventory;
 use basalt_agent::work::Context;
+use basalt_agent::{inventory, task_scripts};
 use basalt_api::agent::{
-    Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, TaskAction, TaskResult,
+    Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, ScriptEnd, TaskAction,
+    TaskResult,
 };
 use sha2::{Digest, Sha256};
 
@@ -25,6 +26,9 @@ use crate::life::{BLINK, Life, Stop};
 const MIB: u64 = 1 << 20;
 /// What a disk shows that is too small for anything.
 const TOO_SMALL: u64 = 64 * MIB;
+
+/// What a script is called that fails on every simulated machine.
+const FAILS: &str = "fails";
 
 /// Why a task does not go on.
 enum Halt {
@@ -55,6 +59,7 @@ struct Work<'a> {
     stage: Option<(Stage, Instant)>,
     timings: BTreeMap<String, f64>,
     output: Option<String>,
+    scripts: Vec<ScriptEnd>,
 }
 
 /// Runs the task to its result, whatever that is.
@@ -76,11 +81,12 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         stage: None,
         timings: BTreeMap::new(),
         output: None,
+        scripts: Vec::new(),
     };
     work.stage(Stage::Inventory, 1, "reading the hardware")?;
     let inventory = inventory::read(&hardware.root(), context.boot.boot_mac.as_deref());
     let done = match &context.task.action {
-        TaskAction::Inventory => Ok(Outcome::Succeeded),
+        TaskAction::Inventory => work.inspect(),
         TaskAction::Install(install) => work.install(install),
         TaskAction::Erase(erase) => work.erase(erase),
         TaskAction::Script(script) => work.script(script),
@@ -103,6 +109,7 @@ pub(crate) fn perform(life: &Life, context: &Context<'_>) -> Result<TaskResult, 
         markers: work.disks.markers(),
         timings: work.timings,
         output: work.output,
+        scripts: work.scripts,
     })
 }
 
@@ -249,6 +256,32 @@ impl Work<'_> {
         Ok(Outcome::Succeeded)
     }
 
+    /// The scripts of a task that does nothing else.
+    fn inspect(&mut self) -> Result<Outcome, Halt> {
+        if self.context.task.scripts.is_empty() {
+            return Ok(Outcome::Succeeded);
+        }
+        not_expired(self.context)?;
+        let names: Vec<String> = self.disks.devices().into_iter().map(|device| device.disk.name).collect();
+        let observed = names.iter().map(|name| self.observe(name)).collect::<Result<Vec<_>, _>>()?;
+        match rules::outranked(self.context.task, &observed) {
+            Some(found_attempt) => Ok(Outcome::Superseded { found_attempt }),
+            None => self.task_scripts().map(|()| Outcome::Succeeded),
+        }
+    }
+
+    /// Says of each what it would run. One that is called `fails` does.
+    fn task_scripts(&mut self) -> Result<(), Halt> {
+        let task = self.context.task;
+        for script in &task.scripts {
+            self.stage(Stage::Check, 2, &format!("running script {}", script.name))?;
+            let failure = (script.name == FAILS).then(|| format!("script {FAILS} ended with exit status: 1"));
+            self.life.event(Event::RanScript { attempt: task.attempt })?;
+            self.scripts.push(ScriptEnd { name: script.name.clone(), failure });
+        }
+        Ok(task_scripts::judge(&self.scripts)?)
+    }
+
     fn erase(&mut self, erase: &Erase) -> Result<Outcome, Halt> {
         not_expired(self.context)?;
         self.stage(Stage::Check, 2, "reading the markers of all disks")?;
@@ -258,6 +291,7 @@ impl Work<'_> {
             Verdict::Proceed(permit) => permit,
             Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
         };
+        self.task_scripts()?;
         for disk in observed.iter().filter(|disk| rules::finished(self.context.task, disk).is_none()) {
             let name = &disk.name;
             let disk = self.begin(name, &permit)?;

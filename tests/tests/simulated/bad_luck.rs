@@ -181,7 +181,7 @@ async fn suffer(
     }
     fleet.declare("machines", name, spec).await;
     fleet.declare("deployments", luck.name, deployment).await;
-    let words = fleet.waits_saying(luck.name, luck.says).await;
+    let words = fleet.waits_saying("deployments", luck.name, luck.says).await;
     assert!(words.contains("until ") || words.contains("To do: "), "{}: {words}", luck.name);
     match luck.mending {
         Mending::Nothing => {}

@@ -432,11 +432,11 @@ impl Fleet {
         self.site.start_region().await.expect("the region starts again");
     }
 
-    /// Waits until the deployment says all of these words in one of its waits; all that is said there.
-    pub(crate) async fn waits_saying(&self, name: &str, words: &[&str]) -> String {
+    /// Waits until the object says all of these words in one of its waits; all that is said there.
+    pub(crate) async fn waits_saying(&self, plural: &str, name: &str, words: &[&str]) -> String {
         let end = Instant::now() + LIMIT;
         loop {
-            let waits = self.client.waits(kind("deployments"), name).await.expect("waits").waits;
+            let waits = self.client.waits(kind(plural), name).await.expect("waits").waits;
             let said: Vec<String> = waits
                 .iter()
                 .map(|w| {
@@ -449,7 +449,7 @@ impl Fleet {
                 return found.clone();
             }
             if Instant::now() >= end {
-                let story = self.story("deployments", name).await;
+                let story = self.story(plural, name).await;
                 panic!("{name}: nothing of {words:?} in {said:#?}\n{story}");
             }
             tokio::time::sleep(LOOK).await;

@@ -35,3 +35,48 @@ async fn a_machine_is_taken_in_deployed_and_given_back() {
     fleet.delete("machines", "sim1").await;
     assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it_is_erased() {
+    let mut fleet = Fleet::start("scripts", &[]).await;
+    // A simulated machine runs nobody's script; what is called `fails` does.
+    for (name, when) in [("set-bios", "commissioning"), ("fails", "testing"), ("leave-rack", "release")] {
+        fleet.declare("scripts", name, json!({ "type": when, "content": "#!/bin/sh\n" })).await;
+    }
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    let ran = |machine: &basalt_sim::SimMachine| machine.count(|it| matches!(it, Event::RanScript { .. }));
+    let mut spec = machine_spec(&machine);
+    spec["commissioning"] = json!({ "scripts": ["set-bios"], "testing": ["fails"] });
+    fleet.declare("machines", "sim1", spec.clone()).await;
+    fleet
+        .waits_saying("machines", "sim1", &["script fails ended with exit status: 1", "basalt recommission"])
+        .await;
+    let status = fleet.status("machines", "sim1").await;
+    assert_eq!((&status["phase"], ran(&machine)), (&json!("Failed commissioning"), 2), "{status}");
+
+    spec["commissioning"] = json!({ "scripts": ["leave-rack"] });
+    fleet.declare("machines", "sim1", spec.clone()).await;
+    fleet
+        .waits_saying(
+            "machines",
+            "sim1",
+            &["script leave-rack is of type release", "takes those of type commissioning"],
+        )
+        .await;
+
+    spec["commissioning"] = json!({ "scripts": ["set-bios"] });
+    fleet.declare("machines", "sim1", spec).await;
+    fleet.ready("machines", "sim1").await;
+    assert_eq!(ran(&machine), 3);
+
+    let mut deployment = deployment_spec("sim1");
+    deployment["release"] = json!({ "erase": "none", "scripts": ["leave-rack"] });
+    assert_eq!(fleet.refused("deployments", "web", deployment.clone()).await, ["/spec/release/scripts"]);
+    deployment["release"] = json!({ "scripts": ["leave-rack"] });
+    fleet.declare("deployments", "web", deployment).await;
+    fleet.ready("deployments", "web").await;
+    assert_eq!(ran(&machine), 3, "a deployment runs none");
+    fleet.delete("deployments", "web").await;
+    fleet.ready("machines", "sim1").await;
+    assert_eq!((ran(&machine), machine.count(|it| matches!(it, Event::Erased { .. }))), (4, 1));
+}

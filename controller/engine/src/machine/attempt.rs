@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
     /// The attempt that writes to the machine's disks now, if one does.
     pub(crate) fn writer(&self) -> Option<(&'a StepRecord, TaskSteps, Timestamp, Timestamp)> {
         self.input.records.iter().rev().find_map(|record| {
-            let task = TaskSteps::armed_by(record.step).filter(|t| t.writes)?;
+            let task = TaskSteps::armed_by(record.step).filter(|t| self.may_write(*t))?;
             match self.state(record) {
                 State::Running { since, quiet_at } => Some((record, task, since, quiet_at)),
                 _ => None,
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
             let task = TaskSteps::netbooted_by(record.step)?;
             Some((task, record))
         })?;
-        let attempt = booted.attempt.filter(|attempt| task.writes && Some(*attempt) != mine)?;
+        let attempt = booted.attempt.filter(|attempt| self.may_write(task) && Some(*attempt) != mine)?;
         let armed = self.input.records.iter().find(|r| r.step == task.arm && r.attempt == Some(attempt))?;
         let gone_off = self.reading().is_some_and(|r| r.state == PowerState::Off && r.at > booted.started_at);
         if gone_off || !matches!(self.state(armed), State::Open) {

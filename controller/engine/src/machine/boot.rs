@@ -99,6 +99,9 @@ impl<'a> Walk<'a> {
             self.wait_for_prerequisite(step, "NoEphemeralImage", message, fix);
             return false;
         }
+        if !self.scripts_are_usable(task) {
+            return false;
+        }
         if task == TaskKind::Install && !(self.image_is_there() && self.network_fits()) {
             return false;
         }
@@ -106,7 +109,7 @@ impl<'a> Walk<'a> {
         let fix = "attach a rack to the VLAN that the machine boots from";
         self.racks_are_there(step, &link, "serves the network of", fix)
             && self.power_is_known(scope)
-            && (!steps.changes || self.fleet_allows(step))
+            && (!self.may_change(steps) || self.fleet_allows(step))
     }
 
     fn image_is_there(&mut self) -> bool {

@@ -47,7 +47,7 @@ impl Walk<'_> {
     /// The attempt that writes the machine's disks, or may begin to at any moment.
     pub(crate) fn writes(&self, boot: BootAction) -> Option<Attempt> {
         let changes =
-            |record: &&StepRecord| TaskSteps::armed_by(record.step).is_some_and(|task| task.changes);
+            |record: &&StepRecord| TaskSteps::armed_by(record.step).is_some_and(|task| self.may_change(task));
         let running = self.writer().map(|(record, ..)| record).filter(changes).and_then(|it| it.attempt);
         let armed = self
             .input

@@ -10,6 +10,7 @@ mod operation;
 mod power;
 mod report;
 mod script;
+mod task_scripts;
 mod walk;
 
 pub(crate) use self::attempt::State;
@@ -192,7 +193,9 @@ impl Walk<'_> {
         let fingerprint = claim.fingerprint();
         let keep = KeepInstall { fingerprint, image: claim.image.as_ref().map(|i| i.digest), in_place };
         let installed = self.counting(scope, StepId::ArmInstall).filter(|r| self.is_done(r, &keep));
-        if installed.is_none() && needs_inventory(self.input) && self.writer().is_none() {
+        let other = |writer: &StepRecord| writer.step != StepId::ArmInventory;
+        let disturbed = self.writer().is_some_and(|(writer, ..)| other(writer));
+        if installed.is_none() && needs_inventory(self.input) && !disturbed {
             self.commission();
         }
         let done = self.run_task(TaskKind::Install, scope, &keep);

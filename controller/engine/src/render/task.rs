@@ -1,6 +1,6 @@
 //! Composes the task of an attempt: spec and facts become the agent's instructions.
 
-use basalt_api::agent::{DiskSelector, Erase, Install, Inventory, Task, TaskAction, Then, Wipe};
+use basalt_api::agent::{DiskSelector, Erase, Install, Inventory, Script, Task, TaskAction, Then, Wipe};
 use basalt_api::kinds::{self, PowerPolicy, StorageConfig};
 use basalt_api::values::{Attempt, Timestamp};
 
@@ -24,6 +24,8 @@ pub struct Context {
     pub not_after: Timestamp,
     /// Where the installed system reports itself; None where nobody would hear it.
     pub report: Option<ReportTo>,
+    /// The scripts that belong to the task.
+    pub scripts: Vec<Script>,
 }
 
 /// Where an installed system reports itself.
@@ -92,6 +94,7 @@ pub fn compose(input: &MachineInput, kind: TaskKind, context: &Context) -> Resul
         attempt: context.attempt.get(),
         not_after_unix_ms: context.not_after.as_millisecond(),
         machine_uid: input.uid.to_string(),
+        scripts: context.scripts.clone(),
         action,
         then,
     })

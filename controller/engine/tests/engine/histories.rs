@@ -159,8 +159,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_history_is_safe_and_ends_as_declared(story in proptest::collection::vec(happening(), 1..120)) {
-        let mut world = World::new();
+    fn every_history_is_safe_and_ends_as_declared(
+        scripted in any::<bool>(),
+        story in proptest::collection::vec(happening(), 1..120),
+    ) {
+        let mut world = if scripted { World::new().with_scripts() } else { World::new() };
         for what in &story {
             happen(&mut world, what);
             prop_assert_eq!(&world.violations, &Vec::<String>::new(), "after {:?}", what);

@@ -9,4 +9,5 @@ mod ownership;
 mod rendering;
 mod situations;
 mod stories;
+mod task_scripts;
 mod world;

@@ -135,7 +135,7 @@ fn deployed() -> World {
 
 fn context() -> Context {
     let report = ReportTo { racks: vec!["http://10.77.0.1:5248".to_owned()], token: "TOKEN".to_owned() };
-    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report) }
+    Context { attempt: Attempt::new(7), not_after: at(60), report: Some(report), scripts: Vec::new() }
 }
 
 #[test]

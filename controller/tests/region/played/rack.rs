@@ -353,5 +353,6 @@ fn result(machine: MachineId, played: &Played, attempt: Attempt, outcome: Outcom
         markers,
         timings: BTreeMap::new(),
         output: None,
+        scripts: Vec::new(),
     }
 }

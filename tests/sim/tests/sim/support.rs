@@ -225,7 +225,7 @@ pub(crate) fn erase(attempt: u64) -> Task {
 }
 
 fn task(attempt: u64, action: TaskAction, then: Then) -> Task {
-    Task { attempt, not_after_unix_ms: i64::MAX, machine_uid: UID.into(), action, then }
+    Task { attempt, not_after_unix_ms: i64::MAX, machine_uid: UID.into(), scripts: Vec::new(), action, then }
 }
 
 /// Asks a machine's BMC something, from inside the lab.

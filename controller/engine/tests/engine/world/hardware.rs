@@ -37,9 +37,10 @@ pub(crate) enum Fault {
     BlobUnavailable,
     SystemSilent,
     RackRefuses,
+    ScriptFails,
 }
 
-pub(crate) const FAULTS: [Fault; 12] = [
+pub(crate) const FAULTS: [Fault; 13] = [
     Fault::BmcUnreachable,
     Fault::BmcPassword,
     Fault::BmcLies,
@@ -52,6 +53,7 @@ pub(crate) const FAULTS: [Fault; 12] = [
     Fault::BlobUnavailable,
     Fault::SystemSilent,
     Fault::RackRefuses,
+    Fault::ScriptFails,
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,8 @@ pub(crate) struct Hardware {
     pub(crate) stays_on: BTreeSet<Attempt>,
     /// The system that the disk boots.
     pub(crate) system: Option<Attempt>,
+    /// Whether inventories and erases have scripts of their own.
+    pub(crate) scripted: bool,
     /// Scripts that were begun, by attempt.
     pub(crate) scripts: Vec<Attempt>,
     /// Attempts in which people mended it.
@@ -113,7 +117,7 @@ impl Hardware {
     /// Whether a living agent writes to the disk.
     pub(crate) fn writing(&self, tasks: &Tasks) -> bool {
         let task = self.running().and_then(|a| tasks.get(&a)).map(|t| t.0);
-        self.on && task.is_some_and(|task| task != TaskKind::Inventory)
+        self.on && task.is_some_and(|task| task != TaskKind::Inventory || self.scripted)
     }
 
     /// Somebody presses the button.
@@ -303,8 +307,16 @@ impl Hardware {
     }
 
     fn finish(&mut self, now: Timestamp, attempt: Attempt, tasks: &Tasks, facts: &mut Vec<Fact>) {
+        let task = tasks.get(&attempt).map(|t| t.0);
+        let scripts = self.scripted && matches!(task, Some(TaskKind::Inventory | TaskKind::Erase(_)));
+        if scripts && self.has(Fault::ScriptFails) {
+            let message = "script burn-in ended with exit status: 1".to_owned();
+            let outcome = Outcome::Failed { code: FailureCode::ScriptFailed, message, wrote: false };
+            facts.push(Fact::Result(attempt, outcome));
+            return self.set_power(now, self.stays_on.contains(&attempt));
+        }
         facts.push(Fact::Result(attempt, Outcome::Succeeded));
-        match tasks.get(&attempt).map(|t| t.0) {
+        match task {
             Some(TaskKind::Install) => {
                 self.marker = Some((attempt, true));
                 self.system = Some(attempt);

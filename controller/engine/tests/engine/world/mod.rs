@@ -14,7 +14,9 @@ use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, Mach
 use basalt_api::wire::{OperationState, Verb as Asked};
 use basalt_engine::deadlines::DeadlineId;
 use basalt_engine::facts::*;
-use basalt_engine::input::{Claim, EphemeralImage, MachineInput, Operation, Policy, ResolvedImage};
+use basalt_engine::input::{
+    Claim, EphemeralImage, MachineInput, Operation, Policy, ResolvedImage, TaskScripts,
+};
 use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind};
 use basalt_engine::render::{Context, compose};
 use basalt_engine::steps::StepId;
@@ -122,6 +124,8 @@ impl World {
                 operations: Vec::new(),
                 power_wish: None,
                 unwiped: false,
+                inspection: TaskScripts::default(),
+                release: TaskScripts::default(),
                 claim: None,
                 budget: basalt_engine::budget::Budget::default(),
                 ephemeral: Some(EphemeralImage {
@@ -151,6 +155,14 @@ impl World {
     }
 
     /// A new deployment claims the machine, if it is free.
+    /// Its commissioning and its releases run scripts from now on.
+    pub(crate) fn with_scripts(mut self) -> Self {
+        let scripts = TaskScripts { names: vec!["burn-in".to_owned()], unusable: None };
+        (self.input.inspection, self.input.release) = (scripts.clone(), scripts);
+        self.hardware.scripted = true;
+        self
+    }
+
     pub(crate) fn deploy(&mut self, change: impl FnOnce(&mut DeploymentSpec)) {
         if self.input.claim.is_some() || self.gone {
             return;
@@ -284,7 +296,8 @@ impl World {
             self.attempt += 1;
             let new = Attempt::new(self.attempt);
             attempt = Some(new);
-            let context = Context { attempt: new, not_after: step.not_after, report: None };
+            let context =
+                Context { attempt: new, not_after: step.not_after, report: None, scripts: Vec::new() };
             let composed = compose(&self.input, *task, &context).expect("what is armed can be composed");
             if composed.then == Then::Reboot {
                 self.hardware.stays_on.insert(new);

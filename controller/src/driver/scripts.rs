@@ -1,0 +1,152 @@
+//! The scripts that a machine's commissioning and its deployment's release run, as they are declared now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use basalt_api::kinds::{DeploymentSpec, MachineSpec, Script, ScriptSpec, ScriptType};
+use basalt_api::{KindOf, Ref, agent};
+use basalt_db::{Key, Store, StoreError};
+use basalt_engine::input::TaskScripts;
+use basalt_engine::plan::TaskKind;
+
+/// Scripts, ready to be run, by the task that they belong to.
+#[derive(Debug, Default)]
+pub struct Scripts {
+    /// Those of commissioning, then those of testing.
+    pub inspection: Runs,
+    /// Those of a release.
+    pub release: Runs,
+}
+
+/// Scripts of one task.
+#[derive(Debug, Default)]
+pub struct Runs {
+    scripts: Vec<agent::Script>,
+    unusable: Vec<String>,
+}
+
+impl Scripts {
+    /// All that belong to a machine, and to the deployment that has it.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn load(
+        store: &Store,
+        machine: &MachineSpec,
+        deployment: Option<&DeploymentSpec>,
+    ) -> Result<Self, StoreError> {
+        let mut all = Self::default();
+        let of = &machine.commissioning;
+        all.inspection.add(store, &of.scripts, ScriptType::Commissioning, "commissioning.scripts").await?;
+        all.inspection.add(store, &of.testing, ScriptType::Testing, "commissioning.testing").await?;
+        if let Some(deployment) = deployment {
+            let declared = &deployment.release.scripts;
+            all.release.add(store, declared, ScriptType::Release, "release.scripts").await?;
+        }
+        Ok(all)
+    }
+
+    /// What an attempt of this kind is to run.
+    #[must_use]
+    pub fn of(&self, task: TaskKind) -> &[agent::Script] {
+        match task {
+            TaskKind::Inventory => &self.inspection.scripts,
+            TaskKind::Erase(_) => &self.release.scripts,
+            TaskKind::Install | TaskKind::Script | TaskKind::Rescue => &[],
+        }
+    }
+}
+
+impl Runs {
+    /// For the planner.
+    #[must_use]
+    pub fn planned(&self) -> TaskScripts {
+        let names = self.scripts.iter().map(|script| script.name.clone()).collect();
+        let unusable = (!self.unusable.is_empty()).then(|| self.unusable.join("; "));
+        TaskScripts { names, unusable }
+    }
+
+    async fn add(
+        &mut self,
+        store: &Store,
+        names: &BTreeSet<Ref<Script>>,
+        when: ScriptType,
+        field: &str,
+    ) -> Result<(), StoreError> {
+        for name in names {
+            match one(store, name.as_str(), when, field).await? {
+                Ok(script) => self.scripts.push(script),
+                Err(why) => self.unusable.push(why),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One script, or why it cannot be run.
+async fn one(
+    store: &Store,
+    name: &str,
+    when: ScriptType,
+    field: &str,
+) -> Result<Result<agent::Script, String>, StoreError> {
+    let object = match store.get(Script::KIND.name, Key::Name(name)).await {
+        Ok(object) => object,
+        // In a dry run it may not be there yet.
+        Err(StoreError::NotFound { .. }) => return Ok(Err(format!("there is no Script {name:?}"))),
+        Err(error) => return Err(error),
+    };
+    let spec: ScriptSpec = match serde_json::from_str(object.spec.get()) {
+        Ok(spec) => spec,
+        Err(error) => return Ok(Err(format!("this region cannot read script {name}: {error}"))),
+    };
+    Ok(usable(name, &spec, when, field))
+}
+
+fn usable(name: &str, spec: &ScriptSpec, when: ScriptType, field: &str) -> Result<agent::Script, String> {
+    if spec.when != when {
+        return Err(format!(
+            "script {name} is of type {}, and {field} takes those of type {when}",
+            spec.when
+        ));
+    }
+    // Nobody is there to give it anything.
+    let run = spec.run(name, &BTreeMap::new());
+    let run = run.map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(|error| error.message.clone()).collect();
+        format!("{}: give it a default", errors.join("; "))
+    })?;
+    // A machine that restarts itself meanwhile, or an attempt that follows a lost one, runs it again.
+    Ok(agent::Script { repeats: true, ..run })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(json: serde_json::Value) -> ScriptSpec {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_script_of_another_type_is_not_run() {
+        let spec = script(serde_json::json!({"type": "release", "content": "#!/bin/sh\n"}));
+        assert_eq!(
+            usable("leave", &spec, ScriptType::Testing, "commissioning.testing").unwrap_err(),
+            "script leave is of type release, and commissioning.testing takes those of type testing"
+        );
+        let run = usable("leave", &spec, ScriptType::Release, "release.scripts").unwrap();
+        assert!(run.repeats, "an agent that comes up again runs it again");
+    }
+
+    #[test]
+    fn a_parameter_without_a_default_is_named_because_nobody_gives_it() {
+        let parameters = serde_json::json!({"minutes": {"required": true}, "mode": {"default": "short"}});
+        let spec = serde_json::json!({"type": "testing", "content": "#!/bin/sh\n", "parameters": parameters});
+        let mut spec = script(spec);
+        let why = usable("burn-in", &spec, ScriptType::Testing, "commissioning.testing").unwrap_err();
+        assert_eq!(why, "script burn-in cannot be run without minutes: give it a default");
+        spec.parameters.remove("minutes");
+        let run = usable("burn-in", &spec, ScriptType::Testing, "commissioning.testing").unwrap();
+        assert_eq!(run.arguments, ["--mode=short"]);
+    }
+}
