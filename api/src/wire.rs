@@ -161,7 +161,7 @@ impl PutMetadata {
     }
 }
 
-/// Body of `PUT /api/v1/{plural}/{name}/layers/{manager}`: what one manager says of an object beside its spec.
+/// What one manager says of an object beside its spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
@@ -171,6 +171,28 @@ pub struct Layer {
     /// Its tags, beside those of the spec. Only machines have any.
     #[serde(default)]
     pub tags: BTreeSet<Tag>,
+}
+
+/// Body of `PUT /api/v1/{plural}/{name}/layers/{manager}`: the layer, whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PutLayer {
+    /// Its labels.
+    #[serde(default, deserialize_with = "labels")]
+    pub labels: BTreeMap<String, String>,
+    /// Its tags.
+    #[serde(default)]
+    pub tags: BTreeSet<Tag>,
+    /// The layer as it was read; an empty one where there was none. If it is another by now, and not yet as it is to be, the answer is
+    /// `conflict`, and nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<Layer>,
+}
+
+impl From<Layer> for PutLayer {
+    fn from(Layer { labels, tags }: Layer) -> Self {
+        Self { labels, tags, replaces: None }
+    }
 }
 
 /// Answer to `GET /api/v1/{plural}/{name}/layers`.

@@ -38,7 +38,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     layer.tags.extend(args.tag);
     layer.tags.retain(|tag| !args.untag.contains(tag));
-    client.put_layer(kind, &args.name, MANAGER, &layer).await?;
+    client.put_layer(kind, &args.name, MANAGER, layer.clone()).await?;
     layers.layers.insert(MANAGER.to_owned(), layer);
     show(&table(&layers));
     Ok(())

@@ -1,6 +1,6 @@
 //! Terraform provider for Basalt: a resource, a list resource and data sources for every kind.
 //!
-//! No resource is written by hand. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform schema,
+//! But for [`tags`], no resource is written by hand. [`map`] turns the description of a kind (`basalt_api::Kind`) into a Terraform schema,
 //! a state into a spec and an object into a state; [`resource`] is what creating, reading, updating and deleting any of
 //! them means. A kind that is added to `basalt-api` is a resource here without a line of code.
 //!
@@ -45,6 +45,7 @@ mod provider;
 mod region;
 mod resource;
 mod snapshot;
+mod tags;
 mod token;
 
 pub use provider::{ADDRESS, provider};

@@ -18,6 +18,7 @@ use crate::list::KindList;
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
+use crate::tags::MachineTags;
 use crate::token::Token;
 
 /// The provider's source address, as `required_providers` has it behind the implied host.
@@ -102,7 +103,8 @@ impl Provider for Basalt {
 
     fn resources(&self) -> Vec<Box<dyn Resource>> {
         let session = || Arc::clone(&self.session);
-        declarable().map(|kind| Box::new(KindResource::new(kind, session())) as Box<_>).collect()
+        let of_kinds = declarable().map(|kind| Box::new(KindResource::new(kind, session())) as Box<_>);
+        of_kinds.chain([Box::new(MachineTags::new(session())) as Box<_>]).collect()
     }
 
     fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
@@ -208,7 +210,10 @@ mod tests {
         let resources: Vec<_> = provider.resources().iter().map(|r| r.type_name().to_owned()).collect();
         let sources: Vec<_> = provider.data_sources().iter().map(|s| s.type_name().to_owned()).collect();
         let lists: Vec<_> = provider.list_resources().iter().map(|l| l.type_name().to_owned()).collect();
-        assert_eq!(lists, resources);
+        // What is a part of an object is found with it.
+        let of_kinds: Vec<_> =
+            resources.iter().filter(|name| *name != "basalt_machine_tags").cloned().collect();
+        assert_eq!(lists, of_kinds);
         for kind in KINDS {
             let name = kind.terraform_name.to_owned();
             assert_eq!(resources.contains(&name), kind.declarable, "{name}");

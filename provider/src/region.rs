@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
 use basalt_api::values::{Name, nearest};
-use basalt_api::wire::{Layer, ObjectList, PutRequest};
+use basalt_api::wire::{Layer, ObjectList, PutLayer, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path, Val};
 
@@ -224,6 +224,19 @@ impl Region {
             .await
             .map_err(|error| self.diags(kind, key, &error))?;
         Ok(layers.layers)
+    }
+
+    /// Replaces what a manager says of the object beside its spec.
+    pub(crate) async fn put_layer(
+        &self,
+        kind: &'static Kind,
+        key: &str,
+        manager: &str,
+        layer: PutLayer,
+    ) -> Result<Object, ClientError> {
+        let written = self.client.call().await.put_layer(kind, key, manager, layer).await;
+        self.forget();
+        written
     }
 
     /// Gives the object another name.

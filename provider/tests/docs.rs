@@ -42,6 +42,14 @@ resource "terraform_data" "inventory" {
 }
 "#;
 
+/// Tags of a machine that another resource, or another configuration, declares.
+const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
+  machine = basalt_machine.example.name
+  manager = "monitoring"
+  tags    = ["scraped", "rack-sensors"]
+}
+"#;
+
 /// How each function is used.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
@@ -70,6 +78,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
 fn example(subject: Subject<'_>) -> Example {
     match subject {
         Subject::Provider => Example { usage: Some(PROVIDER.to_owned()), import: Vec::new() },
+        Subject::Resource("basalt_machine_tags") => Example {
+            usage: Some(MACHINE_TAGS.to_owned()),
+            import: ["web1", "web1/monitoring", "uid:UID/monitoring"].map(str::to_owned).to_vec(),
+        },
         Subject::Resource(of) => {
             let kind = Kind::find(of).expect("a kind");
             let name = name(kind);

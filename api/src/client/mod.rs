@@ -49,8 +49,8 @@ use crate::plan::PlanReport;
 use crate::schema::Kind;
 use crate::values::{Generation, Name, OperationId, Uid};
 use crate::wire::{
-    ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layer, Layers, MERGE_PATCH, ObjectList, Operation,
-    OperationList, OperationRequest, PutRequest, RenameRequest, Timeline, Version, Waits,
+    ApplyRequest, ApplyResponse, Boots, Decisions, DryRun, Layers, MERGE_PATCH, ObjectList, Operation,
+    OperationList, OperationRequest, PutLayer, PutRequest, RenameRequest, Timeline, Version, Waits,
 };
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeMap;
@@ -315,16 +315,16 @@ impl Client {
     /// Replaces the labels and tags that one manager gives the object; spec, generation and its manager stay.
     ///
     /// # Errors
-    /// `not_found`, `invalid`, `deleting`, and see [`ClientError`].
+    /// `not_found`, `invalid`, `deleting`, `conflict` (of [`PutLayer::replaces`]), and see [`ClientError`].
     pub async fn put_layer(
         &self,
         kind: &Kind,
         name: &str,
         manager: &str,
-        layer: &Layer,
+        layer: impl Into<PutLayer>,
     ) -> Result<Object, ClientError> {
-        let rest = format!("/layers/{}", transport::encode(manager));
-        self.transport.json(Call::new(Method::PUT, &path(kind, name, &rest)).body(layer)?).await
+        let (rest, layer) = (format!("/layers/{}", transport::encode(manager)), layer.into());
+        self.transport.json(Call::new(Method::PUT, &path(kind, name, &rest)).body(&layer)?).await
     }
 
     /// Writes many objects in one transaction, or says what that would do.

@@ -143,7 +143,7 @@ const ENDPOINTS: &[Endpoint] = &[
         id: "putLayer{Kind}",
         summary: "Replace the labels and tags that one manager gives a {Kind}; its spec, generation and manager stay",
         parameters: &["name", "layer_manager", "dry_run"],
-        request: Some("Layer"),
+        request: Some("PutLayer"),
         answers: &[("200", "The object as it is now; with `dry_run` a DryRun", Some("{Kind}OrDryRun"))],
     },
     Endpoint {

@@ -38,7 +38,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 59] {
+pub(super) fn components() -> [(&'static str, Value); 60] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -73,6 +73,21 @@ pub(super) fn components() -> [(&'static str, Value); 59] {
                 "properties": {
                     "labels": labels(),
                     "tags": {"type": "array", "uniqueItems": true, "items": form(Semantic::Tag)},
+                },
+            }),
+        ),
+        (
+            "PutLayer",
+            json!({
+                "type": "object", "additionalProperties": false,
+                "properties": {
+                    "labels": labels(),
+                    "tags": {"type": "array", "uniqueItems": true, "items": form(Semantic::Tag)},
+                    "replaces": {
+                        "description": "The layer as it was read; an empty one where there was none. If it is another by now, and not yet as \
+                                        it is to be, the answer is `conflict`, and nothing changes.",
+                        "anyOf": [reference("Layer"), {"type": "null"}],
+                    },
                 },
             }),
         ),

@@ -34,6 +34,18 @@ pub enum StoreError {
         /// The generation it is at; `None` when it does not exist.
         current: Option<Generation>,
     },
+    /// What a manager gives an object is not what the request would replace.
+    #[error(
+        "what {manager:?} gives {kind} {name:?} is not what the request would replace: it was changed meanwhile"
+    )]
+    LayerConflict {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Whose labels and tags.
+        manager: String,
+    },
     /// It is being deleted, and takes no new spec.
     #[error(
         "{kind} {name:?} is being deleted, which cannot be taken back; wait until it is gone (GET …?wait=Deleted), then declare it anew"

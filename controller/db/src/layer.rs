@@ -5,7 +5,7 @@ use crate::store::Tx;
 use crate::write::Judge;
 use crate::{Store, StoreError, audit, change};
 use basalt_api::values::{Tag, Uid};
-use basalt_api::wire::Layer;
+use basalt_api::wire::{Layer, PutLayer};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -20,16 +20,17 @@ impl Store {
         layers(&mut tx, &row).await
     }
 
-    /// Replaces one manager's layer; an empty one is no layer. The generation stays, since the spec does.
+    /// Replaces one manager's layer; an empty one is no layer. The generation stays, since the spec does. One that is neither what the
+    /// request replaces nor as it is to be stays.
     ///
     /// # Errors
-    /// `NotFound`, `Deleting`, `Refused`, or the database.
+    /// `NotFound`, `Deleting`, `LayerConflict`, `Refused`, or the database.
     pub async fn set_layer(
         &self,
         kind: &str,
         key: Key<'_>,
         manager: &str,
-        layer: &Layer,
+        PutLayer { labels, tags, replaces }: PutLayer,
         (dry_run, judge): (bool, &dyn Judge),
     ) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
@@ -38,14 +39,19 @@ impl Store {
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
         }
-        let before = layers(&mut tx, &row).await?.remove(manager).unwrap_or_default();
-        if before != *layer {
-            write(&mut tx, &row, manager, layer).await?;
+        let (before, layer) =
+            (layers(&mut tx, &row).await?.remove(manager).unwrap_or_default(), Layer { labels, tags });
+        if before != layer {
+            if replaces.is_some_and(|replaces| replaces != before) {
+                let (kind, name, manager) = (row.kind, row.name, manager.to_owned());
+                return Err(StoreError::LayerConflict { kind, name, manager });
+            }
+            write(&mut tx, &row, manager, &layer).await?;
             change::record(&mut tx, &row, change::Op::Put).await?;
             self.wake_around(&mut tx, Uid::from(row.uid)).await?;
             let none = Layer::default();
             let of = |layer: &Layer| serde_json::json!({ "layer": { (manager): (*layer != none).then_some(layer) } });
-            self.audit(&mut tx, &[audit::Written::beside(&row, &of(&before), &of(layer))]).await?;
+            self.audit(&mut tx, &[audit::Written::beside(&row, &of(&before), &of(&layer))]).await?;
         }
         let row = select_objects!("where uid = $1", row.uid).fetch_one(&mut *tx).await?;
         self.end(tx, dry_run).await?;

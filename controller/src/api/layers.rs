@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use basalt_api::wire::{Layer, Layers};
+use basalt_api::wire::{Layers, PutLayer};
 use basalt_api::{FieldCode, FieldError, validate_labels};
 use basalt_db::Judge;
 
@@ -43,7 +43,7 @@ pub(super) async fn write(
     let key = body::key(kind, &name)?;
     let flags: Flags = parameters(&uri)?;
     body::check_manager(&manager)?;
-    let layer: Layer = body::json(&sent)?;
+    let layer: PutLayer = body::json(&sent)?;
     let mut errors: Vec<FieldError> =
         validate_labels(&layer.labels).into_iter().map(|error| error.below("/labels")).collect();
     if kind.name != TAGGED && !layer.tags.is_empty() {
@@ -55,7 +55,7 @@ pub(super) async fn write(
     }
     let guards = caller.guards(flags.dry_run);
     let judged = (flags.dry_run, &guards as &dyn Judge);
-    let object = caller.store(&app).set_layer(kind.name, key, &manager, &layer, judged).await?;
+    let object = caller.store(&app).set_layer(kind.name, key, &manager, layer, judged).await?;
     if flags.dry_run {
         let plan = announce::of_layer(&object, &manager);
         return objects::tried(object, plan);

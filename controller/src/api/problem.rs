@@ -81,7 +81,7 @@ impl From<StoreError> for Refusal {
                 );
                 return Self::new(ProblemCode::Exists, detail);
             }
-            StoreError::Conflict { .. } => ProblemCode::Conflict,
+            StoreError::Conflict { .. } | StoreError::LayerConflict { .. } => ProblemCode::Conflict,
             StoreError::StalePlan => ProblemCode::StalePlan,
             StoreError::Deleting { .. } => ProblemCode::Deleting,
             StoreError::Refused { errors } => return Self::refused(errors),

@@ -52,6 +52,31 @@ async fn each_tool_has_labels_and_tags_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_layer_that_was_read_is_replaced_only_while_it_is_so() {
+    let lab = lab().await;
+    let (api, path) = (&lab.api, "/api/v1/machines/m");
+    api.declare(path, r#"{"boot_macs":["52:54:00:00:00:01"]}"#).await;
+    let wanted = json!({"labels": {"row": "1"}, "tags": ["gpu"]});
+    let replacing =
+        |replaces: Value, tags: Value| json!({"labels": {"row": "1"}, "tags": tags, "replaces": replaces});
+
+    let (status, _) = layer(api, path, "cmdb", replacing(json!({}), json!(["gpu"]))).await;
+    assert_eq!(status, 200, "there was none");
+    let (status, problem) = layer(api, path, "cmdb", replacing(json!({}), json!(["fast"]))).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("conflict")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("changed meanwhile"), "{problem}");
+    let now = api.get(&format!("{path}/layers")).await.json();
+    assert_eq!(now["layers"], json!({"cmdb": wanted}), "nothing changed");
+
+    let (status, _) = layer(api, path, "cmdb", replacing(json!({}), json!(["gpu"]))).await;
+    assert_eq!(status, 200, "the same request, sent again since its answer was lost");
+    let (status, _) = layer(api, path, "cmdb", replacing(wanted, json!(["fast"]))).await;
+    assert_eq!(status, 200);
+    let (status, _) = layer(api, path, "audit", replacing(json!({}), json!(["gpu"]))).await;
+    assert_eq!(status, 200, "layers of others do not count");
+}
+
+#[tokio::test]
 async fn a_layer_that_cannot_be_changes_nothing() {
     let lab = lab().await;
     let api = &lab.api;
@@ -63,6 +88,7 @@ async fn a_layer_that_cannot_be_changes_nothing() {
         ("/api/v1/zones/a/layers/cmdb", r#"{"labels":{"a":"\u0000"}}"#, "/labels/a"),
         ("/api/v1/zones/a/layers/cmdb", r#"{"lables":{}}"#, "/lables"),
         ("/api/v1/machines/m/layers/cmdb", r#"{"tags":["a b"]}"#, "/tags/0"),
+        ("/api/v1/machines/m/layers/cmdb", r#"{"replaces":{"tags":["a b"]}}"#, "/replaces/tags/0"),
         ("/api/v1/zones/a/layers/c%20b", "{}", ""),
         ("/api/v1/zones/a", r#"{"metadata":{"labels":{"a":"x,y"}},"spec":{}}"#, "/metadata/labels/a"),
         ("/api/v1/zones/a", r#"{"metadata":{"lables":{}},"spec":{}}"#, "/metadata/lables"),

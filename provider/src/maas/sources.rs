@@ -30,7 +30,7 @@ pub(super) const SOURCES: &[Source] = &[
         known_by: name,
         lost: &[
             ("definition", "it is XPath; write the same as a CEL expression in `expression`"),
-            ("machines", "name the tag in the `tags` of each basalt_machine"),
+            ("machines", "give it to each of them by a basalt_machine_tags"),
         ],
     },
     Source {

@@ -18,7 +18,7 @@ fn labels_are_declared_beside_those_of_other_tools() {
         world.config(&text("labels = { hall = \"east\", tier = \"1\" }")).apply().await;
         let theirs = Layer { labels: [("owner".to_owned(), "ops".to_owned())].into(), ..Layer::default() };
         let zone = described("Zone");
-        world.client("cli").put_layer(zone, "row-1", "cli", &theirs).await.expect("it is stored");
+        world.client("cli").put_layer(zone, "row-1", "cli", theirs).await.expect("it is stored");
         let labels = async || json!(world.get("Zone", "row-1").await.metadata.labels);
         assert_eq!(labels().await, json!({"hall": "east", "tier": "1", "owner": "ops"}));
 
@@ -27,7 +27,7 @@ fn labels_are_declared_beside_those_of_other_tools() {
         assert_eq!(labels().await, json!({"hall": "west", "owner": "ops"}), "theirs stays");
 
         let ours = Layer { labels: [("hall".to_owned(), "moved".to_owned())].into(), ..Layer::default() };
-        world.client("cli").put_layer(zone, "row-1", MANAGER, &ours).await.expect("it is stored");
+        world.client("cli").put_layer(zone, "row-1", MANAGER, ours).await.expect("it is stored");
         let said = world.apply().await;
         assert!(said.contains("0 added, 1 changed, 0 destroyed"), "a change of ours is put right: {said}");
 

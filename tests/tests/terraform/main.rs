@@ -26,6 +26,7 @@ mod queries;
 mod refusals;
 mod repository;
 mod revoked;
+mod tags;
 mod tokens;
 mod unknowns;
 mod user;
