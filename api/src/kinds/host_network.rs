@@ -28,7 +28,7 @@ pub struct NetworkConfig {
     pub search: Vec<Hostname>,
 }
 
-/// How an interface gets its address.
+/// An interface of the machine.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct InterfaceConfig {
     /// Which interface is meant, where its name is not enough. Absent: the one of this name.
@@ -40,6 +40,9 @@ pub struct InterfaceConfig {
     pub subnet: Option<Ref<Subnet>>,
     /// Its address, where addressing is `static`.
     pub address: Option<IpAddr>,
+    /// Whether it takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: as the installed system does by
+    /// itself.
+    pub accept_ra: Option<bool>,
     /// Largest packet in bytes. Absent: the VLAN's.
     #[field(min = 552, max = 65535)]
     pub mtu: Option<u32>,
@@ -55,6 +58,9 @@ pub struct BuiltConfig {
     pub subnet: Option<Ref<Subnet>>,
     /// Its address, where addressing is `static`.
     pub address: Option<IpAddr>,
+    /// Whether it takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: as the installed system does by
+    /// itself.
+    pub accept_ra: Option<bool>,
     /// Largest packet in bytes. Absent: the VLAN's of its subnet.
     #[field(min = 552, max = 65535)]
     pub mtu: Option<u32>,
@@ -78,6 +84,23 @@ pub struct BondConfig {
     pub lacp_rate: Option<LacpRate>,
     /// What of a packet chooses its interface, where `mode` is `balance-xor`, `802.3ad` or `balance-tlb`. Absent: layer2.
     pub hash_policy: Option<HashPolicy>,
+    /// The MAC address it gets. Absent: that of one of its interfaces.
+    pub mac: Option<Mac>,
+    /// How long an interface must have a link before it is used, in milliseconds: a multiple of `link_check_ms`. Absent: not
+    /// at all.
+    #[field(min = 0, max = 600000)]
+    pub up_delay_ms: Option<u32>,
+    /// How long an interface must be without a link before it is not used any more, in milliseconds: a multiple of
+    /// `link_check_ms`. Absent: not at all.
+    #[field(min = 0, max = 600000)]
+    pub down_delay_ms: Option<u32>,
+    /// How often its neighbours are told (gratuitous ARP, unsolicited neighbour advertisements) that another interface works
+    /// now, where `mode` is `active-backup`. Absent: once.
+    #[field(min = 1, max = 255)]
+    pub gratuitous_arps: Option<u8>,
+    /// The interface that works whenever it has a link, where `mode` is `active-backup`, `balance-tlb` or `balance-alb`. Absent:
+    /// the one that works goes on.
+    pub primary: Option<String>,
 }
 
 /// How the interfaces of a bond share the work, as Linux names it.
@@ -110,6 +133,11 @@ impl BondMode {
     /// Whether a hash of the packet chooses the interface.
     const fn hashes(self) -> bool {
         matches!(self, Self::BalanceXor | Self::Lacp | Self::BalanceTlb)
+    }
+
+    /// Whether one interface does what the others do not.
+    const fn has_primary(self) -> bool {
+        matches!(self, Self::ActiveBackup | Self::BalanceTlb | Self::BalanceAlb)
     }
 }
 
@@ -153,6 +181,11 @@ pub struct BridgeConfig {
     /// Whether it speaks the spanning tree protocol (IEEE 802.1D).
     #[field(default = false)]
     pub stp: bool,
+    /// How long a port listens, and then learns, before it forwards, in seconds, where `stp` is true. Absent: 15.
+    #[field(min = 2, max = 30)]
+    pub forward_delay_s: Option<u8>,
+    /// The MAC address it gets. Absent: one that the system makes up.
+    pub mac: Option<Mac>,
 }
 
 /// A tagged VLAN.
@@ -209,6 +242,8 @@ pub struct Link<'a> {
     pub subnet: Option<&'a Ref<Subnet>>,
     /// Its address, where that is declared.
     pub address: Option<IpAddr>,
+    /// Whether it takes what IPv6 routers announce, where that is declared.
+    pub accept_ra: Option<bool>,
     /// Largest packet in bytes.
     pub mtu: Option<u32>,
 }
@@ -222,10 +257,10 @@ impl Link<'_> {
 }
 
 impl BuiltConfig {
-    const fn link<'a>(&'a self, sort: &'static str, name: &'a str) -> Link<'a> {
-        let Self { addressing, subnet, address, mtu } = self;
-        let (addressing, address, mtu) = (*addressing, *address, *mtu);
-        Link { sort, name, mac: None, addressing, subnet: subnet.as_ref(), address, mtu }
+    const fn link<'a>(&'a self, sort: &'static str, name: &'a str, mac: Option<Mac>) -> Link<'a> {
+        let Self { addressing, subnet, address, accept_ra, mtu } = self;
+        let (addressing, address, accept_ra, mtu) = (*addressing, *address, *accept_ra, *mtu);
+        Link { sort, name, mac, addressing, subnet: subnet.as_ref(), address, accept_ra, mtu }
     }
 }
 
@@ -233,13 +268,22 @@ impl NetworkConfig {
     /// Everything that can have an address: interfaces, bonds, bridges, VLANs.
     pub fn links(&self) -> impl Iterator<Item = Link<'_>> {
         let interfaces = self.interfaces.iter().map(|(name, it)| {
-            let InterfaceConfig { mac, addressing, subnet, address, mtu } = it;
-            let (mac, addressing, address, mtu) = (*mac, *addressing, *address, *mtu);
-            Link { sort: "interfaces", name, mac, addressing, subnet: subnet.as_ref(), address, mtu }
+            let InterfaceConfig { mac, addressing, subnet, address, accept_ra, mtu } = it;
+            let (mac, addressing, address, accept_ra, mtu) = (*mac, *addressing, *address, *accept_ra, *mtu);
+            Link {
+                sort: "interfaces",
+                name,
+                mac,
+                addressing,
+                subnet: subnet.as_ref(),
+                address,
+                accept_ra,
+                mtu,
+            }
         });
-        let bonds = self.bonds.iter().map(|(name, it)| it.link.link("bonds", name));
-        let bridges = self.bridges.iter().map(|(name, it)| it.link.link("bridges", name));
-        let vlans = self.vlans.iter().map(|(name, it)| it.link.link("vlans", name));
+        let bonds = self.bonds.iter().map(|(name, it)| it.link.link("bonds", name, it.mac));
+        let bridges = self.bridges.iter().map(|(name, it)| it.link.link("bridges", name, it.mac));
+        let vlans = self.vlans.iter().map(|(name, it)| it.link.link("vlans", name, None));
         interfaces.chain(bonds).chain(bridges).chain(vlans)
     }
 
@@ -287,6 +331,23 @@ pub(super) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'_>) {
         }
     }
     members(network, &links, rule);
+    for (name, it) in &network.bonds {
+        bond(name, it, rule);
+        mac(&child("/network/bonds", name), it.mac, rule);
+    }
+    for (name, bridge) in &network.bridges {
+        let at = child("/network/bridges", name);
+        mac(&at, bridge.mac, rule);
+        if bridge.forward_delay_s.is_some() && !bridge.stp {
+            rule.broken(
+                child(&at, "forward_delay_s"),
+                format!(
+                    "bridge {name:?} does not speak the spanning tree protocol, and its ports forward at once"
+                ),
+                "leave forward_delay_s out, or say stp = true",
+            );
+        }
+    }
     for (name, vlan) in &network.vlans {
         let at = format!("{}/parent", child("/network/vlans", name));
         is_there("VLAN", name, &vlan.parent, &links, &at, rule);
@@ -347,6 +408,13 @@ fn addresses(link: &Link<'_>, rule: &mut Rule<'_>) {
         ),
         _ => {}
     }
+    if link.addressing == Addressing::LinkUp && link.accept_ra == Some(true) {
+        rule.broken(
+            child(&pointer, "accept_ra"),
+            format!("interface {name:?} has addressing \"link_up\", and would take an address from a router"),
+            "leave accept_ra out, or say another addressing",
+        );
+    }
 }
 
 /// Who is a port of a bond or bridge is of that one alone, and has no address of its own.
@@ -386,23 +454,6 @@ fn members(network: &NetworkConfig, links: &BTreeMap<&str, Link<'_>>, rule: &mut
             }
         }
     }
-    for (name, bond) in &network.bonds {
-        let at = child("/network/bonds", name);
-        if bond.lacp_rate.is_some() && bond.mode != BondMode::Lacp {
-            rule.broken(
-                child(&at, "lacp_rate"),
-                format!("mode \"{}\" speaks no LACP", bond.mode),
-                "leave lacp_rate out, or say mode = \"802.3ad\"",
-            );
-        }
-        if bond.hash_policy.is_some() && !bond.mode.hashes() {
-            rule.broken(
-                child(&at, "hash_policy"),
-                format!("mode \"{}\" does not choose by what is in a packet", bond.mode),
-                "leave hash_policy out, or say mode = \"802.3ad\", \"balance-xor\" or \"balance-tlb\"",
-            );
-        }
-    }
     for (name, vlan) in &network.vlans {
         if let Some(of) = used.get(vlan.parent.as_str()).filter(|of| network.bonds.contains_key(**of)) {
             rule.broken(
@@ -411,6 +462,74 @@ fn members(network: &NetworkConfig, links: &BTreeMap<&str, Link<'_>>, rule: &mut
                 format!("parent = \"{of}\""),
             );
         }
+    }
+}
+
+/// What a bond says that its mode has no use for.
+fn bond(name: &str, bond: &BondConfig, rule: &mut Rule<'_>) {
+    let at = child("/network/bonds", name);
+    let mode = bond.mode;
+    let idle = [
+        (
+            "lacp_rate",
+            bond.lacp_rate.is_some() && mode != BondMode::Lacp,
+            "speaks no LACP",
+            "mode = \"802.3ad\"",
+        ),
+        (
+            "hash_policy",
+            bond.hash_policy.is_some() && !mode.hashes(),
+            "does not choose by what is in a packet",
+            "mode = \"802.3ad\", \"balance-xor\" or \"balance-tlb\"",
+        ),
+        (
+            "gratuitous_arps",
+            bond.gratuitous_arps.is_some() && mode != BondMode::ActiveBackup,
+            "tells neighbours of no change",
+            "mode = \"active-backup\"",
+        ),
+        (
+            "primary",
+            bond.primary.is_some() && !mode.has_primary(),
+            "has no interface that comes before the others",
+            "mode = \"active-backup\", \"balance-tlb\" or \"balance-alb\"",
+        ),
+    ];
+    for (field, _, lacks, modes) in idle.into_iter().filter(|(_, is_idle, ..)| *is_idle) {
+        rule.broken(
+            child(&at, field),
+            format!("mode \"{mode}\" {lacks}"),
+            format!("leave {field} out, or say {modes}"),
+        );
+    }
+    if let Some(primary) = bond.primary.as_ref().filter(|it| !bond.members.contains(*it)) {
+        let members: Vec<_> = bond.members.iter().map(String::as_str).collect();
+        rule.broken(
+            child(&at, "primary"),
+            format!("{primary:?} is not in bond {name:?}"),
+            format!("one of its members: {}", members.join(", ")),
+        );
+    }
+    for (field, delay) in [("up_delay_ms", bond.up_delay_ms), ("down_delay_ms", bond.down_delay_ms)] {
+        let every = bond.link_check_ms;
+        if let Some(delay) = delay.filter(|delay| !delay.is_multiple_of(every.max(1))) {
+            rule.broken(
+                child(&at, field),
+                format!("links are looked at each {every} ms, and {delay} ms is no multiple of that"),
+                format!("a multiple of {every}, or another link_check_ms"),
+            );
+        }
+    }
+}
+
+/// A MAC address that something built gets is one that an interface can have.
+fn mac(at: &str, mac: Option<Mac>, rule: &mut Rule<'_>) {
+    if let Some(mac) = mac.filter(|mac| mac.is_multicast() || mac.is_zero()) {
+        rule.broken(
+            child(at, "mac"),
+            format!("{mac} is not the address of one interface"),
+            "a unicast address, like 52:54:00:00:00:01",
+        );
     }
 }
 
@@ -535,5 +654,57 @@ mod tests {
                 "/routes/r/gateway: the router 2001:db8::1 and the destination 192.0.2.0/24 are not of one family"
             ]
         );
+    }
+
+    #[test]
+    fn a_bond_says_nothing_that_its_mode_has_no_use_for() {
+        let bond = |says: Value| {
+            let mut bond = json!({"members": ["eth0", "eth1"], "addressing": "dhcp"});
+            bond.as_object_mut().unwrap().extend(says.as_object().unwrap().clone());
+            wrong(&json!({"interfaces": up(&["eth0", "eth1"]), "bonds": {"bond0": bond}}))
+        };
+        assert_eq!(bond(json!({"gratuitous_arps": 3, "primary": "eth1", "up_delay_ms": 300})), [""; 0]);
+        assert_eq!(
+            bond(json!({"mode": "802.3ad", "gratuitous_arps": 3, "primary": "eth1"})),
+            [
+                r#"/bonds/bond0/gratuitous_arps: mode "802.3ad" tells neighbours of no change"#,
+                r#"/bonds/bond0/primary: mode "802.3ad" has no interface that comes before the others"#,
+            ]
+        );
+        assert_eq!(
+            bond(json!({"primary": "eth2"})),
+            [r#"/bonds/bond0/primary: "eth2" is not in bond "bond0""#]
+        );
+        assert_eq!(
+            bond(json!({"down_delay_ms": 250})),
+            [
+                "/bonds/bond0/down_delay_ms: links are looked at each 100 ms, and 250 ms is no multiple of that"
+            ]
+        );
+        assert_eq!(
+            bond(json!({"mac": "01:00:5e:00:00:01"})),
+            ["/bonds/bond0/mac: 01:00:5e:00:00:01 is not the address of one interface"]
+        );
+    }
+
+    #[test]
+    fn a_bridge_without_spanning_tree_has_no_forward_delay() {
+        let bridge = |stp: bool| {
+            wrong(&json!({"bridges": {"br0": {"stp": stp, "forward_delay_s": 4, "addressing": "dhcp"}}}))
+        };
+        assert_eq!(bridge(true), [""; 0]);
+        let message =
+            r#"bridge "br0" does not speak the spanning tree protocol, and its ports forward at once"#;
+        assert_eq!(bridge(false), [format!("/bridges/br0/forward_delay_s: {message}")]);
+    }
+
+    #[test]
+    fn who_has_no_address_takes_none_from_a_router() {
+        let link = |addressing: &str| {
+            wrong(&json!({"interfaces": {"eth0": {"addressing": addressing, "accept_ra": true}}}))
+        };
+        assert_eq!(link("dhcp"), [""; 0]);
+        let message = r#"interface "eth0" has addressing "link_up", and would take an address from a router"#;
+        assert_eq!(link("link_up"), [format!("/interfaces/eth0/accept_ra: {message}")]);
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
+use basalt_api::values::Mac;
+
 use super::network::{Interface, MadeOf, Method, Network};
 use super::{list, quoted};
 
@@ -76,6 +78,9 @@ fn entry(out: &mut String, interface: &Interface) {
             line(4, "optional: true");
         }
     }
+    if let Some(accepts) = interface.accept_ra {
+        line(4, &format!("accept-ra: {accepts}"));
+    }
     routes(&mut line, interface);
     if let Some(mtu) = interface.mtu {
         line(4, &format!("mtu: {mtu}"));
@@ -103,7 +108,7 @@ fn made_of(line: &mut Line<'_>, interface: &Interface) {
                 line(4, &format!("set-name: {}", quoted(&interface.name)));
             }
         }
-        MadeOf::Bond { members, config } => {
+        MadeOf::Bond { members, primary, config } => {
             line(4, &format!("interfaces: {}", list(members)));
             line(4, "parameters:");
             line(6, &format!("mode: {}", quoted(config.mode.as_str())));
@@ -114,16 +119,40 @@ fn made_of(line: &mut Line<'_>, interface: &Interface) {
             if let Some(policy) = config.hash_policy {
                 line(6, &format!("transmit-hash-policy: {}", quoted(policy.as_str())));
             }
+            let numbers = [
+                ("up-delay", config.up_delay_ms),
+                ("down-delay", config.down_delay_ms),
+                ("gratuitous-arp", config.gratuitous_arps.map(u32::from)),
+            ];
+            for (name, number) in numbers {
+                if let Some(number) = number {
+                    line(6, &format!("{name}: {number}"));
+                }
+            }
+            if let Some(primary) = primary {
+                line(6, &format!("primary: {}", quoted(primary)));
+            }
+            own_mac(line, config.mac);
         }
-        MadeOf::Bridge { members, stp } => {
+        MadeOf::Bridge { members, config } => {
             line(4, &format!("interfaces: {}", list(members)));
             line(4, "parameters:");
-            line(6, &format!("stp: {stp}"));
+            line(6, &format!("stp: {}", config.stp));
+            if let Some(seconds) = config.forward_delay_s {
+                line(6, &format!("forward-delay: {seconds}"));
+            }
+            own_mac(line, config.mac);
         }
         MadeOf::Vlan { parent, vid } => {
             line(4, &format!("id: {vid}"));
             line(4, &format!("link: {}", quoted(parent)));
         }
+    }
+}
+
+fn own_mac(line: &mut Line<'_>, mac: Option<Mac>) {
+    if let Some(mac) = mac {
+        line(4, &format!("macaddress: {}", quoted(&mac.to_string())));
     }
 }
 

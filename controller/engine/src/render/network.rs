@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use basalt_api::agent::{Inventory, Nic};
-use basalt_api::kinds::{Addressing, BondConfig, Link, NetworkConfig};
+use basalt_api::kinds::{Addressing, BondConfig, BridgeConfig, Link, NetworkConfig};
 use basalt_api::values::Cidr;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,8 @@ pub struct Interface {
     pub made_of: MadeOf,
     /// How it gets its address.
     pub method: Method,
+    /// Whether it takes what IPv6 routers announce. None: as the system does by itself.
+    pub accept_ra: Option<bool>,
     /// Largest packet in bytes.
     pub mtu: Option<u32>,
     /// DNS servers beyond those that DHCP gives.
@@ -58,6 +60,8 @@ pub enum MadeOf {
     Bond {
         /// They.
         members: Vec<String>,
+        /// The one of them that comes first.
+        primary: Option<String>,
         /// How.
         config: BondConfig,
     },
@@ -65,8 +69,8 @@ pub enum MadeOf {
     Bridge {
         /// They.
         members: Vec<String>,
-        /// Whether it speaks the spanning tree protocol.
-        stp: bool,
+        /// How.
+        config: BridgeConfig,
     },
     /// What another one carries under a tag.
     Vlan {
@@ -161,6 +165,7 @@ impl Network {
                     name: nic.name.clone(),
                     made_of: made_of(nic),
                     method: Method::Dhcp,
+                    accept_ra: None,
                     mtu: None,
                     dns_servers: declared.and_then(|c| c.dns_servers.clone()).unwrap_or_default(),
                     search: declared.map(search).unwrap_or_default(),
@@ -200,6 +205,7 @@ impl Network {
                 name: renamed(&called, link.name),
                 made_of: built(config, &link, inventory, &called)?,
                 method,
+                accept_ra: link.accept_ra,
                 mtu: link.mtu.or_else(|| given.and_then(|g| g.mtu)),
                 dns_servers,
                 search,
@@ -242,8 +248,11 @@ fn built(
     let (bond, bridge, vlan) =
         (config.bonds.get(link.name), config.bridges.get(link.name), config.vlans.get(link.name));
     Ok(match (bond, bridge, vlan) {
-        (Some(bond), ..) => MadeOf::Bond { members: members(&bond.members), config: bond.clone() },
-        (_, Some(bridge), _) => MadeOf::Bridge { members: members(&bridge.members), stp: bridge.stp },
+        (Some(bond), ..) => {
+            let primary = bond.primary.as_ref().map(|name| renamed(called, name));
+            MadeOf::Bond { members: members(&bond.members), primary, config: bond.clone() }
+        }
+        (_, Some(bridge), _) => MadeOf::Bridge { members: members(&bridge.members), config: bridge.clone() },
         (_, _, Some(vlan)) => MadeOf::Vlan { parent: renamed(called, &vlan.parent), vid: vlan.vid },
         _ => made_of(nic(link, inventory)?),
     })

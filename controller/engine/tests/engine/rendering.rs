@@ -93,6 +93,21 @@ fn bonds_bridges_vlans_and_routes_are_rendered() {
 }
 
 #[test]
+fn what_bonds_and_bridges_say_of_themselves_is_rendered() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {"first": {"mac": "52:54:00:00:00:02", "addressing": "link_up"},
+            "eth2": {"addressing": "link_up"}, "enp1s0": {"addressing": "dhcp", "accept_ra": false}},
+        "bonds": {"bond0": {"members": ["eth2", "first"], "primary": "first", "gratuitous_arps": 3, "up_delay_ms": 200,
+            "down_delay_ms": 0, "mac": "52:54:00:AA:00:01", "addressing": "link_up"}},
+        "bridges": {"br0": {"members": ["bond0"], "stp": true, "forward_delay_s": 4, "mac": "52:54:00:aa:00:02",
+            "addressing": "dhcp", "accept_ra": true}},
+    }))
+    .unwrap();
+    let network = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap();
+    insta::assert_snapshot!(netplan::netplan(&network));
+}
+
+#[test]
 fn a_declared_default_route_takes_the_place_of_the_gateway() {
     let mut config = NetworkConfig::default();
     config.interfaces.insert("enp1s0".to_owned(), interface(Addressing::Auto));
