@@ -48,6 +48,7 @@ setup:
 python-tools: setup
 	@tests/python-tools contract >/dev/null
 	@tests/python-tools openid >/dev/null
+	@tests/python-tools redfish >/dev/null
 
 .PHONY: test
 test: setup fmt lint deny unit fuzz end-to-end ## Formatting, lints, unit, integration and end-to-end tests

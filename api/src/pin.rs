@@ -1,32 +1,110 @@
-//! TLS with a server that is known by its key: a rack, which signs its own certificates.
+//! TLS with a server that is known by its key or its certificate: a rack, or a BMC, which sign their own.
 //!
-//! Names and dates are not looked at: racks are asked by address, and a machine's clock is often wrong at boot.
+//! Names and dates are not looked at: racks and BMCs are asked by address, a machine's clock is often wrong at boot, and most BMCs
+//! never renew what they signed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 use sha2::{Digest, Sha256};
 
 /// Accepts exactly one key.
+pub type PinnedKey = Pinned<Key>;
+
+/// Accepts exactly one certificate.
+pub type PinnedCertificate = Pinned<Certificate>;
+
+/// Accepts what a judge accepts, from a server that has the key to it.
 #[derive(Debug)]
-pub struct PinnedKey {
-    spki: [u8; 32],
+pub struct Pinned<J> {
+    judge: J,
     provider: Arc<CryptoProvider>,
 }
 
-impl PinnedKey {
+/// Says which certificate is the one.
+pub trait Judge: std::fmt::Debug + Send + Sync {
+    /// # Errors
+    /// It is another one.
+    fn judge(&self, certificate: &CertificateDer<'_>) -> Result<(), Error>;
+}
+
+/// See [`PinnedKey`].
+#[derive(Debug)]
+pub struct Key([u8; 32]);
+
+impl Pinned<Key> {
     /// The key with this hash: SHA-256 of the DER SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
     #[must_use]
     pub const fn new(spki: [u8; 32], provider: Arc<CryptoProvider>) -> Self {
-        Self { spki, provider }
+        Self { judge: Key(spki), provider }
     }
 }
 
-impl ServerCertVerifier for PinnedKey {
+impl Judge for Key {
+    fn judge(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+        if <[u8; 32]>::from(Sha256::digest(key.as_ref())) == self.0 {
+            Ok(())
+        } else {
+            Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+        }
+    }
+}
+
+/// See [`PinnedCertificate`].
+#[derive(Debug)]
+pub struct Certificate(OnceLock<[u8; 32]>);
+
+/// Another certificate than the one that is accepted. The fingerprints are SHA-256 of the DER, as `openssl x509 -fingerprint -sha256`
+/// has them, in small letters.
+#[derive(Debug, thiserror::Error)]
+#[error("it shows the one with SHA-256 {}, and is known by {}", text(.shown), text(.known))]
+pub struct OtherCertificate {
+    /// What the server showed.
+    pub shown: [u8; 32],
+    /// What is accepted.
+    pub known: [u8; 32],
+}
+
+impl Pinned<Certificate> {
+    /// The certificate with this SHA-256 of its DER. `None`: the first that is shown, from then on.
+    #[must_use]
+    pub fn new(sha256: Option<[u8; 32]>, provider: Arc<CryptoProvider>) -> Self {
+        let known = OnceLock::new();
+        if let Some(sha256) = sha256 {
+            known.get_or_init(|| sha256);
+        }
+        Self { judge: Certificate(known), provider }
+    }
+
+    /// The certificate that is accepted, once one is. That the server has its key is known when the handshake is done.
+    #[must_use]
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        self.judge.0.get().copied()
+    }
+}
+
+impl Judge for Certificate {
+    fn judge(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        let shown = <[u8; 32]>::from(Sha256::digest(certificate));
+        let known = *self.0.get_or_init(|| shown);
+        if shown == known {
+            return Ok(());
+        }
+        let other = OtherError(Arc::new(OtherCertificate { shown, known }));
+        Err(Error::InvalidCertificate(CertificateError::Other(other)))
+    }
+}
+
+fn text(sha256: &[u8; 32]) -> String {
+    crate::values::Sha256::new(*sha256).to_string()
+}
+
+impl<J: Judge> ServerCertVerifier for Pinned<J> {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -35,12 +113,7 @@ impl ServerCertVerifier for PinnedKey {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let key = ParsedCertificate::try_from(end_entity)?.subject_public_key_info();
-        if <[u8; 32]>::from(Sha256::digest(key.as_ref())) == self.spki {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-        }
+        self.judge.judge(end_entity).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

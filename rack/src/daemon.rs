@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::attempts::Attempts;
 use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
 use crate::boot::BootTable;
+use crate::certificates::Certificates;
 use crate::clock::{Clock, wall_ms};
 use crate::concern::store::ConcernStore;
 use crate::dhcp::{Dhcp, Ports};
@@ -169,7 +170,9 @@ impl Daemon {
             if membership.is_some() { region.clone() } else { Arc::new(NoOrigin) };
         let blobs = BlobStore::open(&dir, settings.cache_bytes, origin, concerns.views.images.subscribe())
             .map_err(files)?;
-        let power = Power::new(concerns.views.power.subscribe(), Arc::clone(&epochs), facts.clone());
+        let certificates = Arc::new(Certificates::open(&dir).map_err(files)?);
+        let power =
+            Power::new(concerns.views.power.subscribe(), Arc::clone(&epochs), certificates, facts.clone());
         let loaders = Loaders::new(&settings.loader_dir);
         for name in loaders.missing() {
             tracing::warn!(name, dir = %loaders.dir().display(), "a boot loader is missing; install the package `ipxe`");

@@ -6,6 +6,7 @@
 pub mod attempts;
 pub mod blobs;
 pub mod boot;
+pub mod certificates;
 pub mod check;
 pub mod clock;
 pub mod concern;

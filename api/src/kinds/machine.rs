@@ -115,33 +115,34 @@ pub enum Architecture {
 pub struct Bmc {
     /// How it is spoken to.
     pub driver: PowerDriver,
-    /// Its address or host name, which no other machine's has. Needed by `ipmi`.
+    /// Its address or host name, which no other machine's has. Needed by `ipmi` and `redfish`.
     pub address: Option<Host>,
-    /// Its port. Absent: the driver's own, 623 for `ipmi`.
+    /// Its port. Absent: the driver's own, 623 for `ipmi`, 443 for `redfish`.
     #[field(min = 1, max = 65535)]
     pub port: Option<u16>,
-    /// The account.
+    /// The account. Needed by `redfish`.
     pub username: Option<String>,
     /// The account's password.
     pub password: Option<Secret>,
     /// What this BMC needs that others do not.
     #[field(default)]
     pub options: BmcOptions,
-    /// How its certificate is checked.
-    #[field(dormant = "BMCs are spoken to by IPMI alone, which has no certificates")]
+    /// Which certificate of it is taken, with `redfish`; IPMI has none. Absent: the first that the rack sees, from then on; what it is
+    /// known by is in `status.power.certificate`.
     pub tls: Option<BmcTls>,
 }
 
-/// How a BMC's certificate is checked.
+/// Which certificate of a BMC is taken. Without `ca` and `fingerprint`: one that an authority signed which the rack's host
+/// trusts, for the address.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcTls {
-    /// Whether it is checked at all.
+    /// Whether it is checked at all. `false`: whoever answers is sent the password.
     #[field(default = true)]
     pub verify: bool,
-    /// The authority that signs it, in PEM. Absent: those that the rack's host trusts.
+    /// The authority that signs it, in PEM; the certificate has to be for the address, and valid. Absent: those that the rack's host trusts.
     #[field(text)]
     pub ca: Option<String>,
-    /// SHA-256 of the one certificate that is taken, whoever signed it. Absent: the first that is seen, from then on.
+    /// SHA-256 of the one certificate that is taken, whoever signed it. It replaces what the rack knew the BMC by.
     pub fingerprint: Option<Sha256>,
 }
 
@@ -150,6 +151,8 @@ pub struct BmcTls {
 pub enum PowerDriver {
     /// IPMI 2.0 over LAN (RMCP+).
     Ipmi,
+    /// Redfish (DMTF DSP0266) over HTTPS.
+    Redfish,
     /// Not at all: Basalt asks a person and waits.
     Manual,
 }
@@ -157,11 +160,14 @@ pub enum PowerDriver {
 /// What a BMC needs that others do not.
 #[derive(Clone, Debug, PartialEq, Model)]
 pub struct BmcOptions {
-    /// RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 3.
+    /// With `ipmi`: RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 3.
     pub cipher_suite: Option<u8>,
     /// Privilege level to ask for.
     #[field(default = "administrator")]
     pub privilege: String,
+    /// With `redfish`: which of the BMC's systems the machine is, by the last part of its path below `/redfish/v1/Systems`.
+    /// Absent: the only one.
+    pub system: Option<String>,
 }
 
 /// What firmware tries first.
@@ -266,6 +272,8 @@ pub struct PowerStatus {
     pub rack: Option<Ref<Rack>>,
     /// Why it could not be asked.
     pub error: Option<String>,
+    /// SHA-256 of the certificate that the BMC is known by, where it is by one: `bmc.tls.fingerprint` can declare it.
+    pub certificate: Option<Sha256>,
 }
 
 /// What a BMC says of power.
@@ -310,15 +318,24 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
     dhcp_options::rules(&spec.dhcp_options, "/dhcp_options", rule);
     if let Some(bmc) = &spec.bmc {
         match bmc.driver {
-            PowerDriver::Ipmi if bmc.address.is_none() => rule.missing(
+            PowerDriver::Ipmi | PowerDriver::Redfish if bmc.address.is_none() => rule.missing(
                 "/bmc/address",
-                "driver \"ipmi\" needs the BMC's address",
+                format!("driver \"{}\" needs the BMC's address", bmc.driver),
                 "the IP address or host name of the BMC, or driver = \"manual\"",
             ),
             PowerDriver::Manual if bmc.address.is_some() => rule.broken(
                 "/bmc/address",
                 "driver \"manual\" speaks to no BMC, and has no address",
-                "leave the address out, or say driver = \"ipmi\"",
+                "leave the address out, or say driver = \"ipmi\" or \"redfish\"",
+            ),
+            PowerDriver::Ipmi | PowerDriver::Redfish | PowerDriver::Manual => {}
+        }
+        match bmc.driver {
+            PowerDriver::Redfish => redfish_rules(bmc, rule),
+            PowerDriver::Ipmi | PowerDriver::Manual if bmc.options.system.is_some() => rule.broken(
+                "/bmc/options/system",
+                format!("driver \"{}\" knows one machine behind a BMC, and no systems", bmc.driver),
+                "leave it out, or say driver = \"redfish\"",
             ),
             PowerDriver::Ipmi | PowerDriver::Manual => {}
         }
@@ -352,6 +369,38 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
             "/boot_macs",
             "a machine is recognised on the network by its MAC addresses, and this one has none",
             "the MAC address of the interface it boots from",
+        );
+    }
+}
+
+fn redfish_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
+    // A password that is left out may be kept.
+    if bmc.username.is_none() {
+        rule.missing(
+            "/bmc/username",
+            "driver \"redfish\" needs an account of the BMC",
+            "an account with the role Operator, and its password",
+        );
+    }
+    if bmc.username.as_ref().is_some_and(|name| name.is_empty() || name.contains(':')) {
+        rule.broken(
+            "/bmc/username",
+            "HTTP has no accounts whose name is empty or has a colon (RFC 7617)",
+            "another account of the BMC",
+        );
+    }
+    if bmc.options.cipher_suite.is_some() {
+        rule.broken(
+            "/bmc/options/cipher_suite",
+            "cipher suites are IPMI's, and driver \"redfish\" speaks TLS",
+            "leave it out, or say driver = \"ipmi\"",
+        );
+    }
+    if bmc.options.system.as_ref().is_some_and(|it| it.is_empty() || it.contains(['/', '?', '#'])) {
+        rule.broken(
+            "/bmc/options/system",
+            "it is no last part of a path",
+            "what stands behind /redfish/v1/Systems/ in its path, as System.Embedded.1; left out, it is the only one",
         );
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 kind! {
-    /// A rack controller: what speaks DHCP, TFTP, HTTP and IPMI next to the machines. It enrols with a token.
+    /// A rack controller: what speaks DHCP, TFTP, HTTP, IPMI and Redfish next to the machines. It enrols with a token.
     Rack, "racks", "basalt_rack", Label, declarable: false, RackSpec, RackStatus, no_rules
 }
 

@@ -148,7 +148,8 @@ pub fn examples() -> Vec<Example> {
         (
             "Machine",
             "m2",
-            json!({"boot_macs": ["52:54:00:00:00:0a"], "bmc": {"driver": "ipmi", "address": "10.77.0.5",
+            json!({"boot_macs": ["52:54:00:00:00:0a"], "bmc": {"driver": "redfish", "address": "10.77.0.5", "username": "admin",
+                "password": "a password", "options": {"system": "1"},
                 "tls": {"ca": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}}}),
         ),
         (

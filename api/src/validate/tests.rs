@@ -56,6 +56,16 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
             json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
             "options": {"cipher_suite": 1}}}),
         ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "redfish", "username": "a:b",
+            "options": {"cipher_suite": 3, "system": "/redfish/v1/Systems/1"}, "tls": {"verify": false, "ca": "x"}}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
+            "options": {"system": "1"}}}),
+        ),
         ("Settings", json!({"deadlines": {"nonsense": "5m", "claim": "0s"}})),
     ];
     let answers: Vec<String> = cases

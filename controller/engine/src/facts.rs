@@ -19,6 +19,9 @@ use crate::steps::StepId;
 pub struct Facts {
     /// The latest power reading, from whatever asked for it.
     pub power: Option<PowerReading>,
+    /// The certificate that its BMC was last known by, where it has one. Nothing is planned by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bmc_certificate: Option<Sha256>,
     /// Answers to power commands, by step key.
     pub power_results: BTreeMap<StepKey, PowerOutcome>,
     /// What every rack that serves the machine said last that it boots; None where they differ, or one never said.

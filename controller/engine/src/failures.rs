@@ -25,6 +25,10 @@ pub enum PowerFailure {
     CipherSuite,
     /// The BMC refused the command.
     CompletionCode,
+    /// The BMC's certificate is not the one to believe.
+    Certificate,
+    /// The BMC does not have what is wanted of it, or not what it should have.
+    Unsupported,
     /// The rack has seen a later epoch.
     StaleEpoch,
     /// The command reached the rack too late.
@@ -52,6 +56,8 @@ impl PowerFailure {
             "privilege" => Self::Privilege,
             "cipher_suite" => Self::CipherSuite,
             "completion_code" => Self::CompletionCode,
+            "certificate" => Self::Certificate,
+            "unsupported" => Self::Unsupported,
             "stale_epoch" => Self::StaleEpoch,
             "expired" => Self::Expired,
             "no_bmc" => Self::NoBmc,
@@ -156,6 +162,12 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::CompletionCode, rule("BmcRefused", "the BMC refused the command", &[5, 15, 45], LATER,
         "look at the BMC's event log; it may have to be reset",
         "busy BMCs refuse for a few seconds; those that go on are ill")),
+    (PowerFailure::Certificate, rule("BmcCertificate", "the BMC's certificate is not the one to believe", &[], CREDENTIALS,
+        "find out who answers there; if it is the BMC with a new certificate, declare that in bmc.tls.fingerprint",
+        "somebody between rack and BMC would be shown the password")),
+    (PowerFailure::Unsupported, rule("BmcUnsupported", "the BMC cannot do it as it is described", &[], CREDENTIALS,
+        "read the message: correct bmc.address, bmc.driver or bmc.options, or update the BMC's firmware",
+        "nothing changes until a person changes it")),
     (PowerFailure::StaleEpoch, rule("BmcEpoch", "another region process acted later", &[0, 1, 5], LATER,
         "check that only one set of regions drives this rack",
         "the next try carries a newer epoch and passes")),
@@ -238,9 +250,16 @@ mod tests {
         for rule in rules {
             assert!(!rule.says.is_empty() && rule.fix.len() > 10 && rule.reason.len() > 10, "{}", rule.code);
         }
-        for code in
-            ["unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code"]
-        {
+        for code in [
+            "unreachable",
+            "bad_username",
+            "bad_password",
+            "privilege",
+            "cipher_suite",
+            "completion_code",
+            "certificate",
+            "unsupported",
+        ] {
             assert_ne!(PowerFailure::from_code(code), PowerFailure::Unknown, "{code}");
         }
     }

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use basalt_api::kinds::{BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
+use basalt_api::kinds::{BmcTls, BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
 use basalt_api::values::{Attempt, MachineId};
 use basalt_db::{Address, BootClaim, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
+use basalt_proto::rack_v1::bmc::Trust;
 use basalt_proto::rack_v1::{
     AddressRange, Blob, Bmc, BootAnswers, BootConcern, BootLoader, BootMachine, ClientOptions, DhcpConcern,
     DhcpSubnet, EphemeralBoot, ImagesConcern, LocalBoot, PowerConcern, PowerOffBoot, RawOption, Reservation,
@@ -287,10 +288,23 @@ async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
             password: password.map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default(),
             cipher_suite: bmc.options.cipher_suite.map_or(0, u32::from),
             generation: object.generation.get(),
+            system: bmc.options.system.unwrap_or_default(),
+            trust: bmc.tls.and_then(trust),
         });
     }
     bmcs.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));
     Ok(PowerConcern { bmcs })
+}
+
+/// Which certificate of a BMC is believed; None: the first that the rack sees. The first that applies counts, which is what
+/// validation leaves.
+fn trust(tls: BmcTls) -> Option<Trust> {
+    Some(match (tls.verify, tls.fingerprint, tls.ca) {
+        (false, ..) => Trust::Unverified(true),
+        (true, Some(sha256), _) => Trust::Sha256(sha256.bytes().to_vec()),
+        (true, None, Some(ca)) => Trust::Ca(ca),
+        (true, None, None) => Trust::HostRoots(true),
+    })
 }
 
 async fn boot(store: &Store, estate: &Estate) -> Result<BootConcern, StoreError> {

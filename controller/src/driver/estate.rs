@@ -185,7 +185,10 @@ pub fn link<'a>(racks: impl IntoIterator<Item = &'a RackSeen>) -> Link {
 /// Whether a machine's power can be moved by a rack.
 #[must_use]
 pub fn has_driver(driver: PowerDriver) -> bool {
-    driver == PowerDriver::Ipmi
+    match driver {
+        PowerDriver::Ipmi | PowerDriver::Redfish => true,
+        PowerDriver::Manual => false,
+    }
 }
 
 #[cfg(test)]

@@ -125,6 +125,9 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
     if let Some(state) = state {
         out.power = Some(PowerReading { state, at: fact.stored_at });
     }
+    if let Ok(certificate) = power.certificate.parse() {
+        out.bmc_certificate = Some(certificate);
+    }
     let Some(key) = &fact.step_key else { return };
     let result = match (power.ok, state) {
         (true, Some(state)) => Ok(state),
@@ -139,6 +142,7 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
 #[cfg(test)]
 mod tests {
     use basalt_api::agent::ScriptEnd;
+    use basalt_api::values::Sha256;
     use serde_json::json;
 
     use super::*;
@@ -186,6 +190,7 @@ mod tests {
             error_code: "bad_password".into(),
             message: "the BMC refuses the password".into(),
             epoch: 1,
+            certificate: String::new(),
         });
         let facts = fold(vec![fact(1, 0, &power)], &[], &BTreeMap::new());
         assert_eq!(facts.power, None);
@@ -197,12 +202,22 @@ mod tests {
     fn a_fact_is_not_earlier_than_those_before_it() {
         let power = |power: &str| {
             let (verb, power) = ("status".into(), power.into());
-            let (error_code, message) = (String::new(), String::new());
-            Observed::Power(observed::Power { verb, ok: true, power, error_code, message, epoch: 1 })
+            let (error_code, message, certificate) = (String::new(), String::new(), "0a".repeat(32));
+            Observed::Power(observed::Power {
+                verb,
+                ok: true,
+                power,
+                error_code,
+                message,
+                epoch: 1,
+                certificate,
+            })
         };
         let mut late = fact(9, 0, &power("off"));
         late.stored_at = Timestamp::UNIX_EPOCH;
-        let reading = fold(vec![late, fact(8, 0, &power("on"))], &[], &BTreeMap::new()).power.unwrap();
+        let facts = fold(vec![late, fact(8, 0, &power("on"))], &[], &BTreeMap::new());
+        assert_eq!(facts.bmc_certificate, Some(Sha256::new([10; 32])));
+        let reading = facts.power.unwrap();
         assert_eq!((reading.state, reading.at), (PowerState::Off, Timestamp::from_second(8).unwrap()));
     }
 

@@ -513,7 +513,10 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
     status.automatic_tags = automatic.filter_map(|it| it.name.parse().ok()).collect();
     status.inventory = loaded.inventory.clone();
     status.commissioned_at = facts.inventory.as_ref().map(|seen| seen.at);
-    status.power = facts.power.as_ref().map(|reading| PowerStatus::new(reading.state, reading.at));
+    status.power = facts.power.as_ref().map(|reading| PowerStatus {
+        certificate: facts.bmc_certificate,
+        ..PowerStatus::new(reading.state, reading.at)
+    });
     if let (Some(lease), Some(nic)) = (&facts.lease, boot_nic(loaded))
         && let Ok(address) = lease.address.parse()
     {

@@ -217,13 +217,15 @@ impl Meters {
 }
 
 /// Why a rack cannot do what it was commanded, as it says.
-const CODES: [&str; 12] = [
+const CODES: [&str; 14] = [
     "unreachable",
     "bad_username",
     "bad_password",
     "privilege",
     "cipher_suite",
     "completion_code",
+    "certificate",
+    "unsupported",
     "stale_epoch",
     "expired",
     "no_bmc",

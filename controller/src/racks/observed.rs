@@ -116,6 +116,8 @@ pub struct Power {
     pub error_code: String,
     pub message: String,
     pub epoch: u64,
+    #[serde(default)]
+    pub certificate: String,
 }
 
 /// See [`wire::AgentClaim`].
@@ -304,6 +306,7 @@ impl Observed {
                 error_code: it.error_code,
                 message: it.message,
                 epoch: it.epoch,
+                certificate: it.certificate,
             }),
             Body::Claim(it) => Self::Claim(Claim { address: it.address, boot_id: it.boot_id }),
             Body::Progress(it) => Self::Progress(Progress {
@@ -407,6 +410,7 @@ mod tests {
             error_code: "unreachable".into(),
             message: "no answer\0".into(),
             epoch: 3,
+            certificate: String::new(),
         });
         let fact = new_fact(wire::Fact { seq: 9, body: Some(body), attempt: 4, ..wire::Fact::default() }, 0);
         assert_eq!((fact.kind.as_str(), fact.attempt), ("power", Some(Attempt::new(4))));

@@ -256,7 +256,7 @@ pub struct PowerConcern {
 pub struct Bmc {
     #[prost(string, tag = "1")]
     pub machine_uid: ::prost::alloc::string::String,
-    /// "ipmi"
+    /// "ipmi", "redfish"
     #[prost(string, tag = "2")]
     pub driver: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
@@ -272,6 +272,31 @@ pub struct Bmc {
     /// of the machine's spec that says all this
     #[prost(uint64, tag = "8")]
     pub generation: u64,
+    /// Redfish: which of its systems; empty: the only one
+    #[prost(string, tag = "9")]
+    pub system: ::prost::alloc::string::String,
+    /// Redfish: which certificate is believed. None of these: the first that the rack sees, from then on.
+    #[prost(oneof = "bmc::Trust", tags = "10, 11, 12, 13")]
+    pub trust: ::core::option::Option<bmc::Trust>,
+}
+/// Nested message and enum types in `Bmc`.
+pub mod bmc {
+    /// Redfish: which certificate is believed. None of these: the first that the rack sees, from then on.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Trust {
+        /// this one, by the hash of its DER
+        #[prost(bytes, tag = "10")]
+        Sha256(::prost::alloc::vec::Vec<u8>),
+        /// what this authority (PEM) signed for the address
+        #[prost(string, tag = "11")]
+        Ca(::prost::alloc::string::String),
+        /// what an authority signed for the address that the rack's host trusts
+        #[prost(bool, tag = "12")]
+        HostRoots(bool),
+        /// any
+        #[prost(bool, tag = "13")]
+        Unverified(bool),
+    }
 }
 /// A concern with the version that the region gave it: what is sent, and what a rack keeps on disk.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -550,13 +575,16 @@ pub struct PowerResult {
     /// "on", "off", "unknown": read after the verb
     #[prost(string, tag = "4")]
     pub power: ::prost::alloc::string::String,
-    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "stale_epoch", "expired", "no_bmc"
+    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc"
     #[prost(string, tag = "5")]
     pub error_code: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]
     pub message: ::prost::alloc::string::String,
     #[prost(uint64, tag = "7")]
     pub epoch: u64,
+    /// SHA-256 of the one that the BMC is known by, in hexadecimal; empty: none is
+    #[prost(string, tag = "8")]
+    pub certificate: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AgentClaim {

@@ -23,6 +23,7 @@ mod peers;
 mod peers6;
 mod perfdhcp;
 mod port;
+mod redfish;
 mod router_advertisement;
 mod secure_boot;
 mod shared_leases;

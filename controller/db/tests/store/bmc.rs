@@ -57,6 +57,29 @@ async fn however_it_is_spelled_a_bmc_is_one_machine_s() {
 }
 
 #[tokio::test]
+async fn each_system_of_a_bmc_that_speaks_redfish_is_one_machine_s() {
+    let store = store().await;
+    let redfish = |system: Option<&str>, port: Option<u16>| {
+        let mut bmc = json!({"driver": "redfish", "address": "10.0.0.1", "username": "admin", "options": {}});
+        if let Some(system) = system {
+            bmc["options"]["system"] = json!(system);
+        }
+        if let Some(port) = port {
+            bmc["port"] = json!(port);
+        }
+        bmc
+    };
+    declare(&store, 1, redfish(Some("1"), None)).await.unwrap();
+    declare(&store, 2, redfish(Some("2"), Some(443))).await.expect("it is another system");
+    declare(&store, 3, redfish(None, Some(8443))).await.expect("it is another BMC");
+    declare(&store, 4, ipmi("10.0.0.1")).await.expect("who is spoken to otherwise is not compared");
+    let taken = "10.0.0.1 port 443 is the BMC of Machine \"m2\" already".to_owned();
+    assert_eq!(declare(&store, 5, redfish(Some("2"), None)).await, Err(taken));
+    declare(&store, 2, redfish(Some("3"), None)).await.unwrap();
+    declare(&store, 5, redfish(Some("2"), None)).await.expect("what a machine gave up is another's to have");
+}
+
+#[tokio::test]
 async fn of_many_that_want_the_same_bmc_one_gets_it() {
     let store = store().await;
     let tries: Vec<_> = (0..16)

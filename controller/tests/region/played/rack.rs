@@ -272,7 +272,8 @@ fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timest
                 Err((failure, message)) => (false, PowerState::Unknown.to_string(), code(failure), message),
             };
             let (verb, error_code) = ("status".to_owned(), code.to_owned());
-            Observed::Power(observed::Power { verb, ok, power, error_code, message, epoch: 0 })
+            let (epoch, certificate) = (0, String::new());
+            Observed::Power(observed::Power { verb, ok, power, error_code, message, epoch, certificate })
         }
         Fact::BootRequest(attempt) => {
             of = Some(attempt);

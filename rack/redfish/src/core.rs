@@ -1,0 +1,383 @@
+//! One client of one BMC, without I/O: answers in, requests out.
+//!
+//! ```text
+//! GET /redfish/v1/ -> GET Systems (all pages) -> GET the system --> (read)  done
+//!                                                               --> (reset) [GET ActionInfo] -> POST Actions/ComputerSystem.Reset -> done
+//!                                                               --> (boot)  PATCH, If-Match; 412: GET the system, PATCH once more -> done
+//! ```
+//!
+//! The system is found once; each operation begins with reading it, since what it allows, its ETag and its power change. Redirects
+//! are followed on the BMC itself.
+
+use serde_json::{Value, json};
+
+use crate::choice;
+use crate::error::{Failure, told};
+use crate::reference::{Origin, name};
+use crate::resource::{System, link, members, reset_types, said};
+
+/// The service root (DSP0266 §6.2).
+const ROOT: &str = "/redfish/v1/";
+/// An operation takes four or five requests; with pages and redirects never this many.
+const MAX_REQUESTS: u32 = 32;
+/// Of so many systems the names are told.
+const NAMES: usize = 64;
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Say whether the system is on.
+    Read,
+    /// Move its power.
+    Reset(Reset),
+    /// Choose what it boots next.
+    Boot(Boot),
+}
+
+/// A move of the power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// On; nothing is sent to a system that is on, since BMCs refuse that.
+    On,
+    /// Off, at once; nothing is sent to a system that is off.
+    Off,
+    /// Off, as its operating system does it.
+    SoftOff,
+    /// Off and on again, or a reset where that is all it can.
+    Cycle,
+}
+
+/// What a system boots next, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boot {
+    /// From where.
+    pub device: Device,
+    /// By UEFI, where the BMC boots it otherwise. `false`: as the BMC has it.
+    pub uefi: bool,
+}
+
+/// What is booted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// The network, by PXE.
+    Network,
+    /// The disk.
+    Disk,
+}
+
+/// Whether a system is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    /// On, or still on.
+    On,
+    /// Off, or not yet on.
+    Off,
+}
+
+/// How something is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Changes nothing.
+    Get,
+    /// Changes a resource; with an ETag, once.
+    Patch,
+    /// Has something done.
+    Post,
+}
+
+impl Method {
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Patch => "PATCH",
+            Self::Post => "POST",
+        }
+    }
+}
+
+/// A request to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// How.
+    pub method: Method,
+    /// What of; begins with `/`, and is a valid target of a request (RFC 9112 §3.2.1).
+    pub path: String,
+    /// The JSON to send.
+    pub body: Option<Value>,
+    /// The ETag that must still hold, as the BMC gave it.
+    pub if_match: Option<String>,
+}
+
+impl Request {
+    fn get(path: String) -> Self {
+        Self { method: Method::Get, path, body: None, if_match: None }
+    }
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method.as_str(), told(&self.path))
+    }
+}
+
+/// An answer that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header Location.
+    pub location: Option<&'a str>,
+    /// The header ETag.
+    pub etag: Option<&'a str>,
+    /// The whole body.
+    pub body: &'a [u8],
+}
+
+/// What an answer led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send this.
+    Send(Request),
+    /// The operation has ended; this was the power when it began.
+    Done(Power),
+}
+
+/// What the outstanding request is for.
+#[derive(Debug, Clone)]
+enum Stage {
+    Root,
+    Systems { found: Vec<String> },
+    System { again: bool },
+    ActionInfo { target: String, power: Power },
+    Patched { again: bool, power: Power },
+    Posted { power: Power },
+    Idle,
+}
+
+/// A client of one BMC.
+#[derive(Debug)]
+pub struct ClientCore {
+    origin: Origin,
+    username: String,
+    wanted: Option<String>,
+    /// Where the system is, once it was found.
+    system: Option<String>,
+    operation: Operation,
+    stage: Stage,
+    outstanding: Request,
+    requests: u32,
+}
+
+impl ClientCore {
+    /// A client of the BMC at this host and port. `system` names the one that is meant, by the last segment of its path, where the
+    /// BMC has several. `username` is for errors alone.
+    #[must_use]
+    pub fn new(host: &str, port: u16, username: &str, system: Option<&str>) -> Self {
+        Self {
+            origin: Origin { host: host.to_owned(), port },
+            username: username.to_owned(),
+            wanted: system.map(str::to_owned),
+            system: None,
+            operation: Operation::Read,
+            stage: Stage::Idle,
+            outstanding: Request::get(ROOT.to_owned()),
+            requests: 0,
+        }
+    }
+
+    /// What the header Host says.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        self.origin.authority()
+    }
+
+    /// Begins an operation: the request to send first. One that was under way is forgotten.
+    pub fn begin(&mut self, operation: Operation) -> Request {
+        self.operation = operation;
+        self.requests = 1;
+        let path = match &self.system {
+            Some(path) => {
+                self.stage = Stage::System { again: false };
+                path.clone()
+            }
+            None => {
+                self.stage = Stage::Root;
+                ROOT.to_owned()
+            }
+        };
+        self.outstanding = Request::get(path);
+        self.outstanding.clone()
+    }
+
+    /// Takes the answer to the request that was sent last.
+    ///
+    /// # Errors
+    /// [`Failure`]; the operation has ended then.
+    pub fn receive(&mut self, answer: &Answer<'_>) -> Result<Step, Failure> {
+        let next = match answer.status {
+            301 | 302 | 307 | 308 => self.redirected(answer)?,
+            200..=299 => match self.answered(answer)? {
+                Step::Send(request) => request,
+                done @ Step::Done(_) => return Ok(done),
+            },
+            412 | 428 => self.outdated(answer)?,
+            _ => return Err(self.refused(answer)),
+        };
+        self.requests += 1;
+        if self.requests > MAX_REQUESTS {
+            return Err(Failure::Endless(MAX_REQUESTS));
+        }
+        self.outstanding = next.clone();
+        Ok(Step::Send(next))
+    }
+
+    fn answered(&mut self, answer: &Answer<'_>) -> Result<Step, Failure> {
+        match std::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Root => {
+                let root = self.json(answer)?;
+                let systems = link(&root, "Systems").ok_or_else(|| self.malformed("it has no Systems"))?;
+                let path = self.path(&systems)?;
+                self.stage = Stage::Systems { found: Vec::new() };
+                Ok(Step::Send(Request::get(path)))
+            }
+            Stage::Systems { found } => self.listed(answer, found),
+            Stage::System { again } => self.read(answer, again),
+            Stage::ActionInfo { target, power } => {
+                let allowed = reset_types(&self.json(answer)?);
+                self.post(target, allowed.as_deref(), power)
+            }
+            Stage::Patched { power, .. } | Stage::Posted { power } => Ok(Step::Done(power)),
+            Stage::Idle => Err(self.malformed("nothing was asked")),
+        }
+    }
+
+    fn listed(&mut self, answer: &Answer<'_>, mut found: Vec<String>) -> Result<Step, Failure> {
+        let (page, next) = members(&self.json(answer)?).ok_or_else(|| self.malformed("it has no Members"))?;
+        for member in page {
+            found.push(self.path(&member)?);
+        }
+        if let Some(next) = next {
+            let path = self.path(&next)?;
+            self.stage = Stage::Systems { found };
+            return Ok(Step::Send(Request::get(path)));
+        }
+        let names = || found.iter().take(NAMES).map(|path| told(name(path))).collect();
+        let path = match (&self.wanted, found.as_slice()) {
+            (Some(wanted), _) => found.iter().find(|path| name(path) == wanted),
+            (None, [] | [_]) => found.first(),
+            (None, _) => return Err(Failure::SeveralSystems { names: names() }),
+        };
+        let path =
+            path.ok_or_else(|| Failure::NoSystem { wanted: self.wanted.clone(), names: names() })?.clone();
+        self.system = Some(path.clone());
+        self.stage = Stage::System { again: false };
+        Ok(Step::Send(Request::get(path)))
+    }
+
+    /// The system was read: what is done to it follows.
+    fn read(&mut self, answer: &Answer<'_>, again: bool) -> Result<Step, Failure> {
+        let system = System::read(&self.json(answer)?);
+        let power = match system.power.as_deref() {
+            Some("On" | "PoweringOff" | "Paused") => Power::On,
+            Some("Off" | "PoweringOn") => Power::Off,
+            other => return Err(Failure::NoPowerState(other.map_or_else(|| "null".to_owned(), told))),
+        };
+        match self.operation {
+            Operation::Read => Ok(Step::Done(power)),
+            Operation::Reset(Reset::On) if matches!(system.power.as_deref(), Some("On" | "PoweringOn")) => {
+                Ok(Step::Done(power))
+            }
+            Operation::Reset(Reset::Off) if system.power.as_deref() == Some("Off") => Ok(Step::Done(power)),
+            Operation::Reset(_) => {
+                let target = system.reset.as_deref().ok_or_else(|| self.malformed("it has no Reset"))?;
+                let target = self.path(target)?;
+                match (system.resets, system.info) {
+                    (None, Some(info)) => {
+                        let info = self.path(&info)?;
+                        self.stage = Stage::ActionInfo { target, power };
+                        Ok(Step::Send(Request::get(info)))
+                    }
+                    (resets, _) => self.post(target, resets.as_deref(), power),
+                }
+            }
+            Operation::Boot(boot) => {
+                let body = Some(choice::boot(boot, &system.boot)?);
+                // The header is what If-Match compares with; some BMCs have the property alone.
+                let etag = answer.etag.map(str::to_owned).or(system.etag);
+                let if_match = etag.filter(|etag| is_etag(etag)).map(|etag| match again {
+                    // If-Match never holds for a weak tag (RFC 9110 §13.1.1), though some BMCs give no other.
+                    true => etag.trim_start_matches("W/").to_owned(),
+                    false => etag,
+                });
+                self.stage = Stage::Patched { again, power };
+                let path = self.outstanding.path.clone();
+                Ok(Step::Send(Request { method: Method::Patch, path, body, if_match }))
+            }
+        }
+    }
+
+    fn post(&mut self, path: String, allowed: Option<&[String]>, power: Power) -> Result<Step, Failure> {
+        let Operation::Reset(reset) = self.operation else { return Ok(Step::Done(power)) };
+        let body = Some(json!({"ResetType": choice::reset_type(reset, allowed)?}));
+        self.stage = Stage::Posted { power };
+        Ok(Step::Send(Request { method: Method::Post, path, body, if_match: None }))
+    }
+
+    /// The same request, where the BMC says.
+    fn redirected(&self, answer: &Answer<'_>) -> Result<Request, Failure> {
+        // What changes something is sent again only where that is certain to be meant (RFC 9110 §15.4).
+        if self.outstanding.method != Method::Get && matches!(answer.status, 301 | 302) {
+            return Err(self.refused(answer));
+        }
+        let to = answer.location.ok_or_else(|| self.malformed("it redirects and does not say where"))?;
+        let path = self
+            .origin
+            .path(to)
+            .ok_or_else(|| Failure::Elsewhere { request: self.outstanding.to_string(), to: told(to) })?;
+        Ok(Request { path, ..self.outstanding.clone() })
+    }
+
+    /// The system has changed since it was read: it is read again, once.
+    fn outdated(&mut self, answer: &Answer<'_>) -> Result<Request, Failure> {
+        let (Stage::Patched { again: false, .. }, Some(path)) = (&self.stage, &self.system) else {
+            return Err(self.refused(answer));
+        };
+        let path = path.clone();
+        self.stage = Stage::System { again: true };
+        Ok(Request::get(path))
+    }
+
+    fn refused(&self, answer: &Answer<'_>) -> Failure {
+        let (request, said) = (self.outstanding.to_string(), said(answer.body));
+        let username = self.username.clone();
+        match answer.status {
+            401 => Failure::WrongPassword { username, said },
+            403 => Failure::RefusedPrivilege { request, username, said },
+            status => Failure::Refused { request, status, said },
+        }
+    }
+
+    fn json(&self, answer: &Answer<'_>) -> Result<Value, Failure> {
+        serde_json::from_slice(answer.body).map_err(|error| self.malformed(&error.to_string()))
+    }
+
+    fn path(&self, reference: &str) -> Result<String, Failure> {
+        let wrong =
+            || self.malformed(&format!("it refers to {:?}, which is not on this BMC", told(reference)));
+        self.origin.path(reference).ok_or_else(wrong)
+    }
+
+    fn malformed(&self, reason: &str) -> Failure {
+        Failure::Malformed { request: self.outstanding.to_string(), reason: reason.to_owned() }
+    }
+}
+
+/// Whether it can be sent back in a header.
+fn is_etag(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+#[cfg(test)]
+mod tests;

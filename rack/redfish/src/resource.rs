@@ -1,0 +1,153 @@
+//! What is read of resources, and of errors. Properties that are missing, null or of another type count as absent: BMCs differ.
+
+use serde_json::Value;
+
+use crate::error::told;
+
+/// Members of a collection beyond these are not looked at.
+const MEMBERS: usize = 1024;
+/// Allowable values beyond these are none.
+const VALUES: usize = 64;
+/// Of an error, so many messages are told.
+const MESSAGES: usize = 3;
+
+/// Of a ComputerSystem (DSP2046).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct System {
+    /// `PowerState`: On, Off, PoweringOn, PoweringOff, Paused.
+    pub(crate) power: Option<String>,
+    /// Where `#ComputerSystem.Reset` is posted to.
+    pub(crate) reset: Option<String>,
+    /// `ResetType@Redfish.AllowableValues`.
+    pub(crate) resets: Option<Vec<String>>,
+    /// `@Redfish.ActionInfo`: where the allowable values are said otherwise.
+    pub(crate) info: Option<String>,
+    pub(crate) boot: BootNow,
+    /// `@odata.etag`.
+    pub(crate) etag: Option<String>,
+}
+
+/// Of its `Boot`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct BootNow {
+    /// `BootSourceOverrideTarget@Redfish.AllowableValues`.
+    pub(crate) targets: Option<Vec<String>>,
+    /// `BootSourceOverrideMode`: UEFI or Legacy.
+    pub(crate) mode: Option<String>,
+}
+
+impl System {
+    pub(crate) fn read(body: &Value) -> Self {
+        let action = body.pointer("/Actions/#ComputerSystem.Reset");
+        let of_action = |property: &str| action.and_then(|action| action.get(property));
+        let boot = body.get("Boot");
+        let of_boot = |property: &str| boot.and_then(|boot| boot.get(property));
+        Self {
+            power: text(body.get("PowerState")),
+            reset: text(of_action("target")),
+            resets: words(of_action("ResetType@Redfish.AllowableValues")),
+            info: text(of_action("@Redfish.ActionInfo")),
+            boot: BootNow {
+                targets: words(of_boot("BootSourceOverrideTarget@Redfish.AllowableValues")),
+                mode: text(of_boot("BootSourceOverrideMode")),
+            },
+            etag: text(body.get("@odata.etag")),
+        }
+    }
+}
+
+/// A page of a collection (DSP0266 §7.2): the members, and where the next page is.
+pub(crate) fn members(body: &Value) -> Option<(Vec<String>, Option<String>)> {
+    let members = body.get("Members")?.as_array()?;
+    let members = members.iter().take(MEMBERS).filter_map(|member| text(member.get("@odata.id")));
+    Some((members.collect(), text(body.get("Members@odata.nextLink"))))
+}
+
+/// Where a property of a resource refers to.
+pub(crate) fn link(body: &Value, property: &str) -> Option<String> {
+    text(body.get(property)?.get("@odata.id"))
+}
+
+/// The allowable values of the parameter `ResetType`, of an ActionInfo.
+pub(crate) fn reset_types(info: &Value) -> Option<Vec<String>> {
+    let parameters = info.get("Parameters")?.as_array()?;
+    let named = |it: &&Value| it.get("Name").and_then(Value::as_str) == Some("ResetType");
+    words(parameters.iter().find(named)?.get("AllowableValues"))
+}
+
+/// What an error says (DSP0266 §8.6), in words that begin with ": "; nothing where it says nothing.
+pub(crate) fn said(body: &[u8]) -> String {
+    let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
+    let error = body.get("error").unwrap_or(&body);
+    let extended = error.get("@Message.ExtendedInfo");
+    // Some send the one message without its array.
+    let all = match extended {
+        Some(Value::Array(all)) => all.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None => &[],
+    };
+    let message = |of: &Value| {
+        let message = text(of.get("Message")).or_else(|| text(of.get("MessageId")))?;
+        let resolution = text(of.get("Resolution")).filter(|it| it != "None" && !it.is_empty());
+        Some(match resolution {
+            Some(resolution) => format!("{message} {resolution}"),
+            None => message,
+        })
+    };
+    let mut messages: Vec<String> = all.iter().filter_map(message).take(MESSAGES).collect();
+    // With nothing but a MessageId the general message says more.
+    if !all.iter().any(|it| it.get("Message").is_some())
+        && let Some(general) = text(error.get("message"))
+    {
+        messages = vec![general];
+    }
+    if messages.is_empty() { String::new() } else { format!(": {}", told(&messages.join("; "))) }
+}
+
+fn text(value: Option<&Value>) -> Option<String> {
+    value.and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Words that can be told; an empty list says nothing.
+fn words(value: Option<&Value>) -> Option<Vec<String>> {
+    let words = value?.as_array()?.iter().filter_map(Value::as_str).take(VALUES);
+    Some(words.map(told).collect::<Vec<_>>()).filter(|words| !words.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_error_is_told_by_its_extended_messages_and_how_to_resolve_it() {
+        let body = json!({"error": {"code": "Base.1.8.GeneralError", "message": "A general error has occurred.",
+            "@Message.ExtendedInfo": [
+                {"MessageId": "Base.1.8.ActionParameterNotSupported", "Message": "ResetType is not supported.", "Resolution": "Remove it."},
+                {"Message": "Power is off.", "Resolution": "None"}]}});
+        assert_eq!(
+            said(body.to_string().as_bytes()),
+            ": ResetType is not supported. Remove it.; Power is off."
+        );
+        let bare = json!({"error": {"message": "no such\u{7} thing", "@Message.ExtendedInfo": [{"MessageId": "Base.1.0.GeneralError"}]}});
+        assert_eq!(said(bare.to_string().as_bytes()), ": no such thing");
+        let one = json!({"@Message.ExtendedInfo": {"MessageId": "iLO.2.14.InvalidOperationForSystemState"}});
+        assert_eq!(said(one.to_string().as_bytes()), ": iLO.2.14.InvalidOperationForSystemState");
+        assert_eq!(
+            (said(b"<html>"), said(b"{}"), said(b"[1]")),
+            (String::new(), String::new(), String::new())
+        );
+        assert!(
+            said(json!({"error": {"message": "x".repeat(9000)}}).to_string().as_bytes()).chars().count()
+                < 500
+        );
+    }
+
+    #[test]
+    fn what_is_null_or_of_another_type_is_absent() {
+        let odd = json!({"PowerState": null, "Boot": [], "Actions": {"#ComputerSystem.Reset": {"target": 7,
+            "ResetType@Redfish.AllowableValues": []}}, "@odata.etag": {}});
+        assert_eq!(System::read(&odd), System::default());
+        assert_eq!((members(&json!({"Members": {}})), members(&json!([]))), (None, None));
+    }
+}

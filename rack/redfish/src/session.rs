@@ -1,0 +1,314 @@
+//! The tokio shell around [`ClientCore`]: connections, limits, and deadlines.
+//!
+//! Many BMCs close a connection behind each answer, whether they say so or not; the next request makes another then, with TLS that
+//! has to satisfy the same [`rustls::ClientConfig`]. What changes something always gets a new one: on one that is closed just then
+//! nobody would know whether it was done. A request is never sent twice but for reading.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use zeroize::Zeroizing;
+
+use crate::core::{Answer, Boot, ClientCore, Method, Operation, Power, Request, Reset, Step};
+use crate::error::{Failure, RedfishError};
+
+/// Answers larger than this are none that a client of power needs; a ComputerSystem has some 20 KiB.
+const MAX_BODY: usize = 1 << 20;
+/// The version of the protocol that is spoken (DSP0266 §6.5).
+const ODATA_VERSION: HeaderName = HeaderName::from_static("odata-version");
+
+/// Who a BMC's clients are.
+#[derive(Clone)]
+pub struct Account {
+    username: String,
+    password: Zeroizing<String>,
+}
+
+impl Account {
+    /// An account of the BMC.
+    #[must_use]
+    pub fn new(username: &str, password: &str) -> Self {
+        Self { username: username.to_owned(), password: Zeroizing::new(password.to_owned()) }
+    }
+
+    /// HTTP Basic authentication (RFC 7617), which DSP0266 §13.3.4 has every service support.
+    fn authorization(&self) -> Result<HeaderValue, Failure> {
+        let pair = Zeroizing::new(format!("{}:{}", self.username, self.password.as_str()));
+        let text = Zeroizing::new(format!("Basic {}", STANDARD.encode(pair.as_bytes())));
+        let mut value = HeaderValue::from_str(&text)
+            .map_err(|_| Failure::Unreachable("the account cannot be sent in a header".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+/// How long to wait for a BMC. BMCs are slow: seconds are usual, with TLS alone taking one.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// For a connection, TLS included.
+    pub connect: Duration,
+    /// For the answer to a request, connection included.
+    pub request: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(10), request: Duration::from_secs(20) }
+    }
+}
+
+/// A BMC and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its host name or address; IPv6 without brackets.
+    pub host: String,
+    /// Its port; usually 443.
+    pub port: u16,
+    /// Who we are.
+    pub account: Account,
+    /// The system that is meant, by the last segment of its path. `None`: the only one.
+    pub system: Option<String>,
+    /// Which certificate is believed.
+    pub tls: Arc<rustls::ClientConfig>,
+    /// How long to wait.
+    pub timing: Timing,
+}
+
+impl Config {
+    /// The only system of a BMC, usual timing.
+    #[must_use]
+    pub fn new(host: &str, port: u16, account: Account, tls: Arc<rustls::ClientConfig>) -> Self {
+        Self { host: host.to_owned(), port, account, system: None, tls, timing: Timing::default() }
+    }
+}
+
+/// A conversation with one BMC. It leaves nothing behind there, however it ends.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    core: ClientCore,
+    authorization: HeaderValue,
+    link: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Session {
+    /// Connects, with TLS; nothing is asked yet, and the account is not shown.
+    ///
+    /// # Errors
+    /// [`RedfishError`], within [`Timing::connect`].
+    pub async fn open(config: Config) -> Result<Self, RedfishError> {
+        let core =
+            ClientCore::new(&config.host, config.port, &config.account.username, config.system.as_deref());
+        let opened = async {
+            let authorization = config.account.authorization()?;
+            Ok((authorization, connect(&config).await?))
+        };
+        match opened.await {
+            Ok((authorization, link)) => Ok(Self { config, core, authorization, link: Some(link) }),
+            Err(failure) => Err(RedfishError { place: core.authority(), failure }),
+        }
+    }
+
+    /// Whether the system is on.
+    ///
+    /// # Errors
+    /// [`RedfishError`]; each request within [`Timing::request`].
+    pub async fn power(&mut self) -> Result<Power, RedfishError> {
+        self.run(Operation::Read).await
+    }
+
+    /// Moves the power. A BMC answers when it has begun; ask [`Session::power`] for the effect.
+    ///
+    /// # Errors
+    /// As [`Session::power`].
+    pub async fn reset(&mut self, reset: Reset) -> Result<(), RedfishError> {
+        self.run(Operation::Reset(reset)).await.map(drop)
+    }
+
+    /// Chooses what the system boots next, once.
+    ///
+    /// # Errors
+    /// As [`Session::power`].
+    pub async fn boot_once(&mut self, boot: Boot) -> Result<(), RedfishError> {
+        self.run(Operation::Boot(boot)).await.map(drop)
+    }
+
+    async fn run(&mut self, operation: Operation) -> Result<Power, RedfishError> {
+        let mut request = self.core.begin(operation);
+        loop {
+            let step = match self.ask(&request).await {
+                Ok(answer) => self.core.receive(&answer.borrowed()),
+                Err(failure) => Err(failure),
+            };
+            match step {
+                Ok(Step::Send(next)) => request = next,
+                Ok(Step::Done(power)) => return Ok(power),
+                Err(failure) => return Err(RedfishError { place: self.core.authority(), failure }),
+            }
+        }
+    }
+
+    async fn ask(&mut self, request: &Request) -> Result<Owned, Failure> {
+        let begun = Instant::now();
+        let deadline = begun + self.config.timing.request;
+        let stopped = |reason: String| Failure::StoppedAnswering {
+            during: request.to_string(),
+            reason,
+            waited: begun.elapsed(),
+        };
+        loop {
+            let kept = self.link.take().filter(|link| request.method == Method::Get && !link.is_closed());
+            let is_kept = kept.is_some();
+            let mut link = match kept {
+                Some(link) => link,
+                None => connect(&self.config).await?,
+            };
+            let sent = self.http(request)?;
+            let answer = async {
+                let broken = |error: hyper::Error| Broken::Connection(causes(&error));
+                link.ready().await.map_err(broken)?;
+                Owned::read(link.send_request(sent).await.map_err(broken)?).await
+            };
+            match timeout_at(deadline, answer).await {
+                Ok(Ok(answer)) => {
+                    self.link = Some(link);
+                    return Ok(answer);
+                }
+                Ok(Err(Broken::TooLarge)) => {
+                    let reason = format!("it is larger than {MAX_BODY} bytes");
+                    return Err(Failure::Malformed { request: request.to_string(), reason });
+                }
+                // The BMC may have closed it just then.
+                Ok(Err(Broken::Connection(_))) if is_kept => {}
+                Ok(Err(Broken::Connection(reason))) => return Err(stopped(reason)),
+                Err(_) => return Err(stopped("no answer in time".to_owned())),
+            }
+        }
+    }
+
+    fn http(&self, request: &Request) -> Result<http::Request<Full<Bytes>>, Failure> {
+        let mut builder = http::Request::builder()
+            .method(request.method.as_str())
+            .uri(&request.path)
+            .header(header::HOST, self.core.authority())
+            .header(header::ACCEPT, "application/json")
+            // Compressed answers have weak tags, which If-Match never holds for.
+            .header(header::ACCEPT_ENCODING, "identity")
+            .header(ODATA_VERSION, "4.0")
+            .header(header::AUTHORIZATION, self.authorization.clone());
+        if let Some(etag) = &request.if_match {
+            builder = builder.header(header::IF_MATCH, etag);
+        }
+        let mut body = Bytes::new();
+        if let Some(value) = &request.body {
+            builder = builder.header(header::CONTENT_TYPE, "application/json");
+            body = Bytes::from(value.to_string());
+        }
+        let malformed = |error: http::Error| Failure::Malformed {
+            request: request.to_string(),
+            reason: error.to_string(),
+        };
+        builder.body(Full::new(body)).map_err(malformed)
+    }
+}
+
+/// Why there is no answer.
+enum Broken {
+    Connection(String),
+    TooLarge,
+}
+
+/// An answer, read to its end.
+struct Owned {
+    status: u16,
+    location: Option<String>,
+    etag: Option<String>,
+    body: Bytes,
+}
+
+impl Owned {
+    async fn read(answer: http::Response<hyper::body::Incoming>) -> Result<Self, Broken> {
+        let text = |name: HeaderName| {
+            answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let (status, location, etag) = (answer.status().as_u16(), text(header::LOCATION), text(header::ETAG));
+        let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
+        let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => Broken::TooLarge,
+            None => Broken::Connection(causes(&*error)),
+        })?;
+        Ok(Self { status, location, etag, body: body.to_bytes() })
+    }
+
+    fn borrowed(&self) -> Answer<'_> {
+        Answer {
+            status: self.status,
+            location: self.location.as_deref(),
+            etag: self.etag.as_deref(),
+            body: &self.body,
+        }
+    }
+}
+
+async fn connect(config: &Config) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    let connected = async {
+        let name = ServerName::try_from(config.host.clone()).map_err(std::io::Error::other)?;
+        let stream = TcpStream::connect((config.host.as_str(), config.port)).await?;
+        stream.set_nodelay(true)?;
+        TlsConnector::from(Arc::clone(&config.tls)).connect(name, stream).await
+    };
+    let seconds = config.timing.connect.as_secs_f64();
+    let late = |_| Failure::Unreachable(format!("no connection within {seconds:.1} s"));
+    let stream = timeout_at(Instant::now() + config.timing.connect, connected)
+        .await
+        .map_err(late)?
+        .map_err(|error| certificate(&error).unwrap_or_else(|| Failure::Unreachable(causes(&error))))?;
+    let (link, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| Failure::Unreachable(causes(&error)))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to a BMC ended early");
+        }
+    });
+    Ok(link)
+}
+
+/// Whether it is the certificate that ended the handshake.
+fn certificate(error: &std::io::Error) -> Option<Failure> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(own)) => {
+            Some(Failure::Certificate(own.to_string()))
+        }
+        rustls::Error::InvalidCertificate(why) => Some(Failure::Certificate(why.to_string())),
+        _ => None,
+    }
+}
+
+/// An error and its causes in one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,76 @@
+//! Driver `ipmi`: IPMI 2.0 over LAN.
+
+use std::net::SocketAddr;
+
+use basalt_bmc::{
+    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerState,
+    PowerVerb,
+};
+use basalt_proto::rack_v1::Bmc;
+
+use super::{Conversation, Ended};
+
+/// IPMI over LAN.
+pub(super) const PORT: u16 = 623;
+/// The suite where the concern names none.
+const DEFAULT_SUITE: u32 = 3;
+
+/// Opens a session.
+pub(super) async fn open(bmc: &Bmc) -> Result<BmcSession, Ended> {
+    client(bmc).await?.connect().await.map_err(|error| failed(&error))
+}
+
+impl Conversation for BmcSession {
+    async fn power(&mut self) -> Result<PowerState, Ended> {
+        self.power_status().await.map_err(|error| failed(&error))
+    }
+
+    async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended> {
+        Self::power(self, verb).await.map_err(|error| failed(&error))
+    }
+
+    async fn boot(&mut self, device: BootDevice, efi: bool) -> Result<(), Ended> {
+        let boot = BootOverride { device, once: true, efi };
+        self.set_boot_override(boot).await.map_err(|error| failed(&error))
+    }
+
+    async fn close(self) -> String {
+        Self::close(self).await;
+        String::new()
+    }
+}
+
+async fn client(bmc: &Bmc) -> Result<BmcClient, Ended> {
+    let address = resolve(bmc).await?;
+    let credentials = Credentials::new(&bmc.username, &bmc.password)
+        .map_err(|error| Ended::error("bad_username", format!("BMC {}: {error}", bmc.address)))?;
+    let mut config = BmcConfig::new(address, credentials);
+    let number = if bmc.cipher_suite == 0 { DEFAULT_SUITE } else { bmc.cipher_suite };
+    let suite = u8::try_from(number).ok().and_then(basalt_bmc::CipherSuite::by_id);
+    config.suite = suite.ok_or_else(|| {
+        Ended::error("cipher_suite", format!("BMC {}: this rack does not speak suite {number}", bmc.address))
+    })?;
+    Ok(BmcClient::new(config))
+}
+
+async fn resolve(bmc: &Bmc) -> Result<SocketAddr, Ended> {
+    let unreachable = |reason: String| Ended::error("unreachable", format!("BMC {}: {reason}", bmc.address));
+    let port = if bmc.port == 0 { u32::from(PORT) } else { bmc.port };
+    let port = u16::try_from(port).map_err(|_| unreachable(format!("port {} does not exist", bmc.port)))?;
+    let mut found = tokio::net::lookup_host((bmc.address.as_str(), port))
+        .await
+        .map_err(|error| unreachable(error.to_string()))?;
+    found.next().ok_or_else(|| unreachable("the name has no address".to_owned()))
+}
+
+fn failed(error: &BmcError) -> Ended {
+    let code = match &error.failure {
+        Failure::WrongUserName { .. } => "bad_username",
+        Failure::WrongPassword { .. } | Failure::BmcKeyRequired => "bad_password",
+        Failure::RefusedPrivilege { .. } => "privilege",
+        Failure::UnsupportedSuite { .. } | Failure::NoIpmi20 => "cipher_suite",
+        Failure::Command { .. } => "completion_code",
+        _ => "unreachable",
+    };
+    Ended::error(code, error.to_string())
+}

@@ -1,0 +1,274 @@
+//! The arbiter of BMCs: runs power commands, one at a time per BMC, newest epoch only, and answers each with a fact.
+//!
+//! What becomes of a command is decided in this order: no such BMC, too late, older than what the BMC has seen, a repeat
+//! (see [`epochs`](crate::epochs)); then the boot device is set, the verb sent, and the power state read until it is what the verb asks
+//! for, or 15 seconds have passed. How that is said to a BMC is its driver's: [`ipmi`], [`redfish`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use basalt_bmc::{BootDevice, PowerState, PowerVerb};
+use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
+use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
+use tokio::sync::watch;
+
+mod ipmi;
+mod redfish;
+mod trust;
+
+use crate::certificates::Certificates;
+use crate::epochs::{Admission, Epochs};
+use crate::facts::About;
+use crate::spool::writer::Facts;
+
+/// How long a command may take in all.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long the power state is waited for after the verb.
+const SETTLE: Duration = Duration::from_secs(15);
+/// How long a command may be ahead of the concern that names its BMC.
+const AHEAD: Duration = Duration::from_secs(3);
+/// Between two readings of the power state.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Runs power commands.
+#[derive(Debug)]
+pub struct Power {
+    concern: watch::Receiver<Option<Arc<PowerConcern>>>,
+    epochs: Arc<Epochs>,
+    certificates: Arc<Certificates>,
+    facts: Facts,
+    arbiters: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// What a command came to.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    power: &'static str,
+    error: Option<(&'static str, String)>,
+    /// SHA-256 of the certificate that the BMC showed, in hexadecimal; empty: it has none.
+    certificate: String,
+}
+
+impl Ended {
+    fn error(code: &'static str, message: impl Into<String>) -> Self {
+        Self { power: "unknown", error: Some((code, message.into())), certificate: String::new() }
+    }
+}
+
+/// A conversation with one BMC: what drivers have in common.
+trait Conversation {
+    /// Whether the machine is on.
+    async fn power(&mut self) -> Result<PowerState, Ended>;
+    /// Has the power moved; answered when the BMC has begun.
+    async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended>;
+    /// Chooses what the machine boots next, once. `efi`: it is known to boot by UEFI.
+    async fn boot(&mut self, device: BootDevice, efi: bool) -> Result<(), Ended>;
+    /// Ends it. What certificate the BMC showed, in hexadecimal; empty: it has none.
+    async fn close(self) -> String;
+}
+
+impl Power {
+    /// An arbiter of the concern's BMCs.
+    #[must_use]
+    pub fn new(
+        concern: watch::Receiver<Option<Arc<PowerConcern>>>,
+        epochs: Arc<Epochs>,
+        certificates: Arc<Certificates>,
+        facts: Facts,
+    ) -> Self {
+        Self { concern, epochs, certificates, facts, arbiters: Mutex::default() }
+    }
+
+    /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
+    pub async fn execute(&self, command: PowerCommand) {
+        crate::kill::commanded(&command.step_key);
+        let bmc = self.bmc(&command).await;
+        let key = bmc.as_ref().map(key);
+        let (Some(bmc), Some(key)) = (bmc, key) else {
+            let message = format!(
+                "this rack has no BMC of machine {} as generation {} of the machine declares it",
+                command.machine_uid, command.bmc_generation
+            );
+            let ended = Ended::error("no_bmc", message);
+            return self.tell(&command, ended).await;
+        };
+        let arbiter = self.arbiter(&key);
+        let _alone = arbiter.lock().await;
+        match self.admit(&key, &command) {
+            None => {}
+            Some(Err(refused)) => self.tell(&command, refused).await,
+            Some(Ok(())) => {
+                let moved = tokio::time::timeout(DEADLINE, self.drive(&bmc, &command)).await;
+                let ended = moved.unwrap_or_else(|_| {
+                    let seconds = DEADLINE.as_secs();
+                    let message = format!(
+                        "not done within {seconds} seconds; look at the power state before trying again"
+                    );
+                    Ended::error("unreachable", message)
+                });
+                self.tell(&command, ended).await;
+                if let Err(error) =
+                    self.epochs.finished(&key, &command.incarnation, command.epoch, &command.command_id)
+                {
+                    tracing::error!(machine = %command.machine_uid, %error, "file `epochs` cannot be written");
+                }
+            }
+        }
+    }
+
+    /// Carries a command out by the BMC's driver.
+    async fn drive(&self, bmc: &Bmc, command: &PowerCommand) -> Ended {
+        match bmc.driver.as_str() {
+            "ipmi" => converse(ipmi::open(bmc).await, command).await,
+            "redfish" => converse(redfish::open(bmc, &self.certificates).await, command).await,
+            driver => Ended::error(
+                "driver",
+                format!("this rack has no driver {driver:?}; it has \"ipmi\" and \"redfish\""),
+            ),
+        }
+    }
+
+    /// Whether a command may run; `None`: it is a repeat.
+    fn admit(&self, key: &str, command: &PowerCommand) -> Option<Result<(), Ended>> {
+        let refused = |code, message: String| Some(Err(Ended::error(code, message)));
+        if command.not_after_unix_ms != 0 && self.facts.clock().unix_now() > command.not_after_unix_ms {
+            return refused("expired", "the command arrived after its time; nothing was done".to_owned());
+        }
+        match self.epochs.admit(key, &command.incarnation, command.epoch, &command.command_id) {
+            Ok(Admission::Run) => Some(Ok(())),
+            Ok(Admission::Repeat) => {
+                tracing::debug!(machine = %command.machine_uid, command = %command.command_id, "power command repeated");
+                None
+            }
+            Ok(Admission::Interrupted) if command.verb() == Verb::Cycle => {
+                let message = "the rack was stopped while it cycled the power; look at the power state before trying again";
+                refused("interrupted", message.to_owned())
+            }
+            Ok(Admission::Interrupted) => Some(Ok(())),
+            Ok(Admission::Stale { highest }) => refused(
+                "stale_epoch",
+                format!("epoch {} is older than {highest}, which this BMC has seen", command.epoch),
+            ),
+            Err(error) => refused(
+                "rack_disk",
+                format!("the rack cannot remember the command, so it did not run: {error}"),
+            ),
+        }
+    }
+
+    async fn tell(&self, command: &PowerCommand, ended: Ended) {
+        let verb = command.verb().as_str_name().to_ascii_lowercase();
+        let ok = ended.error.is_none();
+        let (error_code, message) = ended.error.unwrap_or_default();
+        if ok {
+            tracing::info!(machine = %command.machine_uid, verb, power = ended.power, "power command done");
+        } else {
+            tracing::warn!(machine = %command.machine_uid, verb, error_code, message, "power command failed");
+        }
+        let about = About {
+            machine_uid: command.machine_uid.clone(),
+            step_key: command.step_key.clone(),
+            ..About::default()
+        };
+        let fact = about.saw(Body::Power(PowerResult {
+            command_id: command.command_id.clone(),
+            verb,
+            ok,
+            power: ended.power.to_owned(),
+            error_code: error_code.to_owned(),
+            message,
+            epoch: command.epoch,
+            certificate: ended.certificate,
+        }));
+        if let Err(error) = self.facts.record(fact).await {
+            tracing::error!(machine = %command.machine_uid, %error, "a power result is lost; the region's deadline will notice");
+        }
+    }
+
+    /// The machine's BMC, if a concern names it in time: as it was declared when the command was given, or later. A wrong
+    /// password that was mended a moment ago must not count against the account once more.
+    async fn bmc(&self, command: &PowerCommand) -> Option<Bmc> {
+        let meant =
+            |bmc: &&Bmc| bmc.machine_uid == command.machine_uid && bmc.generation >= command.bmc_generation;
+        let find = |concern: &Option<Arc<PowerConcern>>| concern.as_ref()?.bmcs.iter().find(meant).cloned();
+        let mut concern = self.concern.clone();
+        let named = tokio::time::timeout(AHEAD, concern.wait_for(|concern| find(concern).is_some())).await;
+        find(&*named.ok()?.ok()?)
+    }
+
+    fn arbiter(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut arbiters = self.arbiters.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(arbiters.entry(key.to_owned()).or_default())
+    }
+}
+
+/// Where a BMC is reached: address and port.
+fn place(bmc: &Bmc) -> String {
+    let port = match (bmc.port, bmc.driver.as_str()) {
+        (0, "redfish") => u32::from(redfish::PORT),
+        (0, _) => u32::from(ipmi::PORT),
+        (port, _) => port,
+    };
+    format!("{}:{port}", bmc.address)
+}
+
+/// What has one arbiter: a BMC, or one of its several systems.
+fn key(bmc: &Bmc) -> String {
+    let place = place(bmc);
+    if bmc.system.is_empty() { place } else { format!("{place}/{}", bmc.system) }
+}
+
+async fn converse(opened: Result<impl Conversation, Ended>, command: &PowerCommand) -> Ended {
+    let mut bmc = match opened {
+        Ok(bmc) => bmc,
+        Err(ended) => return ended,
+    };
+    let ended = match operate(&mut bmc, command).await {
+        Ok(power) => Ended { power: word(power), error: None, certificate: String::new() },
+        Err(ended) => ended,
+    };
+    Ended { certificate: bmc.close().await, ..ended }
+}
+
+async fn operate(bmc: &mut impl Conversation, command: &PowerCommand) -> Result<PowerState, Ended> {
+    let device = match command.boot_device() {
+        Device::Unchanged => None,
+        Device::PxeOnce => Some(BootDevice::Pxe),
+        Device::Disk => Some(BootDevice::Disk),
+    };
+    if let Some(device) = device {
+        bmc.boot(device, command.efi).await?;
+    }
+    let (verb, wanted) = match command.verb() {
+        Verb::On => (Some(PowerVerb::On), Some(PowerState::On)),
+        Verb::Off => (Some(PowerVerb::Off), Some(PowerState::Off)),
+        Verb::Cycle => (Some(PowerVerb::Cycle), Some(PowerState::On)),
+        // The operating system takes its time; the region looks again.
+        Verb::SoftOff => (Some(PowerVerb::Soft), None),
+        Verb::Status | Verb::Unspecified => (None, None),
+    };
+    if let Some(verb) = verb {
+        // A machine that is off cannot be cycled; what is wanted is that it starts afresh.
+        let off = verb == PowerVerb::Cycle && bmc.power().await? == PowerState::Off;
+        bmc.send(if off { PowerVerb::On } else { verb }).await?;
+    }
+    let deadline = tokio::time::Instant::now() + SETTLE;
+    loop {
+        let power = bmc.power().await?;
+        if wanted.is_none_or(|wanted| wanted == power) || tokio::time::Instant::now() >= deadline {
+            return Ok(power);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn word(power: PowerState) -> &'static str {
+    match power {
+        PowerState::On => "on",
+        PowerState::Off => "off",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use super::*;
+use crate::clock::Clock;
+use crate::spool::{Limits, writer};
+use basalt_bmc::{BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, ServerConfig, Username};
+use basalt_proto::rack_v1::Fact;
+
+#[derive(Debug)]
+struct Chassis(Mutex<(PowerState, Vec<String>)>);
+
+impl ChassisBackend for Chassis {
+    async fn power_status(&self) -> PowerState {
+        self.0.lock().unwrap().0
+    }
+    async fn control(&self, verb: PowerVerb) -> Result<(), CompletionCode> {
+        let mut inner = self.0.lock().unwrap();
+        inner.1.push(verb.to_string());
+        inner.0 = if verb == PowerVerb::Off { PowerState::Off } else { PowerState::On };
+        Ok(())
+    }
+    async fn boot_override(&self) -> BootOverride {
+        BootOverride::NONE
+    }
+    async fn set_boot_override(&self, boot: BootOverride) -> Result<(), CompletionCode> {
+        self.0.lock().unwrap().1.push(format!("boot {} efi={}", boot.device, boot.efi));
+        Ok(())
+    }
+}
+
+struct Lab {
+    _dir: tempfile::TempDir,
+    _bmc: BmcServer,
+    chassis: Arc<Chassis>,
+    concern: watch::Sender<Option<Arc<PowerConcern>>>,
+    facts: Facts,
+    power: Power,
+    seen: u64,
+}
+
+impl Lab {
+    async fn new(password: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let chassis = Arc::new(Chassis(Mutex::new((PowerState::Off, Vec::new()))));
+        let config =
+            ServerConfig::new(Username::new("admin").unwrap(), Password::new("secret").unwrap(), [1; 16]);
+        let bmc = BmcServer::start("127.0.0.1:0".parse().unwrap(), config, chassis.clone()).await.unwrap();
+        let concern = PowerConcern {
+            bmcs: vec![Bmc {
+                machine_uid: "m1".into(),
+                driver: "ipmi".into(),
+                address: "127.0.0.1".into(),
+                port: bmc.address().port().into(),
+                username: "admin".into(),
+                password: password.into(),
+                cipher_suite: 3,
+                generation: 1,
+                ..Bmc::default()
+            }],
+        };
+        let (facts, _) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
+        let epochs = Arc::new(Epochs::open(dir.path()).unwrap());
+        let (sender, concern) = watch::channel(Some(Arc::new(concern)));
+        let certificates = Arc::new(Certificates::open(dir.path()).unwrap());
+        let power = Power::new(concern, epochs, certificates, facts.clone());
+        Self { _dir: dir, _bmc: bmc, chassis, concern: sender, facts, power, seen: 0 }
+    }
+
+    /// Runs a command and returns the results it led to.
+    async fn run(&mut self, command: PowerCommand) -> Vec<(Fact, PowerResult)> {
+        self.power.execute(command).await;
+        let facts = self.facts.read(self.seen + 1).await.unwrap();
+        self.seen += facts.len() as u64;
+        let result = |fact: Fact| match fact.body.clone() {
+            Some(Body::Power(result)) => (fact, result),
+            other => panic!("{other:?}"),
+        };
+        facts.into_iter().map(result).collect()
+    }
+}
+
+fn command(verb: Verb, epoch: u64, id: &str) -> PowerCommand {
+    PowerCommand {
+        command_id: id.into(),
+        machine_uid: "m1".into(),
+        incarnation: "a".into(),
+        epoch,
+        step_key: "step".into(),
+        verb: verb.into(),
+        ..PowerCommand::default()
+    }
+}
+
+#[tokio::test]
+async fn sets_the_boot_device_then_powers_on_and_answers_once() {
+    let mut lab = Lab::new("secret").await;
+    let on = PowerCommand { boot_device: Device::PxeOnce.into(), efi: true, ..command(Verb::On, 5, "c1") };
+    let results = lab.run(on.clone()).await;
+    let (fact, result) = &results[0];
+    assert_eq!((fact.step_key.as_str(), fact.machine_uid.as_str()), ("step", "m1"));
+    assert_eq!(
+        (result.ok, result.power.as_str(), result.verb.as_str()),
+        (true, "on", "on"),
+        "{}",
+        result.message
+    );
+    assert_eq!(lab.chassis.0.lock().unwrap().1, ["boot pxe efi=true", "on"]);
+    assert!(lab.run(on).await.is_empty(), "a repeat does nothing");
+}
+
+#[tokio::test]
+async fn an_older_epoch_moves_nothing() {
+    let mut lab = Lab::new("secret").await;
+    lab.run(command(Verb::On, 5, "c1")).await;
+    let results = lab.run(command(Verb::Off, 4, "c2")).await;
+    assert_eq!(results[0].1.error_code, "stale_epoch");
+    assert_eq!(lab.chassis.0.lock().unwrap().0, PowerState::On);
+}
+
+#[tokio::test]
+async fn a_late_command_an_unknown_machine_and_a_wrong_password_say_so() {
+    let mut lab = Lab::new("wrong").await;
+    let late = PowerCommand { not_after_unix_ms: 1, ..command(Verb::On, 1, "c1") };
+    let unknown = PowerCommand { machine_uid: "m2".into(), ..command(Verb::On, 1, "c2") };
+    for (command, code) in
+        [(late, "expired"), (unknown, "no_bmc"), (command(Verb::On, 1, "c3"), "bad_password")]
+    {
+        let results = lab.run(command).await;
+        assert_eq!(
+            (results[0].1.ok, results[0].1.error_code.as_str()),
+            (false, code),
+            "{}",
+            results[0].1.message
+        );
+    }
+    assert!(lab.chassis.0.lock().unwrap().1.is_empty());
+}
+
+#[tokio::test]
+async fn a_command_waits_for_the_description_that_it_was_given_under() {
+    let mut lab = Lab::new("wrong").await;
+    let mended = PowerCommand { bmc_generation: 2, ..command(Verb::On, 1, "c1") };
+    let mut concern = PowerConcern::clone(lab.concern.borrow().as_ref().unwrap());
+    concern.bmcs[0].password = "secret".into();
+    concern.bmcs[0].generation = 2;
+    let sender = lab.concern.clone();
+    let (results, _) =
+        tokio::join!(lab.run(mended), async move { sender.send_replace(Some(Arc::new(concern))) });
+    assert!(results[0].1.ok, "{}", results[0].1.message);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_off_is_cycled_by_powering_it_on() {
+    let mut lab = Lab::new("secret").await;
+    let results = lab.run(command(Verb::Cycle, 1, "c1")).await;
+    assert_eq!(results[0].1.power, "on");
+    assert_eq!(lab.chassis.0.lock().unwrap().1, ["on"]);
+}

@@ -1,0 +1,130 @@
+//! Which certificate of a BMC is believed.
+//!
+//! | `Bmc.trust` | believed is |
+//! | --- | --- |
+//! | none | the one that was seen first; the rack remembers it ([`Certificates`](crate::certificates::Certificates)) |
+//! | `sha256` | that one, whoever signed it, and it is the one to remember |
+//! | `ca` | what this authority signed for the BMC's address, while it is valid |
+//! | `host_roots` | the same, of the authorities that this host trusts |
+//! | `unverified` | any |
+
+use std::sync::Arc;
+
+use basalt_api::pin::PinnedCertificate;
+use basalt_proto::rack_v1::{Bmc, bmc};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::identity::provider;
+
+/// What is believed of a BMC, and what it has shown.
+#[derive(Debug)]
+pub(super) struct Trust {
+    kind: Kind,
+    believed: Believed,
+    tls: Arc<ClientConfig>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    FirstSeen,
+    Declared,
+    Authority,
+    Unverified,
+}
+
+#[derive(Debug)]
+enum Believed {
+    /// One certificate: in one conversation always the same.
+    One(Arc<PinnedCertificate>),
+    /// Any that these authorities vouch for.
+    Vouched(Arc<dyn ServerCertVerifier>),
+}
+
+impl Trust {
+    /// As the BMC's description says; `known` is the certificate that it was seen with before.
+    ///
+    /// # Errors
+    /// What is wrong with the description, or with this host.
+    pub(super) fn of(bmc: &Bmc, known: Option<[u8; 32]>) -> Result<Self, String> {
+        let one = |sha256| Believed::One(Arc::new(PinnedCertificate::new(sha256, provider())));
+        let (kind, believed) = match &bmc.trust {
+            None => (Kind::FirstSeen, one(known)),
+            Some(bmc::Trust::Unverified(_)) => (Kind::Unverified, one(None)),
+            Some(bmc::Trust::Sha256(declared)) => {
+                let sha256 = declared.as_slice().try_into();
+                let sha256 = sha256.map_err(|_| "bmc.tls.fingerprint is not 32 bytes".to_owned())?;
+                (Kind::Declared, one(Some(sha256)))
+            }
+            Some(bmc::Trust::Ca(pem)) => (Kind::Authority, Believed::Vouched(authority(pem)?)),
+            Some(bmc::Trust::HostRoots(_)) => (Kind::Authority, Believed::Vouched(host_roots()?)),
+        };
+        let verifier: Arc<dyn ServerCertVerifier> = match &believed {
+            Believed::One(pinned) => pinned.clone(),
+            Believed::Vouched(verifier) => verifier.clone(),
+        };
+        let tls = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        Ok(Self { kind, believed, tls: Arc::new(tls) })
+    }
+
+    /// TLS that believes that.
+    pub(super) fn tls(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.tls)
+    }
+
+    /// SHA-256 of the certificate that the BMC showed, where it counts which one that is.
+    pub(super) fn shown(&self) -> Option<[u8; 32]> {
+        match &self.believed {
+            Believed::One(pinned) => pinned.sha256(),
+            Believed::Vouched(_) => None,
+        }
+    }
+
+    /// What the rack has to remember, once a connection stands.
+    pub(super) fn to_keep(&self) -> Option<[u8; 32]> {
+        self.shown().filter(|_| matches!(self.kind, Kind::FirstSeen | Kind::Declared))
+    }
+
+    /// What a person can do about a certificate that is refused.
+    pub(super) fn advice(&self) -> &'static str {
+        match self.kind {
+            Kind::FirstSeen | Kind::Unverified => {
+                "the other one was seen first, and no password was sent: if the BMC was given a new certificate, declare that in bmc.tls.fingerprint; \
+                 if not, somebody stands between the rack and the BMC"
+            }
+            Kind::Declared => {
+                "the other one is declared in bmc.tls.fingerprint, and no password was sent: if the BMC was given a new certificate, declare that; \
+                 if not, somebody stands between the rack and the BMC"
+            }
+            Kind::Authority => {
+                "no password was sent: declare the authority that signed it in bmc.tls.ca, give the BMC a certificate for the name or address in \
+                 bmc.address, or leave bmc.tls out: then the first certificate that is seen is the one"
+            }
+        }
+    }
+}
+
+fn authority(pem: &str) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|error| format!("bmc.tls.ca is not PEM: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("bmc.tls.ca has no usable certificate: {error}"))?;
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+    verifier.map(|it| it as Arc<dyn ServerCertVerifier>).map_err(|error| format!("bmc.tls.ca: {error}"))
+}
+
+fn host_roots() -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let verifier = rustls_platform_verifier::Verifier::new(provider());
+    Ok(Arc::new(
+        verifier.map_err(|error| format!("the rack's host names no authorities that it trusts: {error}"))?,
+    ))
+}
