@@ -186,6 +186,9 @@ pub struct DeploymentStatus {
     pub hostname: Option<Hostname>,
     /// Addresses of the installed system, by interface.
     pub addresses: BTreeMap<String, IpAddr>,
+    /// Further addresses that the region gave its interfaces, by `INTERFACE/NAME`. What it got by DHCP or from routers besides
+    /// is not known.
+    pub further_addresses: BTreeMap<String, IpAddr>,
     /// The address to reach it at.
     pub address: Option<Host>,
     /// Digest of the image that is installed.

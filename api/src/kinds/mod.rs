@@ -44,8 +44,8 @@ pub use device::{
 };
 pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus};
 pub use host_network::{
-    Addressing, BondConfig, BondMode, BridgeConfig, BuiltConfig, HashPolicy, InterfaceConfig, LacpRate, Link,
-    NetworkConfig, RouteConfig, VlanConfig,
+    AddressConfig, Addressing, BondConfig, BondMode, BridgeConfig, BuiltConfig, HashPolicy, InterfaceConfig,
+    LacpRate, Link, LinkAddress, NetworkConfig, RouteConfig, VlanConfig,
 };
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};

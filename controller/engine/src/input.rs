@@ -156,7 +156,7 @@ pub struct Claim {
     pub claimed_at: Timestamp,
     /// When its deletion was requested: the machine is given back then.
     pub deletion_requested_at: Option<Timestamp>,
-    /// Addresses that the region has assigned, by interface of `spec.network`.
+    /// Addresses that the region has assigned, by their purposes in `spec.network`.
     pub assigned: BTreeMap<String, Assigned>,
     /// The image that `spec` names; None when there is none, or it has no root tarball.
     pub image: Option<ResolvedImage>,

@@ -14,7 +14,7 @@ use basalt_db::{Lease, Object, StoreError, Then};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
 use basalt_engine::input::Claim;
 use basalt_engine::plan;
-use basalt_engine::render::{Method, Network};
+use basalt_engine::render::Network;
 use basalt_engine::select::Choice;
 use basalt_engine::{Plan, steps::StepId};
 
@@ -159,26 +159,36 @@ fn waiting(planned: &DeploymentPlan) -> Axes {
     }
 }
 
-/// The addresses of an installed system by interface: those that its interfaces own, and of the one that it boots from the one
-/// that was seen.
-fn addresses(claim: Option<&Claim>, inventory: &Inventory, seen: Option<IpAddr>) -> BTreeMap<String, IpAddr> {
+/// Addresses of an installed system.
+#[derive(Default)]
+struct Shown {
+    /// By interface.
+    first: BTreeMap<String, IpAddr>,
+    /// By interface and name: `INTERFACE/NAME`.
+    further: BTreeMap<String, IpAddr>,
+}
+
+/// The addresses of an installed system: those that its interfaces own, and of the one that it boots from the one that was seen.
+fn addresses(claim: Option<&Claim>, inventory: &Inventory, seen: Option<IpAddr>) -> Shown {
     let network = claim
         .and_then(|claim| Network::resolve(claim.spec.network.as_ref(), inventory, &claim.assigned).ok());
-    let interfaces = network.map(|network| network.interfaces).unwrap_or_default();
-    let mut addresses = BTreeMap::new();
-    for interface in interfaces {
-        if let Method::Static { address: (address, _), .. } = interface.method {
-            addresses.insert(interface.name, address);
+    let mut shown = Shown::default();
+    for interface in network.map(|network| network.interfaces).unwrap_or_default() {
+        for fixed in interface.addresses.into_iter().flat_map(|addresses| addresses.fixed) {
+            match fixed.name {
+                Some(name) => shown.further.insert(format!("{}/{name}", interface.name), fixed.address),
+                None => shown.first.insert(interface.name.clone(), fixed.address),
+            };
         }
     }
     let boots = inventory.nics.iter().find(|nic| nic.boot);
     // Who reports may do so from another interface.
     if let (Some(nic), Some(seen)) = (boots, seen)
-        && !addresses.values().any(|owned| *owned == seen)
+        && !shown.first.values().chain(shown.further.values()).any(|owned| *owned == seen)
     {
-        addresses.entry(nic.name.clone()).or_insert(seen);
+        shown.first.entry(nic.name.clone()).or_insert(seen);
     }
-    addresses
+    shown
 }
 
 fn of_machine(
@@ -208,7 +218,8 @@ fn of_machine(
     status.address = address.as_ref().and_then(|address| address.parse().ok());
     if let Some(seen) = &facts.inventory {
         let address = address.and_then(|address| address.parse().ok());
-        status.addresses = addresses(loaded.input.claim.as_ref(), &seen.inventory, address);
+        let shown = addresses(loaded.input.claim.as_ref(), &seen.inventory, address);
+        (status.addresses, status.further_addresses) = (shown.first, shown.further);
     }
     let timings = Timings {
         allocated_at: arm.map(|record| record.started_at),
@@ -268,8 +279,13 @@ mod tests {
             }
         };
         let shown = |claim: &Claim, seen: &str| {
-            let addresses = addresses(Some(claim), &inventory, Some(address(seen)));
-            addresses.into_iter().map(|(name, address)| format!("{name} {address}")).collect::<Vec<_>>()
+            let shown = addresses(Some(claim), &inventory, Some(address(seen)));
+            shown
+                .first
+                .into_iter()
+                .chain(shown.further)
+                .map(|(name, address)| format!("{name} {address}"))
+                .collect::<Vec<_>>()
         };
         let (boots, other) =
             (json!({"addressing": "dhcp"}), json!({"addressing": "auto", "mac": "52:54:00:00:00:02"}));
@@ -283,6 +299,9 @@ mod tests {
             ["enp1s0 10.77.0.7", "enp2s0 10.88.0.9"],
             "leased to the installer"
         );
+        let six = json!({"enp1s0": {"addresses": {"six": {"subnet": "lab6"}}}});
+        let six = claim(six, &[("enp1s0", "10.77.0.7"), ("enp1s0/six", "2001:db8:77::7")]);
+        assert_eq!(shown(&six, "2001:db8:77::7"), ["enp1s0 10.77.0.7", "enp1s0/six 2001:db8:77::7"]);
         assert_eq!(shown(&claim(json!({}), &[]), "10.77.0.5"), ["enp1s0 10.77.0.5"]);
     }
 }

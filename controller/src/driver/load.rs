@@ -14,11 +14,11 @@ use basalt_engine::budget::Budget;
 use basalt_engine::deadlines::DEADLINES;
 use basalt_engine::facts::{BootSeen, Facts, StepKey, StepRecord};
 use basalt_engine::input::{Claim, EphemeralImage, MachineInput, ResolvedImage};
-use basalt_engine::render::Assigned;
 use basalt_proto::rack_v1::{BootConcern, boot_machine};
 use prost::Message;
 use serde::de::DeserializeOwned;
 
+use super::addresses::Addressing;
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
@@ -72,6 +72,8 @@ pub struct Loaded {
     pub input: MachineInput,
     /// The deployment that owns it.
     pub deployment: Option<Object>,
+    /// The addresses that one is to have, and has.
+    pub addressing: Addressing,
     /// Tasks of armed attempts, as they were composed.
     pub tasks: BTreeMap<Attempt, serde_json::Value>,
     /// Markers on its disks, by kernel name, as last reported.
@@ -290,6 +292,8 @@ impl Estate {
             (Some(deployment), Some((_, since))) => Some(self.claim(store, deployment, since).await?),
             _ => None,
         };
+        let (claim, addressing) =
+            claim.map(|(claim, addressing)| (Some(claim), addressing)).unwrap_or_default();
         let release = claim.as_ref().map(|claim| &claim.spec);
         let scripts = Scripts::load(store, &machine, release).await?;
         let input = MachineInput {
@@ -315,6 +319,7 @@ impl Estate {
         Ok(Loaded {
             input,
             deployment,
+            addressing,
             tasks,
             markers,
             facts: stored,
@@ -337,37 +342,35 @@ impl Estate {
         estate::power_rack(address, &self.nets, &self.racks)
     }
 
-    async fn claim(&self, store: &Store, deployment: &Object, since: Timestamp) -> Result<Claim, StoreError> {
+    async fn claim(
+        &self,
+        store: &Store,
+        deployment: &Object,
+        since: Timestamp,
+    ) -> Result<(Claim, Addressing), StoreError> {
         let declared: DeploymentSpec = spec(deployment)?;
+        let references = store.references(deployment.uid).await?;
         let named = || self.images.iter().find(|image| image.name == declared.image.as_str());
         let image = match store.supposed(deployment.uid) {
             // What it would refer to is not stored.
             Some(_) => named().map(|image| image.uid.into()),
-            None => store.references(deployment.uid).await?.get("/image").copied(),
+            None => references.get("/image").copied(),
         };
-        let addresses = store.addresses().await?;
-        let own = addresses.into_iter().filter(|address| address.owner == deployment.uid);
-        let assigned = own.filter_map(|address| {
-            let net = self.nets.iter().find(|net| net.uid == address.subnet)?;
-            let assigned = Assigned {
-                address: address.address,
-                prefix_len: net.subnet.cidr.prefix_len(),
-                gateway: net.subnet.gateway,
-                dns_servers: net.subnet.dns_servers.clone().unwrap_or_default(),
-                mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
-            };
-            Some((address.purpose, assigned))
-        });
-        Ok(Claim {
+        let mut owned = store.addresses().await?;
+        owned.retain(|address| address.owner == deployment.uid);
+        let addressing = Addressing { subnets: references, owned };
+        let assigned = addressing.assigned(declared.network.as_ref(), &self.nets);
+        let claim = Claim {
             uid: DeploymentId::from(deployment.uid),
             name: deployment.name.clone(),
             claimed_at: since,
             generation: deployment.generation,
             spec: declared,
             deletion_requested_at: deployment.deletion_requested_at,
-            assigned: assigned.collect(),
+            assigned,
             image: image.and_then(|uid| self.resolved(ImageId::from(uid))),
-        })
+        };
+        Ok((claim, addressing))
     }
 }
 

@@ -8,14 +8,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use basalt_api::agent::{DiskMarker, MarkerState};
-use basalt_api::kinds::{
-    Addressing, BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase,
-};
-use basalt_api::values::{Attempt, Mac, MachineId, SubnetId, Timestamp};
-use basalt_db::{
-    AddressWish, Addressed, Announced, Announcement, BootClaim, Fact, Lease, Object, StepEnd, StoreError,
-    Take, Then,
-};
+use basalt_api::kinds::{BootProgress, Condition, ConditionStatus, MachineStatus, PowerStatus, phase};
+use basalt_api::values::{Attempt, MachineId, Timestamp};
+use basalt_db::{Announced, Announcement, BootClaim, Fact, Lease, Object, StepEnd, StoreError, Take, Then};
 use basalt_engine::ends::ending;
 use basalt_engine::facts::BootSeen;
 use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
@@ -29,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::load::{Estate, Loaded};
-use super::{decision, estate, operation, report_token, tag};
+use super::{addresses, decision, estate, operation, report_token, tag};
 use crate::racks::observed::Observed;
 
 /// Steps in one go, before others get their turn.
@@ -61,13 +56,14 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let estate = Estate::load(&driver.store, &driver.sessions).await?;
         let loaded = estate.machine(&driver.store, &object).await?;
         driver.meters.evaluated(tag::expressions(&estate.tags));
-        if assign(driver, &estate, &loaded).await? {
+        if addresses::assign(driver, &estate, &loaded).await? {
             continue;
         }
         let now = driver.store.now().await?.max(loaded.input.latest());
         let policy = estate.policy(&driver.policy);
         let planned = plan(&loaded.input, &policy, now);
         note_ends(driver, &loaded, &policy, now).await?;
+        addresses::give_back(driver, &loaded, &planned).await?;
         if operation::note(driver, &loaded, &planned).await? {
             continue;
         }
@@ -393,77 +389,6 @@ fn leased(facts: &[Fact]) -> Vec<IpAddr> {
         _ => None,
     };
     facts.iter().filter_map(address).collect()
-}
-
-/// Every MAC that is known of a machine.
-fn macs(loaded: &Loaded) -> Vec<String> {
-    let booting = loaded.input.spec.boot_macs.iter().map(ToString::to_string);
-    let inventory = loaded.input.facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
-    let found = inventory.filter_map(|nic| nic.mac.parse::<Mac>().ok()).map(|mac| mac.to_string());
-    booting.chain(found).collect()
-}
-
-/// Gives the deployment's interfaces the addresses that it declares, or free ones. Says whether one was given; one that
-/// cannot be given is the planner's to wait for.
-async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<bool, StoreError> {
-    let Some(claim) = loaded.input.claim.as_ref().filter(|claim| claim.deletion_requested_at.is_none())
-    else {
-        return Ok(false);
-    };
-    let Some(network) = &claim.spec.network else { return Ok(false) };
-    let references = driver.store.references(claim.uid.into()).await?;
-    let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
-    let machine_macs = macs(loaded);
-    let mut given = false;
-    for interface in network.links() {
-        let name = interface.name;
-        let has = claim.assigned.get(name).map(|assigned| assigned.address);
-        let wanted = matches!(interface.addressing, Addressing::Auto | Addressing::Static);
-        if !wanted || has.is_some_and(|has| interface.address.is_none_or(|address| address == has)) {
-            continue;
-        }
-        let pointer = basalt_api::pointer::child(&interface.pointer(), "subnet");
-        let named = references.get(&pointer).map(|uid| SubnetId::from(*uid));
-        let serves = |net: &&estate::Net| match (named, interface.address) {
-            (Some(uid), _) => net.uid == uid,
-            (None, Some(address)) => net.subnet.cidr.contains(address),
-            (None, None) => net.gives_addresses(),
-        };
-        let Some(net) = estate.nets.iter().find(serves) else { continue };
-        let mac = interface.mac.map(|mac| mac.to_string());
-        let wish = AddressWish {
-            subnet: net.uid,
-            owner: claim.uid.into(),
-            purpose: name,
-            address: interface.address,
-            mac: mac.as_deref(),
-            hostname: hostname.as_deref(),
-            machine_macs: &machine_macs,
-        };
-        match driver.store.own_address(&wish).await? {
-            Addressed::Owned(_) => given = true,
-            Addressed::HeldBy(other) => {
-                tracing::warn!(
-                    deployment = claim.name,
-                    interface = name,
-                    other,
-                    "the interface's address belongs to another object"
-                );
-            }
-            Addressed::Unfit(why) => {
-                tracing::warn!(
-                    deployment = claim.name,
-                    interface = name,
-                    why,
-                    "the interface cannot have its address"
-                );
-            }
-            Addressed::Exhausted => {
-                tracing::warn!(deployment = claim.name, interface = name, subnet = %net.subnet.cidr, "the subnet has no free address");
-            }
-        }
-    }
-    Ok(given)
 }
 
 /// Writes the machine's status, where it differs.

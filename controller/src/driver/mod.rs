@@ -9,6 +9,7 @@
 //! | [`wakes`] | what is worked on anew because something else has changed |
 //! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | one reconciliation each |
 //! | [`allocate`] | machines for deployments, decided in rounds |
+//! | [`addresses`] | addresses of deployments' interfaces |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`scripts`] | what belongs to commissioning and release, as it is declared |
 //! | [`concerns`] | what racks are told |
@@ -21,6 +22,7 @@
 //! | [`meters`] | what is counted |
 //! | [`kill`] | where crash tests kill the process |
 
+pub mod addresses;
 pub mod allocate;
 pub mod answers;
 pub mod concerns;

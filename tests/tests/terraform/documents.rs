@@ -91,6 +91,17 @@ fn the_quickstart_is_planned() {
 }
 
 #[test]
+fn a_deployment_with_addresses_of_both_families_is_planned() {
+    within(async |world| {
+        let example = include_str!("../../../provider/examples/dual-stack/main.tf");
+        let said = world.config(&format!("{}{example}", provider(&world))).ok(&["plan"]).await;
+        let resources = example.matches("\nresource ").count();
+        assert!(said.contains(&format!("Plan: {resources} to add, 0 to change, 0 to destroy.")), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
 fn every_example_of_a_data_source_and_of_a_function_is_read() {
     within(async |world| {
         for one in declared().into_iter().map(Declared::without_references_to_others) {

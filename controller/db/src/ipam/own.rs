@@ -154,11 +154,11 @@ impl Store {
         delete.fetch_optional(&mut **tx).await?.map(|row| parse(&row.address)).transpose()
     }
 
-    /// Gives back every address of an owner but those for the purposes in `keep`.
+    /// Gives back every address of an owner but those in these subnets for these purposes.
     ///
     /// # Errors
     /// The database.
-    pub async fn release_addresses(&self, owner: Uid, keep: &[String]) -> Result<(), StoreError> {
+    pub async fn release_addresses(&self, owner: Uid, keep: &[(SubnetId, String)]) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         self.free_addresses(&mut tx, owner, keep).await?;
         self.commit(tx).await
@@ -168,19 +168,28 @@ impl Store {
         &self,
         tx: &mut Tx,
         owner: Uid,
-        keep: &[String],
+        keep: &[(SubnetId, String)],
     ) -> Result<(), StoreError> {
         let subnets =
             sqlx::query_scalar!("select distinct subnet from address where owner = $1", owner.get());
         let subnets = subnets.fetch_all(&mut **tx).await?;
         super::lock(tx, &subnets).await?;
-        let delete =
-            sqlx::query!("delete from address where owner = $1 and purpose <> all($2)", owner.get(), keep);
+        let (kept, purposes): (Vec<_>, Vec<_>) =
+            keep.iter().map(|(subnet, purpose)| (subnet.get(), purpose.clone())).unzip();
+        let delete = sqlx::query!(
+            "delete from address where owner = $1
+               and not exists (select from unnest($2::uuid[], $3::text[]) k(s, p) where k.s = subnet and k.p = purpose)",
+            owner.get(),
+            &kept,
+            &purposes
+        );
         delete.execute(&mut **tx).await?;
         let delete = sqlx::query!(
-            "delete from address_use where owner = $1 and purpose <> all($2)",
+            "delete from address_use where owner = $1
+               and not exists (select from unnest($2::uuid[], $3::text[]) k(s, p) where k.s = subnet and k.p = purpose)",
             owner.get(),
-            keep
+            &kept,
+            &purposes
         );
         delete.execute(&mut **tx).await?;
         Ok(())

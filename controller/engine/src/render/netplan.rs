@@ -1,11 +1,10 @@
 //! netplan (`/etc/netplan/*.yaml`), and cloud-init's network configuration version 2, which is the same below its root.
 
 use std::fmt::Write;
-use std::net::IpAddr;
 
 use basalt_api::values::Mac;
 
-use super::network::{Interface, MadeOf, Method, Network};
+use super::network::{Interface, MadeOf, Network};
 use super::{list, quoted};
 
 /// The file for `/etc/netplan`.
@@ -61,17 +60,22 @@ fn entry(out: &mut String, interface: &Interface) {
     let name = quoted(&interface.name);
     line(2, &format!("{name}:"));
     made_of(&mut line, interface);
-    match &interface.method {
-        Method::Dhcp => {
-            line(4, "dhcp4: true");
-            // The rack knows its clients by their MAC addresses.
-            line(4, "dhcp-identifier: mac");
+    match &interface.addresses {
+        Some(addresses) => {
+            line(4, &format!("dhcp4: {}", addresses.dhcp));
+            if addresses.dhcp {
+                // The rack knows its clients by their MAC addresses.
+                line(4, "dhcp-identifier: mac");
+            }
+            if addresses.dhcp6 {
+                line(4, "dhcp6: true");
+            }
+            let fixed = addresses.fixed.iter().map(|it| format!("{}/{}", it.address, it.prefix_len));
+            if !addresses.fixed.is_empty() {
+                line(4, &format!("addresses: {}", list(fixed)));
+            }
         }
-        Method::Static { address: (address, prefix), .. } => {
-            line(4, "dhcp4: false");
-            line(4, &format!("addresses: {}", list([format!("{address}/{prefix}")])));
-        }
-        Method::LinkUp => {
+        None => {
             line(4, "dhcp4: false");
             line(4, "link-local: []");
             // The boot does not wait for an interface without an address.
@@ -157,15 +161,13 @@ fn own_mac(line: &mut Line<'_>, mac: Option<Mac>) {
 }
 
 fn routes(line: &mut Line<'_>, interface: &Interface) {
-    let default = match &interface.method {
-        Method::Static { gateway: Some(gateway), .. } => {
-            let all = if matches!(gateway, IpAddr::V4(_)) { "0.0.0.0/0" } else { "::/0" };
-            Some((all.to_owned(), *gateway, None))
-        }
-        _ => None,
-    };
+    let fixed = interface.addresses.iter().flat_map(|addresses| &addresses.fixed);
+    let defaults = fixed.filter_map(|it| it.gateway).map(|gateway| {
+        let all = if gateway.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+        (all.to_owned(), gateway, None)
+    });
     let declared = interface.routes.iter().map(|route| (route.to.to_string(), route.via, route.metric));
-    let routes: Vec<_> = default.into_iter().chain(declared).collect();
+    let routes: Vec<_> = defaults.chain(declared).collect();
     if !routes.is_empty() {
         line(4, "routes:");
     }

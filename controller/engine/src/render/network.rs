@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use basalt_api::agent::{Inventory, Nic};
-use basalt_api::kinds::{Addressing, BondConfig, BridgeConfig, Link, NetworkConfig};
+use basalt_api::kinds::{Addressing, BondConfig, BridgeConfig, Link, LinkAddress, NetworkConfig};
 use basalt_api::values::Cidr;
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,8 @@ pub struct Interface {
     pub name: String,
     /// What it is made of.
     pub made_of: MadeOf,
-    /// How it gets its address.
-    pub method: Method,
+    /// How it gets its addresses. `None`: it has a link alone.
+    pub addresses: Option<Addresses>,
     /// Whether it takes what IPv6 routers announce. None: as the system does by itself.
     pub accept_ra: Option<bool>,
     /// Largest packet in bytes.
@@ -92,20 +92,28 @@ pub struct Route {
     pub metric: Option<u32>,
 }
 
-/// How an interface gets its address.
+/// How an interface gets its addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// By DHCP of IPv4.
+    pub dhcp: bool,
+    /// By DHCPv6.
+    pub dhcp6: bool,
+    /// These.
+    pub fixed: Vec<Fixed>,
+}
+
+/// An address that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// By DHCP.
-    Dhcp,
-    /// This one.
-    Static {
-        /// Address and prefix length.
-        address: (IpAddr, u8),
-        /// Where everything else goes; one interface at most has it.
-        gateway: Option<IpAddr>,
-    },
-    /// Not at all.
-    LinkUp,
+pub struct Fixed {
+    /// Its name among the interface's further addresses; `None` of the first.
+    pub name: Option<String>,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its subnet's prefix.
+    pub prefix_len: u8,
+    /// Where everything else of its family goes; of each family one address at most has it.
+    pub gateway: Option<IpAddr>,
 }
 
 /// Why a network cannot be rendered.
@@ -118,8 +126,13 @@ pub enum NetworkError {
         /// What there is.
         has: Vec<String>,
     },
-    /// An interface is static or auto, and the region has assigned no address.
-    NoAddress(String),
+    /// An address is static or auto, and the region has assigned none.
+    NoAddress {
+        /// Of which interface.
+        interface: String,
+        /// Its name among the further ones; `None` of the first.
+        name: Option<String>,
+    },
     /// What is built would be called as one of the machine's own interfaces is.
     NameTaken(String),
     /// The inventory has no interface at all.
@@ -138,7 +151,15 @@ impl std::fmt::Display for NetworkError {
                     "{name} is the name of one of the machine's own interfaces; call what is built of them otherwise"
                 )
             }
-            Self::NoAddress(name) => write!(f, "interface {name} has no address assigned; name its subnet"),
+            Self::NoAddress { interface, name: None } => {
+                write!(f, "interface {interface} has no address assigned; name its subnet")
+            }
+            Self::NoAddress { interface, name: Some(name) } => {
+                write!(
+                    f,
+                    "address {name} of interface {interface} is not assigned: its subnet has none to give"
+                )
+            }
             Self::NoNic => f.write_str("the machine's inventory has no network interface; recommission it"),
         }
     }
@@ -164,7 +185,7 @@ impl Network {
                 interfaces: vec![Interface {
                     name: nic.name.clone(),
                     made_of: made_of(nic),
-                    method: Method::Dhcp,
+                    addresses: Some(Addresses { dhcp: true, ..Addresses::default() }),
                     accept_ra: None,
                     mtu: None,
                     dns_servers: declared.and_then(|c| c.dns_servers.clone()).unwrap_or_default(),
@@ -175,44 +196,93 @@ impl Network {
         };
         let called = names(config, inventory)?;
         let mut interfaces = Vec::new();
-        let declares_default = |v4: bool| {
-            config
-                .routes
-                .values()
-                .any(|route| route.destination.prefix_len() == 0 && route.gateway.is_ipv4() == v4)
-        };
-        let mut gateway_taken = false;
+        let mut routed = Routed::of(config);
         for link in config.links() {
-            let given = assigned.get(link.name);
-            let mut dns = config.dns_servers.clone();
-            let method = match link.addressing {
-                Addressing::Dhcp => Method::Dhcp,
-                Addressing::LinkUp => Method::LinkUp,
-                Addressing::Auto | Addressing::Static => {
-                    let given = given.ok_or_else(|| NetworkError::NoAddress(link.name.to_owned()))?;
-                    let gateway =
-                        given.gateway.filter(|it| !gateway_taken && !declares_default(it.is_ipv4()));
-                    gateway_taken |= gateway.is_some();
-                    dns = dns.or_else(|| Some(given.dns_servers.clone()));
-                    Method::Static { address: (given.address, given.prefix_len), gateway }
-                }
-            };
-            let (dns_servers, search) = match method {
-                Method::LinkUp => (Vec::new(), Vec::new()),
-                _ => (dns.unwrap_or_default(), search(config)),
-            };
+            let given = given(&link, assigned)?;
+            let addresses =
+                (link.addressing != Addressing::LinkUp).then(|| addresses(&link, &given, &mut routed));
+            let has = |way| link.addresses().any(|one| one.addressing == way);
+            let (mut dns_servers, mut domains) = (Vec::new(), Vec::new());
+            if addresses.is_some() {
+                dns_servers = config.dns_servers.clone().unwrap_or_else(|| dns(&given));
+                domains = search(config);
+            }
             interfaces.push(Interface {
                 name: renamed(&called, link.name),
                 made_of: built(config, &link, inventory, &called)?,
-                method,
-                accept_ra: link.accept_ra,
-                mtu: link.mtu.or_else(|| given.and_then(|g| g.mtu)),
+                addresses,
+                accept_ra: link.accept_ra.or_else(|| has(Addressing::Slaac).then_some(true)),
+                mtu: link.mtu.or_else(|| given.iter().find_map(|(_, given)| given.mtu)),
                 dns_servers,
-                search,
+                search: domains,
                 routes: routes(config, link.name),
             });
         }
         Ok(Self { interfaces })
+    }
+}
+
+/// An interface's address, and what the region has assigned for it.
+type Given<'a> = (LinkAddress<'a>, &'a Assigned);
+
+/// What the region has assigned to an interface.
+fn given<'a>(
+    link: &Link<'a>,
+    assigned: &'a BTreeMap<String, Assigned>,
+) -> Result<Vec<Given<'a>>, NetworkError> {
+    let given = link.addresses().filter(|one| one.addressing.is_given());
+    let given = given.map(|one| match assigned.get(&one.purpose) {
+        Some(assigned) => Ok((one, assigned)),
+        None => Err(NetworkError::NoAddress {
+            interface: link.name.to_owned(),
+            name: one.name.map(str::to_owned),
+        }),
+    });
+    given.collect()
+}
+
+fn addresses(link: &Link<'_>, given: &[Given<'_>], routed: &mut Routed) -> Addresses {
+    let has = |way| link.addresses().any(|one| one.addressing == way);
+    let fixed = given.iter().map(|(one, given)| Fixed {
+        name: one.name.map(str::to_owned),
+        address: given.address,
+        prefix_len: given.prefix_len,
+        gateway: given.gateway.filter(|gateway| routed.takes(*gateway)),
+    });
+    Addresses { fixed: fixed.collect(), dhcp: has(Addressing::Dhcp), dhcp6: has(Addressing::Dhcp6) }
+}
+
+/// The DNS servers of an interface's subnets, each once.
+fn dns(given: &[Given<'_>]) -> Vec<IpAddr> {
+    let mut servers = Vec::new();
+    for server in given.iter().flat_map(|(_, given)| &given.dns_servers) {
+        if !servers.contains(server) {
+            servers.push(*server);
+        }
+    }
+    servers
+}
+
+/// Of which families there is a default route.
+struct Routed {
+    ipv4: bool,
+    ipv6: bool,
+}
+
+impl Routed {
+    /// By what is declared: that takes the place of the subnets' gateways.
+    fn of(config: &NetworkConfig) -> Self {
+        let declares = |ipv4: bool| {
+            let mut routes = config.routes.values();
+            routes.any(|route| route.destination.prefix_len() == 0 && route.gateway.is_ipv4() == ipv4)
+        };
+        Self { ipv4: declares(true), ipv6: declares(false) }
+    }
+
+    /// Whether this gateway becomes the one of its family.
+    const fn takes(&mut self, gateway: IpAddr) -> bool {
+        let taken = if gateway.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
+        !std::mem::replace(taken, true)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Golden netplan files, seeds and tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use basalt_api::agent::{Disk, Inventory, Nic, TaskAction};
 use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig, RouteConfig};
@@ -32,6 +34,44 @@ fn inventory() -> Inventory {
 
 fn interface(addressing: Addressing) -> InterfaceConfig {
     InterfaceConfig { addressing, ..InterfaceConfig::default() }
+}
+
+/// What networkd is told of a netplan file, by netplan itself: all units in one text.
+fn generated(network: &Network) -> String {
+    let bring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab/peer");
+    let root = Command::new(bring).arg("netplan").output().expect("tests/lab/peer");
+    assert!(root.status.success(), "{}", String::from_utf8_lossy(&root.stderr));
+    let root = PathBuf::from(String::from_utf8(root.stdout).expect("a path").trim_end());
+    let folder = tempfile::tempdir().expect("a folder");
+    let etc = folder.path().join("etc/netplan");
+    std::fs::create_dir_all(&etc).expect("a folder");
+    std::fs::write(etc.join("50-basalt.yaml"), netplan::netplan(network)).expect("a file");
+    let mut generate = Command::new(root.join("usr/libexec/netplan/generate"));
+    generate.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
+    let said = generate.arg("--root-dir").arg(folder.path()).output().expect("netplan's generator");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let units = std::fs::read_dir(folder.path().join("run/systemd/network")).expect("units");
+    let units: BTreeSet<_> = units.map(|unit| unit.expect("a unit").path()).collect();
+    units.iter().map(|unit| std::fs::read_to_string(unit).expect("a unit")).collect()
+}
+
+/// Addresses of the rack's subnets, by purposes.
+fn of_both_families(purposes: &[&str]) -> BTreeMap<String, Assigned> {
+    let given = |purpose: &&str| {
+        let (address, prefix_len, gateway, dns) = match purpose.ends_with("six") {
+            true => ("2001:db8:77::20", 64, "2001:db8:77::1", "2001:db8:77::2"),
+            false => ("10.77.0.20", 24, "10.77.0.1", "10.77.0.2"),
+        };
+        let given = Assigned {
+            address: address.parse().unwrap(),
+            prefix_len,
+            gateway: Some(gateway.parse().unwrap()),
+            dns_servers: vec![dns.parse().unwrap(), "2001:db8::53".parse().unwrap()],
+            mtu: None,
+        };
+        ((*purpose).to_owned(), given)
+    };
+    purposes.iter().map(given).collect()
 }
 
 fn assigned() -> BTreeMap<String, Assigned> {
@@ -93,6 +133,55 @@ fn bonds_bridges_vlans_and_routes_are_rendered() {
 }
 
 #[test]
+fn an_interface_of_both_families_has_the_gateways_and_dns_servers_of_both() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {
+            "enp1s0": {"subnet": "lab", "addresses": {"six": {"subnet": "lab6"}}},
+            "enp2s0": {"addressing": "dhcp", "addresses": {"by-dhcp": {"addressing": "dhcp6"}, "by-router": {"addressing": "slaac"}}},
+            "eth2": {"subnet": "lab", "addresses": {"six": {"subnet": "lab6"}}},
+        },
+    }))
+    .unwrap();
+    let given = of_both_families(&["enp1s0", "enp1s0/six", "eth2", "eth2/six"]);
+    let network = Network::resolve(Some(&config), &inventory(), &given).unwrap();
+    let text = netplan::netplan(&network);
+    assert_eq!((text.matches("0.0.0.0/0").count(), text.matches("::/0").count()), (1, 1), "{text}");
+    insta::assert_snapshot!(text);
+
+    let units = generated(&network);
+    for line in ["Address=10.77.0.20/24", "Address=2001:db8:77::20/64"] {
+        assert_eq!(units.lines().filter(|it| *it == line).count(), 2, "{line}\n{units}");
+    }
+    for line in ["Gateway=10.77.0.1", "Gateway=2001:db8:77::1", "DHCP=yes", "IPv6AcceptRA=yes"] {
+        assert_eq!(units.lines().filter(|it| *it == line).count(), 1, "{line}\n{units}");
+    }
+}
+
+#[test]
+fn a_declared_default_route_takes_the_place_of_the_gateway_of_its_family_alone() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {"enp1s0": {"addresses": {"six": {"subnet": "lab6"}}}},
+        "routes": {"out": {"interface": "enp1s0", "destination": "::/0", "gateway": "2001:db8:77::fe"}},
+    }))
+    .unwrap();
+    let given = of_both_families(&["enp1s0", "enp1s0/six"]);
+    let text = netplan::netplan(&Network::resolve(Some(&config), &inventory(), &given).unwrap());
+    assert_eq!((text.matches("0.0.0.0/0").count(), text.matches("::/0").count()), (1, 1), "{text}");
+    assert!(text.contains(r#"via: "2001:db8:77::fe""#) && text.contains(r#"via: "10.77.0.1""#), "{text}");
+}
+
+#[test]
+fn a_further_address_that_is_not_assigned_is_named() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {"enp1s0": {"addresses": {"six": {"subnet": "lab6"}}}},
+    }))
+    .unwrap();
+    let error = Network::resolve(Some(&config), &inventory(), &assigned()).unwrap_err();
+    let words = "address six of interface enp1s0 is not assigned: its subnet has none to give";
+    assert_eq!(error.to_string(), words);
+}
+
+#[test]
 fn what_bonds_and_bridges_say_of_themselves_is_rendered() {
     let config: NetworkConfig = serde_json::from_value(serde_json::json!({
         "interfaces": {"first": {"mac": "52:54:00:00:00:02", "addressing": "link_up"},
@@ -105,6 +194,18 @@ fn what_bonds_and_bridges_say_of_themselves_is_rendered() {
     .unwrap();
     let network = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap();
     insta::assert_snapshot!(netplan::netplan(&network));
+
+    let units = generated(&network);
+    for line in [
+        "UpDelaySec=200ms",
+        "GratuitousARP=3",
+        "PrimarySlave=true",
+        "ForwardDelaySec=4",
+        "IPv6AcceptRA=no",
+        "IPv6AcceptRA=yes",
+    ] {
+        assert!(units.lines().any(|it| it == line), "{line}\n{units}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod awaits;
 mod budget;
 mod clock;
 mod decisions;
+mod families;
 mod faults;
 mod histories;
 mod locked;

@@ -1,322 +1,16 @@
-//! The network of an installed system: its interfaces, and what is built of them.
+//! What stands against a network by itself.
 
-use super::Subnet;
-use crate::model::Ref;
+use super::{Addressing, BondConfig, BondMode, Link, LinkAddress, NetworkConfig};
 use crate::pointer::child;
 use crate::validate::Rule;
-use crate::values::{Cidr, Hostname, Mac};
-use basalt_api_derive::Model;
+use crate::values::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-
-/// The network of an installed system. Names of interfaces, bonds, bridges and VLANs are of one kind: each is there once.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct NetworkConfig {
-    /// Interfaces by name, as the inventory has them.
-    pub interfaces: BTreeMap<String, InterfaceConfig>,
-    /// Several interfaces as one, by the name it gets.
-    pub bonds: BTreeMap<String, BondConfig>,
-    /// Software switches, by the name it gets.
-    pub bridges: BTreeMap<String, BridgeConfig>,
-    /// Tagged VLANs (IEEE 802.1Q), by the name the interface gets.
-    pub vlans: BTreeMap<String, VlanConfig>,
-    /// Routes beside the subnets' gateways, by names of your own.
-    pub routes: BTreeMap<String, RouteConfig>,
-    /// DNS servers. Absent: the subnet's.
-    pub dns_servers: Option<Vec<IpAddr>>,
-    /// Domains to search. Absent: none.
-    pub search: Vec<Hostname>,
-}
-
-/// An interface of the machine.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct InterfaceConfig {
-    /// Which interface is meant, where its name is not enough. Absent: the one of this name.
-    pub mac: Option<Mac>,
-    /// How it gets its address.
-    #[field(default = Addressing::Auto)]
-    pub addressing: Addressing,
-    /// The subnet of its address. Absent: the one on the interface's VLAN.
-    pub subnet: Option<Ref<Subnet>>,
-    /// Its address, where addressing is `static`.
-    pub address: Option<IpAddr>,
-    /// Whether it takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: as the installed system does by
-    /// itself.
-    pub accept_ra: Option<bool>,
-    /// Largest packet in bytes. Absent: the VLAN's.
-    #[field(min = 552, max = 65535)]
-    pub mtu: Option<u32>,
-}
-
-/// How an interface that is built of others gets its address.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct BuiltConfig {
-    /// How it gets its address.
-    #[field(default = Addressing::Auto)]
-    pub addressing: Addressing,
-    /// The subnet of its address. Needed where addressing is `auto`.
-    pub subnet: Option<Ref<Subnet>>,
-    /// Its address, where addressing is `static`.
-    pub address: Option<IpAddr>,
-    /// Whether it takes the addresses and routes that IPv6 routers announce (RFC 4861). Absent: as the installed system does by
-    /// itself.
-    pub accept_ra: Option<bool>,
-    /// Largest packet in bytes. Absent: the VLAN's of its subnet.
-    #[field(min = 552, max = 65535)]
-    pub mtu: Option<u32>,
-}
-
-/// Several interfaces as one.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct BondConfig {
-    /// How it gets its address.
-    #[field(flatten)]
-    pub link: BuiltConfig,
-    /// The interfaces it is made of. They have addressing `link_up`.
-    pub members: BTreeSet<String>,
-    /// How its interfaces share the work.
-    #[field(default = BondMode::ActiveBackup)]
-    pub mode: BondMode,
-    /// How often it looks whether its interfaces have a link, in milliseconds.
-    #[field(default = 100, min = 10, max = 10000)]
-    pub link_check_ms: u32,
-    /// How often the other end is asked for LACP packets, where `mode` is `802.3ad`. Absent: slow.
-    pub lacp_rate: Option<LacpRate>,
-    /// What of a packet chooses its interface, where `mode` is `balance-xor`, `802.3ad` or `balance-tlb`. Absent: layer2.
-    pub hash_policy: Option<HashPolicy>,
-    /// The MAC address it gets. Absent: that of one of its interfaces.
-    pub mac: Option<Mac>,
-    /// How long an interface must have a link before it is used, in milliseconds: a multiple of `link_check_ms`. Absent: not
-    /// at all.
-    #[field(min = 0, max = 600000)]
-    pub up_delay_ms: Option<u32>,
-    /// How long an interface must be without a link before it is not used any more, in milliseconds: a multiple of
-    /// `link_check_ms`. Absent: not at all.
-    #[field(min = 0, max = 600000)]
-    pub down_delay_ms: Option<u32>,
-    /// How often its neighbours are told (gratuitous ARP, unsolicited neighbour advertisements) that another interface works
-    /// now, where `mode` is `active-backup`. Absent: once.
-    #[field(min = 1, max = 255)]
-    pub gratuitous_arps: Option<u8>,
-    /// The interface that works whenever it has a link, where `mode` is `active-backup`, `balance-tlb` or `balance-alb`. Absent:
-    /// the one that works goes on.
-    pub primary: Option<String>,
-}
-
-/// How the interfaces of a bond share the work, as Linux names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
-pub enum BondMode {
-    /// One works, the others stand by.
-    #[field(name = "active-backup")]
-    ActiveBackup,
-    /// By turns.
-    #[field(name = "balance-rr")]
-    BalanceRr,
-    /// By what is in the packet.
-    #[field(name = "balance-xor")]
-    BalanceXor,
-    /// All send everything.
-    #[field(name = "broadcast")]
-    Broadcast,
-    /// As agreed with the switch (LACP, IEEE 802.1AX).
-    #[field(name = "802.3ad")]
-    Lacp,
-    /// By how much each has to send.
-    #[field(name = "balance-tlb")]
-    BalanceTlb,
-    /// By how much each has to send and to receive.
-    #[field(name = "balance-alb")]
-    BalanceAlb,
-}
-
-impl BondMode {
-    /// Whether a hash of the packet chooses the interface.
-    const fn hashes(self) -> bool {
-        matches!(self, Self::BalanceXor | Self::Lacp | Self::BalanceTlb)
-    }
-
-    /// Whether one interface does what the others do not.
-    const fn has_primary(self) -> bool {
-        matches!(self, Self::ActiveBackup | Self::BalanceTlb | Self::BalanceAlb)
-    }
-}
-
-/// How often LACP packets are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
-pub enum LacpRate {
-    /// Each 30 seconds.
-    Slow,
-    /// Each second.
-    Fast,
-}
-
-/// What of a packet chooses its interface, as Linux names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
-pub enum HashPolicy {
-    /// MAC addresses.
-    #[field(name = "layer2")]
-    Layer2,
-    /// MAC and IP addresses.
-    #[field(name = "layer2+3")]
-    Layer23,
-    /// IP addresses and ports.
-    #[field(name = "layer3+4")]
-    Layer34,
-    /// As layer2+3, of what a tunnel carries.
-    #[field(name = "encap2+3")]
-    Encap23,
-    /// As layer3+4, of what a tunnel carries.
-    #[field(name = "encap3+4")]
-    Encap34,
-}
-
-/// A software switch.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct BridgeConfig {
-    /// How it gets its address.
-    #[field(flatten)]
-    pub link: BuiltConfig,
-    /// Interfaces, bonds and VLANs that are its ports. They have addressing `link_up`. It may have none.
-    pub members: BTreeSet<String>,
-    /// Whether it speaks the spanning tree protocol (IEEE 802.1D).
-    #[field(default = false)]
-    pub stp: bool,
-    /// How long a port listens, and then learns, before it forwards, in seconds, where `stp` is true. Absent: 15.
-    #[field(min = 2, max = 30)]
-    pub forward_delay_s: Option<u8>,
-    /// The MAC address it gets. Absent: one that the system makes up.
-    pub mac: Option<Mac>,
-}
-
-/// A tagged VLAN.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct VlanConfig {
-    /// How it gets its address.
-    #[field(flatten)]
-    pub link: BuiltConfig,
-    /// The interface, bond or bridge that carries it.
-    pub parent: String,
-    /// Its number.
-    #[field(min = 1, max = 4094)]
-    pub vid: u16,
-}
-
-/// A route.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct RouteConfig {
-    /// The interface, bond, bridge or VLAN that it leaves by.
-    pub interface: String,
-    /// Where it leads, like `192.0.2.0/24`; `0.0.0.0/0` and `::/0` take the place of the subnets' gateways.
-    pub destination: Cidr,
-    /// The router.
-    pub gateway: IpAddr,
-    /// Of several routes to one place the one with the least is taken. Absent: the system's own.
-    pub metric: Option<u32>,
-}
-
-/// How an interface gets its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
-pub enum Addressing {
-    /// Basalt picks a free one of the subnet, and it is set statically.
-    Auto,
-    /// By DHCP.
-    Dhcp,
-    /// The one given.
-    Static,
-    /// It has a link, and no address.
-    LinkUp,
-}
-
-/// An interface of a network, whatever it is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct Link<'a> {
-    /// The field of [`NetworkConfig`] it stands in.
-    pub sort: &'static str,
-    /// Its name.
-    pub name: &'a str,
-    /// Its MAC address, where that is declared.
-    pub mac: Option<Mac>,
-    /// How it gets its address.
-    pub addressing: Addressing,
-    /// The subnet of that.
-    pub subnet: Option<&'a Ref<Subnet>>,
-    /// Its address, where that is declared.
-    pub address: Option<IpAddr>,
-    /// Whether it takes what IPv6 routers announce, where that is declared.
-    pub accept_ra: Option<bool>,
-    /// Largest packet in bytes.
-    pub mtu: Option<u32>,
-}
-
-impl Link<'_> {
-    /// Where it is declared, as a JSON pointer into a deployment's spec.
-    #[must_use]
-    pub fn pointer(&self) -> String {
-        child(&format!("/network/{}", self.sort), self.name)
-    }
-}
-
-impl BuiltConfig {
-    const fn link<'a>(&'a self, sort: &'static str, name: &'a str, mac: Option<Mac>) -> Link<'a> {
-        let Self { addressing, subnet, address, accept_ra, mtu } = self;
-        let (addressing, address, accept_ra, mtu) = (*addressing, *address, *accept_ra, *mtu);
-        Link { sort, name, mac, addressing, subnet: subnet.as_ref(), address, accept_ra, mtu }
-    }
-}
-
-impl NetworkConfig {
-    /// Everything that can have an address: interfaces, bonds, bridges, VLANs.
-    pub fn links(&self) -> impl Iterator<Item = Link<'_>> {
-        let interfaces = self.interfaces.iter().map(|(name, it)| {
-            let InterfaceConfig { mac, addressing, subnet, address, accept_ra, mtu } = it;
-            let (mac, addressing, address, accept_ra, mtu) = (*mac, *addressing, *address, *accept_ra, *mtu);
-            Link {
-                sort: "interfaces",
-                name,
-                mac,
-                addressing,
-                subnet: subnet.as_ref(),
-                address,
-                accept_ra,
-                mtu,
-            }
-        });
-        let bonds = self.bonds.iter().map(|(name, it)| it.link.link("bonds", name, it.mac));
-        let bridges = self.bridges.iter().map(|(name, it)| it.link.link("bridges", name, it.mac));
-        let vlans = self.vlans.iter().map(|(name, it)| it.link.link("vlans", name, None));
-        interfaces.chain(bonds).chain(bridges).chain(vlans)
-    }
-
-    /// What an interface is made of, by names.
-    fn below<'a>(&'a self, name: &str) -> Vec<&'a str> {
-        let members = [
-            self.bonds.get(name).map(|bond| &bond.members),
-            self.bridges.get(name).map(|bridge| &bridge.members),
-        ];
-        let parent = self.vlans.get(name).map(|vlan| vlan.parent.as_str());
-        members.into_iter().flatten().flatten().map(String::as_str).chain(parent).collect()
-    }
-
-    /// Whether an interface is made of itself.
-    fn is_loop(&self, name: &str) -> bool {
-        let mut seen = BTreeSet::new();
-        let mut open = self.below(name);
-        while let Some(next) = open.pop() {
-            if next == name {
-                return true;
-            }
-            if seen.insert(next) {
-                open.extend(self.below(next));
-            }
-        }
-        false
-    }
-}
 
 /// The length of Linux's interface names, IFNAMSIZ without the byte that ends them.
 const LONGEST_NAME: usize = 15;
 
-pub(super) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'_>) {
+pub(in crate::kinds) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'_>) {
     let links: BTreeMap<&str, Link<'_>> = network.links().map(|link| (link.name, link)).collect();
     for link in network.links() {
         names(&link, &links, rule);
@@ -330,6 +24,7 @@ pub(super) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'_>) {
             );
         }
     }
+    apart(network, rule);
     members(network, &links, rule);
     for (name, it) in &network.bonds {
         bond(name, it, rule);
@@ -388,32 +83,109 @@ fn names(link: &Link<'_>, links: &BTreeMap<&str, Link<'_>>, rule: &mut Rule<'_>)
     }
 }
 
+/// What stands against an interface's addresses.
 fn addresses(link: &Link<'_>, rule: &mut Rule<'_>) {
-    let (name, pointer) = (link.name, link.pointer());
-    match (link.addressing, link.address) {
+    let pointer = link.pointer();
+    for one in link.addresses() {
+        address(link, &one, rule);
+    }
+    let mut ways = BTreeSet::from([link.addressing]);
+    for one in link.addresses().skip(1).filter(|one| !one.addressing.is_given()) {
+        if one.addressing != Addressing::LinkUp && !ways.insert(one.addressing) {
+            rule.broken(
+                child(&link.pointer_to(&one), "addressing"),
+                format!("interface {:?} has addressing \"{}\" already", link.name, one.addressing),
+                "each of dhcp, dhcp6 and slaac once: servers and routers say how many addresses that gives",
+            );
+        }
+    }
+    if link.addressing == Addressing::LinkUp && !link.further.is_empty() {
+        rule.broken(
+            child(&pointer, "addresses"),
+            format!("interface {:?} has addressing \"link_up\", and addresses as well", link.name),
+            "leave them out, or let one of them stand in the interface itself",
+        );
+    }
+    match (ways.contains(&Addressing::Slaac), link.accept_ra) {
+        (true, Some(false)) => rule.broken(
+            child(&pointer, "accept_ra"),
+            format!("interface {:?} has addressing \"slaac\", and takes nothing from routers", link.name),
+            "leave accept_ra out, or say another addressing",
+        ),
+        (_, Some(true)) if link.addressing == Addressing::LinkUp => rule.broken(
+            child(&pointer, "accept_ra"),
+            format!(
+                "interface {:?} has addressing \"link_up\", and would take an address from a router",
+                link.name
+            ),
+            "leave accept_ra out, or say another addressing",
+        ),
+        _ => {}
+    }
+}
+
+fn address(link: &Link<'_>, one: &LinkAddress<'_>, rule: &mut Rule<'_>) {
+    let pointer = link.pointer_to(one);
+    let what = match one.name {
+        Some(name) => format!("address {name:?} of interface {:?}", link.name),
+        None => format!("interface {:?}", link.name),
+    };
+    let needs_subnet = one.name.is_some() || link.sort != "interfaces";
+    match (one.addressing, one.address) {
         (Addressing::Static, None) => rule.missing(
             child(&pointer, "address"),
-            format!("interface {name:?} is static and has no address"),
+            format!("{what} is static and has no address"),
             "its address",
         ),
         (addressing, Some(address)) if addressing != Addressing::Static => rule.broken(
             child(&pointer, "address"),
-            format!("interface {name:?} has addressing \"{addressing}\" and address {address} as well"),
+            format!("{what} has addressing \"{addressing}\" and address {address} as well"),
             "leave the address out, or say addressing = \"static\"",
         ),
-        (Addressing::Auto, None) if link.sort != "interfaces" && link.subnet.is_none() => rule.missing(
+        (Addressing::Auto, None) if needs_subnet && one.subnet.is_none() => rule.missing(
             child(&pointer, "subnet"),
-            format!("{name:?} gets an address, and nothing says of which subnet"),
-            "the subnet, or addressing = \"dhcp\" or \"link_up\"",
+            match one.name {
+                Some(_) => format!("{what} is given, and nothing says of which subnet"),
+                None => format!("{:?} gets an address, and nothing says of which subnet", link.name),
+            },
+            match one.name {
+                Some(_) => "the subnet, or another addressing",
+                None => "the subnet, or addressing = \"dhcp\" or \"link_up\"",
+            },
+        ),
+        (Addressing::LinkUp, None) if one.name.is_some() => rule.broken(
+            child(&pointer, "addressing"),
+            format!("{what} has addressing \"link_up\", which is to have none"),
+            "leave it out, or say another addressing",
         ),
         _ => {}
     }
-    if link.addressing == Addressing::LinkUp && link.accept_ra == Some(true) {
-        rule.broken(
-            child(&pointer, "accept_ra"),
-            format!("interface {name:?} has addressing \"link_up\", and would take an address from a router"),
-            "leave accept_ra out, or say another addressing",
-        );
+}
+
+/// Further addresses are told apart, and each is there once.
+fn apart(network: &NetworkConfig, rule: &mut Rule<'_>) {
+    let mut purposes: BTreeSet<String> = network.links().map(|link| link.name.to_owned()).collect();
+    let mut declared: BTreeMap<IpAddr, String> =
+        network.links().filter_map(|link| Some((link.address?, link.name.to_owned()))).collect();
+    for link in network.links() {
+        for one in link.addresses().skip(1) {
+            let pointer = link.pointer_to(&one);
+            if !purposes.insert(one.purpose.clone()) {
+                rule.broken(
+                    &pointer,
+                    format!("{:?} is the name of something else as well", one.purpose),
+                    "another name for the address",
+                );
+            }
+            let Some(address) = one.address else { continue };
+            if let Some(other) = declared.insert(address, one.purpose.clone()) {
+                rule.broken(
+                    child(&pointer, "address"),
+                    format!("{address} is the address of {other:?} as well"),
+                    "each address once",
+                );
+            }
+        }
     }
 }
 
@@ -569,6 +341,66 @@ mod tests {
 
     fn up(names: &[&str]) -> Value {
         names.iter().map(|name| ((*name).to_owned(), json!({"addressing": "link_up"}))).collect()
+    }
+
+    #[test]
+    fn an_interface_has_addresses_of_both_families() {
+        let eth0 = |says: Value| {
+            wrong(&json!({"interfaces": {"eth0": says, "eth1": {"addressing": "static",
+            "address": "10.77.0.9"}}}))
+        };
+        let further = |addresses: Value| eth0(json!({"subnet": "lab", "addresses": addresses}));
+        assert_eq!(further(json!({"six": {"subnet": "lab6"}, "more": {"subnet": "lab"}})), [""; 0]);
+        assert_eq!(further(json!({"a": {"addressing": "dhcp6"}, "b": {"addressing": "slaac"}})), [""; 0]);
+        assert_eq!(
+            further(json!({"six": {}})),
+            [
+                r#"/interfaces/eth0/addresses/six/subnet: address "six" of interface "eth0" is given, and nothing says of which subnet"#
+            ]
+        );
+        assert_eq!(
+            further(json!({"six": {"addressing": "static"}})),
+            [
+                r#"/interfaces/eth0/addresses/six/address: address "six" of interface "eth0" is static and has no address"#
+            ]
+        );
+        assert_eq!(
+            further(json!({"six": {"addressing": "link_up"}})),
+            [
+                r#"/interfaces/eth0/addresses/six/addressing: address "six" of interface "eth0" has addressing "link_up", which is to have none"#
+            ]
+        );
+        assert_eq!(
+            further(json!({"b": {"addressing": "static", "address": "10.77.0.9"}})),
+            [r#"/interfaces/eth0/addresses/b/address: 10.77.0.9 is the address of "eth1" as well"#]
+        );
+        assert_eq!(
+            eth0(json!({"addressing": "dhcp", "addresses": {"a": {"addressing": "dhcp"}}})),
+            [r#"/interfaces/eth0/addresses/a/addressing: interface "eth0" has addressing "dhcp" already"#]
+        );
+        assert_eq!(
+            eth0(json!({"addressing": "link_up", "addresses": {"a": {"subnet": "lab"}}})),
+            [
+                r#"/interfaces/eth0/addresses: interface "eth0" has addressing "link_up", and addresses as well"#
+            ]
+        );
+        assert_eq!(
+            eth0(json!({"accept_ra": false, "addresses": {"a": {"addressing": "slaac"}}})),
+            [
+                r#"/interfaces/eth0/accept_ra: interface "eth0" has addressing "slaac", and takes nothing from routers"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_further_address_is_not_taken_for_an_interface() {
+        let mac = "52:54:00:00:00:01";
+        let network = json!({"interfaces": {"a/b": {"mac": mac, "addressing": "dhcp"},
+            "a": {"addresses": {"b": {"subnet": "lab"}}}}});
+        assert_eq!(
+            wrong(&network),
+            [r#"/interfaces/a/addresses/b: "a/b" is the name of something else as well"#]
+        );
     }
 
     #[test]

@@ -1,0 +1,161 @@
+//! Addresses of deployments' interfaces: which the region is to give, which of them are there, and which nobody needs any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use basalt_api::kinds::{Link, LinkAddress, NetworkConfig, Sync};
+use basalt_api::pointer::child;
+use basalt_api::values::{Mac, SubnetId, Uid};
+use basalt_db::{Address, AddressWish, Addressed, StoreError};
+use basalt_engine::Plan;
+use basalt_engine::render::Assigned;
+
+use super::converge::Driver;
+use super::estate::Net;
+use super::load::{Estate, Loaded};
+
+/// What a deployment's interfaces are to have, and what it has.
+#[derive(Debug, Default)]
+pub struct Addressing {
+    /// The subnets that the network names, by where it does.
+    pub subnets: BTreeMap<String, Uid>,
+    /// Every address that is the deployment's.
+    pub owned: Vec<Address>,
+}
+
+/// An address that the region is to give.
+struct Wanted<'a> {
+    link: Link<'a>,
+    one: LinkAddress<'a>,
+    /// The subnet that it names.
+    subnet: Option<SubnetId>,
+}
+
+impl Wanted<'_> {
+    /// Whether this is the address.
+    fn is(&self, address: &Address) -> bool {
+        address.purpose == self.one.purpose
+            && self.subnet.is_none_or(|subnet| subnet == address.subnet)
+            && self.one.address.is_none_or(|declared| declared == address.address)
+    }
+
+    /// The subnet that it would be of.
+    fn net<'n>(&self, nets: &'n [Net]) -> Option<&'n Net> {
+        nets.iter().find(|net| match (self.subnet, self.one.address) {
+            (Some(uid), _) => net.uid == uid,
+            (None, Some(address)) => net.subnet.cidr.contains(address),
+            (None, None) => net.gives_addresses(),
+        })
+    }
+}
+
+impl Addressing {
+    /// In the order of the interfaces, and of each the first address first.
+    fn wanted<'a>(&'a self, network: &'a NetworkConfig) -> impl Iterator<Item = Wanted<'a>> {
+        let each = network.links().flat_map(|link| link.addresses().map(move |one| (link, one)));
+        each.filter(|(_, one)| one.addressing.is_given()).map(|(link, one)| {
+            let named = self.subnets.get(&child(&link.pointer_to(&one), "subnet"));
+            Wanted { link, subnet: named.map(|uid| SubnetId::from(*uid)), one }
+        })
+    }
+
+    fn has(&self, wanted: &Wanted<'_>) -> Option<&Address> {
+        self.owned.iter().find(|address| wanted.is(address))
+    }
+
+    /// What interfaces are to have and have, by purpose.
+    #[must_use]
+    pub fn assigned(&self, network: Option<&NetworkConfig>, nets: &[Net]) -> BTreeMap<String, Assigned> {
+        let wanted = network.into_iter().flat_map(|network| self.wanted(network));
+        let assigned = wanted.filter_map(|wanted| {
+            let own = self.has(&wanted)?;
+            let net = nets.iter().find(|net| net.uid == own.subnet)?;
+            let assigned = Assigned {
+                address: own.address,
+                prefix_len: net.subnet.cidr.prefix_len(),
+                gateway: net.subnet.gateway,
+                dns_servers: net.subnet.dns_servers.clone().unwrap_or_default(),
+                mtu: (net.vlan.mtu != 1500).then_some(net.vlan.mtu),
+            };
+            Some((wanted.one.purpose, assigned))
+        });
+        assigned.collect()
+    }
+}
+
+/// Every MAC that is known of a machine.
+fn macs(loaded: &Loaded) -> Vec<String> {
+    let booting = loaded.input.spec.boot_macs.iter().map(ToString::to_string);
+    let inventory = loaded.input.facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
+    let found = inventory.filter_map(|nic| nic.mac.parse::<Mac>().ok()).map(|mac| mac.to_string());
+    booting.chain(found).collect()
+}
+
+/// Gives the deployment's interfaces the addresses that it declares, or free ones. Says whether one was given; one that
+/// cannot be given is the planner's to wait for.
+pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) -> Result<bool, StoreError> {
+    let Some(claim) = loaded.input.claim.as_ref().filter(|claim| claim.deletion_requested_at.is_none())
+    else {
+        return Ok(false);
+    };
+    let Some(network) = &claim.spec.network else { return Ok(false) };
+    let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
+    let machine_macs = macs(loaded);
+    let (mut given, mut by_mac) = (false, BTreeSet::new());
+    for wanted in loaded.addressing.wanted(network) {
+        let has = loaded.addressing.has(&wanted);
+        let net = wanted.net(&estate.nets).map(|net| (net.uid, net.subnet.cidr));
+        // DHCP gives a client one address of a subnet: the interface's MAC stands for its first one there.
+        let is_first = match has.map(|address| address.subnet).or(net.map(|(uid, _)| uid)) {
+            Some(subnet) => by_mac.insert((wanted.link.name, subnet)),
+            None => false,
+        };
+        let (None, Some((subnet, cidr))) = (has, net) else { continue };
+        let mac = wanted.link.mac.filter(|_| is_first).map(|mac| mac.to_string());
+        let purpose = wanted.one.purpose.as_str();
+        let wish = AddressWish {
+            subnet,
+            owner: claim.uid.into(),
+            purpose,
+            address: wanted.one.address,
+            mac: mac.as_deref(),
+            hostname: hostname.as_deref(),
+            machine_macs: &machine_macs,
+        };
+        let deployment = claim.name.as_str();
+        match driver.store.own_address(&wish).await? {
+            Addressed::Owned(_) => given = true,
+            Addressed::HeldBy(other) => {
+                tracing::warn!(
+                    deployment,
+                    interface = purpose,
+                    other,
+                    "the interface's address belongs to another object"
+                );
+            }
+            Addressed::Unfit(why) => {
+                tracing::warn!(deployment, interface = purpose, why, "the interface cannot have its address");
+            }
+            Addressed::Exhausted => {
+                tracing::warn!(deployment, interface = purpose, subnet = %cidr, "the subnet has no free address");
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// Gives back what the deployment has and does not declare any more, once the system that is installed is the declared one:
+/// until then it may be in use.
+pub(super) async fn give_back(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<(), StoreError> {
+    let Some(claim) = loaded.input.claim.as_ref().filter(|_| planned.report.axes.sync == Sync::InSync) else {
+        return Ok(());
+    };
+    let Addressing { owned, .. } = &loaded.addressing;
+    let wanted: Vec<_> =
+        claim.spec.network.iter().flat_map(|network| loaded.addressing.wanted(network)).collect();
+    let keep: Vec<_> = owned.iter().filter(|address| wanted.iter().any(|it| it.is(address))).collect();
+    if keep.len() == owned.len() {
+        return Ok(());
+    }
+    let keep: Vec<_> = keep.into_iter().map(|address| (address.subnet, address.purpose.clone())).collect();
+    driver.store.release_addresses(claim.uid.into(), &keep).await
+}

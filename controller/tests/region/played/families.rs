@@ -1,0 +1,89 @@
+//! Deployments whose interfaces have several addresses, of both families.
+
+use super::world::{Taken, World, deployment};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Two machines, subnets of both families, and what of them is given out.
+async fn world(machines: usize) -> World {
+    let mut world = World::new(1, machines, Taken::Read).await;
+    for (name, cidr) in [("lab6", "2001:db8:77::/64"), ("other6", "2001:db8:78::/64")] {
+        let subnet = json!({"vlan": "default.0", "cidr": cidr});
+        world.declare("Subnet", name, &subnet, true).await;
+    }
+    world
+}
+
+/// On this machine, with these further addresses.
+fn with(machine: &str, addresses: &Value) -> Value {
+    let mut spec = deployment(machine);
+    spec["network"] = json!({"interfaces": {"enp1s0": {"subnet": "lab", "addresses": addresses}}});
+    spec
+}
+
+/// Who has which address for what: `NAME PURPOSE ADDRESS`.
+async fn owned(world: &World) -> Vec<String> {
+    let deployments = world.store().all("Deployment").await.expect("objects");
+    let names: BTreeMap<_, _> = deployments.into_iter().map(|it| (it.uid, it.name)).collect();
+    let addresses = world.store().addresses().await.expect("addresses");
+    let theirs = addresses.iter().filter_map(|it| Some((names.get(&it.owner)?, it)));
+    let mut words: Vec<_> =
+        theirs.map(|(name, it)| format!("{name} {} {}", it.purpose, it.address)).collect();
+    words.sort();
+    words
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_of_an_interface_changes_and_the_others_stay() {
+    let mut world = world(1).await;
+    let (six, named) =
+        (json!({"subnet": "lab6"}), json!({"addressing": "static", "subnet": "lab", "address": "10.77.5.5"}));
+    world.declare("Deployment", "web", &with("m0", &json!({"six": six, "named": named})), true).await;
+    world.settle(4).await.expect("it is deployed");
+    let first = "web enp1s0 10.77.0.2";
+    let has = [first, "web enp1s0/named 10.77.5.5", "web enp1s0/six 2001:db8:77::1"];
+    assert_eq!(owned(&world).await, has);
+    let status = world.find("Deployment", "web").await.expect("it is there").status;
+    let status: Value = serde_json::from_str(status.get()).expect("JSON");
+    assert_eq!(status["addresses"], json!({"enp1s0": "10.77.0.2"}));
+    let further = json!({"enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
+    assert_eq!(status["further_addresses"], further);
+
+    // Another subnet for one, another name for another, and a third besides.
+    let more = json!({"six": {"subnet": "other6"}, "renamed": named, "more": {"subnet": "lab6"}});
+    let mut moved = with("m0", &more);
+    moved["network"]["interfaces"]["enp1s0"]["addresses"]["renamed"]["address"] = json!("10.77.5.6");
+    world.declare("Deployment", "web", &moved, true).await;
+    world.work().await;
+    let old = ["web enp1s0/named 10.77.5.5", "web enp1s0/six 2001:db8:77::1"];
+    let now = owned(&world).await;
+    assert!(old.iter().all(|it| now.iter().any(|has| has == it)), "the installed system has them: {now:?}");
+    world.settle(4).await.expect("it is installed again");
+    let has = [
+        first,
+        "web enp1s0/more 2001:db8:77::2",
+        "web enp1s0/renamed 10.77.5.6",
+        "web enp1s0/six 2001:db8:78::1",
+    ];
+    assert_eq!(owned(&world).await, has, "what was changed is given back");
+
+    world.delete("Deployment", "web").await;
+    world.settle(4).await.expect("the machine is given back");
+    assert!(world.store().addresses().await.expect("addresses").is_empty());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_further_address_that_another_deployment_has_is_waited_for() {
+    let mut world = world(2).await;
+    let named = json!({"named": {"addressing": "static", "subnet": "lab6", "address": "2001:db8:77::9"}});
+    world.declare("Deployment", "a", &with("m0", &named), true).await;
+    world.settle(4).await.expect("it is deployed");
+    world.declare("Deployment", "b", &with("m1", &named), true).await;
+    let waits = world.settle(1).await.expect_err("both want the address");
+    assert!(waits.contains("address named of interface enp1s0 is not assigned"), "{waits}");
+    world.delete("Deployment", "a").await;
+    world.settle(8).await.expect("now it is free");
+    let has = ["b enp1s0 10.77.0.3", "b enp1s0/named 2001:db8:77::9"];
+    assert_eq!(owned(&world).await, has);
+}
