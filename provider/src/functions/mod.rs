@@ -43,6 +43,7 @@ impl Function for Texts {
             parameters,
             rest,
             returns: self.returns.clone(),
+            deprecated: None,
         }
     }
 

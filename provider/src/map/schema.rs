@@ -61,7 +61,7 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
     attributes.extend(
         timeouts.map(|it| it.doc("How long to wait. When the time is up the region goes on by itself.")),
     );
-    Schema { version: 0, description: kind.doc.to_owned(), attributes }
+    Schema { description: kind.doc.to_owned(), attributes, ..Schema::default() }
 }
 
 /// The schema of a kind's data source.
@@ -73,7 +73,7 @@ pub(crate) fn data_source(kind: &Kind) -> Schema {
         "What it alone has, as `FIELD=VALUE`: a field of its spec, or of its status as `status.FIELD=VALUE`; those of an \
          object in it behind a dot. In a list, set or map any element may have it.",
     ));
-    Schema { version: 0, description: kind.doc.to_owned(), attributes }
+    Schema { description: kind.doc.to_owned(), attributes, ..Schema::default() }
 }
 
 /// The schema of the data source of many objects of a kind.
@@ -86,7 +86,7 @@ pub(crate) fn many(kind: &Kind) -> Schema {
     );
     let description =
         format!("All objects of a kind, or those that fit: `{}`. {}", kind.terraform_name, kind.doc);
-    Schema { version: 0, description, attributes }
+    Schema { description, attributes, ..Schema::default() }
 }
 
 /// What a query says of the objects of a kind that it looks for.
@@ -95,7 +95,7 @@ pub(crate) fn query(kind: &Kind) -> Schema {
         "Finds objects of a kind, with whatever manages them: `{}`. {}",
         kind.terraform_name, kind.doc
     );
-    Schema { version: 0, description, attributes: filter::attributes() }
+    Schema { description, attributes: filter::attributes(), ..Schema::default() }
 }
 
 /// What is known of an object that was looked up.

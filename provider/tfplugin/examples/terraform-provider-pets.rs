@@ -123,6 +123,7 @@ fn schema() -> Schema {
             Attribute::optional("password_wo_version", Type::Number).doc("Raise it to change the password."),
             Attribute::computed("mood", Type::String).doc("Changes with everything."),
         ],
+        ..Schema::default()
     };
     schema.attributes.extend(PATIENCE.attribute());
     schema
@@ -471,6 +472,7 @@ impl Function for Call {
             parameters: vec![],
             rest: Some(Parameter::new("name", Type::String, "Who is to come.")),
             returns: Type::String,
+            deprecated: None,
         }
     }
 

@@ -132,10 +132,13 @@ fn shown(value: &Val) -> String {
 
 impl Schema {
     /// What a configuration says that its attributes do not allow: what is read-only given, what is required null, and whatever
-    /// their checks refuse.
+    /// their checks refuse. What is deprecated is a warning.
     #[must_use]
     pub fn check(&self, config: &Val) -> Diags {
         let mut wrong = Diags::default();
+        if let Some(why) = &self.deprecated {
+            wrong.push(Diag::warning("It is deprecated", why.clone()));
+        }
         object(&self.attributes, config, &Path::root(), false, &mut wrong);
         wrong
     }
@@ -168,7 +171,14 @@ fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wr
             wrong.push(diag);
             continue;
         }
-        if value.is_null() || value.is_unknown() {
+        if value.is_null() {
+            continue;
+        }
+        if let Some(why) = &attribute.deprecated {
+            let detail = format!("`{}` is deprecated. {why}", attribute.name);
+            wrong.push(Diag::warning("It is deprecated", detail).at(at.clone()));
+        }
+        if value.is_unknown() {
             continue;
         }
         let is_secret = in_secret || attribute.sensitive || attribute.write_only;
@@ -276,6 +286,21 @@ mod tests {
         let given = Val::from([("k", Val::from([("it", Val::Null)])), ("none", Val::Null)]);
         assert_eq!(said(nested(), given), [format!("of[\"k\"].it: {missing}")]);
         assert_eq!(said(nested(), Val::from([("k", Val::Unknown)])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_deprecated_is_a_warning_for_whoever_gives_it() {
+        let old = || Attribute::optional("it", Type::String).deprecated("Use `that`.");
+        for given in [Val::from("x"), Val::Unknown] {
+            assert_eq!(said(old(), given), ["it: `it` is deprecated. Use `that`."]);
+        }
+        assert_eq!(said(old(), Val::Null), Vec::<String>::new());
+        let deprecated = Some("Use a dog.".to_owned());
+        let schema = Schema { deprecated, attributes: vec![old()], ..Schema::default() };
+        let told = schema.check(&Val::from([("it", "x".into())]));
+        let told: Vec<_> = told.0.iter().map(|diag| (diag.severity, diag.detail.as_str())).collect();
+        let warnings = ["Use a dog.", "`it` is deprecated. Use `that`."];
+        assert_eq!(told, warnings.map(|text| (crate::diag::Severity::Warning, text)));
     }
 
     #[test]

@@ -158,6 +158,9 @@ impl Page {
     }
 
     fn schema(mut self, schema: &Schema) -> Self {
+        if let Some(why) = &schema.deprecated {
+            self.line(format_args!("\n~> **Deprecated:** {}", why.replace('\n', " ")));
+        }
         self.line(format_args!("\n## Schema"));
         for (title, modes) in GROUPS {
             self.group(&format!("\n### {title}\n"), modes, &schema.attributes, "");
@@ -181,6 +184,9 @@ impl Page {
             let mut doc = attribute.description.replace('\n', " ");
             for check in &attribute.checks {
                 doc += &format!(" Must be {}.", check.want());
+            }
+            if let Some(why) = &attribute.deprecated {
+                doc += &format!(" **Deprecated:** {}", why.replace('\n', " "));
             }
             self.line(format_args!("- `{}` ({}) {doc}{below}", attribute.name, what(attribute)));
         }
@@ -241,7 +247,7 @@ fn what(attribute: &Attribute) -> String {
     for (is_so, word) in [
         (attribute.sensitive, ", Sensitive"),
         (attribute.write_only, ", Write-only"),
-        (attribute.deprecated, ", Deprecated"),
+        (attribute.deprecated.is_some(), ", Deprecated"),
     ] {
         if is_so {
             what.push_str(word);
@@ -276,9 +282,11 @@ mod tests {
         ];
         let schema = Schema {
             description: "A pet.\n\nOr two.".to_owned(),
+            deprecated: Some("Use an animal.".to_owned()),
             attributes: vec![
                 Attribute::computed("uid", Type::String).doc("Its identity."),
                 Attribute::required("name", Type::String).doc("Its name."),
+                Attribute::optional("chip", Type::String).doc("Its number.").deprecated("Use `uid`."),
                 Attribute::nested("collars", Mode::Optional, Nesting::Map, collar).doc("By size."),
             ],
             ..Schema::default()
@@ -309,6 +317,8 @@ Or two.
 resource "pet" "x" {}
 ```
 
+~> **Deprecated:** Use an animal.
+
 ## Schema
 
 ### Required
@@ -317,6 +327,7 @@ resource "pet" "x" {}
 
 ### Optional
 
+- `chip` (String, Deprecated) Its number. **Deprecated:** Use `uid`.
 - `collars` (Attributes Map) By size. (see [below](#nestedatt--collars))
 
 ### Read-Only
@@ -362,6 +373,7 @@ import {
             parameters: vec![Parameter::new("loud", Type::Bool, "How.")],
             rest: Some(Parameter::new("names", Type::String, "Whom.")),
             returns: Type::list(Type::String),
+            deprecated: None,
         };
         let page = Page::new("call function - pets", "function: call", &signature.description);
         let page = page.signature("call", &signature).0;

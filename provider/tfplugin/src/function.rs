@@ -42,6 +42,8 @@ pub struct Signature {
     pub rest: Option<Parameter>,
     /// What it gives.
     pub returns: Type,
+    /// Why it is to be called no more, and what in its place: Terraform warns of it.
+    pub deprecated: Option<String>,
 }
 
 /// Something that a function takes.
@@ -113,7 +115,7 @@ impl Signature {
             summary: self.summary.clone(),
             description: self.description.clone(),
             description_kind: pb::StringKind::Markdown.into(),
-            deprecation_message: String::new(),
+            deprecation_message: self.deprecated.clone().unwrap_or_default(),
         }
     }
 
@@ -174,6 +176,7 @@ mod tests {
                 parameters: vec![Parameter::new("first", Type::String, "The first one.")],
                 rest: Some(Parameter::new("more", Type::list(Type::String), "More.")),
                 returns: Type::String,
+                deprecated: None,
             }
         }
 

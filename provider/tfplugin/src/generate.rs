@@ -24,7 +24,7 @@ fn object(attributes: &[Attribute], state: &Object) -> Object {
 
 fn declared(attribute: &Attribute, value: &Val) -> Val {
     let is_default = attribute.default.as_ref().is_some_and(|default| attribute.same(default, value));
-    let is_old = attribute.deprecated && attribute.mode != Mode::Required;
+    let is_old = attribute.deprecated.is_some() && attribute.mode != Mode::Required;
     if attribute.mode == Mode::Computed || attribute.write_only || is_default || is_old {
         return Val::Null;
     }
@@ -55,7 +55,7 @@ mod tests {
             Attribute::computed("shelf", Type::Number),
             Attribute::optional("loud", Type::Bool).default(false),
         ];
-        let old = Attribute::optional("age", Type::Number).deprecated();
+        let old = Attribute::optional("age", Type::Number).deprecated("Pets are as old as they are.");
         let schema = Schema {
             attributes: vec![
                 Attribute::required("name", Type::String),

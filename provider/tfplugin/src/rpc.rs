@@ -27,7 +27,7 @@ use tracing::{Instrument, debug, error};
 
 use crate::action::Action;
 use crate::codec::{self, CodecError};
-use crate::diag::{Diag, Diags};
+use crate::diag::{Diag, Diags, Severity};
 use crate::ephemeral::Ephemeral;
 use crate::function::{Function, Signature};
 use crate::list::ListResource;
@@ -174,8 +174,9 @@ fn undecodable(error: CodecError) -> Diags {
 /// What the attributes say of a configuration, and then the rest. Where both speak of one attribute, the provider knows more.
 fn checked(schema: &Schema, config: &Val, rest: Diags) -> Diags {
     let of_attributes = schema.check(config).into_iter();
-    let mut diags =
-        Diags(of_attributes.filter(|diag| !rest.0.iter().any(|it| it.path == diag.path)).collect());
+    let is_told =
+        |diag: &Diag| diag.severity == Severity::Error && rest.0.iter().any(|it| it.path == diag.path);
+    let mut diags = Diags(of_attributes.filter(|diag| !is_told(diag)).collect());
     diags.extend(rest);
     diags
 }

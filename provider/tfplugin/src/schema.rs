@@ -16,6 +16,8 @@ pub struct Schema {
     pub version: i64,
     /// Markdown.
     pub description: String,
+    /// Why it is to be used no more, and what in its place: whoever uses it is warned.
+    pub deprecated: Option<String>,
     /// The attributes; their order does not matter.
     pub attributes: Vec<Attribute>,
 }
@@ -72,8 +74,8 @@ pub struct Attribute {
     pub sensitive: bool,
     /// Only ever in the configuration: never in a plan, never in a state.
     pub write_only: bool,
-    /// Deprecated, with nothing said about it but a warning by Terraform.
-    pub deprecated: bool,
+    /// Why it is to be given no more, and what in its place: whoever gives it is warned.
+    pub deprecated: Option<String>,
     /// The value where the configuration has none; the mode is then `OptionalComputed`.
     pub default: Option<Val>,
     /// A computed value that an update does not change.
@@ -95,7 +97,7 @@ impl Attribute {
             mode,
             sensitive: false,
             write_only: false,
-            deprecated: false,
+            deprecated: None,
             default: None,
             use_state: false,
             replace: false,
@@ -177,10 +179,10 @@ impl Attribute {
         self
     }
 
-    /// Terraform warns of it.
+    /// Whoever gives it is warned, and told this: why, and what to give in its place. A sentence or more.
     #[must_use]
-    pub fn deprecated(mut self) -> Self {
-        self.deprecated = true;
+    pub fn deprecated(mut self, why: impl Into<String>) -> Self {
+        self.deprecated = Some(why.into());
         self
     }
 
@@ -271,9 +273,10 @@ impl Attribute {
             computed: self.is_computed(),
             sensitive: self.sensitive,
             description_kind: pb::StringKind::Markdown.into(),
-            deprecated: self.deprecated,
+            deprecated: self.deprecated.is_some(),
             nested_type: nested,
             write_only: self.write_only,
+            deprecation_message: self.deprecated.clone().unwrap_or_default(),
         }
     }
 }
@@ -324,7 +327,8 @@ impl Schema {
                 block_types: Vec::new(),
                 description: self.description.clone(),
                 description_kind: pb::StringKind::Markdown.into(),
-                deprecated: false,
+                deprecated: self.deprecated.is_some(),
+                deprecation_message: self.deprecated.clone().unwrap_or_default(),
             }),
         }
     }

@@ -263,7 +263,14 @@ impl Function for Count {
     }
     fn signature(&self) -> Signature {
         let (summary, description) = ("Counts".into(), "How often this was called.".into());
-        Signature { summary, description, parameters: vec![], rest: None, returns: Type::Number }
+        Signature {
+            summary,
+            description,
+            parameters: vec![],
+            rest: None,
+            returns: Type::Number,
+            deprecated: None,
+        }
     }
     fn call(&self, _: &[Val]) -> Result<Val, Refusal> {
         Ok(i64::try_from(self.0.fetch_add(1, Ordering::Relaxed)).unwrap_or_default().into())

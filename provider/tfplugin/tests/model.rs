@@ -18,14 +18,14 @@ use tfplugin::{
 ///
 /// It has all that can be in a model.
 #[derive(Model, Clone, Debug, PartialEq)]
-#[tf(version = 3)]
+#[tf(version = 3, deprecated = "Use a machine.")]
 struct Host {
     /// How it is called.
     #[tf(required, replace)]
     name: String,
     #[tf(optional, default = 22)]
     port: Tf<u16>,
-    #[tf(optional, computed, deprecated)]
+    #[tf(optional, computed, deprecated = "It is on the lid.")]
     serial: Tf<u64>,
     #[tf(optional)]
     shift: Tf<i64>,
@@ -116,7 +116,7 @@ fn by_hand() -> Schema {
     let text = |name: &str| Attribute::optional(name, Type::String);
     let number = |name: &str| Attribute::optional(name, Type::Number);
     let place = [("rack".to_owned(), Type::String), ("unit".to_owned(), Type::Number)];
-    let mut serial = number("serial").deprecated();
+    let mut serial = number("serial").deprecated("It is on the lid.");
     serial.mode = Mode::OptionalComputed;
     let mut nic_address = text("address").semantics(Semantics::Ip);
     nic_address.mode = Mode::OptionalComputed;
@@ -160,7 +160,12 @@ fn by_hand() -> Schema {
         Attribute::computed("id", Type::String).use_state(),
         Attribute::computed("type", Type::String),
     ];
-    Schema { version: 3, description: "A host.\n\nIt has all that can be in a model.".into(), attributes }
+    Schema {
+        version: 3,
+        description: "A host.\n\nIt has all that can be in a model.".into(),
+        deprecated: Some("Use a machine.".into()),
+        attributes,
+    }
 }
 
 #[test]

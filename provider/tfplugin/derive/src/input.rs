@@ -13,6 +13,8 @@ pub(crate) struct ModelInput {
     pub(crate) ident: Ident,
     pub(crate) doc: String,
     pub(crate) version: i64,
+    /// Why.
+    pub(crate) deprecated: Option<Expr>,
     pub(crate) fields: Vec<FieldInput>,
 }
 
@@ -29,11 +31,15 @@ impl ModelInput {
         if named.named.is_empty() {
             return wrong("Model needs fields");
         }
-        let mut version = 0;
+        let (mut version, mut deprecated) = (0, None);
         for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("tf")) {
             attr.parse_nested_meta(|meta| match word(&meta).as_str() {
                 "version" => {
                     version = meta.value()?.parse::<LitInt>()?.base10_parse()?;
+                    Ok(())
+                }
+                "deprecated" => {
+                    deprecated = Some(meta.value()?.parse()?);
                     Ok(())
                 }
                 other => Err(meta.error(format!("`{other}` is not a word of #[tf(…)] for a struct"))),
@@ -45,7 +51,7 @@ impl ModelInput {
                 return Err(syn::Error::new_spanned(&field.ident, "there are two attributes of this name"));
             }
         }
-        Ok(Self { ident: input.ident.clone(), doc: doc(&input.attrs), version, fields })
+        Ok(Self { ident: input.ident.clone(), doc: doc(&input.attrs), version, deprecated, fields })
     }
 }
 
@@ -65,7 +71,8 @@ pub(crate) struct FieldInput {
     pub(crate) use_state: bool,
     pub(crate) sensitive: bool,
     pub(crate) write_only: bool,
-    pub(crate) deprecated: bool,
+    /// Why.
+    pub(crate) deprecated: Option<Expr>,
 }
 
 impl FieldInput {
@@ -85,7 +92,7 @@ impl FieldInput {
             use_state: false,
             sensitive: false,
             write_only: false,
-            deprecated: false,
+            deprecated: None,
         };
         let (mut required, mut optional, mut computed) = (false, false, false);
         for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("tf")) {
@@ -99,9 +106,12 @@ impl FieldInput {
                     "use_state" => &mut this.use_state,
                     "sensitive" => &mut this.sensitive,
                     "write_only" => &mut this.write_only,
-                    "deprecated" => &mut this.deprecated,
                     "name" => {
                         this.name = meta.value()?.parse::<LitStr>()?.value();
+                        return Ok(());
+                    }
+                    "deprecated" => {
+                        this.deprecated = Some(meta.value()?.parse()?);
                         return Ok(());
                     }
                     "default" => {
@@ -165,7 +175,7 @@ impl FieldInput {
     /// Whether more is said of it than whether it is there.
     pub(crate) fn says_more(&self) -> bool {
         let of_values = self.default.is_some() || self.semantics.is_some() || !self.checks.is_empty();
-        let of_changes = self.replace || self.use_state || self.deprecated;
+        let of_changes = self.replace || self.use_state || self.deprecated.is_some();
         let is_computed = self.mode != "Required" && self.mode != "Optional";
         of_values || of_changes || is_computed || self.sensitive || self.write_only || self.nested
     }

@@ -13,7 +13,7 @@
 //! | `use_state` | an update does not change this computed value |
 //! | `sensitive` | not shown in plans, nor in errors |
 //! | `write_only` | only ever in the configuration; elsewhere it is null |
-//! | `deprecated` | Terraform warns of it |
+//! | `deprecated = "Use x."` | whoever gives it is warned, and told this |
 //! | `semantics = Semantics::Mac` | which spellings mean the same, where the type does not say so |
 //! | `check = Check::between(1..=9)` | what a value must be as well; may be said several times |
 //! | `nested` | a model, or a `Vec`, a `BTreeSet` or a `BTreeMap` of them, whose fields are attributes of their own |
@@ -24,6 +24,7 @@
 //! | word | meaning |
 //! | --- | --- |
 //! | `version = 2` | the schema's version |
+//! | `deprecated = "Use x."` | whoever uses the resource is warned, and told this |
 
 mod input;
 
@@ -43,7 +44,11 @@ pub fn derive_model(input: TokenStream) -> TokenStream {
 }
 
 fn expand(model: &ModelInput) -> Tokens {
-    let ModelInput { ident, doc, version, fields } = model;
+    let ModelInput { ident, doc, version, fields, deprecated } = model;
+    let deprecated = match deprecated {
+        Some(why) => quote!(::core::option::Option::Some(::core::convert::Into::into(#why))),
+        None => quote!(::core::option::Option::None),
+    };
     let idents: Vec<_> = fields.iter().map(|field| &field.ident).collect();
     let names: Vec<_> = fields.iter().map(|field| &field.name).collect();
     let types = fields.iter().map(|field| &field.ty);
@@ -61,6 +66,7 @@ fn expand(model: &ModelInput) -> Tokens {
                 ::tfplugin::Schema {
                     version: #version,
                     description: ::core::convert::Into::into(#doc),
+                    deprecated: #deprecated,
                     attributes: ::std::vec![#(#attributes),*],
                 }
             }
@@ -110,15 +116,15 @@ fn attribute(field: &FieldInput) -> Tokens {
         quote!(.default(#value))
     });
     let checks = &field.checks;
+    let deprecated = field.deprecated.as_ref().map(|why| quote!(.deprecated(#why)));
     let words = [
         (field.replace, quote!(.replace())),
         (field.use_state, quote!(.use_state())),
         (field.sensitive, quote!(.sensitive())),
         (field.write_only, quote!(.write_only())),
-        (field.deprecated, quote!(.deprecated())),
     ];
     let words = words.iter().filter(|(said, _)| *said).map(|(_, call)| call);
-    quote!(#made.doc(#doc)#default #(.check(#checks))* #(#words)*)
+    quote!(#made.doc(#doc)#default #(.check(#checks))* #deprecated #(#words)*)
 }
 
 /// Refuses, when it is compiled, a type that cannot be null for an attribute that can, and one that makes no sense.

@@ -126,6 +126,8 @@ pub mod schema {
         pub description_kind: i32,
         #[prost(bool, tag = "6")]
         pub deprecated: bool,
+        #[prost(string, tag = "7")]
+        pub deprecation_message: ::prost::alloc::string::String,
     }
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct Attribute {
@@ -152,6 +154,8 @@ pub mod schema {
         pub nested_type: ::core::option::Option<Object>,
         #[prost(bool, tag = "11")]
         pub write_only: bool,
+        #[prost(string, tag = "12")]
+        pub deprecation_message: ::prost::alloc::string::String,
     }
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct NestedBlock {
@@ -438,8 +442,15 @@ pub mod get_metadata {
         pub ephemeral_resources: ::prost::alloc::vec::Vec<EphemeralMetadata>,
         #[prost(message, repeated, tag = "7")]
         pub list_resources: ::prost::alloc::vec::Vec<ListResourceMetadata>,
+        #[prost(message, repeated, tag = "8")]
+        pub state_stores: ::prost::alloc::vec::Vec<StateStoreMetadata>,
         #[prost(message, repeated, tag = "9")]
         pub actions: ::prost::alloc::vec::Vec<ActionMetadata>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct StateStoreMetadata {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
     }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct ActionMetadata {
@@ -510,6 +521,11 @@ pub mod get_provider_schema {
         >,
         #[prost(btree_map = "string, message", tag = "9")]
         pub list_resource_schemas: ::prost::alloc::collections::BTreeMap<
+            ::prost::alloc::string::String,
+            super::Schema,
+        >,
+        #[prost(btree_map = "string, message", tag = "10")]
+        pub state_store_schemas: ::prost::alloc::collections::BTreeMap<
             ::prost::alloc::string::String,
             super::Schema,
         >,
@@ -1134,6 +1150,186 @@ pub mod invoke_action {
             #[prost(message, tag = "2")]
             Completed(Completed),
         }
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidateStateStoreConfig {}
+/// Nested message and enum types in `ValidateStateStoreConfig`.
+pub mod validate_state_store_config {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConfigureStateStore {}
+/// Nested message and enum types in `ConfigureStateStore`.
+pub mod configure_state_store {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub config: ::core::option::Option<super::DynamicValue>,
+        #[prost(message, optional, tag = "3")]
+        pub capabilities: ::core::option::Option<super::StateStoreClientCapabilities>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+        #[prost(message, optional, tag = "2")]
+        pub capabilities: ::core::option::Option<super::StateStoreServerCapabilities>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateStoreClientCapabilities {
+    #[prost(int64, tag = "1")]
+    pub chunk_size: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateStoreServerCapabilities {
+    #[prost(int64, tag = "1")]
+    pub chunk_size: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateByteRange {
+    #[prost(int64, tag = "1")]
+    pub start: i64,
+    #[prost(int64, tag = "2")]
+    pub end: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadStateBytes {}
+/// Nested message and enum types in `ReadStateBytes`.
+pub mod read_state_bytes {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub state_id: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ResponseChunk {
+        #[prost(bytes = "vec", tag = "1")]
+        pub bytes: ::prost::alloc::vec::Vec<u8>,
+        #[prost(int64, tag = "2")]
+        pub total_length: i64,
+        #[prost(message, optional, tag = "3")]
+        pub range: ::core::option::Option<super::StateByteRange>,
+        #[prost(message, repeated, tag = "4")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RequestChunkMeta {
+    #[prost(string, tag = "1")]
+    pub type_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub state_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteStateBytes {}
+/// Nested message and enum types in `WriteStateBytes`.
+pub mod write_state_bytes {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct RequestChunk {
+        #[prost(message, optional, tag = "1")]
+        pub meta: ::core::option::Option<super::RequestChunkMeta>,
+        #[prost(bytes = "vec", tag = "2")]
+        pub bytes: ::prost::alloc::vec::Vec<u8>,
+        #[prost(int64, tag = "3")]
+        pub total_length: i64,
+        #[prost(message, optional, tag = "4")]
+        pub range: ::core::option::Option<super::StateByteRange>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LockState {}
+/// Nested message and enum types in `LockState`.
+pub mod lock_state {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub state_id: ::prost::alloc::string::String,
+        #[prost(string, tag = "3")]
+        pub operation: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(string, tag = "1")]
+        pub lock_id: ::prost::alloc::string::String,
+        #[prost(message, repeated, tag = "2")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnlockState {}
+/// Nested message and enum types in `UnlockState`.
+pub mod unlock_state {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub state_id: ::prost::alloc::string::String,
+        #[prost(string, tag = "3")]
+        pub lock_id: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetStates {}
+/// Nested message and enum types in `GetStates`.
+pub mod get_states {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(string, repeated, tag = "1")]
+        pub state_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(message, repeated, tag = "2")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteState {}
+/// Nested message and enum types in `DeleteState`.
+pub mod delete_state {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Request {
+        #[prost(string, tag = "1")]
+        pub type_name: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub state_id: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Response {
+        #[prost(message, repeated, tag = "1")]
+        pub diagnostics: ::prost::alloc::vec::Vec<super::Diagnostic>,
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1936,6 +2132,204 @@ pub mod provider_client {
                 .insert(GrpcMethod::new("tfplugin6.Provider", "InvokeAction"));
             self.inner.server_streaming(req, path, codec).await
         }
+        pub async fn validate_state_store_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::validate_state_store_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_state_store_config::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ValidateStateStoreConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("tfplugin6.Provider", "ValidateStateStoreConfig"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn configure_state_store(
+            &mut self,
+            request: impl tonic::IntoRequest<super::configure_state_store::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::configure_state_store::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ConfigureStateStore",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "ConfigureStateStore"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn read_state_bytes(
+            &mut self,
+            request: impl tonic::IntoRequest<super::read_state_bytes::Request>,
+        ) -> std::result::Result<
+            tonic::Response<
+                tonic::codec::Streaming<super::read_state_bytes::ResponseChunk>,
+            >,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/ReadStateBytes",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "ReadStateBytes"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn write_state_bytes(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::write_state_bytes::RequestChunk,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::write_state_bytes::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/WriteStateBytes",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "WriteStateBytes"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        pub async fn lock_state(
+            &mut self,
+            request: impl tonic::IntoRequest<super::lock_state::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::lock_state::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/LockState",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "LockState"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn unlock_state(
+            &mut self,
+            request: impl tonic::IntoRequest<super::unlock_state::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::unlock_state::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/UnlockState",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "UnlockState"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_states(
+            &mut self,
+            request: impl tonic::IntoRequest<super::get_states::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::get_states::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/GetStates",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "GetStates"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn delete_state(
+            &mut self,
+            request: impl tonic::IntoRequest<super::delete_state::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::delete_state::Response>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tfplugin6.Provider/DeleteState",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tfplugin6.Provider", "DeleteState"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2199,6 +2593,80 @@ pub mod provider_server {
             request: tonic::Request<super::invoke_action::Request>,
         ) -> std::result::Result<
             tonic::Response<BoxStream<super::invoke_action::Event>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn validate_state_store_config(
+            &self,
+            request: tonic::Request<super::validate_state_store_config::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::validate_state_store_config::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn configure_state_store(
+            &self,
+            request: tonic::Request<super::configure_state_store::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::configure_state_store::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn read_state_bytes(
+            &self,
+            request: tonic::Request<super::read_state_bytes::Request>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::read_state_bytes::ResponseChunk>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn write_state_bytes(
+            &self,
+            request: tonic::Request<
+                tonic::Streaming<super::write_state_bytes::RequestChunk>,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::write_state_bytes::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn lock_state(
+            &self,
+            request: tonic::Request<super::lock_state::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::lock_state::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn unlock_state(
+            &self,
+            request: tonic::Request<super::unlock_state::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::unlock_state::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn get_states(
+            &self,
+            request: tonic::Request<super::get_states::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::get_states::Response>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn delete_state(
+            &self,
+            request: tonic::Request<super::delete_state::Request>,
+        ) -> std::result::Result<
+            tonic::Response<super::delete_state::Response>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -3608,6 +4076,383 @@ pub mod provider_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ValidateStateStoreConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ValidateStateStoreConfigSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<
+                        super::validate_state_store_config::Request,
+                    > for ValidateStateStoreConfigSvc<T> {
+                        type Response = super::validate_state_store_config::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::validate_state_store_config::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::validate_state_store_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ValidateStateStoreConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ConfigureStateStore" => {
+                    #[allow(non_camel_case_types)]
+                    struct ConfigureStateStoreSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::configure_state_store::Request>
+                    for ConfigureStateStoreSvc<T> {
+                        type Response = super::configure_state_store::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::configure_state_store::Request,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::configure_state_store(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ConfigureStateStoreSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/ReadStateBytes" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadStateBytesSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::ServerStreamingService<
+                        super::read_state_bytes::Request,
+                    > for ReadStateBytesSvc<T> {
+                        type Response = super::read_state_bytes::ResponseChunk;
+                        type ResponseStream = BoxStream<
+                            super::read_state_bytes::ResponseChunk,
+                        >;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::read_state_bytes::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::read_state_bytes(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadStateBytesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/WriteStateBytes" => {
+                    #[allow(non_camel_case_types)]
+                    struct WriteStateBytesSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::ClientStreamingService<
+                        super::write_state_bytes::RequestChunk,
+                    > for WriteStateBytesSvc<T> {
+                        type Response = super::write_state_bytes::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::write_state_bytes::RequestChunk>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::write_state_bytes(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WriteStateBytesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/LockState" => {
+                    #[allow(non_camel_case_types)]
+                    struct LockStateSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::lock_state::Request>
+                    for LockStateSvc<T> {
+                        type Response = super::lock_state::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::lock_state::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::lock_state(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LockStateSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/UnlockState" => {
+                    #[allow(non_camel_case_types)]
+                    struct UnlockStateSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::unlock_state::Request>
+                    for UnlockStateSvc<T> {
+                        type Response = super::unlock_state::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::unlock_state::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::unlock_state(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UnlockStateSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/GetStates" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetStatesSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::get_states::Request>
+                    for GetStatesSvc<T> {
+                        type Response = super::get_states::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::get_states::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::get_states(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetStatesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tfplugin6.Provider/DeleteState" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteStateSvc<T: Provider>(pub Arc<T>);
+                    impl<
+                        T: Provider,
+                    > tonic::server::UnaryService<super::delete_state::Request>
+                    for DeleteStateSvc<T> {
+                        type Response = super::delete_state::Response;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::delete_state::Request>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Provider>::delete_state(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteStateSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

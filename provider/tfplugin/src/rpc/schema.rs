@@ -36,6 +36,8 @@ impl Types {
             ephemeral_resources: each(&self.ephemerals, |type_name| sent::EphemeralMetadata { type_name }),
             list_resources: each(&self.lists, |type_name| sent::ListResourceMetadata { type_name }),
             actions: each(&self.actions, |type_name| sent::ActionMetadata { type_name }),
+            // No states are stored, and Terraform asks nobody to who says so.
+            state_stores: Vec::new(),
         }
     }
 
@@ -53,6 +55,7 @@ impl Types {
             ephemeral_resource_schemas: each(&self.ephemerals, |it| it.schema().to_pb()),
             list_resource_schemas: each(&self.lists, |it| it.schema().to_pb()),
             action_schemas: each(&self.actions, |it| pb::ActionSchema { schema: Some(it.schema().to_pb()) }),
+            state_store_schemas: BTreeMap::new(),
             functions: self.functions_to_pb(),
             server_capabilities: Some(capabilities()),
             diagnostics: Vec::new(),

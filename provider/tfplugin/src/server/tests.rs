@@ -221,13 +221,22 @@ fn a_panic_is_a_diagnostic_and_the_next_call_works() {
 fn what_only_a_later_terraform_asks_for_is_unimplemented() {
     runtime().block_on(async {
         let served = Served::start(None);
-        let mut client = tonic::client::Grpc::new(served.connect(None).await.expect("a connection"));
-        client.ready().await.expect("a connection");
-        let codec =
-            tonic_prost::ProstCodec::<pb::get_metadata::Request, pb::get_metadata::Response>::default();
-        let path = PathAndQuery::from_static("/tfplugin6.Provider/OfALaterVersion");
-        let request = tonic::Request::new(pb::get_metadata::Request::default());
-        let status = client.unary(request, path, codec).await.expect_err("not there");
-        assert_eq!(status.code(), tonic::Code::Unimplemented);
+        // Nothing here stores states.
+        for method in
+            ["OfALaterVersion", "ValidateStateStoreConfig", "ConfigureStateStore", "LockState", "GetStates"]
+        {
+            let mut client = tonic::client::Grpc::new(served.connect(None).await.expect("a connection"));
+            client.ready().await.expect("a connection");
+            let codec =
+                tonic_prost::ProstCodec::<pb::get_metadata::Request, pb::get_metadata::Response>::default();
+            let path = PathAndQuery::try_from(format!("/tfplugin6.Provider/{method}")).expect("a path");
+            let request = tonic::Request::new(pb::get_metadata::Request::default());
+            let status = client.unary(request, path, codec).await.expect_err("not there");
+            assert_eq!(status.code(), tonic::Code::Unimplemented, "{method}");
+        }
+        let client = ProviderClient::new(served.connect(None).await.expect("a connection"));
+        let mut client = client.max_decoding_message_size(MAX_MESSAGE);
+        let schemas = client.get_provider_schema(pb::get_provider_schema::Request {}).await.expect("schemas");
+        assert!(schemas.into_inner().state_store_schemas.is_empty(), "and Terraform is told so");
     });
 }
