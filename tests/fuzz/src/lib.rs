@@ -8,6 +8,7 @@ mod boot;
 mod control;
 mod dhcp;
 mod files;
+mod redfish;
 mod sequence;
 
 pub use agent::dhcp6_client;
@@ -15,6 +16,7 @@ pub use boot::{bmc, bmc_client, router, tftp, tftp_client};
 pub use control::{concern, expression, objects, spool, terraform, tokens};
 pub use dhcp::{dhcp4, dhcp4_client, dhcp6, frame};
 pub use files::{http, leases};
+pub use redfish::redfish;
 
 /// A target.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tftp_client", holds: tftp_client, seeds: boot::seeds_tftp_client, edges: 180 },
     Target { name: "bmc", holds: bmc, seeds: boot::seeds_bmc, edges: 200 },
     Target { name: "bmc_client", holds: bmc_client, seeds: boot::seeds_bmc_client, edges: 280 },
+    Target { name: "redfish", holds: redfish, seeds: redfish::seeds_redfish, edges: 60 },
     Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30 },
     Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600 },
     Target { name: "spool", holds: spool, seeds: control::seeds_spool, edges: 60 },
