@@ -35,6 +35,7 @@ mod patch;
 mod played;
 mod process;
 mod receiver;
+mod redfish;
 mod rotate;
 mod servable;
 mod support;

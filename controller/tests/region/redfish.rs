@@ -1,0 +1,64 @@
+//! A machine whose BMC speaks Redfish: what its rack is told of it.
+
+use crate::leases::furnish;
+use crate::linked::Linked;
+use crate::support::lab;
+use basalt_engine::Policy;
+use basalt_proto::rack_v1::bmc::Trust;
+use basalt_proto::rack_v1::{Bmc, PowerConcern};
+use basalt_region::controller::Controller;
+use prost::Message;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const CA: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+
+/// The rack's last description of a BMC, once it has this generation.
+async fn told(rack: &Linked, generation: u64) -> Bmc {
+    let began = Instant::now();
+    loop {
+        let told = rack.told().concerns;
+        let last = told.iter().rfind(|version| version.concern == "power");
+        let last = last.map(|version| PowerConcern::decode(version.body.as_slice()).expect("a concern"));
+        let bmc = last.and_then(|concern| concern.bmcs.into_iter().next());
+        if let Some(bmc) = bmc.filter(|bmc| bmc.generation == generation) {
+            return bmc;
+        }
+        assert!(began.elapsed() < PATIENCE, "the rack is not told of generation {generation}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_rack_is_told_which_system_it_is_and_which_certificate_is_taken() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    let machine = |tls: Option<Value>| {
+        let mut bmc = json!({"driver": "redfish", "address": "10.77.0.101", "username": "admin", "password": "secret",
+            "options": {"system": "1"}});
+        if let Some(tls) = tls {
+            bmc["tls"] = tls;
+        }
+        let spec = json!({"boot_macs": ["52:54:00:00:00:01"], "commissioning": {"skip": true}, "power": "off", "bmc": bmc});
+        spec.to_string()
+    };
+    let fingerprint = "0a".repeat(32);
+    for (generation, (tls, trust)) in (1..).zip([
+        (None, None),
+        (Some(json!({})), Some(Trust::HostRoots(true))),
+        (Some(json!({"ca": CA})), Some(Trust::Ca(CA.to_owned()))),
+        (Some(json!({"fingerprint": fingerprint})), Some(Trust::Sha256(vec![10; 32]))),
+        (Some(json!({"verify": false})), Some(Trust::Unverified(true))),
+    ]) {
+        lab.api.declare("/api/v1/machines/m", &machine(tls)).await;
+        let bmc = told(&rack, generation).await;
+        let described = [bmc.driver, bmc.address, bmc.username, bmc.password, bmc.system];
+        assert_eq!(described, ["redfish", "10.77.0.101", "admin", "secret", "1"]);
+        assert_eq!((bmc.port, bmc.trust), (0, trust));
+    }
+}
