@@ -166,6 +166,7 @@ fn object(attributes: &[Attribute], config: &Val, at: &Path, in_secret: bool, wr
         return;
     }
     for attribute in attributes {
+        wrong.extend(attribute.rules.iter().filter_map(|rule| rule.check(&attribute.name, config, at)));
         let (value, at) = (config.get(&attribute.name), at.attr(&attribute.name));
         if let Some(diag) = by_mode(attribute, value, &at) {
             wrong.push(diag);

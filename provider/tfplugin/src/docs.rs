@@ -17,6 +17,7 @@ use std::fmt::Write;
 use crate::function::{Parameter, Signature};
 use crate::identity::Identity;
 use crate::provider::Provider;
+use crate::rule;
 use crate::schema::{Attribute, Mode, Nesting, Schema, Shape};
 use crate::types::Type;
 
@@ -185,6 +186,9 @@ impl Page {
             for check in &attribute.checks {
                 doc += &format!(" Must be {}.", check.want());
             }
+            for sentence in rule::sentences(&attribute.name, attributes) {
+                doc += &format!(" {sentence}");
+            }
             if let Some(why) = &attribute.deprecated {
                 doc += &format!(" **Deprecated:** {}", why.replace('\n', " "));
             }
@@ -286,7 +290,10 @@ mod tests {
             attributes: vec![
                 Attribute::computed("uid", Type::String).doc("Its identity."),
                 Attribute::required("name", Type::String).doc("Its name."),
-                Attribute::optional("chip", Type::String).doc("Its number.").deprecated("Use `uid`."),
+                Attribute::optional("chip", Type::String)
+                    .doc("Its number.")
+                    .deprecated("Use `uid`.")
+                    .conflicts_with(["collars"]),
                 Attribute::nested("collars", Mode::Optional, Nesting::Map, collar).doc("By size."),
             ],
             ..Schema::default()
@@ -327,8 +334,8 @@ resource "pet" "x" {}
 
 ### Optional
 
-- `chip` (String, Deprecated) Its number. **Deprecated:** Use `uid`.
-- `collars` (Attributes Map) By size. (see [below](#nestedatt--collars))
+- `chip` (String, Deprecated) Its number. Conflicts with `collars`. **Deprecated:** Use `uid`.
+- `collars` (Attributes Map) By size. Conflicts with `chip`. (see [below](#nestedatt--collars))
 
 ### Read-Only
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::model::{Cidr, Mac};
 use crate::schema::Attribute;
 use crate::types::Type;
 use crate::value::{Object, Val, same_elements};
@@ -56,15 +57,12 @@ impl Semantics {
     }
 }
 
-fn cidr(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, length) = text.split_once('/')?;
-    Some((address.parse().ok()?, length.parse().ok()?))
+fn cidr(text: &str) -> Option<Cidr> {
+    text.parse().ok()
 }
 
-fn mac(text: &str) -> Option<String> {
-    let digits: String =
-        text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_ascii_lowercase()).collect();
-    (digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(digits)
+fn mac(text: &str) -> Option<Mac> {
+    text.parse().ok()
 }
 
 pub(crate) fn same_element(attributes: &[Attribute], a: &Val, b: &Val) -> bool {

@@ -5,6 +5,7 @@ use crate::check::Check;
 use crate::contract::check_type;
 use crate::path::Path;
 use crate::pb;
+use crate::rule::Rule;
 use crate::same::{Semantics, same_element, same_object, same_plain};
 use crate::types::Type;
 use crate::value::{Val, same_elements};
@@ -86,6 +87,8 @@ pub struct Attribute {
     pub semantics: Semantics,
     /// What a value in a configuration must be beside its type.
     pub checks: Vec<Check>,
+    /// What it demands of the attributes beside it.
+    pub rules: Vec<Rule>,
 }
 
 impl Attribute {
@@ -103,6 +106,7 @@ impl Attribute {
             replace: false,
             semantics: Semantics::Exact,
             checks: Vec::new(),
+            rules: Vec::new(),
         }
     }
 
@@ -198,6 +202,35 @@ impl Attribute {
     pub fn check(mut self, check: Check) -> Self {
         self.checks.push(check);
         self
+    }
+
+    fn rule<const N: usize>(mut self, rule: fn(Vec<String>) -> Rule, others: [&str; N]) -> Self {
+        self.rules.push(rule(others.map(str::to_owned).to_vec()));
+        self
+    }
+
+    /// With it, none of these attributes beside it is given.
+    #[must_use]
+    pub fn conflicts_with<const N: usize>(self, others: [&str; N]) -> Self {
+        self.rule(Rule::ConflictsWith, others)
+    }
+
+    /// With it, all of these attributes beside it are given.
+    #[must_use]
+    pub fn required_with<const N: usize>(self, others: [&str; N]) -> Self {
+        self.rule(Rule::RequiredWith, others)
+    }
+
+    /// Of it and these attributes beside it, exactly one is given. Said of one of them, it holds for all.
+    #[must_use]
+    pub fn exactly_one_of<const N: usize>(self, others: [&str; N]) -> Self {
+        self.rule(Rule::ExactlyOneOf, others)
+    }
+
+    /// Of it and these attributes beside it, one or more are given. Said of one of them, it holds for all.
+    #[must_use]
+    pub fn at_least_one_of<const N: usize>(self, others: [&str; N]) -> Self {
+        self.rule(Rule::AtLeastOneOf, others)
     }
 
     /// Whether the provider may give the value.
@@ -351,6 +384,11 @@ fn collect_problems(attributes: &[Attribute], within: &str, in_set: bool, proble
         for check in &attribute.checks {
             if attribute.default.as_ref().is_some_and(|default| !check.holds(default)) {
                 wrong(&format!("its default is not {}", check.want()));
+            }
+        }
+        for rule in &attribute.rules {
+            if let Some(problem) = rule.problem(&attribute.name, attributes) {
+                wrong(&problem);
             }
         }
         if attribute.default.is_some() && attribute.mode != Mode::OptionalComputed {

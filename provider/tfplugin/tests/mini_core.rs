@@ -62,6 +62,18 @@ async fn a_value_may_be_larger_than_what_grpc_takes_by_itself() {
     core.stop().await;
 }
 
+/// Terraform sends the prior state, the proposed one and the configuration of a change in one message, of at most 256 MiB.
+#[tokio::test]
+async fn a_message_may_be_of_more_than_a_hundred_mebibytes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = Val::from([("directory", dir.path().display().to_string().into())]);
+    let mut core = MiniCore::start(notes::Notes::default(), &config).await.expect("it starts");
+    let note = Val::from([("name", "one".into()), ("text", "a".repeat(48 << 20).into())]);
+    let lived = core.live("notes_note", &[note], |_| None).await;
+    assert_eq!(lived.unwrap_or_else(|broken| panic!("{broken}")).created, 1);
+    core.stop().await;
+}
+
 /// Pets in a directory.
 async fn kennel(pets: &[(&str, &str)]) -> (tempfile::TempDir, MiniCore) {
     let dir = tempfile::tempdir().expect("a directory");

@@ -518,3 +518,26 @@ fn one_process_in_debug_mode_serves_many_commands() {
     assert!(provider.wait().expect("an end").success());
     assert_eq!(workspace.left_behind(), 0, "sockets");
 }
+
+#[test]
+fn terraform_shows_what_the_provider_logs_at_its_levels() {
+    let space = Workspace::new();
+    space.config("resource \"pets_pet\" \"it\" {\n  name = \"buggy\"\n  species = \"cat\"\n}");
+    let said = |variable: &str, value: &str| {
+        let mut command = space.terraform();
+        let output = command.args(["apply", "-auto-approve", "-no-color"]).env(variable, value).output();
+        String::from_utf8_lossy(&output.expect("terraform on the PATH").stderr).into_owned()
+    };
+    let lines: Vec<Value> =
+        said("TF_LOG", "json").lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let level = |message: &str, rpc: &str| {
+        let line = lines.iter().find(|line| line["@message"] == message && line["tf_rpc"] == rpc);
+        line.unwrap_or_else(|| panic!("{message} {rpc}: {lines:#?}"))["@level"].clone()
+    };
+    assert_eq!(level("answered", "PlanResourceChange"), "debug");
+    assert_eq!(level("the provider panicked", "ApplyResourceChange"), "error");
+
+    let errors = said("TF_LOG_PROVIDER", "error");
+    assert!(errors.contains("[ERROR]") && errors.contains("the provider panicked"), "{errors}");
+    assert!(!errors.contains("answered"), "{errors}");
+}

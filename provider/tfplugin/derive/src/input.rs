@@ -55,6 +55,9 @@ impl ModelInput {
     }
 }
 
+/// The words by which attributes demand something of each other.
+const RULES: [&str; 4] = ["conflicts_with", "required_with", "exactly_one_of", "at_least_one_of"];
+
 /// One field.
 pub(crate) struct FieldInput {
     pub(crate) ident: Ident,
@@ -66,6 +69,8 @@ pub(crate) struct FieldInput {
     pub(crate) default: Option<Expr>,
     pub(crate) semantics: Option<Expr>,
     pub(crate) checks: Vec<Expr>,
+    /// What it demands of others: the method of `Attribute`, and their names.
+    pub(crate) rules: Vec<(Ident, Expr)>,
     pub(crate) nested: bool,
     pub(crate) replace: bool,
     pub(crate) use_state: bool,
@@ -87,6 +92,7 @@ impl FieldInput {
             default: None,
             semantics: None,
             checks: Vec::new(),
+            rules: Vec::new(),
             nested: false,
             replace: false,
             use_state: false,
@@ -126,6 +132,10 @@ impl FieldInput {
                         this.checks.push(meta.value()?.parse()?);
                         return Ok(());
                     }
+                    rule if RULES.contains(&rule) => {
+                        this.rules.push((format_ident!("{rule}"), meta.value()?.parse()?));
+                        return Ok(());
+                    }
                     other => return Err(meta.error(format!("`{other}` is not a word of #[tf(…)]"))),
                 };
                 if *flag {
@@ -158,6 +168,9 @@ impl FieldInput {
         if !this.checks.is_empty() && this.mode == "Computed" {
             return wrong("a `check` is of what a configuration says, and this is `computed`");
         }
+        if !this.rules.is_empty() && this.mode == "Computed" {
+            return wrong("what a configuration cannot give demands nothing of other attributes");
+        }
         if this.use_state && !computed {
             return wrong("`use_state` is for what is `computed`");
         }
@@ -174,10 +187,17 @@ impl FieldInput {
 
     /// Whether more is said of it than whether it is there.
     pub(crate) fn says_more(&self) -> bool {
+        let of_others = !self.rules.is_empty();
         let of_values = self.default.is_some() || self.semantics.is_some() || !self.checks.is_empty();
         let of_changes = self.replace || self.use_state || self.deprecated.is_some();
         let is_computed = self.mode != "Required" && self.mode != "Optional";
-        of_values || of_changes || is_computed || self.sensitive || self.write_only || self.nested
+        of_values
+            || of_changes
+            || of_others
+            || is_computed
+            || self.sensitive
+            || self.write_only
+            || self.nested
     }
 }
 

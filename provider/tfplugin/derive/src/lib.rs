@@ -16,6 +16,9 @@
 //! | `deprecated = "Use x."` | whoever gives it is warned, and told this |
 //! | `semantics = Semantics::Mac` | which spellings mean the same, where the type does not say so |
 //! | `check = Check::between(1..=9)` | what a value must be as well; may be said several times |
+//! | `conflicts_with = ["x"]` | with it, none of these attributes beside it is given |
+//! | `required_with = ["x"]` | with it, all of these are given |
+//! | `exactly_one_of = ["x"]`, `at_least_one_of = ["x"]` | so many of it and these are given |
 //! | `nested` | a model, or a `Vec`, a `BTreeSet` or a `BTreeMap` of them, whose fields are attributes of their own |
 //! | `name = "type"` | the attribute's name, where it is not the field's |
 //!
@@ -116,6 +119,7 @@ fn attribute(field: &FieldInput) -> Tokens {
         quote!(.default(#value))
     });
     let checks = &field.checks;
+    let rules = field.rules.iter().map(|(method, others)| quote!(.#method(#others)));
     let deprecated = field.deprecated.as_ref().map(|why| quote!(.deprecated(#why)));
     let words = [
         (field.replace, quote!(.replace())),
@@ -124,7 +128,7 @@ fn attribute(field: &FieldInput) -> Tokens {
         (field.write_only, quote!(.write_only())),
     ];
     let words = words.iter().filter(|(said, _)| *said).map(|(_, call)| call);
-    quote!(#made.doc(#doc)#default #(.check(#checks))* #deprecated #(#words)*)
+    quote!(#made.doc(#doc)#default #(.check(#checks))* #(#rules)* #deprecated #(#words)*)
 }
 
 /// Refuses, when it is compiled, a type that cannot be null for an attribute that can, and one that makes no sense.

@@ -8,6 +8,7 @@
 //!
 //! [`Typed`] is what one attribute or element can be, and [`Model`] is all of them together.
 
+mod net;
 mod tf;
 mod values;
 
@@ -18,6 +19,7 @@ use crate::schema::{Nesting, Schema};
 use crate::types::Type;
 use crate::value::{Object, Val};
 
+pub use net::{Cidr, Mac, Unreadable};
 pub use tf::Tf;
 pub use values::Text;
 
@@ -65,7 +67,7 @@ pub use values::Text;
 /// ```
 ///
 /// A field's type says what can be there. `String`, `bool`, the integers, `f64` and [`Num`](crate::Num) are themselves;
-/// [`IpAddr`](std::net::IpAddr) and its two sorts, [`Duration`](std::time::Duration) (`1h 30m`), [`serde_json::Value`] (JSON
+/// [`IpAddr`](std::net::IpAddr) and its two sorts, [`Mac`], [`Cidr`], [`Duration`](std::time::Duration) (`1h 30m`), [`serde_json::Value`] (JSON
 /// text) and [`Text`] of whatever else can be parsed and shown are text, of which the spelling does not matter. `Vec`,
 /// `BTreeSet` and `BTreeMap<String, …>` are collections. All of these are there and known; `Option` is for what may be
 /// null, and [`Tf`] for what may be unknown as well, as anything may in a configuration and what is computed is in a plan.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 
+use super::net::{Cidr, Mac};
 use super::{Model, Nested, Typed, wrong_kind, wrong_value};
 use crate::diag::{Diag, Diags};
 use crate::number::Num;
@@ -165,6 +166,8 @@ texts! {
     IpAddr: "an IP address", Semantics::Ip;
     Ipv4Addr: "an IPv4 address", Semantics::Ip;
     Ipv6Addr: "an IPv6 address", Semantics::Ip;
+    Mac: "a MAC address", Semantics::Mac;
+    Cidr: "an address with a prefix length", Semantics::Cidr;
     serde_json::Value: "JSON", Semantics::Json
 }
 
