@@ -20,15 +20,23 @@ pub struct Example {
 pub fn examples() -> Vec<Example> {
     let sha256 = "0".repeat(64);
     let key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQ==\n-----END PGP PUBLIC KEY BLOCK-----\n";
+    let further =
+        |address: &str| json!({"more": {"addressing": "static", "subnet": "office", "address": address}});
     let network = json!({"interfaces": {"eth0": {"mac": "52:54:00:00:00:01", "addressing": "static",
-            "subnet": "lab", "address": "10.77.0.20", "mtu": 1500},
-            "eth1": {"addressing": "link_up"}, "eth2": {"addressing": "link_up"}, "eth3": {"addressing": "link_up"}},
+            "subnet": "lab", "address": "10.77.0.20", "addresses": further("10.78.0.30"), "accept_ra": false, "mtu": 1500},
+            "eth1": {"addressing": "link_up"}, "eth2": {"addressing": "link_up"}, "eth3": {"addressing": "link_up"},
+            "eth4": {"addressing": "link_up"}},
         "bonds": {"bond0": {"members": ["eth1", "eth2"], "mode": "802.3ad", "link_check_ms": 100, "lacp_rate": "fast",
-            "hash_policy": "layer3+4", "addressing": "static", "subnet": "office", "address": "10.78.0.21", "mtu": 9000}},
-        "bridges": {"br0": {"members": ["eth3"], "stp": false, "addressing": "static", "subnet": "office",
-            "address": "10.78.0.20", "mtu": 1500}},
+            "hash_policy": "layer3+4", "addressing": "static", "subnet": "office", "address": "10.78.0.21",
+            "addresses": further("10.78.0.31"), "accept_ra": false, "mtu": 9000, "mac": "52:54:00:00:00:0b",
+            "up_delay_ms": 200, "down_delay_ms": 200},
+            "bond1": {"members": ["eth4"], "mode": "active-backup", "primary": "eth4", "gratuitous_arps": 2,
+                "addressing": "link_up"}},
+        "bridges": {"br0": {"members": ["eth3"], "stp": true, "forward_delay_s": 4, "mac": "52:54:00:00:00:0c",
+            "addressing": "static", "subnet": "office", "address": "10.78.0.20", "addresses": further("10.78.0.32"),
+            "accept_ra": false, "mtu": 1500}},
         "vlans": {"bond0.7": {"parent": "bond0", "vid": 7, "addressing": "static", "subnet": "office",
-            "address": "10.78.0.22", "mtu": 1500}},
+            "address": "10.78.0.22", "addresses": further("10.78.0.33"), "accept_ra": false, "mtu": 1500}},
         "routes": {"far": {"interface": "br0", "destination": "192.0.2.0/24", "gateway": "10.78.0.1", "metric": 100}},
         "dns_servers": ["10.77.0.2"], "search": ["lab.example.com"]});
     let specs = [

@@ -84,9 +84,9 @@ resource "basalt_deployment" "web" {
 }
 
 output "address" {
-  value = basalt_deployment.web.addresses["bond0"]
+  value = basalt_deployment.web.status.addresses["bond0"]
 }
 
 output "ipv6_address" {
-  value = basalt_deployment.web.further_addresses["bond0/ipv6"]
+  value = basalt_deployment.web.status.further_addresses["bond0/ipv6"]
 }
