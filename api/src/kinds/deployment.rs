@@ -40,10 +40,10 @@ pub struct DeploymentSpec {
     /// Host name of the installed system. Absent: the machine's name.
     #[field(redeploy, server_chosen)]
     pub hostname: Option<Hostname>,
-    /// Addresses. Absent: DHCP on the interface that booted.
+    /// Addresses. Absent: as the machine says; else DHCP on the interface that booted.
     #[field(redeploy)]
     pub network: Option<NetworkConfig>,
-    /// Disks.
+    /// Disks. Where it says nothing else than its defaults: as the machine says.
     #[field(redeploy, default)]
     pub storage: StorageConfig,
     /// Run it from memory, and leave the machine's disks alone. Basalt cannot do that yet, and refuses `true`.

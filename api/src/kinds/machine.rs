@@ -54,11 +54,13 @@ pub struct MachineSpec {
     /// How its hardware is read.
     #[field(default)]
     pub commissioning: Commissioning,
-    /// The network of deployments on it that declare none.
-    #[field(redeploy, dormant = "deployments get DHCP on the interface that booted")]
+    /// The network of deployments on it that declare none. A system keeps the one that it was installed with: a change counts
+    /// from the next installation on.
+    #[field(none)]
     pub network: Option<NetworkConfig>,
-    /// The disks of deployments on it that declare none.
-    #[field(redeploy, dormant = "deployments get the first fixed disk that is large enough")]
+    /// The disks of deployments on it whose own `storage` says nothing else than its defaults. A change counts from the next
+    /// installation on.
+    #[field(none)]
     pub storage: Option<StorageConfig>,
     /// Whether it is to be on while no deployment says so.
     #[field(default = PowerPolicy::Auto)]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use basalt_api::agent::{Inventory, Outcome};
-use basalt_api::kinds::PowerState;
+use basalt_api::kinds::{NetworkConfig, PowerState};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, OperationId, Sha256, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -276,7 +276,7 @@ pub struct Cause {
 }
 
 /// A step that was begun. Written before its effect, in the transaction that allocates the attempt where there is one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Unique; what racks echo.
     pub key: StepKey,
@@ -292,6 +292,9 @@ pub struct StepRecord {
     pub cause: Cause,
     /// Hash of what an install would write: `DeploymentSpec`'s fields with effect `redeploy`.
     pub fingerprint: Option<Sha256>,
+    /// Of an install, the network that its system has from the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkConfig>,
     /// When the record was written.
     pub started_at: Timestamp,
     /// When the effect was handed over: a power command to a rack's stream, anything else with the record itself.

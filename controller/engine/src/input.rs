@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use basalt_api::agent::{BlobRef, Script};
-use basalt_api::kinds::{DeploymentSpec, MachineSpec};
+use basalt_api::agent::{BlobRef, Outcome, Script};
+use basalt_api::kinds::{DeploymentSpec, MachineSpec, NetworkConfig, Redeploy};
 use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp};
 use basalt_api::wire::Verb;
 use basalt_api::{Effect, Model};
@@ -13,8 +13,9 @@ use sha2::Digest;
 
 use crate::budget::Budget;
 use crate::deadlines::{self, DeadlineId};
-use crate::facts::{Facts, Link, PowerReading, StepRecord};
+use crate::facts::{Facts, Link, PowerReading, Scope, StepRecord};
 use crate::render::Assigned;
+use crate::steps::StepId;
 
 /// Everything that decides what happens to one machine. Serialised, it is what no history keeps: facts, records and budget are
 /// left out.
@@ -68,6 +69,31 @@ pub struct MachineInput {
 }
 
 impl MachineInput {
+    /// The network of the deployment's system: the deployment's own; else the machine's, as it was when the system that stays was
+    /// installed, or as it is for the next one.
+    #[must_use]
+    pub fn network(&self) -> Option<&NetworkConfig> {
+        let claim = self.claim.as_ref()?;
+        claim.spec.network.as_ref().or_else(|| match self.kept(claim) {
+            Some(record) => record.network.as_ref(),
+            None => self.spec.network.as_ref(),
+        })
+    }
+
+    /// The install whose system the deployment keeps.
+    fn kept(&self, claim: &Claim) -> Option<&StepRecord> {
+        let scope = Scope::Deployment(claim.uid);
+        let installed = |record: &&StepRecord| {
+            let ended = record.attempt.and_then(|attempt| self.facts.results.get(&attempt));
+            record.step == StepId::ArmInstall
+                && record.scope == scope
+                && ended.is_some_and(|ended| ended.outcome == Outcome::Succeeded)
+        };
+        let record = self.records.iter().rev().find(installed)?;
+        let in_place = claim.spec.redeploy == Redeploy::InPlace;
+        (!in_place || record.fingerprint == Some(claim.fingerprint())).then_some(record)
+    }
+
     /// The latest moment that is known of: time has not gone back behind it, whatever the database's clock says now.
     #[must_use]
     pub fn latest(&self) -> Timestamp {

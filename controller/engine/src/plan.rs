@@ -1,7 +1,7 @@
 //! What the planner answers: steps, waits, what the machine is to boot, and a report.
 
 use basalt_api::agent::EraseLevel;
-use basalt_api::kinds::{Axes, Condition, InstallStage};
+use basalt_api::kinds::{Axes, Condition, InstallStage, NetworkConfig};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, OperationId, Sha256, Timestamp};
 use basalt_api::wire::OperationState;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl Plan {
 }
 
 /// A step to begin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlannedStep {
     /// Its key: record this, then do the effect.
     pub key: StepKey,
@@ -64,6 +64,9 @@ pub struct PlannedStep {
     pub cause: Cause,
     /// Goes into the record.
     pub fingerprint: Option<Sha256>,
+    /// Goes into the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkConfig>,
     /// Goes into the record: the effect must not begin after this moment.
     pub not_after: Timestamp,
 }
@@ -80,6 +83,7 @@ impl PlannedStep {
             epoch,
             cause: self.cause.clone(),
             fingerprint: self.fingerprint,
+            network: self.network.clone(),
             started_at: now,
             delivered_at: (self.step.spec().effect != EffectKind::Power).then_some(now),
             not_after: self.not_after,

@@ -48,6 +48,17 @@ impl Wanted<'_> {
     }
 }
 
+/// The subnets that a network names, by where it does; of one that is kept apart from any spec, whose references are not.
+pub(super) fn by_name(network: Option<&NetworkConfig>, nets: &[Net]) -> BTreeMap<String, Uid> {
+    let each = network.into_iter().flat_map(NetworkConfig::links);
+    let each = each.flat_map(|link| link.addresses().map(move |one| (link, one)));
+    let named = each.filter_map(|(link, one)| {
+        let net = nets.iter().find(|net| one.subnet.is_some_and(|subnet| subnet.as_str() == net.name))?;
+        Some((child(&link.pointer_to(&one), "subnet"), net.uid.into()))
+    });
+    named.collect()
+}
+
 impl Addressing {
     /// In the order of the interfaces, and of each the first address first.
     fn wanted<'a>(&'a self, network: &'a NetworkConfig) -> impl Iterator<Item = Wanted<'a>> {
@@ -97,7 +108,7 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     else {
         return Ok(false);
     };
-    let Some(network) = &claim.spec.network else { return Ok(false) };
+    let Some(network) = loaded.input.network() else { return Ok(false) };
     let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
     let machine_macs = macs(loaded);
     let (mut given, mut by_mac) = (false, BTreeSet::new());
@@ -151,7 +162,7 @@ pub(super) async fn give_back(driver: &Driver, loaded: &Loaded, planned: &Plan) 
     };
     let Addressing { owned, .. } = &loaded.addressing;
     let wanted: Vec<_> =
-        claim.spec.network.iter().flat_map(|network| loaded.addressing.wanted(network)).collect();
+        loaded.input.network().into_iter().flat_map(|network| loaded.addressing.wanted(network)).collect();
     let keep: Vec<_> = owned.iter().filter(|address| wanted.iter().any(|it| it.is(address))).collect();
     if keep.len() == owned.len() {
         return Ok(());

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use basalt_api::agent::Inventory;
 use basalt_api::kinds::{
-    Axes, Condition, DeploymentSpec, DeploymentStatus, InstallStage, Lifecycle, Operation, Progress, Sync,
-    Timings, phase,
+    Axes, Condition, DeploymentSpec, DeploymentStatus, InstallStage, Lifecycle, NetworkConfig, Operation,
+    Progress, Sync, Timings, phase,
 };
 use basalt_api::values::{DeploymentId, MachineId, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
@@ -169,9 +169,12 @@ struct Shown {
 }
 
 /// The addresses of an installed system: those that its interfaces own, and of the one that it boots from the one that was seen.
-fn addresses(claim: Option<&Claim>, inventory: &Inventory, seen: Option<IpAddr>) -> Shown {
-    let network = claim
-        .and_then(|claim| Network::resolve(claim.spec.network.as_ref(), inventory, &claim.assigned).ok());
+fn addresses(
+    (network, claim): (Option<&NetworkConfig>, Option<&Claim>),
+    inventory: &Inventory,
+    seen: Option<IpAddr>,
+) -> Shown {
+    let network = claim.and_then(|claim| Network::resolve(network, inventory, &claim.assigned).ok());
     let mut shown = Shown::default();
     for interface in network.map(|network| network.interfaces).unwrap_or_default() {
         for fixed in interface.addresses.into_iter().flat_map(|addresses| addresses.fixed) {
@@ -218,7 +221,8 @@ fn of_machine(
     status.address = address.as_ref().and_then(|address| address.parse().ok());
     if let Some(seen) = &facts.inventory {
         let address = address.and_then(|address| address.parse().ok());
-        let shown = addresses(loaded.input.claim.as_ref(), &seen.inventory, address);
+        let of = (loaded.input.network(), loaded.input.claim.as_ref());
+        let shown = addresses(of, &seen.inventory, address);
         (status.addresses, status.further_addresses) = (shown.first, shown.further);
     }
     let timings = Timings {
@@ -279,7 +283,8 @@ mod tests {
             }
         };
         let shown = |claim: &Claim, seen: &str| {
-            let shown = addresses(Some(claim), &inventory, Some(address(seen)));
+            let of = (claim.spec.network.as_ref(), Some(claim));
+            let shown = addresses(of, &inventory, Some(address(seen)));
             shown
                 .first
                 .into_iter()

@@ -18,7 +18,7 @@ use basalt_proto::rack_v1::{BootConcern, boot_machine};
 use prost::Message;
 use serde::de::DeserializeOwned;
 
-use super::addresses::Addressing;
+use super::addresses::{self, Addressing};
 use super::estate::{self, Net, RackSeen, RouteSeen};
 use super::fold::fold;
 use super::operation;
@@ -292,11 +292,11 @@ impl Estate {
             (Some(deployment), Some((_, since))) => Some(self.claim(store, deployment, since).await?),
             _ => None,
         };
-        let (claim, addressing) =
+        let (claim, mut addressing) =
             claim.map(|(claim, addressing)| (Some(claim), addressing)).unwrap_or_default();
         let release = claim.as_ref().map(|claim| &claim.spec);
         let scripts = Scripts::load(store, &machine, release).await?;
-        let input = MachineInput {
+        let mut input = MachineInput {
             uid,
             name: object.name.clone(),
             generation: object.generation,
@@ -316,6 +316,13 @@ impl Estate {
             facts,
             records,
         };
+        if input.claim.as_ref().is_some_and(|claim| claim.spec.network.is_none()) {
+            addressing.subnets = addresses::by_name(input.network(), &self.nets);
+        }
+        let assigned = addressing.assigned(input.network(), &self.nets);
+        if let Some(claim) = &mut input.claim {
+            claim.assigned = assigned;
+        }
         Ok(Loaded {
             input,
             deployment,
@@ -359,7 +366,6 @@ impl Estate {
         let mut owned = store.addresses().await?;
         owned.retain(|address| address.owner == deployment.uid);
         let addressing = Addressing { subnets: references, owned };
-        let assigned = addressing.assigned(declared.network.as_ref(), &self.nets);
         let claim = Claim {
             uid: DeploymentId::from(deployment.uid),
             name: deployment.name.clone(),
@@ -367,7 +373,7 @@ impl Estate {
             generation: deployment.generation,
             spec: declared,
             deletion_requested_at: deployment.deletion_requested_at,
-            assigned,
+            assigned: BTreeMap::new(),
             image: image.and_then(|uid| self.resolved(ImageId::from(uid))),
         };
         Ok((claim, addressing))

@@ -137,10 +137,14 @@ impl<'a> Walk<'a> {
         let Some(claim) = self.input.claim.as_ref() else { return false };
         let inventory =
             self.input.facts.inventory.as_ref().map(|seen| seen.inventory.clone()).unwrap_or_default();
-        let resolved = Network::resolve(claim.spec.network.as_ref(), &inventory, &claim.assigned);
+        let resolved = Network::resolve(self.input.network(), &inventory, &claim.assigned);
         let Err(error) = resolved else { return true };
         let message = format!("waiting for a network that fits {}: {error}", self.input.name);
-        let fix = format!("change the network of deployment {}", claim.name);
+        let whose = match claim.spec.network {
+            Some(_) => format!("deployment {}", claim.name),
+            None => format!("machine {}", self.input.name),
+        };
+        let fix = format!("change the network of {whose}");
         self.wait_for_prerequisite(StepId::ArmInstall, "NetworkMisfit", message, fix);
         false
     }

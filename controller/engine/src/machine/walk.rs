@@ -83,6 +83,7 @@ impl<'a> Walk<'a> {
             Effect::Arm { .. } | Effect::LetGo { .. } | Effect::Forget => DeadlineId::AttemptLife,
         };
         let claim = self.input.claim.as_ref().filter(|c| scope == Scope::Deployment(c.uid));
+        let from_machine = step == StepId::ArmInstall && claim.is_some_and(|c| c.spec.network.is_none());
         self.next.push(PlannedStep {
             key,
             step,
@@ -93,6 +94,7 @@ impl<'a> Walk<'a> {
             resume: false,
             cause: self.cause(scope),
             fingerprint: claim.map(crate::input::Claim::fingerprint),
+            network: self.input.spec.network.clone().filter(|_| from_machine),
             not_after: later(self.now, self.policy.deadline(life)),
         });
     }
@@ -110,6 +112,7 @@ impl<'a> Walk<'a> {
             resume: true,
             cause: record.cause.clone(),
             fingerprint: record.fingerprint,
+            network: record.network.clone(),
             not_after: record.not_after,
         });
     }

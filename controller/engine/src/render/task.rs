@@ -120,8 +120,8 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
     let image = claim.image.as_ref().ok_or(ComposeError::NoImage)?;
     let nothing = Inventory::default();
     let inventory = input.facts.inventory.as_ref().map_or(&nothing, |seen| &seen.inventory);
-    let network = Network::resolve(claim.spec.network.as_ref(), inventory, &claim.assigned)
-        .map_err(ComposeError::Network)?;
+    let network =
+        Network::resolve(input.network(), inventory, &claim.assigned).map_err(ComposeError::Network)?;
     let hostname = claim.spec.hostname.as_ref().map_or_else(|| input.name.clone(), ToString::to_string);
     let identity = nocloud::Identity { deployment: claim.uid, attempt: context.attempt, hostname: &hostname };
     let report = context
@@ -143,13 +143,19 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
     let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
     Ok(Install {
         image: image.root.clone(),
-        disk: disk(&claim.spec.storage, image, inventory),
+        disk: disk(storage(input, claim), image, inventory),
         wipe: wipe(claim),
         hostname,
         kernel_options: options.join(" "),
         netplan: netplan::netplan(&network),
         seed,
     })
+}
+
+/// The deployment's disks, or those that the machine says where it says nothing.
+fn storage<'a>(input: &'a MachineInput, claim: &'a Claim) -> &'a StorageConfig {
+    let own = &claim.spec.storage;
+    input.spec.storage.as_ref().filter(|_| *own == StorageConfig::default()).unwrap_or(own)
 }
 
 /// The disk that is meant: by kernel name, by serial number, or by its name under `/dev/disk/by-id`.

@@ -1,6 +1,6 @@
 //! Deployments whose interfaces have several addresses, of both families.
 
-use super::world::{Taken, World, deployment};
+use super::world::{Taken, World, deployment, machine};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -86,4 +86,30 @@ async fn a_further_address_that_another_deployment_has_is_waited_for() {
     world.settle(8).await.expect("now it is free");
     let has = ["b enp1s0 10.77.0.3", "b enp1s0/named 2001:db8:77::9"];
     assert_eq!(owned(&world).await, has);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_declares_no_network_has_the_machine_s_as_it_was_when_it_was_installed() {
+    let mut world = world(1).await;
+    let says = |addresses: Value| {
+        let mut spec = machine(0);
+        spec["network"] = json!({"interfaces": {"enp1s0": {"subnet": "lab", "addresses": addresses}}});
+        spec
+    };
+    world.declare("Machine", "m0", &says(json!({"six": {"subnet": "lab6"}})), true).await;
+    world.declare("Deployment", "web", &deployment("m0"), true).await;
+    world.settle(4).await.expect("it is deployed");
+    let installed = ["web enp1s0 10.77.0.2", "web enp1s0/six 2001:db8:77::1"];
+    assert_eq!(owned(&world).await, installed);
+
+    world.declare("Machine", "m0", &says(json!({"six": {"subnet": "other6"}})), true).await;
+    world.settle(4).await.expect("it rests");
+    assert_eq!(owned(&world).await, installed, "nothing is installed, or given, by that");
+
+    let mut again = deployment("m0");
+    again["kernel_options"] = json!("quiet");
+    world.declare("Deployment", "web", &again, true).await;
+    world.settle(4).await.expect("it is installed again");
+    assert_eq!(owned(&world).await, ["web enp1s0 10.77.0.2", "web enp1s0/six 2001:db8:78::1"]);
+    assert_eq!(world.violations, Vec::<String>::new());
 }
