@@ -128,7 +128,7 @@ pub(super) const INITRD_MODULES: [&str; 17] = [
 pub(super) const EARLY_MODULES: [&str; 2] = ["drivers/block/loop.ko", "fs/squashfs/squashfs.ko"];
 
 /// The Debian system that is installed.
-pub(super) const SYSTEM: [&str; 31] = [
+pub(super) const SYSTEM: [&str; 34] = [
     "linux-image-amd64",
     "initramfs-tools",
     "zstd", // of the initramfs: faster to read at every boot
@@ -154,6 +154,9 @@ pub(super) const SYSTEM: [&str; 31] = [
     "fdisk",
     "e2fsprogs",
     "dosfstools",
+    "xfsprogs",
+    "mdadm", // systems on RAIDs and volumes: their initramfs has to know them
+    "lvm2",
     "grub2-common",
     "grub-common",
     "grub-pc-bin", // either firmware boots it: the agent installs both
