@@ -37,6 +37,8 @@ pub const DEVICES: Duration = Duration::from_secs(30);
 pub const INSTALL_DISK: Duration = Duration::from_secs(90);
 /// A small program: a file system on a slow disk, a boot loader.
 pub const TOOL: Duration = Duration::from_secs(300);
+/// Making an initramfs: everything that any machine needs, compressed.
+pub const INITRAMFS: Duration = Duration::from_secs(1800);
 /// Unpacking an image.
 pub const UNPACK: Duration = Duration::from_secs(3600);
 /// How long a reason stays on the console before the machine reboots.

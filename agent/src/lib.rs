@@ -39,6 +39,7 @@ pub mod report;
 pub mod resolv;
 pub mod root;
 pub mod script;
+pub mod storage;
 pub mod supervise;
 pub mod task_scripts;
 pub mod tls;

@@ -1,9 +1,11 @@
 //! Running the programs of the ephemeral root, each with a deadline.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use thiserror::Error;
 
 use crate::{deadlines, say};
@@ -50,11 +52,11 @@ pub fn run(program: &str, args: &[&str]) -> Result<String, ToolError> {
 /// Runs a program inside another root.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_in(root: &str, program: &str, args: &[&str]) -> Result<String, ToolError> {
+/// It cannot be started, fails, or exceeds `limit`.
+pub fn run_in(root: &str, program: &str, args: &[&str], limit: Duration) -> Result<String, ToolError> {
     let mut all = vec![root, program];
     all.extend_from_slice(args);
-    run("chroot", &all)
+    run_with("chroot", &all, b"", limit)
 }
 
 /// Runs a program with `input` on its standard input.
@@ -67,6 +69,7 @@ pub fn run_with(program: &str, args: &[&str], input: &[u8], limit: Duration) -> 
     let mut child = Command::new(program)
         .args(args)
         .env("LC_ALL", "C.UTF-8")
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -106,7 +109,10 @@ fn wait_until(child: &mut Child, end: Instant) -> Option<std::process::ExitStatu
             Ok(Some(status)) => return Some(status),
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
             _ => {
-                let _ = child.kill();
+                // What it started itself has its output, and would be waited for.
+                if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
                 let _ = child.wait();
                 return None;
             }
@@ -152,5 +158,13 @@ mod tests {
     fn stops_a_program_at_its_deadline() {
         let error = run_with("sleep", &["60"], b"", Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, ToolError::TooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn stops_what_the_program_has_started_too() {
+        let began = Instant::now();
+        let error = run_with("sh", &["-c", "sleep 60 & wait"], b"", Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error, ToolError::TooLong { .. }), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(30), "the sleeper held its output open");
     }
 }

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::kinds::StorageConfig;
 use serde::{Deserialize, Serialize};
 
 /// What the agent presents first: the boot token of its kernel command line, and who it is.
@@ -108,13 +109,17 @@ pub enum Then {
     Reboot,
 }
 
-/// Installs a root tarball on a flat GPT layout, bootable by BIOS and by UEFI.
+/// Installs a root tarball, bootable by BIOS and by UEFI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Install {
     /// The root tarball.
     pub image: BlobRef,
-    /// Which disk; the smallest that is large enough when nothing is said.
+    /// Which disk, for the layout `flat`; the smallest that is large enough when nothing is said.
     pub disk: DiskSelector,
+    /// What is built of which disks. Absent: the layout `flat` on `disk`. Agents that do not know this field look at `disk` alone; where that would
+    /// not do, `disk` is [`NEEDS_STORAGE`], which no machine has: they say that it is not there, and write nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Box<StorageConfig>>,
     /// What may be overwritten.
     pub wipe: Wipe,
     /// Written to `/etc/hostname`.
@@ -126,6 +131,9 @@ pub struct Install {
     /// NoCloud seed, written to `/var/lib/cloud/seed/nocloud/`, so that the system boots without Basalt.
     pub seed: NoCloudSeed,
 }
+
+/// The name of a disk for agents that know nothing of storage. It is read where they say what they miss.
+pub const NEEDS_STORAGE: &str = "a-newer-ephemeral-image-for-this-storage-layout";
 
 /// A blob by content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,7 +148,7 @@ pub struct BlobRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskSelector {
-    /// Kernel name (`vda`) or a name below `/dev/disk/by-id`.
+    /// Kernel name (`vda`), a name below `/dev/disk/by-id`, or a serial number.
     pub name: Option<String>,
     /// Serial number.
     pub serial: Option<String>,

@@ -234,7 +234,7 @@ mod tests {
 
     fn begin(disks: &mut Disks, attempt: u64) -> WritableDisk {
         let observed = disks.observe("vda").unwrap();
-        match rules::install(&task(attempt), Wipe::Always, &observed, &[]).unwrap() {
+        match rules::install(&task(attempt), Wipe::Always, &[observed], &[]).unwrap() {
             Verdict::Proceed(permit) => disks.begin("vda", &task(attempt), &permit).unwrap(),
             Verdict::Superseded(attempt) => panic!("superseded by {attempt}"),
         }

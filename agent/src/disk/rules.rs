@@ -35,17 +35,24 @@ pub enum Verdict {
     Superseded(u64),
 }
 
-/// May `task` install to `target`? `others` are the machine's other disks: they are left alone, but what they show counts.
+/// May `task` install to `targets`? One that is not Basalt's to overwrite protects them all. `others` are the machine's other disks: they are left
+/// alone, but what they show counts.
 ///
 /// # Errors
 /// [`FailureCode::ForeignData`].
-pub fn install(task: &Task, wipe: Wipe, target: &Observed, others: &[Observed]) -> Result<Verdict, Failure> {
-    for disk in std::iter::once(target).chain(others) {
+pub fn install(
+    task: &Task,
+    wipe: Wipe,
+    targets: &[Observed],
+    others: &[Observed],
+) -> Result<Verdict, Failure> {
+    // An attempt finishes its disks when all of them are written: one that is, stands for all.
+    for disk in targets.iter().chain(others) {
         if let Some(found) = later(task, disk).or_else(|| finished(task, disk)) {
             return Ok(Verdict::Superseded(found));
         }
     }
-    refuse_foreign(task, wipe, target)?;
+    targets.iter().try_for_each(|disk| refuse_foreign(task, wipe, disk))?;
     Ok(Verdict::Proceed(Permit(())))
 }
 
@@ -159,21 +166,30 @@ mod tests {
             (Some(("machine-b", 8, Installed)), true, "ForeignData", "proceed"),
         ];
         for (marker, data, if_ours, always) in cases {
-            let target = disk(marker, data);
+            let target = [disk(marker, data)];
             assert_eq!(word(install(&task(7), Wipe::IfOurs, &target, &[])), if_ours, "{target:?}");
             assert_eq!(word(install(&task(7), Wipe::Always, &target, &[])), always, "{target:?}");
+            // Beside an empty one it counts as much, whichever comes first.
+            let [target] = target;
+            for both in [[target.clone(), disk(None, false)], [disk(None, false), target]] {
+                assert_eq!(word(install(&task(7), Wipe::IfOurs, &both, &[])), if_ours, "{both:?}");
+                assert_eq!(word(install(&task(7), Wipe::Always, &both, &[])), always, "{both:?}");
+            }
         }
     }
 
     #[test]
     fn another_disk_of_the_machine_supersedes_an_install_too() {
         let other = disk(Some((ME, 8, MarkerState::Installed)), true);
-        assert_eq!(word(install(&task(7), Wipe::Always, &disk(None, false), &[other])), "superseded by 8");
+        assert_eq!(word(install(&task(7), Wipe::Always, &[disk(None, false)], &[other])), "superseded by 8");
     }
 
     #[test]
     fn foreign_data_on_another_disk_does_not_stop_an_install() {
-        assert_eq!(word(install(&task(7), Wipe::IfOurs, &disk(None, false), &[disk(None, true)])), "proceed");
+        assert_eq!(
+            word(install(&task(7), Wipe::IfOurs, &[disk(None, false)], &[disk(None, true)])),
+            "proceed"
+        );
     }
 
     #[test]
@@ -201,7 +217,7 @@ mod tests {
             let empty = disk(None, false);
             let wipe = if always { Wipe::Always } else { Wipe::IfOurs };
             let (target, other) = if first { (marked, empty) } else { (empty, marked) };
-            let proceeds = matches!(install(&task(mine), wipe, &target, &[other]), Ok(Verdict::Proceed(_)));
+            let proceeds = matches!(install(&task(mine), wipe, &[target], &[other]), Ok(Verdict::Proceed(_)));
             prop_assert_eq!(proceeds, found < mine || found == mine && writing);
         }
     }

@@ -1,22 +1,27 @@
 //! GRUB, from the image itself, so that the system can maintain it with its own packages later.
 //!
 //! Both kinds are installed where the image brings both, so that a machine whose firmware mode is changed still boots.
-//! The one for the firmware that is running has to be there.
+//! The one for the firmware that is running has to be there. A mirror's disks all get them: any of them boots alone.
 
 use std::fs;
 use std::path::Path;
 
 use basalt_api::agent::{FailureCode, Firmware};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::layout::{ESP, Inside, TARGET};
+use super::target::{Inside, TARGET};
 use crate::failure::Failure;
-use crate::{say, tool};
+use crate::storage::{ESP_NUMBER, Esp};
+use crate::{deadlines, say, tool};
 
-/// Installs the boot loader.
+/// Where the other EFI system partitions are mounted, one after the other.
+const OTHER_ESP: &str = "/run/basalt-esp";
+
+/// Installs the boot loader on the disks of these EFI system partitions, of which the first is mounted.
 ///
 /// # Errors
 /// The image has no GRUB for this firmware, or GRUB fails.
-pub(super) fn install(disk: &Path, firmware: Firmware) -> Result<(), Failure> {
+pub(super) fn install(esps: &[Esp], firmware: Firmware) -> Result<(), Failure> {
     let has = |path: &str| Path::new(TARGET).join(path).exists();
     let (bios, uefi) = (has("usr/lib/grub/i386-pc"), has("usr/lib/grub/x86_64-efi"));
     for (missing, what) in [
@@ -28,21 +33,24 @@ pub(super) fn install(disk: &Path, firmware: Firmware) -> Result<(), Failure> {
             return Err(Failure::new(FailureCode::BadImage, format!("the image lacks {what}")));
         }
     }
-    let disk = disk.display().to_string();
     let inside = Inside::bind()?;
     let name = os_id();
     if uefi {
         let id = format!("--bootloader-id={name}");
         let args = ["--target=x86_64-efi", "--efi-directory=/boot/efi", "--no-nvram", &id];
-        tool::run_in(TARGET, "grub-install", &args)?;
+        tool::run_in(TARGET, "grub-install", &args, deadlines::TOOL)?;
         copy_to_fallback(&name)?;
+        esps.iter().skip(1).try_for_each(copy_to)?;
     }
     if bios {
-        tool::run_in(TARGET, "grub-install", &["--target=i386-pc", &disk])?;
+        for Esp { disk, .. } in esps {
+            let disk = format!("/dev/{disk}");
+            tool::run_in(TARGET, "grub-install", &["--target=i386-pc", &disk], deadlines::TOOL)?;
+        }
     }
     drop(inside);
     if firmware == Firmware::Uefi {
-        register(&disk, &name);
+        register(esps, &name);
     }
     Ok(())
 }
@@ -64,12 +72,22 @@ fn copy_to_fallback(name: &str) -> Result<(), Failure> {
     copy().map(drop).map_err(Failure::disk("copying GRUB to EFI/BOOT/BOOTX64.EFI"))
 }
 
-/// Adds the firmware's boot entry. The fallback path boots without it, so a firmware that refuses is no failure.
-fn register(disk: &str, name: &str) {
+/// Copies what the first EFI system partition has.
+fn copy_to(esp: &Esp) -> Result<(), Failure> {
+    let failed = format!("mounting {} on {OTHER_ESP}", esp.device);
+    fs::create_dir_all(OTHER_ESP).map_err(Failure::disk(&failed))?;
+    mount(&*esp.device, OTHER_ESP, "vfat", MountFlags::empty(), Some(c"umask=0077"))
+        .map_err(Failure::disk(&failed))?;
+    let copied = tool::run("cp", &["--recursive", &format!("{TARGET}/boot/efi/EFI"), OTHER_ESP]);
+    unmount(OTHER_ESP, UnmountFlags::empty()).map_err(Failure::disk(format!("unmounting {}", esp.device)))?;
+    copied.map(drop).map_err(Failure::from)
+}
+
+/// Adds the firmware's boot entries, the first disk's first. The fallback path boots without it, so a firmware that refuses is no failure.
+fn register(esps: &[Esp], name: &str) {
     let vars = "/sys/firmware/efi/efivars";
     if fs::read_dir(vars).is_ok_and(|mut entries| entries.next().is_none())
-        && let Err(error) =
-            rustix::mount::mount("efivarfs", vars, "efivarfs", rustix::mount::MountFlags::empty(), None)
+        && let Err(error) = mount("efivarfs", vars, "efivarfs", MountFlags::empty(), None)
     {
         say!("the firmware's variables cannot be reached: {error}");
         return;
@@ -80,10 +98,15 @@ fn register(disk: &str, name: &str) {
             tool::run("efibootmgr", &["--quiet", "--delete-bootnum", "--bootnum", number])?;
         }
         let loader = format!("\\EFI\\{name}\\grubx64.efi");
-        let part = ESP.to_string();
-        let args =
-            ["--quiet", "--create", "--disk", disk, "--part", &part, "--label", name, "--loader", &loader];
-        tool::run("efibootmgr", &args)
+        let part = ESP_NUMBER.to_string();
+        // What is created last is tried first.
+        esps.iter().rev().try_for_each(|Esp { disk, .. }| {
+            let disk = format!("/dev/{disk}");
+            let args = [
+                "--quiet", "--create", "--disk", &disk, "--part", &part, "--label", name, "--loader", &loader,
+            ];
+            tool::run("efibootmgr", &args).map(drop)
+        })
     });
     if let Err(error) = done {
         say!("the firmware took no boot entry, EFI/BOOT/BOOTX64.EFI has to do: {error}");

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use basalt_api::agent::Install;
 
-use super::layout::{Layout, TARGET};
 use super::menu::Menu;
+use super::target::TARGET;
 use crate::failure::Failure;
+use crate::storage::Plan;
 
 /// One file of the new system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +24,8 @@ struct NewFile {
 ///
 /// # Errors
 /// The file system cannot be written.
-pub(super) fn write(install: &Install, menu: &Menu, layout: &Layout) -> Result<(), Failure> {
-    write_below(Path::new(TARGET), &files(install, menu, layout))
+pub(super) fn write(install: &Install, menu: &Menu, plan: &Plan) -> Result<(), Failure> {
+    write_below(Path::new(TARGET), &files(install, menu, plan))
         .map_err(Failure::disk("configuring the new system"))
 }
 
@@ -51,23 +52,19 @@ fn write_below(target: &Path, files: &[NewFile]) -> io::Result<()> {
     Ok(())
 }
 
-fn files(install: &Install, menu: &Menu, layout: &Layout) -> Vec<NewFile> {
+fn files(install: &Install, menu: &Menu, plan: &Plan) -> Vec<NewFile> {
     let file = |path, mode, text: &str| NewFile { path, mode, text: text.to_owned() };
     let seed = &install.seed;
     let hosts = format!(
         "127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n",
         name = install.hostname
     );
-    let fstab = format!(
-        "UUID={} / ext4 errors=remount-ro 0 1\nUUID={} /boot/efi vfat umask=0077 0 1\n",
-        layout.root_uuid, layout.esp_uuid
-    );
     // The network is netplan's, as Basalt wrote it; cloud-init would add a guess of its own beside it.
     let network = if install.netplan.is_empty() { "" } else { "network: {config: disabled}\n" };
     let mut files = vec![
         file("etc/hostname", 0o644, &format!("{}\n", install.hostname)),
         file("etc/hosts", 0o644, &hosts),
-        file("etc/fstab", 0o644, &fstab),
+        file("etc/fstab", 0o644, &plan.fstab),
         file("etc/machine-id", 0o444, ""),
         file(
             "etc/cloud/cloud.cfg.d/90-basalt.cfg",
@@ -80,6 +77,9 @@ fn files(install: &Install, menu: &Menu, layout: &Layout) -> Vec<NewFile> {
     ];
     if !install.netplan.is_empty() {
         files.push(file("etc/netplan/50-basalt.yaml", 0o600, &install.netplan));
+    }
+    if let Some(conf) = &plan.mdadm_conf {
+        files.push(file("etc/mdadm/mdadm.conf", 0o644, conf));
     }
     // cloud-init reads a file that is there, and an empty network configuration is not the same as none.
     for (path, text) in [
@@ -103,6 +103,7 @@ mod tests {
         Install {
             image: BlobRef { sha256: String::new(), size: 0 },
             disk: DiskSelector::default(),
+            storage: None,
             wipe: Wipe::IfOurs,
             hostname: "node-1".to_owned(),
             kernel_options: "quiet".to_owned(),
@@ -120,30 +121,33 @@ mod tests {
     }
 
     #[test]
-    fn mounts_by_uuid_and_names_the_host() {
-        let layout = Layout::new("vda").unwrap();
-        let files = files(&install(), &menu(), &layout);
-        let fstab = text(&files, "etc/fstab").unwrap();
-        assert!(fstab.contains(&format!("UUID={} / ext4", layout.root_uuid)));
-        assert!(fstab.contains(&format!("UUID={} /boot/efi", layout.esp_uuid)));
+    fn mounts_what_was_planned_and_names_the_host() {
+        let plan = Plan {
+            fstab: "UUID=1 / ext4 defaults 0 1\n".to_owned(),
+            mdadm_conf: Some("ARRAY <ignore>\n".to_owned()),
+            ..Plan::default()
+        };
+        let files = files(&install(), &menu(), &plan);
+        assert_eq!(text(&files, "etc/fstab"), Some(plan.fstab));
+        assert_eq!(text(&files, "etc/mdadm/mdadm.conf"), plan.mdadm_conf);
         assert_eq!(text(&files, "etc/hostname").unwrap(), "node-1\n");
         assert_eq!(text(&files, "etc/machine-id").unwrap(), "");
     }
 
     #[test]
     fn cloud_init_keeps_off_a_network_that_netplan_describes() {
-        let layout = Layout::new("vda").unwrap();
+        let plan = Plan::default();
         let disabled = "network: {config: disabled}";
-        let with = files(&install(), &menu(), &layout);
+        let with = files(&install(), &menu(), &plan);
         assert!(text(&with, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
-        let without = files(&Install { netplan: String::new(), ..install() }, &menu(), &layout);
+        let without = files(&Install { netplan: String::new(), ..install() }, &menu(), &plan);
         assert!(!text(&without, "etc/cloud/cloud.cfg.d/90-basalt.cfg").unwrap().contains(disabled));
         assert_eq!(text(&without, "etc/netplan/50-basalt.yaml"), None);
     }
 
     #[test]
     fn seeds_hold_secrets_and_are_for_root_alone() {
-        let files = files(&install(), &menu(), &Layout::new("vda").unwrap());
+        let files = files(&install(), &menu(), &Plan::default());
         let secret = |file: &&NewFile| file.path.contains("seed") || file.path.contains("netplan");
         assert!(files.iter().filter(secret).count() >= 3);
         assert!(files.iter().filter(secret).all(|file| file.mode == 0o600));
@@ -158,7 +162,7 @@ mod tests {
         fs::write(target.join("etc/ssh/sshd_config"), "").unwrap();
         fs::write(dir.path().join("outside"), "untouched").unwrap();
         std::os::unix::fs::symlink(dir.path().join("outside"), target.join("etc/hostname")).unwrap();
-        write_below(&target, &files(&install(), &menu(), &Layout::new("vda").unwrap())).unwrap();
+        write_below(&target, &files(&install(), &menu(), &Plan::default())).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("outside")).unwrap(), "untouched");
         assert_eq!(fs::read_to_string(target.join("etc/hostname")).unwrap(), "node-1\n");
         assert!(

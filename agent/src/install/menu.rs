@@ -9,6 +9,7 @@ use std::path::Path;
 use basalt_api::agent::FailureCode;
 
 use crate::failure::Failure;
+use crate::storage::Boot;
 
 /// Kernel options and console of the new system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +58,14 @@ impl Menu {
     ///
     /// # Errors
     /// The image has no kernel, or the file cannot be written.
-    pub(super) fn write(&self, target: &Path, root_uuid: &str) -> Result<(), Failure> {
+    pub(super) fn write(&self, target: &Path, how: &Boot) -> Result<(), Failure> {
         let boot = target.join("boot");
         let names: Vec<String> = fs::read_dir(&boot)
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
-        let text = self.render(&names, root_uuid).ok_or_else(|| {
+        let text = self.render(&names, how).ok_or_else(|| {
             Failure::new(
                 FailureCode::BadImage,
                 "the image has no kernel in /boot (package linux-image-amd64)",
@@ -75,10 +76,11 @@ impl Menu {
             .map_err(Failure::disk("writing /boot/grub/grub.cfg"))
     }
 
-    fn render(&self, boot: &[String], root_uuid: &str) -> Option<String> {
+    fn render(&self, boot: &[String], how: &Boot) -> Option<String> {
         let versions = boot.iter().filter_map(|name| name.strip_prefix("vmlinuz-"));
         let version = versions.max_by_key(|version| natural(version))?;
-        let mut options = vec![format!("root=UUID={root_uuid}"), "ro".to_owned()];
+        let Boot { root, uuid, prefix, .. } = how;
+        let mut options = vec![format!("root={root}"), "ro".to_owned()];
         options.extend(self.options.iter().map(|word| quoted(word)));
         let terminal = self.serial.as_ref().map_or_else(String::new, |Serial { unit, speed }| {
             format!(
@@ -87,11 +89,11 @@ impl Menu {
         });
         let initrds = [format!("initrd.img-{version}"), format!("initramfs-{version}.img")];
         let initrd = initrds.iter().find(|name| boot.contains(name));
-        let initrd = initrd.map_or_else(String::new, |name| format!("  initrd /boot/{name}\n"));
+        let initrd = initrd.map_or_else(String::new, |name| format!("  initrd {prefix}/{name}\n"));
         Some(format!(
             "# Written at installation; update-grub replaces it.\nset default=0\nset timeout=1\n{terminal}\
-             search --no-floppy --fs-uuid --set=root {root_uuid}\n\
-             menuentry 'Linux {version}' {{\n  linux /boot/vmlinuz-{version} {}\n{initrd}}}\n",
+             search --no-floppy --fs-uuid --set=root {uuid}\n\
+             menuentry 'Linux {version}' {{\n  linux {prefix}/vmlinuz-{version} {}\n{initrd}}}\n",
             options.join(" ")
         ))
     }
@@ -118,6 +120,10 @@ mod tests {
         ["console=tty0", "console=ttyS1,57600n8"].map(str::to_owned).to_vec()
     }
 
+    fn boot(root: &str, prefix: &'static str) -> Boot {
+        Boot { root: root.to_owned(), uuid: "U".to_owned(), prefix, ..Boot::default() }
+    }
+
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
@@ -126,7 +132,7 @@ mod tests {
     fn boots_the_newest_kernel_with_its_initrd() {
         let boot =
             names(&["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64", "initrd.img-6.1.0-10-amd64", "grub"]);
-        let text = Menu::new("quiet", &consoles()).render(&boot, "U").unwrap();
+        let text = Menu::new("quiet", &consoles()).render(&boot, &self::boot("UUID=U", "/boot")).unwrap();
         insta::assert_snapshot!(text, @r"
         # Written at installation; update-grub replaces it.
         set default=0
@@ -143,8 +149,21 @@ mod tests {
     }
 
     #[test]
+    fn kernels_on_a_file_system_of_their_own_are_at_its_root() {
+        let boot = names(&["vmlinuz-6.1", "initrd.img-6.1"]);
+        let text = Menu::new("", &[]).render(&boot, &self::boot("/dev/mapper/vg-root", "")).unwrap();
+        assert!(
+            text.contains("linux /vmlinuz-6.1 root=/dev/mapper/vg-root ro\n  initrd /initrd.img-6.1\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn an_image_without_a_kernel_has_no_menu() {
-        assert_eq!(Menu::new("", &[]).render(&names(&["grub", "initrd.img-1"]), "U"), None);
+        assert_eq!(
+            Menu::new("", &[]).render(&names(&["grub", "initrd.img-1"]), &boot("UUID=U", "/boot")),
+            None
+        );
     }
 
     #[test]

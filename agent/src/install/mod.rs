@@ -1,33 +1,36 @@
-//! Installing a root tarball on one disk, so that BIOS and UEFI boot it and it needs Basalt no more.
+//! Installing a root tarball on the machine's disks, so that BIOS and UEFI boot it and it needs Basalt no more.
 //!
-//! Layout (GPT): BIOS boot partition, EFI system partition, root. The disk's marker says `writing` before anything
-//! else is written and `installed` after everything else is durable.
+//! What is built on which disks is [`crate::storage`]'s. The markers of all of them say `writing` before anything else is written to any, and
+//! `installed` after everything else is durable on all.
 
 mod bootloader;
 mod configure;
-mod layout;
 mod menu;
+mod system;
+mod target;
 mod unpack;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use basalt_api::agent::{FailureCode, Install, MarkerState, Outcome};
 
 use crate::deadlines;
 use crate::disk::rules::{self, Verdict};
-use crate::disk::{Disks, select};
+use crate::disk::{Disks, WritableDisk, select};
 use crate::failure::Failure;
-use crate::inventory::{self, BlockDevice};
+use crate::inventory;
 use crate::report::Reporter;
 use crate::root::Root;
+use crate::storage::{self, Chosen, Wanted, build};
 use crate::work::Context;
 
-pub use layout::Layout;
+use target::{Mounted, TARGET};
 
 /// Installs.
 ///
 /// # Errors
-/// The task has expired, no disk fits, the disk is not Basalt's to overwrite, or a step failed.
+/// The task has expired, disks are missing or too small, one is not Basalt's to overwrite, or a step failed.
 pub fn run(
     context: &Context<'_>,
     install: &Install,
@@ -35,40 +38,50 @@ pub fn run(
     reporter: &mut Reporter,
 ) -> Result<Outcome, Failure> {
     not_expired(context)?;
-    reporter.stage("check", 2, "choosing the disk and reading the markers of all disks");
-    let target = target(install, disks)?;
-    let name = target.disk.name.as_str();
-    let observed = disks.observe(name)?;
-    let others = disks
-        .devices()
-        .iter()
-        .filter(|device| device.disk.name != name)
-        .map(|device| disks.observe(&device.disk.name))
-        .collect::<Result<Vec<_>, _>>()?;
-    let permit = match rules::install(context.task, install.wipe, &observed, &others)? {
+    reporter.stage("check", 2, "choosing the disks and reading the markers of all disks");
+    let wanted = storage::wanted(install);
+    let chosen = choose(&wanted, disks)?;
+    let plan = storage::plan(&wanted.storage, &chosen, &install.hostname, &mut build::random_uuid)?;
+    let names: BTreeSet<&str> = chosen.values().map(|disk| disk.name.as_str()).collect();
+    let devices = disks.devices();
+    let all = devices.iter().map(|device| disks.observe(&device.disk.name)).collect::<Result<Vec<_>, _>>()?;
+    let (targets, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|disk| names.contains(disk.name.as_str()));
+    let permit = match rules::install(context.task, install.wipe, &targets, &others)? {
         Verdict::Proceed(permit) => permit,
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
     };
-    let disk = disks.begin(name, context.task, &permit)?;
+    let open = names
+        .iter()
+        .map(|name| Ok(((*name).to_owned(), disks.begin(name, context.task, &permit)?)))
+        .collect::<Result<BTreeMap<String, WritableDisk>, Failure>>()?;
 
-    reporter.stage("partition", 4, &format!("writing a partition table to {name}"));
-    let layout = Layout::new(name)?;
-    layout.write(&disk)?;
-    reporter.stage("filesystems", 6, "making file systems");
-    layout.make_filesystems()?;
-    let mounted = layout.mount()?;
+    let list = names.into_iter().collect::<Vec<_>>().join(", ");
+    reporter.stage("partition", 4, &format!("writing a partition table to {list}"));
+    build::write_tables(&plan, &open)?;
+    reporter.stage("filesystems", 6, "making file systems, and what they are on");
+    build::make(&plan)?;
+    let mounted = Mounted::all(&plan.mounts)?;
 
     reporter.stage("unpack", 10, "fetching and unpacking the image");
-    unpack::run(context.session.client(), &install.image, layout::TARGET, reporter)?;
+    unpack::run(context.session.client(), &install.image, TARGET, reporter)?;
     reporter.stage("seed", 75, "writing host name, network configuration and cloud-init seed");
     let menu = menu::Menu::new(&install.kernel_options, &context.boot.consoles);
-    configure::write(install, &menu, &layout)?;
+    configure::write(install, &menu, &plan)?;
+    system::has_programs(&plan)?;
     reporter.stage("bootloader", 80, "installing GRUB");
-    bootloader::install(disk.path(), inventory::firmware(&Root::system()))?;
-    menu.write(Path::new(layout::TARGET), &layout.root_uuid)?;
-    reporter.stage("finish", 95, "writing everything back to the disk");
+    bootloader::install(&plan.boot.esps, inventory::firmware(&Root::system()))?;
+    system::update_initramfs(&plan)?;
+    menu.write(Path::new(TARGET), &plan.boot)?;
+    reporter.stage("finish", 95, &format!("writing everything back to {list}"));
     mounted.unmount()?;
-    disk.finish(MarkerState::Installed).map_err(Failure::disk(format!("finishing disk {name}")))?;
+    build::close(&plan)?;
+    for (name, disk) in &open {
+        disk.sync().map_err(Failure::disk(format!("writing disk {name}")))?;
+    }
+    for (name, disk) in open {
+        disk.finish(MarkerState::Installed).map_err(Failure::disk(format!("finishing disk {name}")))?;
+    }
     Ok(Outcome::Succeeded)
 }
 
@@ -88,12 +101,18 @@ pub fn not_expired(context: &Context<'_>) -> Result<(), Failure> {
     ))
 }
 
-/// The disk that the selector names, once it is there.
-fn target(install: &Install, disks: &Disks) -> Result<BlockDevice, Failure> {
-    let required = select::required_bytes(&install.image);
-    let choose = || select::select(&disks.devices(), &install.disk, required).cloned();
+/// The disks that are wanted, once they are there.
+fn choose(wanted: &Wanted, disks: &Disks) -> Result<BTreeMap<String, Chosen>, Failure> {
+    let choose = || {
+        let devices = disks.devices();
+        let chosen = select::select(&devices, &wanted.disks)?;
+        let chosen = chosen.into_iter().map(|(name, device)| {
+            (name, Chosen { name: device.disk.name.clone(), bytes: device.disk.size_bytes })
+        });
+        Ok(chosen.collect())
+    };
     match deadlines::poll_until(deadlines::INSTALL_DISK, || choose().ok()) {
-        Some(device) => Ok(device),
+        Some(chosen) => Ok(chosen),
         None => choose(),
     }
 }

@@ -2,10 +2,11 @@
 
 use super::host_network::network_rules;
 use super::selector::{Selector, selector_rules};
-use super::{Axes, CommonStatus, Image, Machine, NetworkConfig, Script, kind};
+use super::storage_rules::storage_rules;
+use super::{Axes, CommonStatus, Image, Machine, NetworkConfig, Script, StorageConfig, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{ByteSize, Duration, Host, Hostname, Sha256, SshPublicKey, Timestamp};
+use crate::values::{Duration, Host, Hostname, Sha256, SshPublicKey, Timestamp};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -43,7 +44,7 @@ pub struct DeploymentSpec {
     /// Addresses. Absent: as the machine says; else DHCP on the interface that booted.
     #[field(redeploy)]
     pub network: Option<NetworkConfig>,
-    /// Disks. Where it says nothing else than its defaults: as the machine says.
+    /// Disks, and what is built on them. Where it says nothing else than its defaults: as the machine says.
     #[field(redeploy, default)]
     pub storage: StorageConfig,
     /// Run it from memory, and leave the machine's disks alone. Basalt cannot do that yet, and refuses `true`.
@@ -67,27 +68,6 @@ pub struct DeploymentSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
-}
-
-/// The disks of an installed system.
-#[derive(Clone, Debug, PartialEq, Model)]
-pub struct StorageConfig {
-    /// How the system's disk is divided.
-    #[field(default = StorageLayout::Flat)]
-    pub layout: StorageLayout,
-    /// The disk that gets the system: a kernel name, a serial number or a name under `/dev/disk/by-id`. Absent: the
-    /// first fixed disk that is large enough.
-    #[field(server_chosen)]
-    pub disk: Option<String>,
-    /// Size of the root file system. Absent: what is left of the disk.
-    pub root_size: Option<ByteSize>,
-}
-
-/// How a disk is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
-pub enum StorageLayout {
-    /// GPT: boot partitions for BIOS and UEFI, and one root file system.
-    Flat,
 }
 
 /// Which data may be destroyed.
@@ -297,6 +277,7 @@ fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
     if let Some(network) = &spec.network {
         network_rules(network, rule);
     }
+    storage_rules(&spec.storage, rule);
     if spec.ephemeral {
         rule.broken(
             "/ephemeral",

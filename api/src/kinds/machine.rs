@@ -318,6 +318,9 @@ pub struct BootProgress {
 fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
     super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     dhcp_options::rules(&spec.dhcp_options, "/dhcp_options", rule);
+    if let Some(storage) = &spec.storage {
+        super::storage_rules::storage_rules(storage, rule);
+    }
     if let Some(bmc) = &spec.bmc {
         match bmc.driver {
             PowerDriver::Ipmi | PowerDriver::Redfish if bmc.address.is_none() => rule.missing(

@@ -26,6 +26,8 @@ mod source;
 mod space;
 mod ssh_key;
 mod status;
+mod storage;
+mod storage_rules;
 mod tag;
 #[cfg(test)]
 mod tests;
@@ -37,7 +39,7 @@ pub use address::{IpAddress, IpAddressSpec, IpAddressStatus};
 pub use deployment::Deployment;
 pub use deployment::{
     DeploymentSpec, DeploymentStatus, EraseMethod, InstallStage, OnFailure, Progress, Readiness,
-    ReadinessCheck, Redeploy, Release, StorageConfig, StorageLayout, Timings, Wipe,
+    ReadinessCheck, Redeploy, Release, Timings, Wipe,
 };
 pub use device::{
     Device, DeviceSpec, DeviceStatus, Discovery, DiscoverySort, DiscoverySpec, DiscoveryStatus,
@@ -86,6 +88,10 @@ pub use ssh_key::{SshKey, SshKeySpec, SshKeyStatus};
 pub use status::{
     Axes, CommonStatus, Condition, ConditionStatus, Health, Lifecycle, Operation, Ownership, OwnershipMode,
     Sync, phase,
+};
+pub use storage::{
+    FilesystemType, RaidLevel, StorageConfig, StorageDisk, StorageFilesystem, StorageLayout,
+    StoragePartition, StorageRaid, StorageVolume, StorageVolumeGroup,
 };
 pub use tag::{Tag, TagSpec, TagStatus};
 pub use webhook::{Webhook, WebhookEvent, WebhookSpec, WebhookStatus};

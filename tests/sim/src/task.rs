@@ -10,7 +10,7 @@ use basalt_agent::disk::{Disks, WritableDisk, select};
 use basalt_agent::failure::Failure;
 use basalt_agent::install::not_expired;
 use basalt_agent::work::Context;
-use basalt_agent::{inventory, task_scripts};
+use basalt_agent::{inventory, storage, task_scripts};
 use basalt_api::agent::{
     Erase, EraseLevel, FailureCode, Install, MarkerState, Outcome, Progress, Script, ScriptEnd, TaskAction,
     TaskResult,
@@ -177,10 +177,13 @@ impl Work<'_> {
         not_expired(self.context)?;
         self.stage(Stage::Check, 2, "choosing the disk and reading the markers of all disks")?;
         let devices = self.disks.devices();
-        let target = select::select(&devices, &install.disk, select::required_bytes(&install.image))?;
-        let name = target.disk.name.clone();
+        let wanted = storage::wanted(install);
+        let chosen = select::select(&devices, &wanted.disks)?;
+        let Some(name) = chosen.values().next().map(|device| device.disk.name.clone()) else {
+            return Err(Failure::new(FailureCode::NoDisk, "the layout has no disk").into());
+        };
         let observed = self.observe(&name)?;
-        let permit = match rules::install(self.context.task, install.wipe, &observed, &[])? {
+        let permit = match rules::install(self.context.task, install.wipe, &[observed], &[])? {
             Verdict::Proceed(permit) => permit,
             Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
         };

@@ -1,7 +1,9 @@
 //! Composes the task of an attempt: spec and facts become the agent's instructions.
 
-use basalt_api::agent::{DiskSelector, Erase, Install, Inventory, Script, Task, TaskAction, Then, Wipe};
-use basalt_api::kinds::{self, PowerPolicy, StorageConfig};
+use basalt_api::agent::{
+    DiskSelector, Erase, Install, Inventory, NEEDS_STORAGE, Script, Task, TaskAction, Then, Wipe,
+};
+use basalt_api::kinds::{self, PowerPolicy, StorageConfig, StorageLayout};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::network::{Network, NetworkError};
@@ -141,9 +143,11 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         claim.spec.kernel_options.as_deref(),
     ];
     let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
+    let declared = storage(input, claim);
     Ok(Install {
         image: image.root.clone(),
-        disk: disk(storage(input, claim), image, inventory),
+        disk: disk(declared, image, inventory),
+        storage: built(declared),
         wipe: wipe(claim),
         hostname,
         kernel_options: options.join(" "),
@@ -158,8 +162,17 @@ fn storage<'a>(input: &'a MachineInput, claim: &'a Claim) -> &'a StorageConfig {
     input.spec.storage.as_ref().filter(|_| *own == StorageConfig::default()).unwrap_or(own)
 }
 
+/// What is built on the disks; nothing where an agent of any age does it without being told.
+fn built(storage: &StorageConfig) -> Option<Box<StorageConfig>> {
+    let plain = storage.layout == StorageLayout::Flat && storage.root_size.is_none();
+    (!plain).then(|| Box::new(storage.expanded()))
+}
+
 /// The disk that is meant: by kernel name, by serial number, or by its name under `/dev/disk/by-id`.
 fn disk(storage: &StorageConfig, image: &ResolvedImage, inventory: &Inventory) -> DiskSelector {
+    if storage.layout != StorageLayout::Flat {
+        return DiskSelector { name: Some(NEEDS_STORAGE.to_owned()), ..DiskSelector::default() };
+    }
     let needed = image.root.size.saturating_mul(UNPACKED).saturating_add(BOOT_BYTES);
     let root = storage.root_size.map_or(0, |size| size.bytes().saturating_add(BOOT_BYTES));
     let min_bytes = Some(needed.max(root));

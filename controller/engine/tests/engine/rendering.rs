@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use basalt_api::agent::{Disk, Inventory, Nic, TaskAction};
-use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig, RouteConfig};
-use basalt_api::values::Attempt;
+use basalt_api::agent::{Disk, Install, Inventory, NEEDS_STORAGE, Nic, TaskAction};
+use basalt_api::kinds::{Addressing, InterfaceConfig, NetworkConfig, RouteConfig, StorageLayout};
+use basalt_api::values::{Attempt, ByteSize};
 use basalt_engine::facts::InventorySeen;
 use basalt_engine::plan::{EraseTask, TaskKind};
 use basalt_engine::render::{Assigned, ComposeError, Context, Network, ReportTo, compose, netplan};
@@ -271,6 +271,30 @@ fn an_install_is_composed_from_spec_and_facts() {
         seed.network_config
     );
     insta::assert_snapshot!(text);
+}
+
+fn composed(world: &World) -> Install {
+    let task = compose(&world.input, TaskKind::Install, &context()).unwrap();
+    let TaskAction::Install(install) = task.action else { panic!("{task:?}") };
+    install
+}
+
+#[test]
+fn what_older_agents_can_do_is_asked_of_them_as_ever_and_nothing_else_is() {
+    let mut world = deployed();
+    let flat = composed(&world);
+    assert_eq!((flat.disk.serial.as_deref(), &flat.storage), (Some("S1"), &None));
+    world.respec(|spec| spec.storage.root_size = Some(ByteSize::new(8 << 30)));
+    let sized = composed(&world);
+    assert_eq!(sized.disk.serial.as_deref(), Some("S1"));
+    assert_eq!(sized.storage.unwrap().partitions["root"].size, Some(ByteSize::new(8 << 30)));
+    world.respec(|spec| spec.storage.layout = StorageLayout::Lvm);
+    let lvm = composed(&world);
+    assert_eq!(lvm.disk.name.as_deref(), Some(NEEDS_STORAGE), "they would take any disk for it");
+    let storage = lvm.storage.unwrap();
+    assert_eq!(storage.layout, StorageLayout::Custom, "it is written out");
+    assert_eq!(storage.disks["disk"].id.as_deref(), Some("S1"));
+    assert_eq!(storage.volumes["root"].volume_group, "system");
 }
 
 #[test]

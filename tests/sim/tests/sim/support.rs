@@ -163,6 +163,7 @@ impl Rack {
         let install = Install {
             image: self.image.clone(),
             disk: DiskSelector::default(),
+            storage: None,
             wipe: Wipe::IfOurs,
             hostname: "web1".into(),
             kernel_options: String::new(),

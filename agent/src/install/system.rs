@@ -1,0 +1,81 @@
+//! What the new system needs to come up on RAIDs and volumes: programs that its image brings, and an initramfs that knows them.
+
+use std::fs;
+use std::path::Path;
+
+use basalt_api::agent::FailureCode;
+
+use super::target::{Inside, TARGET};
+use crate::failure::Failure;
+use crate::storage::Plan;
+use crate::{deadlines, tool};
+
+/// There while the initramfs is made: the best compression takes most of the time that an installation takes. The system's own ones have it again.
+const QUICK_INITRAMFS: &str = "etc/initramfs-tools/conf.d/basalt-installing";
+
+const DIRECTORIES: [&str; 4] = ["usr/sbin", "sbin", "usr/bin", "bin"];
+
+/// Whether the image has what the disks need.
+///
+/// # Errors
+/// [`FailureCode::BadImage`], naming the package.
+pub(super) fn has_programs(plan: &Plan) -> Result<(), Failure> {
+    has_programs_below(Path::new(TARGET), plan)
+}
+
+fn has_programs_below(target: &Path, plan: &Plan) -> Result<(), Failure> {
+    let initramfs = plan.initramfs.then_some(("update-initramfs", "initramfs-tools"));
+    for (program, package) in plan.programs.iter().copied().chain(initramfs) {
+        if !DIRECTORIES.iter().any(|directory| target.join(directory).join(program).exists()) {
+            let message =
+                format!("the image lacks {program} (package {package}), which its storage layout needs");
+            return Err(Failure::new(FailureCode::BadImage, message));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the initramfs anew where it has to assemble the root file system's disks.
+///
+/// # Errors
+/// The image's program fails.
+pub(super) fn update_initramfs(plan: &Plan) -> Result<(), Failure> {
+    if plan.initramfs {
+        let quick = Path::new(TARGET).join(QUICK_INITRAMFS);
+        if let Some(directory) = quick.parent() {
+            fs::create_dir_all(directory).map_err(Failure::disk("configuring the initramfs"))?;
+        }
+        fs::write(&quick, "COMPRESSLEVEL=1\n").map_err(Failure::disk("configuring the initramfs"))?;
+        let _inside = Inside::bind()?;
+        let made = tool::run_in(TARGET, "update-initramfs", &["-u", "-k", "all"], deadlines::INITRAMFS);
+        fs::remove_file(&quick).map_err(Failure::disk("configuring the initramfs"))?;
+        made?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_the_programs_of_its_layout_is_refused_by_the_packages_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan =
+            Plan { programs: vec![("mdadm", "mdadm"), ("lvm", "lvm2")], initramfs: true, ..Plan::default() };
+        let lacking = || has_programs_below(dir.path(), &plan).map_err(|failure| failure.to_string());
+        for (program, directory, package) in [
+            ("mdadm", "sbin", "mdadm"),
+            ("lvm", "usr/sbin", "lvm2"),
+            ("update-initramfs", "usr/sbin", "initramfs-tools"),
+        ] {
+            let expected =
+                format!("the image lacks {program} (package {package}), which its storage layout needs");
+            assert_eq!(lacking(), Err(expected));
+            std::fs::create_dir_all(dir.path().join(directory)).unwrap();
+            std::fs::write(dir.path().join(directory).join(program), "").unwrap();
+        }
+        assert_eq!(lacking(), Ok(()));
+        assert_eq!(has_programs_below(Path::new("/nowhere"), &Plan::default()), Ok(()));
+    }
+}
