@@ -72,8 +72,8 @@ mod tests {
             let expected =
                 format!("the image lacks {program} (package {package}), which its storage layout needs");
             assert_eq!(lacking(), Err(expected));
-            std::fs::create_dir_all(dir.path().join(directory)).unwrap();
-            std::fs::write(dir.path().join(directory).join(program), "").unwrap();
+            fs::create_dir_all(dir.path().join(directory)).unwrap();
+            fs::write(dir.path().join(directory).join(program), "").unwrap();
         }
         assert_eq!(lacking(), Ok(()));
         assert_eq!(has_programs_below(Path::new("/nowhere"), &Plan::default()), Ok(()));

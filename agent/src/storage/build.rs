@@ -150,6 +150,7 @@ mod tests {
             attempt: 7,
             not_after_unix_ms: 0,
             machine_uid: "m".to_owned(),
+            scripts: Vec::new(),
             action: TaskAction::Inventory,
             then: Then::Reboot,
         };
