@@ -15,7 +15,7 @@ use basalt_api::values::{DeploymentId, Epoch, Generation, MachineId, Timestamp};
 use basalt_db::change::{Change, Op};
 use basalt_db::{Allocation, Given, Object, Store, StoreError};
 use basalt_engine::PLANNER;
-use basalt_engine::select::{Attached, Candidate, Choice, Ground, Misses, Placed, Wish};
+use basalt_engine::select::{Attached, Candidate, Choice, Ground, Misses, Placed, Wish, selector};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
 
@@ -239,8 +239,7 @@ impl Fleet {
             let uid = DeploymentId::from(object.uid);
             match held.get(&uid) {
                 Some(machine) => {
-                    let selector = declared.selector.unwrap_or_default();
-                    placed.push(Placed { selector, machine: *machine });
+                    placed.push(Placed { selector: selector(&declared), machine: *machine });
                 }
                 None if object.deletion_requested_at.is_none() => {
                     waiting.push((wish(&object, &declared, &images), object.generation));
@@ -286,7 +285,7 @@ fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
         name: object.name.clone(),
         created_at: object.created_at,
         machine: declared.machine.as_ref().map(ToString::to_string),
-        selector: declared.selector.clone().unwrap_or_default(),
+        selector: selector(declared),
         architecture: image.map(|image| image.architecture),
         not_installable: image.is_some_and(|image| !image.installable),
     }

@@ -16,9 +16,26 @@ pub use matching::{Constraint, hindrances, lacks};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use basalt_api::kinds::{Architecture, Inventory, Lifecycle, MachineMode, SpreadBy};
+use basalt_api::kinds::{
+    Architecture, DeploymentSpec, DiskWish, Inventory, Lifecycle, MachineMode, Selector, SpreadBy,
+    StorageLayout,
+};
 use basalt_api::values::MachineId;
 use serde::{Deserialize, Serialize};
+
+/// What a deployment's machine must be like: what its selector says, and where that says nothing of disks, as many as its storage is built on, of
+/// the sizes that are declared there.
+#[must_use]
+pub fn selector(declared: &DeploymentSpec) -> Selector {
+    let mut selector = declared.selector.clone().unwrap_or_default();
+    if selector.disks.is_empty() && declared.storage.layout != StorageLayout::Flat {
+        let disks = declared.storage.expanded().disks.into_iter();
+        selector.disks = disks
+            .map(|(name, disk)| (name, DiskWish { min_size: disk.min_size, ..DiskWish::default() }))
+            .collect();
+    }
+    selector
+}
 
 /// A machine that might be chosen.
 #[derive(Clone, Debug, Serialize, Deserialize)]

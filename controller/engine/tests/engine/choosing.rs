@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use basalt_api::kinds::{
     Architecture, Condition, ConditionStatus, Cpu, DeploymentSpec, Disk, DiskWish, Gpu, GpuWish, Interface,
-    InterfaceWish, Inventory, Lifecycle, MachineMode, Preference, Selector, SpreadBy,
+    InterfaceWish, Inventory, Lifecycle, MachineMode, Preference, Selector, SpreadBy, StorageDisk,
+    StorageLayout,
 };
 use basalt_api::values::{ByteSize, DeploymentId, MachineId};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
-use basalt_engine::select::{Attached, Candidate, Choice, Ground, Placed, Wish, allocate, lacks};
+use basalt_engine::select::{Attached, Candidate, Choice, Ground, Placed, Wish, allocate, lacks, selector};
 use proptest::prelude::*;
 
 use crate::world::{World, at, deployment_spec, ready, uuid};
@@ -119,6 +120,29 @@ fn each_disk_that_is_asked_for_is_another_one() {
     assert!(does(&asks(&[("a", 500, None), ("b", 2_000, None)])));
     assert!(!does(&asks(&[("a", 2_000, None), ("b", 2_000, None)])), "there is one large disk");
     assert!(!does(&asks(&[("a", 2_000, Some(false))])), "the large one spins");
+}
+
+#[test]
+fn storage_on_several_disks_needs_a_machine_that_has_them_unless_the_selector_speaks_of_disks_itself() {
+    let mut machine = candidate(1, 8, "a");
+    machine.inventory.as_mut().unwrap().disks.insert("sda".to_owned(), Disk::new(4_000));
+    let mut declared = DeploymentSpec::new("debian".parse().unwrap());
+    let gets_it = |declared: &DeploymentSpec, machine: &Candidate| {
+        chosen(&selector(declared), std::slice::from_ref(machine)).is_some()
+    };
+    assert!(gets_it(&declared, &machine), "one disk will do");
+    declared.storage.layout = StorageLayout::Raid1;
+    assert!(!gets_it(&declared, &machine), "a mirror has two");
+    machine.inventory.as_mut().unwrap().disks.insert("sdb".to_owned(), Disk::new(1_000));
+    assert!(gets_it(&declared, &machine));
+    for name in ["left", "right"] {
+        let disk = StorageDisk { min_size: Some(ByteSize::new(2_000)), ..StorageDisk::default() };
+        declared.storage.disks.insert(name.to_owned(), disk);
+    }
+    assert!(!gets_it(&declared, &machine), "one of them is too small");
+    let disks = [("any".to_owned(), DiskWish::default())].into();
+    declared.selector = Some(Selector { disks, ..Selector::default() });
+    assert!(gets_it(&declared, &machine));
 }
 
 #[test]
