@@ -35,12 +35,18 @@ fn has_programs_below(target: &Path, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the initramfs anew where it has to assemble the root file system's disks.
+/// Makes the initramfs anew where it has to assemble the root file system's disks, and the image's own cannot.
 ///
 /// # Errors
 /// The image's program fails.
 pub(super) fn update_initramfs(plan: &Plan) -> Result<(), Failure> {
     if plan.initramfs {
+        let inside = Inside::bind()?;
+        let able = image_is_able(plan);
+        drop(inside);
+        if able {
+            return Ok(());
+        }
         let quick = Path::new(TARGET).join(QUICK_INITRAMFS);
         if let Some(directory) = quick.parent() {
             fs::create_dir_all(directory).map_err(Failure::disk("configuring the initramfs"))?;
@@ -54,9 +60,35 @@ pub(super) fn update_initramfs(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether every initramfs that the image brings has the programs: that one is for any machine, and finds its disks by itself.
+fn image_is_able(plan: &Plan) -> bool {
+    let Ok(entries) = fs::read_dir(Path::new(TARGET).join("boot")) else { return false };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let all: Vec<String> = names.filter(|name| name.starts_with("initrd.img-")).collect();
+    let lists = |name: &String| {
+        let path = format!("/boot/{name}");
+        tool::run_in(TARGET, "lsinitramfs", &[&path], deadlines::TOOL).is_ok_and(|list| has_all(&list, plan))
+    };
+    !all.is_empty() && all.iter().all(lists)
+}
+
+/// Whether the list of an initramfs has all of the programs.
+fn has_all(list: &str, plan: &Plan) -> bool {
+    let has = |program: &str| list.lines().any(|line| line.rsplit('/').next() == Some(program));
+    plan.programs.iter().all(|(program, _)| has(program))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_initramfs_that_has_the_programs_is_left_as_it_is() {
+        let plan = |programs| Plan { programs, initramfs: true, ..Plan::default() };
+        let list = "usr/sbin/mdadm\nusr/lib/modules/6.1/kernel/drivers/md/dm-mod.ko\netc/lvm/lvm.conf\n";
+        assert!(has_all(list, &plan(vec![("mdadm", "mdadm")])));
+        assert!(!has_all(list, &plan(vec![("mdadm", "mdadm"), ("lvm", "lvm2")])));
+    }
 
     #[test]
     fn an_image_without_the_programs_of_its_layout_is_refused_by_the_packages_name() {

@@ -148,8 +148,8 @@ impl Driver {
 
     async fn work(&self, lease: &Lease) -> Result<Then, StoreError> {
         match lease.kind.as_str() {
-            "Machine" => machine::reconcile(self, lease).await,
-            "Deployment" => deployment::reconcile(self, lease).await,
+            "Machine" => Box::pin(machine::reconcile(self, lease)).await,
+            "Deployment" => Box::pin(deployment::reconcile(self, lease)).await,
             "Rack" => rack::reconcile(self, lease).await,
             "Image" => image::reconcile(self, lease).await,
             "Tag" => tag::reconcile(self, lease).await,
