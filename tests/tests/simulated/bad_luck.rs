@@ -120,6 +120,14 @@ const BAD_LUCK: &[BadLuck] = &[
         fired: Some(|m| m.faults().fired(Fault::DiskTooSmall)),
     },
     BadLuck {
+        name: "too-few-disks",
+        declared: Declared::Deployment(|spec| spec["storage"] = json!({"layout": "raid1"})),
+        breaks: |_| {},
+        says: &["no disk fits", "change the deployment's storage"],
+        mending: Mending::Deployment(|spec| spec["storage"] = json!({"layout": "lvm"})),
+        fired: None,
+    },
+    BadLuck {
         name: "foreign-data",
         declared: Declared::Well,
         breaks: |m| m.faults().set(&[Fault::ForeignData]),

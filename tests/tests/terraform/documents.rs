@@ -93,10 +93,25 @@ fn the_quickstart_is_planned() {
 #[test]
 fn a_deployment_with_addresses_of_both_families_is_planned() {
     within(async |world| {
-        let example = include_str!("../../../provider/examples/dual-stack/main.tf");
+        let example = include_str!("../../../examples/dual-stack/main.tf");
         let said = world.config(&format!("{}{example}", provider(&world))).ok(&["plan"]).await;
         let resources = example.matches("\nresource ").count();
         assert!(said.contains(&format!("Plan: {resources} to add, 0 to change, 0 to destroy.")), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn the_example_of_storage_is_planned_and_what_does_not_fit_together_is_refused_by_the_plan() {
+    within(async |world| {
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/storage/main.tf");
+        let text = provider(&world) + &std::fs::read_to_string(example).expect("a file");
+        let said = world.config(&text).ok(&["plan"]).await;
+        assert!(said.contains("Plan: 3 to add, 0 to change, 0 to destroy."), "{said}");
+        let broken = text.replace(r#"device = "left-swap""#, r#"device = "left-root""#);
+        let said = world.config(&broken).fails(&["plan"]).await;
+        let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        assert!(said.contains(r#""left-root" is used by RAID "system" and by file system "swap""#), "{said}");
         world.end().await;
     });
 }
