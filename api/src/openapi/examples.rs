@@ -20,6 +20,16 @@ pub struct Example {
 pub fn examples() -> Vec<Example> {
     let sha256 = "0".repeat(64);
     let key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQ==\n-----END PGP PUBLIC KEY BLOCK-----\n";
+    let built = json!({"layout": "custom",
+        "disks": {"left": {"id": "wwn-0x5000c500a1b2c3d4"}, "right": {"min_size": "100GiB"}, "spare": {}},
+        "partitions": {"left-root": {"disk": "left", "size": "20GiB"}, "left-data": {"disk": "left"},
+            "right-root": {"disk": "right", "size": "20GiB"}, "right-data": {"disk": "right"}},
+        "raids": {"system": {"level": "raid1", "members": ["left-root", "right-root"], "spares": ["spare"]}},
+        "volume_groups": {"data": {"members": ["left-data", "right-data"]}},
+        "volumes": {"swap": {"volume_group": "data", "size": "2GiB"}, "srv": {"volume_group": "data"}},
+        "filesystems": {"root": {"device": "system", "mount": "/", "label": "root"},
+            "swap": {"device": "swap", "type": "swap"},
+            "srv": {"device": "srv", "type": "xfs", "mount": "/srv", "options": "noatime,nofail"}}});
     let further =
         |address: &str| json!({"more": {"addressing": "static", "subnet": "office", "address": address}});
     let network = json!({"interfaces": {"eth0": {"mac": "52:54:00:00:00:01", "addressing": "static",
@@ -158,7 +168,7 @@ pub fn examples() -> Vec<Example> {
             "m2",
             json!({"boot_macs": ["52:54:00:00:00:0a"], "bmc": {"driver": "redfish", "address": "10.77.0.5", "username": "admin",
                 "password": "a password", "options": {"system": "1"},
-                "tls": {"ca": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}}}),
+                "tls": {"ca": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}}, "storage": built}),
         ),
         (
             "Device",
@@ -190,16 +200,7 @@ pub fn examples() -> Vec<Example> {
         (
             "Deployment",
             "elsewhere",
-            json!({"image": "debian", "selector": {"not_zone": ["row-1"]}, "storage": {"layout": "custom",
-                "disks": {"left": {"id": "wwn-0x5000c500a1b2c3d4"}, "right": {"min_size": "100GiB"}, "spare": {}},
-                "partitions": {"left-root": {"disk": "left", "size": "20GiB"}, "left-data": {"disk": "left"},
-                    "right-root": {"disk": "right", "size": "20GiB"}, "right-data": {"disk": "right"}},
-                "raids": {"system": {"level": "raid1", "members": ["left-root", "right-root"], "spares": ["spare"]}},
-                "volume_groups": {"data": {"members": ["left-data", "right-data"]}},
-                "volumes": {"swap": {"volume_group": "data", "size": "2GiB"}, "srv": {"volume_group": "data"}},
-                "filesystems": {"root": {"device": "system", "mount": "/", "label": "root"},
-                    "swap": {"device": "swap", "type": "swap"},
-                    "srv": {"device": "srv", "type": "xfs", "mount": "/srv", "options": "noatime,nofail"}}}}),
+            json!({"image": "debian", "selector": {"not_zone": ["row-1"]}, "storage": built}),
         ),
         ("Discovery", "printer", json!({"description": "whose is it?"})),
         (
