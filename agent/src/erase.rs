@@ -31,9 +31,7 @@ pub fn run(
     ends: &mut Vec<ScriptEnd>,
 ) -> Result<Outcome, Failure> {
     not_expired(context)?;
-    let names: Vec<String> = disks.devices().into_iter().map(|device| device.disk.name).collect();
-    let observed =
-        names.iter().map(|name| disks.observe(name)).collect::<Result<Vec<Observed>, Failure>>()?;
+    let observed = disks.observe_all()?;
     let permit = match rules::erase(context.task, erase.wipe, &observed)? {
         Verdict::Proceed(permit) => permit,
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),

@@ -2,7 +2,6 @@
 
 use basalt_api::agent::{FailureCode, ScriptEnd};
 
-use crate::disk::rules::Observed;
 use crate::disk::{Disks, rules};
 use crate::failure::Failure;
 use crate::install::not_expired;
@@ -25,10 +24,7 @@ pub fn run_alone(
         return Ok(None);
     }
     not_expired(context)?;
-    let names: Vec<String> = disks.devices().into_iter().map(|device| device.disk.name).collect();
-    let observed =
-        names.iter().map(|name| disks.observe(name)).collect::<Result<Vec<Observed>, Failure>>()?;
-    if let Some(found) = rules::outranked(context.task, &observed) {
+    if let Some(found) = rules::outranked(context.task, &disks.observe_all()?) {
         return Ok(Some(found));
     }
     run(context, reporter, ends).map(|()| None)

@@ -47,6 +47,14 @@ impl Disks {
         self.root.path(Path::new("dev").join(name))
     }
 
+    /// What each of those that are there now shows.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn observe_all(&self) -> Result<Vec<Observed>, Failure> {
+        self.devices().iter().map(|device| self.observe(&device.disk.name)).collect()
+    }
+
     /// What a disk shows.
     ///
     /// # Errors

@@ -43,10 +43,8 @@ pub fn run(
     let chosen = choose(&wanted, disks)?;
     let plan = storage::plan(&wanted.storage, &chosen, &install.hostname, &mut build::random_uuid)?;
     let names: BTreeSet<&str> = chosen.values().map(|disk| disk.name.as_str()).collect();
-    let devices = disks.devices();
-    let all = devices.iter().map(|device| disks.observe(&device.disk.name)).collect::<Result<Vec<_>, _>>()?;
     let (targets, others): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|disk| names.contains(disk.name.as_str()));
+        disks.observe_all()?.into_iter().partition(|disk| names.contains(disk.name.as_str()));
     let permit = match rules::install(context.task, install.wipe, &targets, &others)? {
         Verdict::Proceed(permit) => permit,
         Verdict::Superseded(found_attempt) => return Ok(Outcome::Superseded { found_attempt }),
