@@ -5,6 +5,7 @@ mod alone;
 mod announced;
 mod bad_luck;
 mod fleet;
+mod interrupted;
 mod kills;
 mod lives;
 mod networks;

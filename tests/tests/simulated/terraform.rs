@@ -11,14 +11,14 @@ use tokio::process::Command;
 use crate::fleet::{Fleet, LIMIT, machine_spec};
 
 /// A user's directory, and the provider.
-struct User {
+pub(crate) struct User {
     directory: TempDir,
-    provider: Reattached,
+    pub(crate) provider: Reattached,
     endpoint: String,
 }
 
 impl User {
-    fn new(fleet: &Fleet) -> Self {
+    pub(crate) fn new(fleet: &Fleet) -> Self {
         let provider =
             Reattached::start(terraform_provider_basalt::provider(), terraform_provider_basalt::ADDRESS);
         Self {
@@ -48,7 +48,7 @@ impl User {
     }
 
     /// The machine, and a deployment that says more.
-    fn declare(&self, machine: &SimMachine, more: &str) {
+    pub(crate) fn declare(&self, machine: &SimMachine, more: &str) {
         let options = machine.options();
         self.write(&format!(
             r#"
@@ -79,24 +79,40 @@ impl User {
         ));
     }
 
-    async fn run(&self, args: &[&str]) -> Output {
+    /// Changes a word of what is declared.
+    pub(crate) fn edit(&self, before: &str, after: &str) {
+        let main = self.directory.path().join("main.tf");
+        let text = std::fs::read_to_string(&main).expect("a configuration");
+        assert!(text.contains(before), "{text}");
+        std::fs::write(&main, text.replace(before, after)).expect("a configuration");
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let (name, value) = self.provider.env();
         let mut command = Command::new("terraform");
         command.args(args).arg("-no-color").current_dir(self.directory.path()).env(name, value);
         for (name, value) in [("CHECKPOINT_DISABLE", "1"), ("TF_CLI_CONFIG_FILE", "/dev/null")] {
             command.env(name, value);
         }
-        let output = command.env_remove("TF_LOG").stdin(Stdio::null()).kill_on_drop(true).output();
-        let output = tokio::time::timeout(LIMIT, output).await;
+        command.env_remove("TF_LOG").stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    pub(crate) async fn run(&self, args: &[&str]) -> Output {
+        let output = tokio::time::timeout(LIMIT, self.command(args).output()).await;
         output.unwrap_or_else(|_| panic!("terraform {args:?} hangs")).expect("terraform on the PATH")
     }
 
-    async fn apply(&self) -> String {
+    pub(crate) async fn apply(&self) -> String {
         let applied = self.run(&["apply", "-auto-approve"]).await;
         assert!(applied.status.success(), "{}", said(&applied));
+        self.has_nothing_to_do().await;
+        said(&applied)
+    }
+
+    pub(crate) async fn has_nothing_to_do(&self) {
         let again = self.run(&["plan", "-detailed-exitcode"]).await;
         assert_eq!(again.status.code(), Some(0), "the second plan is not empty:\n{}", said(&again));
-        said(&applied)
     }
 }
 
@@ -105,7 +121,7 @@ fn flat(said: &str) -> String {
     said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -134,13 +150,11 @@ async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
     let applied = user.apply().await;
     assert!(!applied.contains("Warning: "), "a description is no more than that: {applied}");
 
-    let main = user.directory.path().join("main.tf");
-    let text = std::fs::read_to_string(&main).expect("a configuration");
-    std::fs::write(&main, text.replace("= basalt_machine.one.name", "= \"sim9\"")).expect("another machine");
+    user.edit("= basalt_machine.one.name", "= \"sim9\"");
     let planned = said(&user.run(&["plan"]).await);
     assert!(planned.contains("must be replaced"), "{planned}");
     assert!(planned.contains("Warning: What is on a machine's disks will be lost"), "{planned}");
-    std::fs::write(&main, text).expect("a configuration");
+    user.edit("= \"sim9\"", "= basalt_machine.one.name");
 
     let destroyed = user.run(&["destroy", "-auto-approve"]).await;
     assert!(destroyed.status.success(), "{}", said(&destroyed));
