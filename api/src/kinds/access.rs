@@ -15,6 +15,8 @@ const PASSWORD_CHARACTERS: usize = 10;
 
 /// Most characters of a subject (OpenID Connect Core 1.0 §2).
 const SUBJECT_CHARACTERS: usize = 255;
+/// Bytes that an address of mail has at most (RFC 5321 §4.5.3.1.3).
+const EMAIL_BYTES: usize = 254;
 
 /// Most bytes of a password: hashing is work.
 const PASSWORD_BYTES: usize = 1024;
@@ -75,6 +77,9 @@ pub struct UserSpec {
     /// Refuse the user's password, sessions and tokens.
     #[field(default = false)]
     pub disabled: bool,
+    /// Where people write to the user. Nothing is sent there.
+    #[field(none)]
+    pub email: Option<String>,
     /// Who it is, for people.
     #[field(none)]
     pub description: Option<String>,
@@ -98,6 +103,11 @@ pub struct UserStatus {
 }
 
 fn user_rules(spec: &UserSpec, rule: &mut Rule<'_>) {
+    if let Some(email) = &spec.email
+        && !is_address_of_mail(email)
+    {
+        rule.broken("/email", format!("{email:?} is no address of mail"), "like ada@example.com");
+    }
     if let Some(OpenIdIdentity { subject, .. }) = &spec.openid
         && !((1..=SUBJECT_CHARACTERS).contains(&subject.len())
             && subject.bytes().all(|b| (b' '..=b'~').contains(&b)))
@@ -113,6 +123,13 @@ fn user_rules(spec: &UserSpec, rule: &mut Rule<'_>) {
         let message = format!("the password has more than {PASSWORD_BYTES} bytes");
         rule.broken("/password", message, "a shorter one");
     }
+}
+
+/// Whether it may be one (RFC 5321 §4.1.2, §4.5.3.1): a local part and a domain, without blanks.
+fn is_address_of_mail(text: &str) -> bool {
+    text.len() <= EMAIL_BYTES
+        && text.chars().all(|c| !c.is_whitespace() && !c.is_control())
+        && text.rsplit_once('@').is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty())
 }
 
 kind! {

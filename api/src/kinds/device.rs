@@ -1,6 +1,6 @@
 //! Device and Discovery: what is on the networks, and is not booted by Basalt.
 
-use super::{CommonStatus, Domain, Machine, Rack, Vlan, kind};
+use super::{CommonStatus, Domain, Machine, Rack, Vlan, Zone, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
 use crate::values::{Mac, Timestamp};
@@ -22,6 +22,8 @@ pub struct DeviceSpec {
     pub addresses: BTreeSet<IpAddr>,
     /// The machine it is a part of, or runs on.
     pub parent: Option<Ref<Machine>>,
+    /// Where it stands.
+    pub zone: Option<Ref<Zone>>,
     /// The domain that it has a name in.
     #[field(dormant = "no names are served")]
     pub domain: Option<Ref<Domain>>,

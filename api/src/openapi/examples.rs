@@ -173,7 +173,7 @@ pub fn examples() -> Vec<Example> {
         (
             "Device",
             "switch",
-            json!({"macs": ["52:54:00:00:00:02"], "addresses": ["10.77.0.4"], "parent": "m1",
+            json!({"macs": ["52:54:00:00:00:02"], "addresses": ["10.77.0.4"], "parent": "m1", "zone": "row-1",
                 "domain": "lab.example.com", "description": "the switch on top"}),
         ),
         ("Deployment", "one", json!({"image": "debian", "machine": "m1"})),
@@ -230,7 +230,8 @@ pub fn examples() -> Vec<Example> {
         (
             "User",
             "ada",
-            json!({"password": "a long password", "openid": {"issuer": "https://id.example.com", "subject": "248289761001"}, "roles": ["web-admins"], "disabled": false, "description": "Ada"}),
+            json!({"password": "a long password", "openid": {"issuer": "https://id.example.com", "subject": "248289761001"}, "roles": ["web-admins"], "disabled": false,
+                "email": "ada@example.com", "description": "Ada"}),
         ),
         (
             "ApiToken",

@@ -18,6 +18,7 @@ fn errors(kind: &str, spec: &Value) -> Vec<String> {
 fn typical_mistakes_are_answered_with_what_would_be_right() {
     let cases = [
         ("Subnet", json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gatway": "10.77.0.1"})),
+        ("User", json!({"email": "ada at example.com"})),
         ("Subnet", json!({"vlan": "default", "cidr": "10.77.0.5/24", "gateway": "10.77.0.1/24"})),
         ("Subnet", json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gateway": "10.78.0.1"})),
         ("Subnet", json!({"vlan": "default.0", "cidr": "10.77.0.0/24", "gateway": "10.77.0.255"})),

@@ -39,7 +39,6 @@ pub(super) const SOURCES: &[Source] = &[
         kind: "User",
         known_by: name,
         lost: &[
-            ("email", "put it into `description`"),
             ("is_admin", "name a role of base admin in `roles`"),
             ("password", "declare it in `password_wo`"),
         ],
@@ -102,7 +101,7 @@ pub(super) const SOURCES: &[Source] = &[
                 .collect();
             if macs.is_empty() { name_of_host(state) } else { Ok(macs) }
         },
-        lost: &[("zone", "a device stands in no zone")],
+        lost: &[],
     },
     Source {
         name: "maas_machine",
