@@ -145,7 +145,11 @@ impl Region {
             Some(last) => {
                 let names: Vec<_> =
                     found.iter().chain([&last]).map(|object| object.metadata.name.as_str()).collect();
-                ("Not one", format!("There is more than one {name} with {text}: {}.", names.join(", ")))
+                let detail = format!(
+                    "There is more than one {name} with {text}: {}. Ask for what only one of them has, or for one by its name.",
+                    names.join(", ")
+                );
+                ("Not one", detail)
             }
             None => {
                 let values: BTreeSet<_> = all.iter().flat_map(|object| key.values(object)).collect();

@@ -544,13 +544,12 @@ const ADVICE: &[(&str, &str)] = &[
         "failed to lookup address",
         "look at the host's name in the endpoint, and whether this host can resolve names",
     ),
-    (
-        "Connection reset",
-        "it hung up; look at the port, and whether it speaks TLS (https://) or not (http://)",
-    ),
+    ("Connection reset", HUNG_UP),
+    ("handshake eof", HUNG_UP),
     ("Connection refused", "nothing listens there; look at host and port, and whether the region runs"),
 ];
 
+const HUNG_UP: &str = "it hung up; look at the port, and whether it speaks TLS (https://) or not (http://)";
 const NAME_THE_SIGNER: &str = "name the file with its signer's certificate, in BASALT_CA_FILE";
 
 /// With what a person can do about it.

@@ -137,7 +137,12 @@ impl Store {
         );
         if let Some(machine) = locked.fetch_optional(&mut **tx).await? {
             let message = format!("its machine {machine:?} has locked = true");
-            let error = FieldError::new("", FieldCode::Rule, message, "set it to false first");
+            let error = FieldError::new(
+                "",
+                FieldCode::Rule,
+                message,
+                "set it to false first, in a change of its own",
+            );
             return Err(StoreError::Refused { errors: vec![error] });
         }
         self.wake_around(tx, uid).await?;

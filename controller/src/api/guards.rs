@@ -102,7 +102,7 @@ impl Judge for Guards<'_> {
     }
 
     fn removal(&self, object: &Object) -> Vec<FieldError> {
-        let hint = "set it to false first";
+        let hint = "set it to false first, in a change of its own";
         protection(object)
             .map(|message| FieldError::new("/prune", FieldCode::Rule, message, hint))
             .into_iter()
