@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use basalt_sim::{Event, Firmware, SimMachine};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fleet::{Fleet, LIMIT};
+use crate::fleet::{Fleet, LIMIT, machine_spec};
 use crate::terraform::{User, said};
 
 /// Who ends an apply: the user once (SIGINT), or somebody who lets it say nothing more (SIGKILL).
@@ -95,7 +95,7 @@ async fn a_deployment_of_another_machine_gives_the_first_back_and_installs_the_s
     let fleet = Fleet::start("moves", &[]).await;
     let (first, second) =
         (fleet.machine(1, Firmware::Uefi, |_| {}), fleet.machine(2, Firmware::Bios, |_| {}));
-    fleet.declare("machines", "sim2", crate::fleet::machine_spec(&second)).await;
+    fleet.declare("machines", "sim2", machine_spec(&second)).await;
     let user = User::new(&fleet);
     let installed = |machine: &SimMachine| machine.count(|event| matches!(event, Event::Installed { .. }));
     user.declare(&first, "");

@@ -102,6 +102,17 @@ fn a_deployment_with_addresses_of_both_families_is_planned() {
 }
 
 #[test]
+fn the_folders_of_examples_are_valid_as_they_are() {
+    within(async |world| {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+        for example in ["dual-stack", "quickstart", "storage"] {
+            world.ok(&[&format!("-chdir={}", examples.join(example).display()), "validate"]).await;
+        }
+        world.end().await;
+    });
+}
+
+#[test]
 fn the_example_of_storage_is_planned_and_what_does_not_fit_together_is_refused_by_the_plan() {
     within(async |world| {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/storage/main.tf");
