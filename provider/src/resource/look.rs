@@ -5,7 +5,7 @@ use basalt_api::plan::{Advisory, Consequences, PlanReport};
 use basalt_api::{Effect, FieldCode, Kind, ProblemCode};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Severity, Val};
 
-use super::{KindResource, is_replacement, key, request};
+use super::{KindResource, held, is_replacement, key, request};
 use crate::MANAGER;
 use crate::fresh;
 use crate::map::{self, Declared, NAME, Place, UID};
@@ -76,6 +76,17 @@ impl KindResource {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(region.diags_of(self.kind, name, &error, change.config)),
         }
+    }
+
+    /// An object of the state is to be destroyed for a new one of the name `to`. Whoever stays and refers to it keeps it from going, also where
+    /// it would take the new one as it is: an apply that is refused halfway would leave neither.
+    pub(super) async fn gives_way(&self, cx: &Cx, state: &Val, to: &str) -> Result<(), Diags> {
+        let name = state.get(NAME).as_str().unwrap_or_default();
+        self.memory().replaces(self.kind.name, to);
+        if let Some((kind, holder)) = self.memory().leaves(self.kind.name, name).first() {
+            return Err(held(self.kind.name, name, kind, holder, true).into());
+        }
+        self.look_at_destruction(cx, state).await
     }
 
     /// What a destruction means, before it is shown.
@@ -166,14 +177,12 @@ impl KindResource {
             // refuses it.
             Some(_) if is_replacement(cx, change) => {
                 if !self.memory().is_replaced(self.kind.name, name) {
-                    self.look_at_destruction(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]))
-                        .await?;
+                    self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
                 }
-                self.memory().replaces(self.kind.name, name);
             }
             // What is tainted is planned as if it had no past.
             Some(_) if is_kept && change.prior.is_null() => {
-                self.look_at_destruction(cx, &Val::from([(UID, uid.into()), (NAME, name.into())])).await?;
+                self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
             }
             Some(_) if change.prior.is_null() => {
                 let detail = format!(

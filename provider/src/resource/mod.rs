@@ -135,7 +135,9 @@ impl KindResource {
             let to = (reference.kind, reference.name.to_string());
             if self.memory().holds(self.kind.name, name, to) {
                 let at = map::path(self.kind, &reference.pointer);
-                return Err(held(reference.kind, &reference.name, self.kind.name, name).at(at).into());
+                let is_replaced = self.memory().is_replaced(reference.kind, &reference.name);
+                let held = held(reference.kind, &reference.name, self.kind.name, name, is_replaced);
+                return Err(held.at(at).into());
             }
         }
         Ok(())
@@ -157,11 +159,18 @@ impl KindResource {
 }
 
 /// That an object is to be destroyed and another needs it.
-fn held(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
+fn held(kind: &str, name: &str, by_kind: &str, by: &str, is_replaced: bool) -> Diag {
+    let (fate, remedy) = match is_replaced {
+        false => ("destroyed", format!("leave {kind} {name:?} in")),
+        true => (
+            "replaced, which destroys the one that is there",
+            format!("leave {kind} {name:?} as it is, and declare the new one beside it, under another name"),
+        ),
+    };
     let detail = format!(
-        "{kind} {name:?} is to be destroyed, and {by_kind} {by:?} stays and refers to it. The region would keep {kind} {name:?} until \
-         nothing refers to it. Take {by_kind} {by:?} out of the configuration as well, have it refer to another {kind}, or leave {kind} \
-         {name:?} in. If {kind} {name:?} only moves to another address, a moved block says so."
+        "{kind} {name:?} is to be {fate}, and {by_kind} {by:?} stays and refers to it. The region would keep {kind} {name:?} until \
+         nothing refers to it. Take {by_kind} {by:?} out of the configuration as well, have it refer to another {kind}, or {remedy}. \
+         If {kind} {name:?} only moves to another address, a moved block says so."
     );
     Diag::error(format!("It is still referred to: {kind} {name:?}"), detail)
 }
@@ -324,9 +333,8 @@ impl Resource for KindResource {
             && !change.prior.is_null()
             && (!replace.is_empty() || !change.replace.is_empty())
         {
-            self.memory().replaces(self.kind.name, name);
             self.goes(change.prior);
-            self.look_at_destruction(cx, change.prior).await?;
+            self.gives_way(cx, change.prior, name).await?;
             return Ok(replace);
         }
         if let Some(name) = after {
@@ -363,7 +371,7 @@ impl Resource for KindResource {
         if self.is_named(state).await?
             && let Some((kind, holder)) = self.memory().leaves(self.kind.name, name).first()
         {
-            return Err(held(self.kind.name, name, kind, holder).into());
+            return Err(held(self.kind.name, name, kind, holder, false).into());
         }
         self.look_at_destruction(cx, state).await
     }

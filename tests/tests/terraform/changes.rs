@@ -4,7 +4,8 @@ use basalt_api::client::DeleteOptions;
 use serde_json::json;
 
 use crate::NETWORK;
-use crate::world::{described, flat, provider, within};
+use crate::deployments::{deployment, end_of};
+use crate::world::{described, everything, flat, provider, within};
 
 #[test]
 fn a_greenfield_is_planned_without_a_warning_created_and_destroyed() {
@@ -87,6 +88,54 @@ fn what_cannot_be_changed_is_replaced() {
         let said = world.ok(&["apply", "-auto-approve", "-replace=basalt_subnet.lab"]).await;
         assert!(said.contains("2 added, 0 changed, 2 destroyed"), "subnet and range: {said}");
         assert_ne!(world.get("Subnet", "lab").await.metadata.uid, before);
+        world.end().await;
+    });
+}
+
+/// What is there goes before the new one comes, and the region keeps it for whoever refers to it: the plan says so, not half an apply.
+#[test]
+fn what_a_deployment_stands_on_is_not_replaced_under_it() {
+    within(async |world| {
+        let (_, network) = NETWORK.split_at(NETWORK.find("resource \"basalt_fabric\"").expect("a fabric"));
+        let (network, _) = network.split_at(network.find("resource \"basalt_image\"").expect("an image"));
+        let stands_on = |subnet: &str| {
+            let interface = format!("{{ addressing = \"auto\", subnet = {subnet} }}");
+            let own =
+                format!("redeploy = \"in_place\"\n  network = {{ interfaces = {{ eth0 = {interface} }} }}");
+            deployment(&world, &own) + network
+        };
+        let whole = stands_on("basalt_subnet.lab.name");
+        let (child, _lines) = world.config(&whole).start(&["apply", "-auto-approve"]);
+        world.until_there("Deployment", "web-1").await;
+        world.say_ready("web-1").await;
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{}", everything(&output));
+        let (subnet, range) = (world.get("Subnet", "lab").await, world.get("IpRange", "lab-pool").await);
+
+        let resized = |text: &str| text.replace("10.77.0.0/24", "10.77.0.0/23");
+        for (text, more) in [
+            (resized(&whole), &[][..]),
+            // Its order is not known to Terraform then.
+            (resized(&stands_on("\"lab\"")), &[][..]),
+            (whole.clone(), &["-replace=basalt_subnet.lab"][..]),
+        ] {
+            let args = [&["apply", "-auto-approve"], more].concat();
+            let said = flat(&world.config(&text).fails(&args).await);
+            assert!(said.contains("Error: It is still referred to: Subnet \"lab\""), "{said}");
+            assert!(
+                said.contains("Subnet \"lab\" is to be replaced, which destroys the one that is there"),
+                "{said}"
+            );
+            assert!(said.contains("Deployment \"web-1\" stays and refers to it"), "{said}");
+            assert!(said.contains("declare the new one beside it, under another name"), "{said}");
+        }
+        assert_eq!(world.get("Subnet", "lab").await.metadata.uid, subnet.metadata.uid);
+        assert_eq!(world.get("IpRange", "lab-pool").await.metadata.uid, range.metadata.uid);
+
+        // What the error says is a way out.
+        let free = resized(&whole).replace("subnet = basalt_subnet.lab.name }", "}");
+        let said = world.config(&free).ok(&["plan"]).await;
+        assert!(said.contains("2 to add, 1 to change, 2 to destroy"), "subnet and range: {said}");
         world.end().await;
     });
 }
