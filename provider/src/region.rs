@@ -167,8 +167,15 @@ impl Region {
 
     /// That there is no object of this name, and which names there are.
     pub(crate) async fn absent(&self, kind: &'static Kind, name: &str, at: Path) -> Diag {
+        let title = format!("Not found: {} {name:?}", kind.name);
+        let near = self.near(kind, name).await;
+        Diag::error(title, format!("There is no {} {name:?}.{near}", kind.name)).at(at)
+    }
+
+    /// Which names there are, as a sentence behind another one; nothing where nobody answers that.
+    pub(crate) async fn near(&self, kind: &'static Kind, name: &str) -> String {
         let some = ListOptions { limit: Some(LARGEST_PAGE), ..ListOptions::default() };
-        let near = match self.page(kind, &some).await {
+        match self.page(kind, &some).await {
             // That it is not there is known all the same.
             Err(_) => String::new(),
             Ok(page) if page.items.is_empty() => format!(" {}", none_at_all(kind)),
@@ -178,9 +185,7 @@ impl Region {
                     nearest(name, names, NEAREST).iter().map(|near| format!("{near:?}")).collect();
                 format!(" The nearest names that there are: {}.", near.join(", "))
             }
-        };
-        let title = format!("Not found: {} {name:?}", kind.name);
-        Diag::error(title, format!("There is no {} {name:?}.{near}", kind.name)).at(at)
+        }
     }
 
     /// All objects of a kind.

@@ -32,7 +32,7 @@ impl KindResource {
         let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
         match tried {
             Ok(answer) => {
-                let mut refused = Diags::default();
+                let (mut refused, mut warnings) = (Diags::default(), Vec::new());
                 let can_be_written = !answer.advisories.iter().any(Advisory::refuses);
                 for advisory in answer.advisories {
                     let Some(mut warning) = self.advice(&declared.spec, &advisory, name, change.config)
@@ -43,15 +43,21 @@ impl KindResource {
                         warning.detail.push_str(" Nothing of this plan changes that.");
                         refused.push(Diag { severity: Severity::Error, ..warning });
                     } else {
+                        if advisory.code == FieldCode::ReferenceNotFound
+                            && let Some((kind, name)) = region::named(&advisory.message).next()
+                        {
+                            warning.detail.push_str(&region.near(kind, name).await);
+                        }
                         if advisory.refuses() {
                             warning.detail.push_str(" As things are now, the apply would fail.");
                         }
-                        cx.warn(warning);
+                        warnings.push(warning);
                     }
                 }
                 if refused.has_errors() {
                     return Err(refused);
                 }
+                together(warnings).into_iter().for_each(|warning| cx.warn(warning));
                 // What is created says by itself what it is, and not whether it can be.
                 let warning = match change.prior.is_null() {
                     true if can_be_written => self.for_its_start(&declared.spec, &answer.plan, name),
@@ -322,9 +328,38 @@ fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
     kind.name == "Machine" && region::named(&plan.summary).any(|(kind, _)| kind.name == "Deployment")
 }
 
+/// One warning for all that have the same title: Terraform shows the first of them, and how many more there are.
+fn together(warnings: Vec<Diag>) -> Vec<Diag> {
+    let mut all: Vec<Vec<Diag>> = Vec::new();
+    for warning in warnings {
+        match all.iter_mut().find(|same| same[0].summary == warning.summary) {
+            Some(same) => same.push(warning),
+            None => all.push(vec![warning]),
+        }
+    }
+    let as_one = |mut same: Vec<Diag>| {
+        let lines: Vec<String> = same.iter().map(|it| format!("{}: {}", it.path, it.detail)).collect();
+        let first = same.swap_remove(0);
+        match lines.len() {
+            1 => first,
+            _ => Diag { detail: lines.join("\n"), ..first },
+        }
+    };
+    all.into_iter().map(as_one).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_one_object_is_one_warning() {
+        let of = |title: &str, at: &str, detail: &str| Diag::warning(title, detail).at(Path::root().attr(at));
+        let same =
+            together(vec![of("A", "zone", "No z."), of("B", "image", "No i."), of("A", "pool", "No p.")]);
+        let told: Vec<_> = same.iter().map(|it| (it.path.to_string(), it.detail.as_str())).collect();
+        assert_eq!(told, [("zone".to_owned(), "zone: No z.\npool: No p."), ("image".to_owned(), "No i.")]);
+    }
 
     #[test]
     fn a_machine_that_goes_after_its_deployment_is_not_said_to_be_installed() {

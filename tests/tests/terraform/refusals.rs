@@ -87,6 +87,12 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             .replace("\"10.77.0.100\"", "\"10.77.0.101\"");
         let said = flat(&world.config(&text).ok(&["plan"]).await);
         assert!(!said.contains("Error"), "{said}");
+        // Terraform shows one warning of a title.
+        let two = machine("row-11").replace("boot_macs", "pool = \"wep\"\n boot_macs");
+        let said = flat(&world.config(&with(&two)).ok(&["plan"]).await);
+        for want in ["there is no Zone \"row-11\"", "\"row-1\"", "there is no Pool \"wep\"", "\"web\""] {
+            assert!(said.contains(want), "{want}: {said}");
+        }
         // All at once: an overlap is tried again for a while.
         let range = |name: &str, start: &str, end: &str| {
             format!(
