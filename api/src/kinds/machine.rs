@@ -25,10 +25,10 @@ pub struct MachineSpec {
     /// Processor architecture.
     #[field(default = Architecture::Amd64)]
     pub architecture: Architecture,
-    /// The failure domain it stands in. Absent: the zone named `default`.
+    /// The failure domain it stands in. Absent: it counts as in `default`, whether there is such a zone or not.
     #[field(server_chosen)]
     pub zone: Option<Ref<Zone>>,
-    /// The pool it belongs to. Absent: the pool named `default`.
+    /// The pool it belongs to. Absent: it counts as in `default`, whether there is such a pool or not.
     #[field(server_chosen)]
     pub pool: Option<Ref<Pool>>,
     /// Words that selectors can ask for.

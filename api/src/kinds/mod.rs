@@ -31,6 +31,7 @@ mod storage_rules;
 mod tag;
 #[cfg(test)]
 mod tests;
+mod user_data;
 mod webhook;
 
 pub use access::{ApiToken, OpenIdIdentity, Role, User};

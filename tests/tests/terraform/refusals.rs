@@ -4,6 +4,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::NETWORK;
+use crate::deployments::deployment;
 use crate::gate::{At, Gate};
 use crate::world::{COMMAND, described, everything, flat, provider, provider_at, within};
 
@@ -54,6 +55,11 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
                 "fewer than 10 characters",
             ),
             ("boot_macs", with(&machine("row-1").replace("00:07", "00:zz")), "52:54:00:00:00:zz"),
+            (
+                "user_data",
+                deployment(&world, "user_data = \"apt install nginx\""),
+                "cloud-init does nothing with data of this form",
+            ),
         ] {
             let said = flat(&world.config(&text).fails(&["plan"]).await);
             assert!(said.contains(want) && said.contains(what), "{what}: {said}");
