@@ -89,10 +89,16 @@ fn row(entry: &AuditEntry) -> [String; 6] {
         entry.at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
         entry.actor.clone(),
         entry.address.clone(),
-        entry.request.clone(),
+        request(entry),
         format!("{}/{}", entry.kind, entry.name),
         changes(entry),
     ]
+}
+
+/// The request with its path as it was sent.
+fn request(entry: &AuditEntry) -> String {
+    let plural = Kind::find(&entry.kind).map_or("{plural}", |kind| kind.plural);
+    entry.request.replace("{plural}", plural).replace("{name}", &entry.name)
 }
 
 /// The fields of a spec that differ, by name, and whatever else does, as it is now; of a new object and of one that is no kind of ours, what was said.
@@ -143,7 +149,8 @@ mod tests {
         assert_eq!(changes(&entry(json!({"name": "a"}), json!({"name": "b"}))), r#"name: "b""#);
         assert_eq!(changes(&entry(json!(null), json!({}))), "created");
         assert_eq!(changes(&entry(json!({}), json!(null))), "asked to go");
-        assert_eq!(row(&entry(json!({}), json!({})))[4], "Zone/a");
+        let row = row(&entry(json!({}), json!({})));
+        assert_eq!((row[3].as_str(), row[4].as_str()), ("PUT /api/v1/zones/a", "Zone/a"));
     }
 
     #[tokio::test]

@@ -121,9 +121,9 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Resu
         .block_on(work)
 }
 
-/// The kind that a person means by `machine`, `machines`, `Machine` or `basalt_machine`.
+/// The kind that a person means by `machine`, `machines`, `Machine` or `basalt_machine`; `ip-range` is `ip_range`.
 pub(crate) fn kind(word: &str) -> Result<&'static Kind, Failed> {
-    Kind::find(word).ok_or_else(|| {
+    Kind::find(&word.replace('-', "_")).ok_or_else(|| {
         let kinds: Vec<_> = basalt_api::KINDS.iter().map(|kind| kind.plural).collect();
         Failed::Words(format!("there is no kind {word:?}; there are {}", kinds.join(", ")))
     })
