@@ -82,11 +82,14 @@ resource "basalt_machine" "this" {
   boot_macs      = [each.value.mac]
   kernel_options = var.kernel_options
   bmc = {
-    driver   = "ipmi"
-    address  = each.value.bmc
-    username = "admin"
-    password = var.bmc_password
-    options  = { cipher_suite = 3 }
+    driver      = "ipmi"
+    address     = each.value.bmc
+    username    = "admin"
+    password_wo = var.bmc_password
+    options     = { cipher_suite = 3 }
+
+    # It is in no state: raise this with another password.
+    password_wo_version = 1
   }
 
   # A machine is commissioned in the ephemeral environment, over this network.

@@ -12,6 +12,7 @@ variable "bmc_password" {
   description = "Password of the account `admin` on both BMCs."
   type        = string
   sensitive   = true
+  ephemeral   = true
 }
 
 variable "kernel_options" {
