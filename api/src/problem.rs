@@ -239,6 +239,8 @@ field_codes! {
     Rule;
     /// It cannot be changed after creation.
     Immutable;
+    /// The system is installed, and only a new installation could change it.
+    Installed;
     /// It names an object that is not there.
     ReferenceNotFound;
     /// It takes addresses of another object.

@@ -171,8 +171,20 @@ fn reinstallation(kind: &Kind, before: &Object, wanted: &Value) -> Vec<FieldErro
     };
     let changes = basalt_api::diff(kind, &parsed(before.spec.get()), wanted);
     let refused = changes.into_iter().filter(|change| change.effect == Effect::Redeploy).map(|change| {
-        let message = "the system is installed, and only a new installation could change this";
-        FieldError::new(change.pointer, FieldCode::Rule, message, hint)
+        let told = |word: &str, value: Option<&Value>| {
+            short(value).map(|value| format!(" {word} {value}")).unwrap_or_default()
+        };
+        let (from, to) = (told("from", change.old.as_ref()), told("to", change.new.as_ref()));
+        let message =
+            format!("the system is installed, and only a new installation could change this{from}{to}");
+        FieldError::new(change.pointer, FieldCode::Installed, message, hint)
     });
     refused.collect()
+}
+
+/// A value that a message has room for.
+fn short(value: Option<&Value>) -> Option<String> {
+    const LONGEST: usize = 80;
+    let value = value.filter(|value| !value.is_object() && !value.is_array())?;
+    Some(value.to_string()).filter(|told| told.len() <= LONGEST)
 }

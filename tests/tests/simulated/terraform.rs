@@ -139,7 +139,13 @@ async fn terraform_takes_a_machine_in_deploys_it_twice_and_gives_it_back() {
 
     user.declare(&machine, "hostname = \"other\"");
     let refused = user.run(&["apply", "-auto-approve"]).await;
-    assert_eq!(refused.status.code(), Some(1), "not unasked: {}", said(&refused));
+    let refusal = flat(&said(&refused));
+    assert_eq!(refused.status.code(), Some(1), "not unasked: {refusal}");
+    for told in
+        ["It needs a new installation", "could change this to \"other\"", "set redeploy = \"in_place\""]
+    {
+        assert!(refusal.contains(told), "{told}: {refusal}");
+    }
     assert_eq!(installed(), 1);
     user.declare(&machine, "hostname = \"other\"\nredeploy = \"in_place\"");
     let applied = user.apply().await;
