@@ -83,9 +83,12 @@ fn identified(
             "there is no private key in it; it is the text of a PEM file, not its path, and not encrypted";
         wrong("client_key", why.to_owned())
     })?;
-    builder
-        .with_client_auth_cert(certificates, key)
-        .map_err(|e| wrong("client_key", format!("it cannot be used with the certificate: {e}")))
+    builder.with_client_auth_cert(certificates, key).map_err(|e| {
+        wrong(
+            "client_key",
+            format!("it cannot be used with the certificate: {e}; give the key that the certificate is of"),
+        )
+    })
 }
 
 #[cfg(test)]

@@ -213,7 +213,11 @@ impl Resource for KindResource {
         for pointer in &declared.twice {
             let path = map::path(self.kind, pointer);
             diags.push(
-                Diag::error("A secret is given twice", "Give it plainly or write-only, not both.").at(path),
+                Diag::error(
+                    "A secret is given twice",
+                    "It is there plainly, and write-only as well; leave one of them out.",
+                )
+                .at(path),
             );
         }
         for pointer in &declared.unversioned {

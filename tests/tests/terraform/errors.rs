@@ -43,7 +43,7 @@ fn broken_rules(told: &Told) -> Vec<&'static str> {
     let is_whose = told.with.is_some() || told.title.contains('"');
     // What to type stands at the end by itself.
     let is_whole = told.detail.ends_with(['.', ')']) || told.detail.contains("terraform import ");
-    let has_two_parts = ["; ", ". ", ": "].iter().any(|between| told.detail.contains(between));
+    let has_two_parts = ["; ", ". ", ", and must be "].iter().any(|between| told.detail.contains(between));
     let rules = [
         (is_capital && !told.title.ends_with('.'), "a title begins with a capital letter and is no sentence"),
         (is_whose, "an error says whose it is, in its title or by its place"),
