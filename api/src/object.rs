@@ -4,6 +4,7 @@ use crate::kinds::CommonStatus;
 use crate::model::KindOf;
 use crate::schema::Kind;
 use crate::values::{Generation, Name, Timestamp, Uid};
+use crate::wire::Layer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -91,6 +92,9 @@ pub struct Metadata {
     /// For people and tools to find it by.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Whose labels these are, and who gives which tags beside the spec's, by manager; in lists that were asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<BTreeMap<String, Layer>>,
     /// Counts the changes of the spec; the ETag.
     pub generation: Generation,
     /// When it was created.

@@ -19,11 +19,10 @@ pub(crate) async fn state(
     defaults: &Val,
 ) -> Result<Val, Diags> {
     let mut state = map::object(kind, object);
-    // Whose labels they are has to be asked for; there is nothing to ask where there are none.
     let ours = match object.metadata.labels.is_empty() {
         true => BTreeMap::new(),
         false => {
-            let mut layers = region.layers(kind, &format!("uid:{}", object.metadata.uid)).await?;
+            let mut layers = region.layers(kind, object).await?;
             layers.remove(MANAGER).map(|layer| layer.labels).unwrap_or_default()
         }
     };

@@ -40,6 +40,7 @@ mod maas;
 mod map;
 mod memory;
 mod natural;
+mod pages;
 mod patience;
 mod provider;
 mod region;

@@ -30,7 +30,8 @@ impl KindList {
         let filter = Filter::new(self.kind, query.config)?;
         let wanted = query.limit.and_then(|limit| u32::try_from(limit).ok());
         let wanted = wanted.filter(|_| filter.is_all_the_regions()).unwrap_or(LARGEST_PAGE);
-        let mut options = ListOptions { limit: Some(wanted.min(LARGEST_PAGE)), ..filter.options() };
+        let limit = Some(wanted.min(LARGEST_PAGE));
+        let mut options = ListOptions { limit, layers: query.with_states, ..filter.options() };
         loop {
             let page = region.page(self.kind, &options).await?;
             for object in page.items.into_iter().filter(|object| filter.fits(object)) {

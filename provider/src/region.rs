@@ -20,6 +20,7 @@ use crate::bounded::Bounded;
 use crate::listing::{AsOf, Listings};
 use crate::map::Place;
 use crate::natural::NaturalKey;
+use crate::pages::Pages;
 use crate::patience;
 use crate::snapshot::Snapshots;
 use crate::{MANAGER, map};
@@ -70,6 +71,7 @@ impl Turn {
 pub(crate) struct Region {
     pub(crate) client: Bounded,
     written: Arc<Mutex<Written>>,
+    pages: Arc<Pages>,
     snapshots: Arc<Snapshots>,
     listings: Arc<Listings>,
     activity: Activity,
@@ -80,10 +82,12 @@ type Written = BTreeMap<(&'static str, String), Instant>;
 
 impl Region {
     pub(crate) fn new(client: Bounded) -> Self {
+        let pages = Arc::<Pages>::default();
         Self {
             client,
             written: Arc::default(),
-            snapshots: Arc::default(),
+            snapshots: Arc::new(Snapshots::of(Arc::clone(&pages))),
+            pages,
             listings: Arc::default(),
             activity: Activity::default(),
         }
@@ -215,24 +219,26 @@ impl Region {
 
     /// Some objects of a kind that fit.
     pub(crate) async fn page(&self, kind: &'static Kind, options: &ListOptions) -> Result<ObjectList, Diags> {
-        let page = self.client.call().await.list(kind, options).await;
+        let page = self.pages.page(&self.client, kind, options).await;
         page.map_err(|error| self.diags(kind, kind.plural, &error))
     }
 
-    /// What each manager says of the object beside its spec.
+    /// What each manager says of the object beside its spec: as it came with the object, or by a question of its own.
     pub(crate) async fn layers(
         &self,
         kind: &'static Kind,
-        key: &str,
+        object: &Object,
     ) -> Result<BTreeMap<String, Layer>, Diags> {
-        let layers = self
-            .client
-            .call()
-            .await
-            .layers(kind, key)
-            .await
-            .map_err(|error| self.diags(kind, key, &error))?;
-        Ok(layers.layers)
+        if let Some(layers) = &object.metadata.layers {
+            return Ok(layers.clone());
+        }
+        let key = format!("uid:{}", object.metadata.uid);
+        match self.client.call().await.layers(kind, &key).await {
+            Ok(layers) => Ok(layers.layers),
+            // It went meanwhile.
+            Err(error) if error.is_not_found() => Ok(BTreeMap::new()),
+            Err(error) => Err(self.diags(kind, object.metadata.name.as_str(), &error)),
+        }
     }
 
     /// Replaces what a manager says of the object beside its spec.
@@ -531,6 +537,7 @@ fn title(code: FieldCode) -> &'static str {
         FieldCode::UnknownField => "No such field",
         FieldCode::Required => "Something is missing",
         FieldCode::Immutable => "It cannot be changed",
+        FieldCode::Installed => "It needs a new installation",
         FieldCode::ReferenceNotFound => "It refers to something that does not exist",
         FieldCode::Overlap => "It overlaps with something else",
         _ => "The value is wrong",

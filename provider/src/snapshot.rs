@@ -25,6 +25,7 @@ use basalt_api::{Kind, Object};
 use tokio::sync::Mutex;
 
 use crate::bounded::Bounded;
+use crate::pages::Pages;
 
 /// For how long a snapshot is good.
 pub(crate) const FRESH: Duration = Duration::from_secs(30);
@@ -34,6 +35,7 @@ const PAGES: [u32; 2] = [100, 1000];
 /// What was read, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
+    pages: Arc<Pages>,
     kinds: std::sync::Mutex<HashMap<&'static str, Arc<Mutex<Snapshot>>>>,
 }
 
@@ -53,6 +55,11 @@ struct Snapshot {
 }
 
 impl Snapshots {
+    /// From such pages.
+    pub(crate) fn of(pages: Arc<Pages>) -> Self {
+        Self { pages, ..Self::default() }
+    }
+
     /// The object, by name or `uid:` and its uid.
     pub(crate) async fn find(
         &self,
@@ -72,7 +79,7 @@ impl Snapshots {
             }
             snapshot.asked += 1;
             if snapshot.get(key).is_none() && snapshot.asked > 1 && !snapshot.is_whole {
-                snapshot.read_page(client, kind).await?;
+                snapshot.read_page(&self.pages, client, kind).await?;
             }
             if let Some(object) = snapshot.get(key) {
                 return Ok(Some(object.clone()));
@@ -110,11 +117,17 @@ impl Snapshot {
         self.by_uid.get(uid)
     }
 
-    async fn read_page(&mut self, client: &Bounded, kind: &'static Kind) -> Result<(), ClientError> {
+    async fn read_page(
+        &mut self,
+        pages: &Pages,
+        client: &Bounded,
+        kind: &'static Kind,
+    ) -> Result<(), ClientError> {
         let [first, more] = PAGES;
         let limit = if self.pages == 0 { first } else { more };
-        let options = ListOptions { limit: Some(limit), next: self.next.clone(), ..ListOptions::default() };
-        let page = client.call().await.list(kind, &options).await;
+        let next = self.next.clone();
+        let options = ListOptions { limit: Some(limit), next, layers: true, ..ListOptions::default() };
+        let page = pages.page(client, kind, &options).await;
         match page {
             Ok(page) => {
                 self.pages += 1;
@@ -147,6 +160,15 @@ mod tests {
     use basalt_api::{Problem, ProblemCode};
     use serde_json::json;
 
+    /// What a region does with lists.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Lists {
+        Gives,
+        Refuses,
+        /// It is too old for layers in them.
+        WithoutLayers,
+    }
+
     /// A region of so many zones, played; and what it was asked for.
     struct Played {
         client: Bounded,
@@ -161,14 +183,17 @@ mod tests {
     }
 
     impl Played {
-        async fn new(zones: usize, may_list: bool) -> Self {
+        async fn new(zones: usize, lists: Lists) -> Self {
             let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
             let seen = Arc::clone(&asked);
             let app = Router::new().fallback(move |request: Request| {
                 let uri = request.uri().clone();
                 seen.lock().expect("a lock").push(uri.path().to_owned());
                 let answer = match uri.path().strip_prefix("/api/v1/zones") {
-                    Some("") if !may_list => refusal(ProblemCode::Forbidden),
+                    Some("") if lists == Lists::Refuses => refusal(ProblemCode::Forbidden),
+                    Some("") if lists == Lists::WithoutLayers && uri.to_string().contains("layers") => {
+                        refusal(ProblemCode::Invalid)
+                    }
                     Some("") => page(zones, uri.query().unwrap_or_default()),
                     Some(key) => match number(key) {
                         Some(number) if number < zones => axum::Json(zone(number)).into_response(),
@@ -244,7 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_thousand_objects_cost_a_few_pages() {
-        let (snapshots, played) = (Arc::new(Snapshots::default()), Played::new(1000, true).await);
+        let (snapshots, played) = (Arc::new(Snapshots::default()), Played::new(1000, Lists::Gives).await);
         // Ten at a time, as Terraform does, and from the end.
         for ten in (0..100).rev() {
             let mut reads = tokio::task::JoinSet::new();
@@ -264,14 +289,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_single_object_is_asked_for_alone() {
-        let (snapshots, played) = (Snapshots::default(), Played::new(5000, true).await);
+        let (snapshots, played) = (Snapshots::default(), Played::new(5000, Lists::Gives).await);
         assert!(find(&snapshots, &played, "row-17").await.is_some());
         assert_eq!(played.asked(), (1, 0));
     }
 
     #[tokio::test]
     async fn that_something_is_gone_is_asked_again_for_it_alone() {
-        let (snapshots, played) = (Snapshots::default(), Played::new(3, true).await);
+        let (snapshots, played) = (Snapshots::default(), Played::new(3, Lists::Gives).await);
         assert!(find(&snapshots, &played, "row-0").await.is_some());
         assert!(find(&snapshots, &played, "row-1").await.is_some());
         assert_eq!(played.asked(), (1, 1));
@@ -281,7 +306,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_ends_what_was_read_before_it() {
-        let (snapshots, played) = (Snapshots::default(), Played::new(3, true).await);
+        let (snapshots, played) = (Snapshots::default(), Played::new(3, Lists::Gives).await);
         for key in ["row-0", "row-1", "row-2"] {
             assert!(find(&snapshots, &played, key).await.is_some());
         }
@@ -292,10 +317,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_listed_is_asked_for_one_by_one() {
-        let (snapshots, played) = (Snapshots::default(), Played::new(3, false).await);
+        let (snapshots, played) = (Snapshots::default(), Played::new(3, Lists::Refuses).await);
         for key in ["row-0", "row-1", "row-2"] {
             assert!(find(&snapshots, &played, key).await.is_some());
         }
         assert_eq!(played.asked(), (3, 1), "the list was refused once");
+    }
+
+    #[tokio::test]
+    async fn a_region_that_lists_no_layers_is_asked_for_them_once() {
+        let (snapshots, played) = (Snapshots::default(), Played::new(150, Lists::WithoutLayers).await);
+        for number in 0..150 {
+            assert!(find(&snapshots, &played, &format!("row-{number}")).await.is_some());
+        }
+        assert_eq!(played.asked(), (1, 3), "one page was refused");
     }
 }

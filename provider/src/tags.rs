@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! create   GET machines/NAME/layers; PUT machines/NAME/layers/MANAGER, in place of one without tags
-//! read     GET machines/uid:UID/layers: all tags of the manager
+//! read     GET machines/uid:UID/layers, or one list of many machines with theirs: all tags of the manager
 //! update   PUT, in place of what was planned from
 //! delete   PUT without these tags
 //! ```
@@ -295,7 +295,7 @@ impl Resource for MachineTags {
             };
         };
         let (name, uid) = (machine.metadata.name.as_str(), machine.metadata.uid.to_string());
-        let layer = self.layer(&region, &format!("uid:{uid}"), manager).await?.unwrap_or_default();
+        let layer = region.layers(KIND, &machine).await?.remove(manager).unwrap_or_default();
         if layer.tags.is_empty() {
             if is_imported {
                 let detail = format!(
@@ -319,7 +319,7 @@ impl Resource for MachineTags {
             && let Some(region) = self.session.region_if_known()
             && let Some(there) = region.refresh(KIND, machine, machine).await?
             && !self.session.memory.is_kept(&id(&there.metadata.uid.to_string(), manager))
-            && let Some(layer) = self.layer(&region, machine, manager).await?
+            && let Some(layer) = region.layers(KIND, &there).await?.remove(manager)
             && !layer.tags.is_empty()
         {
             let mut warning = taken(machine, manager, &layer.tags);

@@ -90,6 +90,8 @@ pub struct ListOptions {
     pub labels: BTreeMap<String, String>,
     /// With this in their names, or in any text that they say.
     pub text: Option<String>,
+    /// With the layers of each, in its metadata.
+    pub layers: bool,
     /// Most objects of a page; the region's choice when absent.
     pub limit: Option<u32>,
     /// `next` of the page before.
@@ -156,6 +158,9 @@ impl Client {
         }
         if let Some(text) = &options.text {
             call = call.query("q", text);
+        }
+        if options.layers {
+            call = call.query("layers", "true");
         }
         if let Some(limit) = options.limit {
             call = call.query("limit", &limit.to_string());

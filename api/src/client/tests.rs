@@ -54,6 +54,7 @@ fn object(generation: u64, status: serde_json::Value) -> Object {
     Object {
         kind: "Zone".to_owned(),
         metadata: Metadata {
+            layers: None,
             name: "row-1".parse().unwrap(),
             uid: Uid::generate(),
             manager: None,

@@ -119,6 +119,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             text(),
             "Only objects whose name, or any text in whose labels, spec or status contains this, in capitals or not",
         ),
+        (
+            "layers",
+            "layers",
+            "query",
+            truth(),
+            "With every manager's labels and tags of each object, in `metadata.layers`",
+        ),
         ("since", "since", "query", form(Semantic::Timestamp), "Only what is not older than this"),
         (
             "booted",

@@ -61,6 +61,10 @@ pub(super) fn components() -> [(&'static str, Value); 60] {
                 &["name", "uid", "generation", "created_at", "updated_at"],
                 json!({
                     "name": text(), "uid": form(Semantic::Uid), "manager": text(), "labels": labels(),
+                    "layers": {
+                        "description": "The layers by their managers, where they were asked for",
+                        "type": "object", "additionalProperties": reference("Layer"),
+                    },
                     "generation": number(), "created_at": time(), "updated_at": time(),
                     "deletion_requested_at": {"anyOf": [time(), {"type": "null"}]},
                 }),

@@ -20,6 +20,37 @@ impl Store {
         layers(&mut tx, &row).await
     }
 
+    /// Every manager's layer of each of these objects that has any.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn layers_of(
+        &self,
+        objects: impl Iterator<Item = Uid>,
+    ) -> Result<BTreeMap<Uid, BTreeMap<String, Layer>>, StoreError> {
+        let uids: Vec<Uuid> = objects.map(Uid::get).collect();
+        let rows = sqlx::query!(
+            r#"select object as "object!", manager as "manager!", label, value, tag from (
+                 select o.uid as object, m.key as manager, l.key as label, l.value, null as tag
+                 from object o, jsonb_each(o.labels) m, jsonb_each_text(m.value) l where o.uid = any($1)
+                 union all
+                 select object, manager, null, null, tag from tag_layer where object = any($1)
+               ) said"#,
+            &uids
+        );
+        let mut layers: BTreeMap<Uid, BTreeMap<String, Layer>> = BTreeMap::new();
+        for row in rows.fetch_all(self.pool()).await? {
+            let layer = layers.entry(Uid::from(row.object)).or_default().entry(row.manager).or_default();
+            if let (Some(label), Some(value)) = (row.label, row.value) {
+                layer.labels.insert(label, value);
+            }
+            if let Some(tag) = row.tag {
+                layer.tags.insert(stored(&tag)?);
+            }
+        }
+        Ok(layers)
+    }
+
     /// Replaces one manager's layer; an empty one is no layer. The generation stays, since the spec does. One that is neither what the
     /// request replaces nor as it is to be stays.
     ///
@@ -65,11 +96,14 @@ async fn layers(tx: &mut Tx, row: &Row) -> Result<BTreeMap<String, Layer>, Store
         layers.entry(manager).or_default().labels = labels;
     }
     let tags = sqlx::query!("select manager, tag from tag_layer where object = $1", row.uid);
-    for stored in tags.fetch_all(&mut **tx).await? {
-        let tag: Tag = stored.tag.parse().map_err(|e| StoreError::Corrupt(format!("a stored tag: {e}")))?;
-        layers.entry(stored.manager).or_default().tags.insert(tag);
+    for row in tags.fetch_all(&mut **tx).await? {
+        layers.entry(row.manager).or_default().tags.insert(stored(&row.tag)?);
     }
     Ok(layers)
+}
+
+fn stored(tag: &str) -> Result<Tag, StoreError> {
+    tag.parse().map_err(|e| StoreError::Corrupt(format!("a stored tag: {e}")))
 }
 
 async fn write(tx: &mut Tx, row: &Row, manager: &str, layer: &Layer) -> Result<(), StoreError> {

@@ -85,8 +85,16 @@ pub(super) async fn list(
     serving::fill(&app, &mut page.objects).await?;
     webhooks::fill(&app, &mut page.objects).await?;
     let mut items = Vec::with_capacity(page.objects.len());
+    let mut layers = match parameters.layers {
+        true => Some(app.store().layers_of(page.objects.iter().map(|object| object.uid)).await?),
+        false => None,
+    };
     for object in page.objects {
-        items.push(shown(&app, &caller.rights, object).await?);
+        let item = shown(&app, &caller.rights, object).await?;
+        items.push(match &mut layers {
+            Some(layers) => item.layered(layers),
+            None => item,
+        });
     }
     let Some(fields) = &parameters.fields else {
         return Ok(axum::Json(WholeList { items, next: page.next, position }).into_response());

@@ -69,6 +69,9 @@ pub(super) struct ListParameters {
     labels: Option<String>,
     pub(super) fields: Option<String>,
     pub(super) q: Option<String>,
+    /// With the layers of each object.
+    #[serde(default)]
+    pub(super) layers: bool,
 }
 
 impl ListParameters {

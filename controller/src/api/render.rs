@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{Axes, Condition, ConditionStatus, phase};
 use basalt_api::values::{Generation, Timestamp, Uid};
+use basalt_api::wire::Layer;
 use basalt_api::{Kind, ProblemCode};
 use basalt_db::{Issued, Object};
 use serde::Serialize;
@@ -53,6 +54,8 @@ struct Metadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     manager: Option<String>,
     labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layers: Option<BTreeMap<String, Layer>>,
     generation: Generation,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -87,6 +90,7 @@ pub(super) fn render(object: Object, waits_for: &WaitsFor) -> Answer<Rendered> {
             uid: object.uid,
             manager: object.manager,
             labels: object.labels,
+            layers: None,
             generation: object.generation,
             created_at: object.created_at,
             updated_at: object.updated_at,
@@ -202,6 +206,12 @@ impl Rendered {
         self.status.say("issued_at", &issued.at)?;
         self.status.say("last_used", &issued.last_used)?;
         Ok(self)
+    }
+
+    /// With its layers, of those of all objects of a list.
+    pub(super) fn layered(mut self, layers: &mut BTreeMap<Uid, BTreeMap<String, Layer>>) -> Self {
+        self.metadata.layers = Some(layers.remove(&self.metadata.uid).unwrap_or_default());
+        self
     }
 
     /// The answer, with the generation as its ETag.

@@ -41,6 +41,13 @@ async fn each_tool_has_labels_and_tags_of_its_own() {
                "terraform": {"labels": {"row": "1"}, "tags": []}})
     );
 
+    api.declare("/api/v1/machines/n", r#"{"boot_macs":["52:54:00:00:00:02"]}"#).await;
+    let listed = api.get("/api/v1/machines?layers=true").await.json();
+    let of = |index: usize| &listed["items"][index]["metadata"]["layers"];
+    assert_eq!((of(0), of(1)), (&layers["layers"], &json!({})), "{listed}");
+    let plain = api.get("/api/v1/machines").await.json();
+    assert_eq!(plain["items"][0]["metadata"].get("layers"), None, "nobody asked: {plain}");
+
     assert_eq!(layer(api, path, "audit", json!({})).await.0, 200);
     assert_eq!(api.get(path).await.json()["metadata"]["labels"]["asset"], "A-77");
     let seen = api.get("/api/v1/audit?object=Machine/m").await.json();

@@ -54,11 +54,27 @@ impl Point {
 
 type Next = Arc<Mutex<Option<Point>>>;
 
-/// How many requests are under way, and how many ever were at once.
+/// How many requests are under way, how many ever were at once, and which there were.
 #[derive(Debug, Default)]
 struct Traffic {
     now: AtomicUsize,
     most: AtomicUsize,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Traffic {
+    /// Remembers the request that these bytes begin, if they begin one: `GET /api/v1/zones`.
+    fn remember(&self, bytes: &[u8]) {
+        let line = first_line(bytes);
+        if let Some((request, "HTTP/1.1")) = line.rsplit_once(' ') {
+            self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(request.to_owned());
+        }
+    }
+}
+
+fn first_line(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    String::from_utf8_lossy(line).into_owned()
 }
 
 /// A request that is under way.
@@ -132,6 +148,11 @@ impl Gate {
         self.traffic.most.load(Ordering::Relaxed)
     }
 
+    /// What was asked since this was called last, as `GET /api/v1/zones`.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.traffic.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends every connection, and turns away so many before it opens again.
     pub(crate) async fn shut_for(&self, connections: u64) {
         self.shut.send_replace(Some(0));
@@ -167,6 +188,7 @@ async fn pass(
                     return Ok(());
                 }
                 under_way.get_or_insert_with(|| UnderWay::new(&traffic));
+                traffic.remember(asked);
                 match reached(asked, &next) {
                     Some(point) if point.at == At::Request => point.hold().await?,
                     Some(point) => answer = Some(point),
@@ -191,8 +213,7 @@ async fn pass(
 
 /// The point, if this begins the write that it is at.
 fn reached(bytes: &[u8], next: &Next) -> Option<Point> {
-    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
+    let line = first_line(bytes);
     let is_rename = line.starts_with("POST /") && line.contains("/rename");
     let is_write = line.starts_with("PUT /") || line.starts_with("DELETE /") || is_rename;
     let is_write = is_write && !line.contains("dry_run=true");

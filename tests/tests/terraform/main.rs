@@ -25,6 +25,7 @@ mod proxies;
 mod queries;
 mod refusals;
 mod repository;
+mod requests;
 mod revoked;
 mod tags;
 mod tokens;
