@@ -171,8 +171,11 @@ fn is_duration() -> Check {
     })
 }
 
+/// A refusal. What the region says of the verb, it says of all that was asked.
 fn failed(machine: &str, error: &ClientError) -> Diags {
-    region::diags(KIND, machine, error)
+    let Some(mut problem) = error.problem().cloned() else { return region::diags(KIND, machine, error) };
+    problem.errors.iter_mut().filter(|it| it.pointer == "/verb").for_each(|it| it.pointer.clear());
+    region::diags(KIND, machine, &problem.into())
 }
 
 #[async_trait]

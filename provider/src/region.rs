@@ -529,7 +529,11 @@ pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str, config: &Val)
     // What is missing is nowhere from.
     let origin = origin.filter(|_| error.code != FieldCode::Required);
     let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
-    Diag::error(title(error.code), format!("{lost}{error}.{origin}{suffix}")).at(path)
+    let title = match error.code {
+        FieldCode::Rule if path == Path::root() => "It is refused",
+        code => title(code),
+    };
+    Diag::error(title, format!("{lost}{error}.{origin}{suffix}")).at(path)
 }
 
 fn title(code: FieldCode) -> &'static str {

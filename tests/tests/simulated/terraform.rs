@@ -245,6 +245,15 @@ async fn an_action_cycles_the_power_of_a_machine_and_one_has_its_hardware_read_a
         "{cycled:?}"
     );
     assert_eq!((powered_on() - before, machine.power_state()), (1, basalt_bmc::PowerState::On));
+    for (action, state) in [
+        ("basalt_power_off", basalt_bmc::PowerState::Off),
+        ("basalt_power_off", basalt_bmc::PowerState::Off),
+        ("basalt_power_on", basalt_bmc::PowerState::On),
+    ] {
+        let switched = core.act(action, &config, async || ()).await.expect("it ends");
+        assert_eq!(switched.errors, Vec::<String>::new(), "{switched:?}");
+        assert_eq!(machine.power_state(), state, "{action}: {switched:?}");
+    }
 
     let before = looked_at();
     let read = core.act("basalt_recommission", &config, async || looked_at()).await.expect("it ends");
@@ -326,5 +335,17 @@ async fn an_action_lets_people_mend_a_machine_and_does_not_wait_for_them() {
     let refused =
         core.act("basalt_rescue", &asks("8d".into()), async || ()).await.expect_err("it is not valid");
     assert!(format!("{refused:?}").contains("from `1m` to `7d`"), "{refused:?}");
+
+    let open = core.act("basalt_rescue", &asks(Val::Null), async || ()).await.expect("it ends");
+    assert_eq!(open.errors, Vec::<String>::new(), "{open:?}");
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::On);
+    let sim1 = Val::from([("machine", "sim1".into())]);
+    let ended = core.act("basalt_abort", &sim1, async || ()).await.expect("it ends");
+    assert_eq!(ended.errors, Vec::<String>::new(), "{ended:?}");
+    assert_eq!(machine.power_state(), basalt_bmc::PowerState::Off, "at once");
+    let nothing = core.act("basalt_abort", &sim1, async || ()).await.expect("it ends");
+    let why =
+        "It is refused: Machine \"sim1\": no commissioning, install, script or rescue of sim1 is under way";
+    assert!(nothing.errors[0].starts_with(why), "{nothing:?}");
     core.stop().await;
 }
