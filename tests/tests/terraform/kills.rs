@@ -323,8 +323,11 @@ fn an_apply_during_which_the_region_is_restarted_makes_nothing_twice_and_loses_n
         held.go_on();
         let output = tokio::time::timeout(COMMAND, child.wait_with_output()).await;
         let output = output.expect("it ends").expect("an end");
+        let before = world.made().await;
+        assert!(!before.is_empty(), "{}", everything(&output));
         // A request that was on its way when the region closed the connection is not repeated: nobody knows what became of it.
         world.apply().await;
+        Stage::Everything.check(&before, &world.made().await);
         let again = world.run(&["plan", "-detailed-exitcode"]).await;
         assert_eq!(again.status.code(), Some(0), "{}{}", everything(&output), everything(&again));
         assert_eq!(world.made().await.len(), OBJECTS);
