@@ -50,6 +50,39 @@ const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
 }
 "#;
 
+/// Under what the registry lists the kinds.
+const SUBCATEGORIES: &[(&str, &[&str])] = &[
+    ("Machines", &["Machine", "Deployment", "Image", "Script", "Tag", "ImageSource", "PackageRepository"]),
+    (
+        "Network",
+        &["Fabric", "Vlan", "Subnet", "IpRange", "IpAddress", "StaticRoute", "Space", "Domain", "DnsRecord"],
+    ),
+    ("Network", &["Device", "Discovery"]),
+    ("Places", &["Zone", "Pool"]),
+    ("Access", &["User", "Role", "ApiToken", "SshKey"]),
+    ("Region", &["Settings", "Rack", "Webhook"]),
+];
+
+/// Under what the registry lists a page.
+fn subcategory(subject: Subject<'_>) -> &'static str {
+    let of = match subject {
+        Subject::Provider | Subject::Function(_) => return "",
+        Subject::Resource("basalt_machine_tags") | Subject::Action(_) => return "Machines",
+        Subject::Ephemeral(_) => return "Access",
+        Subject::Resource(of) | Subject::DataSource(of) | Subject::ListResource(of) => of,
+    };
+    let kind = Kind::find(of).or_else(|| Kind::find(of.strip_prefix("basalt_")?)).expect("a kind");
+    let found = SUBCATEGORIES.iter().find(|(_, kinds)| kinds.contains(&kind.name));
+    match kind.name {
+        "Sample" => "",
+        name => found.unwrap_or_else(|| panic!("{name} is in no subcategory")).0,
+    }
+}
+
+fn example(subject: Subject<'_>) -> Example {
+    Example { subcategory: subcategory(subject).to_owned(), ..usage(subject) }
+}
+
 /// How each function is used.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
@@ -75,12 +108,13 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-fn example(subject: Subject<'_>) -> Example {
+fn usage(subject: Subject<'_>) -> Example {
     match subject {
-        Subject::Provider => Example { usage: Some(PROVIDER.to_owned()), import: Vec::new() },
+        Subject::Provider => Example { usage: Some(PROVIDER.to_owned()), ..Example::default() },
         Subject::Resource("basalt_machine_tags") => Example {
             usage: Some(MACHINE_TAGS.to_owned()),
             import: ["web1", "web1/monitoring", "uid:UID/monitoring"].map(str::to_owned).to_vec(),
+            ..Example::default()
         },
         Subject::Resource(of) => {
             let kind = Kind::find(of).expect("a kind");
@@ -88,6 +122,7 @@ fn example(subject: Subject<'_>) -> Example {
             Example {
                 usage: Some(resource(kind)),
                 import: vec![name.to_owned(), "uid:UID".to_owned(), natural_key(kind)],
+                ..Example::default()
             }
         }
         Subject::DataSource(of) => {
@@ -97,7 +132,7 @@ fn example(subject: Subject<'_>) -> Example {
                     many(KINDS.iter().find(|kind| of == format!("basalt_{}", kind.plural)).expect("a kind"))
                 }
             };
-            Example { usage: Some(usage), import: Vec::new() }
+            Example { usage: Some(usage), ..Example::default() }
         }
         Subject::ListResource(of) => {
             let kind = Kind::find(of).expect("a kind");
@@ -108,7 +143,7 @@ fn example(subject: Subject<'_>) -> Example {
             let usage = format!(
                 "list \"{of}\" \"example\" {{\n  provider         = basalt\n  include_resource = true\n{filter}}}\n"
             );
-            Example { usage: Some(usage), import: Vec::new() }
+            Example { usage: Some(usage), ..Example::default() }
         }
         Subject::Action(of) => {
             let more = match of {
@@ -124,13 +159,13 @@ fn example(subject: Subject<'_>) -> Example {
                 "action \"{of}\" \"example\" {{\n  config {{\n    machine = basalt_machine.example.name{more}\n  }}\n}}\n\n\
                  # terraform apply -invoke=action.{of}.example\n"
             );
-            Example { usage: Some(usage), import: Vec::new() }
+            Example { usage: Some(usage), ..Example::default() }
         }
-        Subject::Ephemeral(_) => Example { usage: Some(TOKEN.to_owned()), import: Vec::new() },
+        Subject::Ephemeral(_) => Example { usage: Some(TOKEN.to_owned()), ..Example::default() },
         Subject::Function(of) => {
             let usage = FUNCTIONS.iter().find(|(name, _)| *name == of);
             let (_, usage) = usage.unwrap_or_else(|| panic!("no example of {of}"));
-            Example { usage: Some((*usage).to_owned()), import: Vec::new() }
+            Example { usage: Some((*usage).to_owned()), ..Example::default() }
         }
     }
 }

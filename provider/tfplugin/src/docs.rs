@@ -47,6 +47,8 @@ pub struct Example {
     pub usage: Option<String>,
     /// What `terraform import` takes, for each way to name an object.
     pub import: Vec<String>,
+    /// Under what the registry lists it; empty for the rest.
+    pub subcategory: String,
 }
 
 /// The pages, by file. `name` is the prefix of the types: `pets` of `pets_cat`.
@@ -60,25 +62,25 @@ pub fn pages(
         rest.unwrap_or(type_name).to_owned()
     };
     let mut pages = BTreeMap::new();
-    let index =
-        Page::new(&format!("{name} Provider"), &format!("{name} Provider"), &provider.schema().description)
-            .usage(&example(Subject::Provider))
-            .schema(&provider.schema());
+    let (title, of_index) = (format!("{name} Provider"), example(Subject::Provider));
+    let index = Page::new(&title, &title, &provider.schema().description, &of_index)
+        .usage(&of_index)
+        .schema(&provider.schema());
     pages.insert("index.md".to_owned(), index.0);
     for resource in provider.resources() {
         let (of, schema) = (resource.type_name(), resource.schema());
         let example = example(Subject::Resource(of));
-        let page =
-            Page::new(&format!("{of} Resource - {name}"), &format!("{of} (Resource)"), &schema.description)
-                .usage(&example)
-                .schema(schema)
-                .import(of, &example)
-                .identity(of, &resource.identity(), schema);
+        let (title, heading) = (format!("{of} Resource - {name}"), format!("{of} (Resource)"));
+        let page = Page::new(&title, &heading, &schema.description, &example)
+            .usage(&example)
+            .schema(schema)
+            .import(of, &example)
+            .identity(of, &resource.identity(), schema);
         pages.insert(format!("resources/{}.md", short(of)), page.0);
     }
     let mut add = |folder: &str, sort: &str, of: &str, schema: &Schema, example: &Example| {
         let title = format!("{of} {sort} - {name}");
-        let page = Page::new(&title, &format!("{of} ({sort})"), &schema.description);
+        let page = Page::new(&title, &format!("{of} ({sort})"), &schema.description, example);
         pages.insert(format!("{folder}/{}.md", short(of)), page.usage(example).schema(schema).0);
     };
     for it in provider.data_sources() {
@@ -99,10 +101,11 @@ pub fn pages(
     }
     for function in provider.functions() {
         let (of, signature) = (function.name(), function.signature());
-        let page =
-            Page::new(&format!("{of} function - {name}"), &format!("function: {of}"), &signature.description)
-                .usage(&example(Subject::Function(of)))
-                .signature(of, &signature);
+        let (title, heading) = (format!("{of} function - {name}"), format!("function: {of}"));
+        let example = example(Subject::Function(of));
+        let page = Page::new(&title, &heading, &signature.description, &example)
+            .usage(&example)
+            .signature(of, &signature);
         pages.insert(format!("functions/{of}.md"), page.0);
     }
     pages
@@ -112,10 +115,11 @@ pub fn pages(
 struct Page(String);
 
 impl Page {
-    fn new(title: &str, heading: &str, description: &str) -> Self {
+    fn new(title: &str, heading: &str, description: &str, example: &Example) -> Self {
+        let subcategory = &example.subcategory;
         let summary = description.split("\n\n").next().unwrap_or_default().replace('\n', "\n  ");
         Self(format!(
-            "---\npage_title: {title:?}\nsubcategory: \"\"\ndescription: |-\n  {summary}\n---\n\n# {heading}\n\n{description}\n"
+            "---\npage_title: {title:?}\nsubcategory: {subcategory:?}\ndescription: |-\n  {summary}\n---\n\n# {heading}\n\n{description}\n"
         ))
     }
 
@@ -298,16 +302,19 @@ mod tests {
             ],
             ..Schema::default()
         };
-        let example =
-            Example { usage: Some("resource \"pet\" \"x\" {}\n".to_owned()), import: vec!["rex".to_owned()] };
-        let page = Page::new("pet Resource - pets", "pet (Resource)", &schema.description)
+        let example = Example {
+            usage: Some("resource \"pet\" \"x\" {}\n".to_owned()),
+            import: vec!["rex".to_owned()],
+            subcategory: "Pets".to_owned(),
+        };
+        let page = Page::new("pet Resource - pets", "pet (Resource)", &schema.description, &example)
             .usage(&example)
             .schema(&schema)
             .import("pet", &example)
             .identity("pet", &Identity::default().required("uid").optional("name"), &schema);
         let want = r#"---
 page_title: "pet Resource - pets"
-subcategory: ""
+subcategory: "Pets"
 description: |-
   A pet.
 ---
@@ -382,7 +389,8 @@ import {
             returns: Type::list(Type::String),
             deprecated: None,
         };
-        let page = Page::new("call function - pets", "function: call", &signature.description);
+        let page =
+            Page::new("call function - pets", "function: call", &signature.description, &Example::default());
         let page = page.signature("call", &signature).0;
         assert!(page.contains("call(loud boolean, names string...) list of string\n"), "{page}");
         assert!(page.ends_with("1. `loud` (Boolean) How.\n2. `names` (String, Variadic) Whom.\n"), "{page}");
