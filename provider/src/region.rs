@@ -430,7 +430,7 @@ pub(crate) fn diags(kind: &Kind, name: &str, error: &ClientError) -> Diags {
 }
 
 /// The same where it was about what a configuration says.
-fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
+pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
     let what = format!("{} {name:?}", kind.name);
     let advice = advice(error);
     if let ClientError::Interrupted { may_be_done } = error {

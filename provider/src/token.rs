@@ -107,6 +107,17 @@ impl Open {
     fn failed(&self, error: &ClientError) -> Diags {
         region::diags(KIND, &self.name, error)
     }
+
+    /// Why there is none. Whoever wrote the configuration knows nothing of the object by that name.
+    fn not_opened(&self, error: &ClientError, config: &Val) -> Diags {
+        let (name, told) = (format!("ApiToken {:?}", self.name), "this \"basalt_token\"");
+        let each = region::diags_of(KIND, &self.name, error, config).into_iter().map(|diag| Diag {
+            summary: diag.summary.replace(&name, told),
+            detail: diag.detail.replace(&name, told),
+            ..diag
+        });
+        Diags(each.collect())
+    }
 }
 
 #[async_trait]
@@ -145,7 +156,7 @@ impl Ephemeral for Token {
             if matches!(error, ClientError::Interrupted { may_be_done: true }) {
                 let _ = delete(&client, &open.name).await;
             }
-            return Err(open.failed(&error));
+            return Err(open.not_opened(&error, config));
         }
         let issued = client.call().await.issue_token(&open.name).await;
         let text = match issued {
@@ -153,7 +164,7 @@ impl Ephemeral for Token {
             Err(error) => {
                 // Nobody closes what was never opened.
                 let _ = delete(&client, &open.name).await;
-                return Err(open.failed(&error));
+                return Err(open.not_opened(&error, config));
             }
         };
         cx.set_private(serde_json::to_vec(&open).unwrap_or_default());

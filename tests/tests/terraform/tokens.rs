@@ -123,6 +123,14 @@ fn what_a_killed_terraform_left_is_cleared_away_once_it_has_ended() {
         let said = flat(&world.config(&format!("{}{wrong}", provider(&world))).fails(&["validate"]).await);
         assert!(said.contains("the token speaks for nobody"), "{said}");
         assert!(said.contains("\"10s\" is too short"), "{said}");
+
+        let wrong = TOLD.replace("\"looker\"", "\"nobody\"");
+        let said = flat(&world.config(&format!("{}{wrong}", provider(&world))).fails(&["plan"]).await);
+        assert!(said.contains("It refers to something that does not exist: this \"basalt_token\""), "{said}");
+        assert!(
+            said.contains("role = \"nobody\"") && !said.contains("terraform-"),
+            "at its attribute: {said}"
+        );
         world.end().await;
     });
 }
