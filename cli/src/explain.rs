@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             text.push_str(&format!("  {mark:6} {}{destroys}\n", step.message));
         }
     }
-    let entries = &timeline.entries;
+    let entries = told(&timeline.entries);
     if !entries.is_empty() {
         text.push_str("\nwhat happened:\n");
         for entry in entries.iter().skip(entries.len().saturating_sub(args.history)) {
@@ -125,6 +125,20 @@ fn waits(wait: &Wait, now: Timestamp) -> String {
     text
 }
 
+/// The entries without the percentages that others followed in the same stage: how far a stage came is what counts.
+fn told(entries: &[TimelineEntry]) -> Vec<&TimelineEntry> {
+    let stage = |entry: &TimelineEntry| {
+        let (_, of) = entry.message.split_once(" % ").filter(|_| entry.reason == "progress")?;
+        Some((of.split(':').next().unwrap_or_default().to_owned(), entry.data.get("attempt").cloned()))
+    };
+    let next = entries.iter().skip(1).map(Some).chain([None]);
+    let kept = entries.iter().zip(next).filter(|(entry, next)| {
+        let stage_of = stage(entry);
+        stage_of.is_none() || stage_of != next.and_then(stage)
+    });
+    kept.map(|(entry, _)| entry).collect()
+}
+
 fn line(entry: &TimelineEntry) -> String {
     let source = entry.source.as_deref().unwrap_or("-");
     format!("{}  {source:10} {}", entry.at.strftime("%H:%M:%S"), entry.message)
@@ -151,6 +165,35 @@ mod tests {
         assert_eq!(heading("web1", &plan), "web1");
         plan.summary = "web1: nothing to do".to_owned();
         assert_eq!(heading("web1", &plan), "web1: nothing to do");
+    }
+
+    #[test]
+    fn of_a_stage_the_last_percentage_is_told() {
+        let entry = |reason: &str, message: &str| -> TimelineEntry {
+            let at = "2026-01-31T12:00:00Z";
+            let whole = serde_json::json!({"at": at, "kind": "fact", "reason": reason, "message": message});
+            serde_json::from_value(whole).unwrap()
+        };
+        let entries = [
+            entry("claim", "the agent took its task"),
+            entry("progress", "0 % partition: a"),
+            entry("progress", "10 % unpack: b"),
+            entry("progress", "20 % unpack: c"),
+            entry("lease", "leased 10.0.0.9"),
+            entry("progress", "30 % unpack: d"),
+            entry("progress", "90 % unpack: e"),
+        ];
+        let said: Vec<_> = told(&entries).into_iter().map(|entry| entry.message.as_str()).collect();
+        assert_eq!(
+            said,
+            [
+                "the agent took its task",
+                "0 % partition: a",
+                "20 % unpack: c",
+                "leased 10.0.0.9",
+                "90 % unpack: e"
+            ]
+        );
     }
 
     #[test]

@@ -54,7 +54,9 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
     attributes.extend(status(kind, Facts::Stable));
     if patience::is_awaited(kind) {
         attributes.push(Attribute::computed(READY, Type::Bool).doc(
-            "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting.",
+            "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting. A creation that is interrupted, \
+             or whose token is no longer good, ends with a warning and not with an error, since Terraform would replace what is being made: \
+             whoever needs it ready looks at this.",
         ));
     }
     let timeouts = patience::timeouts(kind).attribute();
