@@ -84,7 +84,7 @@ pub use path::{Path, Step};
 pub use provider::{Change, Cx, DataSource, Deferral, Moved, Provider, Resource};
 pub use rule::Rule;
 pub use same::Semantics;
-pub use schema::{Attribute, Mode, Nesting, Schema, Shape};
+pub use schema::{Attribute, Mode, Nesting, ReplaceIf, Schema, Shape};
 pub use server::{Options, Reattached, serve};
 #[cfg(feature = "derive")]
 pub use tfplugin_derive::Model;

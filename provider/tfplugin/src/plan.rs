@@ -197,7 +197,7 @@ fn find_replacements(
         let at = at.attr(&attribute.name);
         let is = member(Some(planned), &attribute.name);
         let was = member(Some(prior), &attribute.name);
-        if attribute.replace && !attribute.same(&is, &was) {
+        if attribute.replaces(&was, &is) {
             found.push(at);
             continue;
         }

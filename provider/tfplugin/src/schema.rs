@@ -1,6 +1,8 @@
 //! What a resource, a data source or the provider block looks like, and what a change of each
 //! attribute means.
 
+use std::sync::Arc;
+
 use crate::check::Check;
 use crate::contract::check_type;
 use crate::path::Path;
@@ -58,6 +60,16 @@ pub enum Shape {
     Nested(Nesting, Vec<Attribute>),
 }
 
+/// Which changes of an attribute replace the resource; see [`Attribute::replace_if`].
+#[derive(Clone)]
+pub struct ReplaceIf(Arc<dyn Fn(&Val, &Val) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for ReplaceIf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReplaceIf(…)")
+    }
+}
+
 /// One attribute. Made with [`Attribute::required`] and its siblings, refined with the methods
 /// that take `self`.
 #[derive(Clone, Debug)]
@@ -83,6 +95,8 @@ pub struct Attribute {
     pub use_state: bool,
     /// A change of it replaces the resource.
     pub replace: bool,
+    /// Such a change of it replaces the resource, and no other.
+    pub replace_if: Option<ReplaceIf>,
     /// Which of its spellings mean the same.
     pub semantics: Semantics,
     /// What a value in a configuration must be beside its type.
@@ -104,6 +118,7 @@ impl Attribute {
             default: None,
             use_state: false,
             replace: false,
+            replace_if: None,
             semantics: Semantics::Exact,
             checks: Vec::new(),
             rules: Vec::new(),
@@ -181,6 +196,27 @@ impl Attribute {
     pub fn replace(mut self) -> Self {
         self.replace = true;
         self
+    }
+
+    /// A change for which this holds replaces the resource: of the value before, and the planned one, which may be unknown.
+    ///
+    /// ```
+    /// use tfplugin::{Attribute, Type};
+    ///
+    /// // A disk grows, and does not shrink.
+    /// let size = Attribute::required("size", Type::Number)
+    ///     .replace_if(|before, planned| planned.as_i64() < before.as_i64());
+    /// ```
+    #[must_use]
+    pub fn replace_if(mut self, holds: impl Fn(&Val, &Val) -> bool + Send + Sync + 'static) -> Self {
+        self.replace_if = Some(ReplaceIf(Arc::new(holds)));
+        self
+    }
+
+    /// Whether a change of it replaces the resource.
+    pub(crate) fn replaces(&self, before: &Val, planned: &Val) -> bool {
+        let holds = self.replace_if.as_ref().is_some_and(|replace_if| (replace_if.0)(before, planned));
+        (self.replace || holds) && !self.same(planned, before)
     }
 
     /// Whoever gives it is warned, and told this: why, and what to give in its place. A sentence or more.

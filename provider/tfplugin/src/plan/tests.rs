@@ -115,6 +115,20 @@ fn a_change_of_what_cannot_change_replaces() {
 }
 
 #[test]
+fn some_changes_replace_and_others_do_not() {
+    let shrinks = |before: &Val, planned: &Val| planned.as_i64() < before.as_i64();
+    let mut schema = schema();
+    let size = schema.attributes.iter_mut().find(|it| it.name == "size").expect("an attribute");
+    *size = size.clone().replace_if(shrinks);
+    let had = with(&prior(), "size", 8_i64);
+    for (size, replaces) in [(9_i64, false), (8, false), (7, true)] {
+        let planned = plan(&schema, &had, &config([("name", "a".into()), ("size", size.into())]));
+        let want = if replaces { vec![Path::root().attr("size")] } else { vec![] };
+        assert_eq!(planned.replace, want, "{size}");
+    }
+}
+
+#[test]
 fn a_write_only_value_never_reaches_the_plan() {
     let given = config([("name", "a".into()), ("password_wo", "hunter2".into())]);
     assert_eq!(plan(&schema(), &Val::Null, &given).state.get("password_wo"), &Val::Null);
