@@ -34,7 +34,6 @@ impl Pages {
             }
         }
         let plain = ListOptions { layers: false, ..options.clone() };
-        let page = client.call().await.list(kind, &plain).await;
-        page
+        client.call().await.list(kind, &plain).await
     }
 }

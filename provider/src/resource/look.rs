@@ -32,32 +32,8 @@ impl KindResource {
         let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
         match tried {
             Ok(answer) => {
-                let (mut refused, mut warnings) = (Diags::default(), Vec::new());
                 let can_be_written = !answer.advisories.iter().any(Advisory::refuses);
-                for advisory in answer.advisories {
-                    let Some(mut warning) = self.advice(&declared.spec, &advisory, name, change.config)
-                    else {
-                        continue;
-                    };
-                    if self.is_for_good(region, &declared.spec, &advisory).await {
-                        warning.detail.push_str(" Nothing of this plan changes that.");
-                        refused.push(Diag { severity: Severity::Error, ..warning });
-                    } else {
-                        if advisory.code == FieldCode::ReferenceNotFound
-                            && let Some((kind, name)) = region::named(&advisory.message).next()
-                        {
-                            warning.detail.push_str(&region.near(kind, name).await);
-                        }
-                        if advisory.refuses() {
-                            warning.detail.push_str(" As things are now, the apply would fail.");
-                        }
-                        warnings.push(warning);
-                    }
-                }
-                if refused.has_errors() {
-                    return Err(refused);
-                }
-                together(warnings).into_iter().for_each(|warning| cx.warn(warning));
+                self.advise(cx, region, change, declared, answer.advisories).await?;
                 // What is created says by itself what it is, and not whether it can be.
                 let warning = match change.prior.is_null() {
                     true if can_be_written => self.for_its_start(&declared.spec, &answer.plan, name),
@@ -82,6 +58,43 @@ impl KindResource {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(region.diags_of(self.kind, name, &error, change.config)),
         }
+    }
+
+    /// Tells what the region advises: what nothing of the plan can change is an error.
+    async fn advise(
+        &self,
+        cx: &Cx,
+        region: &Region,
+        change: Change<'_>,
+        declared: &Declared,
+        advisories: Vec<Advisory>,
+    ) -> Result<(), Diags> {
+        let name = change.planned.get(NAME).as_str().unwrap_or_default();
+        let (mut refused, mut warnings) = (Diags::default(), Vec::new());
+        for advisory in advisories {
+            let Some(mut warning) = self.advice(&declared.spec, &advisory, name, change.config) else {
+                continue;
+            };
+            if self.is_for_good(region, &declared.spec, &advisory).await {
+                warning.detail.push_str(" Nothing of this plan changes that.");
+                refused.push(Diag { severity: Severity::Error, ..warning });
+                continue;
+            }
+            if advisory.code == FieldCode::ReferenceNotFound
+                && let Some((kind, name)) = region::named(&advisory.message).next()
+            {
+                warning.detail.push_str(&region.near(kind, name).await);
+            }
+            if advisory.refuses() {
+                warning.detail.push_str(" As things are now, the apply would fail.");
+            }
+            warnings.push(warning);
+        }
+        if refused.has_errors() {
+            return Err(refused);
+        }
+        together(warnings).into_iter().for_each(|warning| cx.warn(warning));
+        Ok(())
     }
 
     /// An object of the state is to be destroyed for a new one of the name `to`. Whoever stays and refers to it keeps it from going, also where
@@ -179,15 +192,11 @@ impl KindResource {
                     Diag::warning(self.of("It exists already", name), detail).at(Path::root().attr(NAME)),
                 );
             }
-            // Of one that a person asked for, this is all that is seen; Terraform shows no warnings of it, but does show what
-            // refuses it.
-            Some(_) if is_replacement(cx, change) => {
-                if !self.memory().is_replaced(self.kind.name, name) {
-                    self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
-                }
-            }
-            // What is tainted is planned as if it had no past.
-            Some(_) if is_kept && change.prior.is_null() => {
+            // It was looked at when its end was planned.
+            Some(_) if is_replacement(cx, change) && self.memory().is_replaced(self.kind.name, name) => {}
+            // Of a replacement that a person asked for, this is all that is seen; Terraform shows no warnings of it, but does show what
+            // refuses it. What is tainted is planned as if it had no past.
+            Some(_) if is_replacement(cx, change) || (is_kept && change.prior.is_null()) => {
                 self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
             }
             Some(_) if change.prior.is_null() => {
@@ -330,20 +339,17 @@ fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
 
 /// One warning for all that have the same title: Terraform shows the first of them, and how many more there are.
 fn together(warnings: Vec<Diag>) -> Vec<Diag> {
-    let mut all: Vec<Vec<Diag>> = Vec::new();
+    let mut all: Vec<(Diag, Vec<String>)> = Vec::new();
     for warning in warnings {
-        match all.iter_mut().find(|same| same[0].summary == warning.summary) {
-            Some(same) => same.push(warning),
-            None => all.push(vec![warning]),
+        let line = format!("{}: {}", warning.path, warning.detail);
+        match all.iter_mut().find(|(first, _)| first.summary == warning.summary) {
+            Some((_, lines)) => lines.push(line),
+            None => all.push((warning, vec![line])),
         }
     }
-    let as_one = |mut same: Vec<Diag>| {
-        let lines: Vec<String> = same.iter().map(|it| format!("{}: {}", it.path, it.detail)).collect();
-        let first = same.swap_remove(0);
-        match lines.len() {
-            1 => first,
-            _ => Diag { detail: lines.join("\n"), ..first },
-        }
+    let as_one = |(first, lines): (Diag, Vec<String>)| match lines.len() {
+        1 => first,
+        _ => Diag { detail: lines.join("\n"), ..first },
     };
     all.into_iter().map(as_one).collect()
 }

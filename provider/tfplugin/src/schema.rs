@@ -62,7 +62,10 @@ pub enum Shape {
 
 /// Which changes of an attribute replace the resource; see [`Attribute::replace_if`].
 #[derive(Clone)]
-pub struct ReplaceIf(Arc<dyn Fn(&Val, &Val) -> bool + Send + Sync>);
+pub struct ReplaceIf(Arc<Condition>);
+
+/// What holds, or not, of a value before and the planned one.
+type Condition = dyn Fn(&Val, &Val) -> bool + Send + Sync;
 
 impl std::fmt::Debug for ReplaceIf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
