@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
+/// What stands for a sensitive value.
+pub const HIDDEN: &str = "(sensitive)";
+
 /// One difference. Secrets and sensitive values are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
@@ -203,7 +206,7 @@ pub fn mask(ty: &Type, value: &Value, hidden: bool) -> Value {
         (Type::Map { value: item, .. }, Value::Object(map)) => {
             Value::Object(map.iter().map(|(k, v)| (k.clone(), mask(item, v, hidden))).collect())
         }
-        _ if hidden => json!("(sensitive)"),
+        _ if hidden => json!(HIDDEN),
         _ => value.clone(),
     }
 }

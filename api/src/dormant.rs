@@ -2,13 +2,17 @@
 //! (`#[field(dormant = "…")]`, `#[dormant = "…"]`); from there it gets into documentation, advisories and conditions.
 
 use crate::diff::{equal_values, present};
-use crate::kinds::KINDS;
+use crate::kinds::{KINDS, user_data};
 use crate::pointer;
 use crate::problem::{FieldCode, FieldError};
 use crate::schema::{Field, Kind, Presence, Schema, Type};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
+
+/// A field of which the value says whether anything acts on it.
+const DEPLOYMENT: &str = "Deployment";
+const USER_DATA: &str = "user_data";
 
 /// What of `spec` nothing acts on yet, in the order of the description: only what is declared, and is not what absence stands
 /// for anyway. Of a kind on which nothing acts it is the whole spec. Pointers are into the spec; no values are told.
@@ -22,6 +26,11 @@ pub fn dormant(kind: &Kind, spec: &Value) -> Vec<FieldError> {
     if let Value::Object(map) = spec {
         fields(kind.spec, map, "", &mut found);
     }
+    if let (true, Some(data)) = (kind.name == DEPLOYMENT, spec.get(USER_DATA).and_then(Value::as_str))
+        && let Some(because) = user_data::idle(data)
+    {
+        found.push(FieldError::new(pointer::child("", USER_DATA), FieldCode::Dormant, because, ""));
+    }
     found
 }
 
@@ -32,6 +41,9 @@ pub fn may_be_dormant(kind: &Kind, spec: &str) -> bool {
         let of = |kind: &Kind| {
             let mut words = BTreeSet::new();
             quoted(&Type::Object(kind.spec), &mut words);
+            if kind.name == DEPLOYMENT {
+                words.insert(format!("{USER_DATA:?}"));
+            }
             words
         };
         KINDS.iter().map(|kind| (kind.name, of(kind))).collect()
@@ -132,6 +144,15 @@ mod tests {
             found("Settings", &json!({"proxy": {"enabled": false}})),
             [r#"/proxy: "proxy" is not acted on yet: racks have no proxy"#]
         );
+    }
+
+    #[test]
+    fn user_data_that_cloud_init_would_ignore_are_told_and_not_repeated() {
+        let of = |data: &str| found("Deployment", &json!({"image": "debian", "user_data": data}));
+        assert_eq!(of("#cloud-config\n"), [""; 0]);
+        let told = of("hello");
+        assert!(told[0].starts_with("/user_data: cloud-init does nothing with"), "{told:?}");
+        assert!(told.len() == 1 && !told[0].contains("hello"), "{told:?}");
     }
 
     #[test]

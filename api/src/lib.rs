@@ -50,7 +50,7 @@ mod schema;
 mod validate;
 
 pub use basalt_api_derive::Model;
-pub use diff::{FieldChange, canonical, diff, diff_fields, equal, mask, masked};
+pub use diff::{FieldChange, HIDDEN, canonical, diff, diff_fields, equal, mask, masked};
 pub use dormant::{dormant, may_be_dormant};
 pub use effective::effective;
 pub use find::{Reference, SecretAt, SecretWrite, has_secrets, references, secrets};

@@ -95,7 +95,7 @@ fn row(entry: &AuditEntry) -> [String; 6] {
     ]
 }
 
-/// The request with its path as it was sent.
+/// The request, with a path that names the object.
 fn request(entry: &AuditEntry) -> String {
     let plural = Kind::find(&entry.kind).map_or("{plural}", |kind| kind.plural);
     entry.request.replace("{plural}", plural).replace("{name}", &entry.name)

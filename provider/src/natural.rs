@@ -45,8 +45,13 @@ impl NaturalKey {
             None => (false, path),
         };
         let described = if is_status { kind.status } else { kind.spec };
-        let (steps, of) =
-            walk(described, names).map_err(|why| format!("{} \"{path}={value}\": {why}.", kind.name))?;
+        let first = names.split('.').next().unwrap_or(names);
+        let observed = match !is_status && kind.status.field(first).is_some() {
+            true => format!("; what is observed is status.{names}"),
+            false => String::new(),
+        };
+        let wrong = |why| format!("{} \"{path}={value}\": {why}{observed}.", kind.name);
+        let (steps, of) = walk(described, names).map_err(wrong)?;
         Ok(Self { kind, is_status, steps, of, value: value.to_owned() })
     }
 

@@ -24,16 +24,19 @@ impl Pages {
         kind: &'static Kind,
         options: &ListOptions,
     ) -> Result<ObjectList, ClientError> {
-        if options.layers && !self.lacks_layers.load(Ordering::Relaxed) {
+        let asks = options.layers && !self.lacks_layers.load(Ordering::Relaxed);
+        if asks {
             let page = client.call().await.list(kind, options).await;
             match page {
-                Err(error) if error.code() == Some(ProblemCode::Invalid) => {
-                    self.lacks_layers.store(true, Ordering::Relaxed);
-                }
+                Err(error) if error.code() == Some(ProblemCode::Invalid) => {}
                 answered => return answered,
             }
         }
         let plain = ListOptions { layers: false, ..options.clone() };
-        client.call().await.list(kind, &plain).await
+        let page = client.call().await.list(kind, &plain).await?;
+        if asks {
+            self.lacks_layers.store(true, Ordering::Relaxed);
+        }
+        Ok(page)
     }
 }

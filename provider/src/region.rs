@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
-use basalt_api::values::{Name, nearest};
+use basalt_api::values::{Name, Naming, nearest};
 use basalt_api::wire::{Layer, ObjectList, PutLayer, PutRequest};
 use basalt_api::{FieldCode, FieldError, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path, Val};
@@ -178,13 +178,12 @@ impl Region {
 
     /// Which names there are, as a sentence behind another one; nothing where nobody answers that.
     pub(crate) async fn near(&self, kind: &'static Kind, name: &str) -> String {
-        let some = ListOptions { limit: Some(LARGEST_PAGE), ..ListOptions::default() };
-        match self.page(kind, &some).await {
+        match self.all(kind, AsOf::Lately).await {
             // That it is not there is known all the same.
             Err(_) => String::new(),
-            Ok(page) if page.items.is_empty() => format!(" {}", none_at_all(kind)),
-            Ok(page) => {
-                let names = page.items.iter().map(|object| object.metadata.name.as_str());
+            Ok(all) if all.is_empty() => format!(" {}", none_at_all(kind)),
+            Ok(all) => {
+                let names = all.iter().map(|object| object.metadata.name.as_str());
                 let near: Vec<_> =
                     nearest(name, names, NEAREST).iter().map(|near| format!("{near:?}")).collect();
                 format!(" The nearest names that there are: {}.", near.join(", "))
@@ -407,6 +406,9 @@ pub(crate) fn deletion(kind: &Kind) -> DeleteOptions {
 }
 
 fn none_at_all(kind: &Kind) -> String {
+    if kind.naming == Naming::Singleton {
+        return "Nobody has declared any yet: everything is at its default.".to_owned();
+    }
     format!("There is no {} at all, or none that this token may see.", kind.name)
 }
 

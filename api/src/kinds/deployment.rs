@@ -240,7 +240,6 @@ pub struct Timings {
 
 fn deployment_rules(spec: &DeploymentSpec, rule: &mut Rule<'_>) {
     super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
-    super::user_data::rules(spec.user_data.as_deref(), rule);
     match (&spec.machine, &spec.selector) {
         (None, None) => rule.missing(
             "/machine",

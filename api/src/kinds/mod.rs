@@ -31,7 +31,7 @@ mod storage_rules;
 mod tag;
 #[cfg(test)]
 mod tests;
-mod user_data;
+pub(crate) mod user_data;
 mod webhook;
 
 pub use access::{ApiToken, OpenIdIdentity, Role, User};

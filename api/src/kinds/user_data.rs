@@ -1,7 +1,5 @@
 //! What cloud-init takes for user data. It ignores the rest, and says so in a log alone: the machine comes up, and nothing was done.
 
-use crate::validate::Rule;
-
 /// How data begin that it acts on, in letters of either case: <https://docs.cloud-init.io/en/latest/explanation/format/index.html>.
 const FORMS: &[&str] = &[
     "#!",
@@ -16,15 +14,12 @@ const FORMS: &[&str] = &[
 /// What makes several parts of data, and within how many bytes it is looked for.
 const MIME: (&str, usize) = ("mime-version:", 4096);
 
-/// What is wrong with the data at `/user_data`. They are a secret, so that nothing of them is said.
-pub(super) fn rules(data: Option<&str>, rule: &mut Rule<'_>) {
-    if data.is_some_and(|data| !is_acted_on(data)) {
-        rule.broken(
-            "/user_data",
-            "cloud-init does nothing with data of this form",
-            "a first line like `#cloud-config` or `#!/bin/sh`, or a MIME message with the header `MIME-Version: 1.0`",
-        );
-    }
+/// Why nothing would act on the data, if it is so. They are a secret, so that nothing of them is said.
+pub(crate) fn idle(data: &str) -> Option<&'static str> {
+    (!is_acted_on(data)).then_some(
+        "cloud-init does nothing with user_data of this form: it wants a first line like `#cloud-config` or `#!/bin/sh`, or a MIME \
+         message with the header `MIME-Version: 1.0`",
+    )
 }
 
 /// Whether cloud-init would do what they say; of nothing, nothing is to be done.

@@ -4,7 +4,7 @@
 use super::announce::{self, Chosen};
 use super::rights::{POOLED, Rights, changes};
 use basalt_api::values::Sha256;
-use basalt_api::{Effect, FieldCode, FieldError, Kind};
+use basalt_api::{Effect, FieldCode, FieldError, HIDDEN, Kind};
 use basalt_db::{Judge, Object, Put, Written};
 use serde_json::Value;
 
@@ -171,20 +171,21 @@ fn reinstallation(kind: &Kind, before: &Object, wanted: &Value) -> Vec<FieldErro
     };
     let changes = basalt_api::diff(kind, &parsed(before.spec.get()), wanted);
     let refused = changes.into_iter().filter(|change| change.effect == Effect::Redeploy).map(|change| {
-        let told = |word: &str, value: Option<&Value>| {
-            short(value).map(|value| format!(" {word} {value}")).unwrap_or_default()
+        let difference = match (&change.old, &change.new) {
+            (Some(old), Some(new)) if is_short(old) && is_short(new) => format!(" from {old} to {new}"),
+            (Some(old), None) if is_short(old) => format!(" from {old} to nothing"),
+            (None, Some(new)) if is_short(new) => format!(" to {new}"),
+            _ => String::new(),
         };
-        let (from, to) = (told("from", change.old.as_ref()), told("to", change.new.as_ref()));
         let message =
-            format!("the system is installed, and only a new installation could change this{from}{to}");
+            format!("the system is installed, and only a new installation could change this{difference}");
         FieldError::new(change.pointer, FieldCode::Installed, message, hint)
     });
     refused.collect()
 }
 
-/// A value that a message has room for.
-fn short(value: Option<&Value>) -> Option<String> {
+/// Whether a message has room for a value, and may have it.
+fn is_short(value: &Value) -> bool {
     const LONGEST: usize = 80;
-    let value = value.filter(|value| !value.is_object() && !value.is_array())?;
-    Some(value.to_string()).filter(|told| told.len() <= LONGEST)
+    !value.is_object() && !value.is_array() && value != HIDDEN && value.to_string().len() <= LONGEST
 }

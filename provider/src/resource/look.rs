@@ -5,7 +5,7 @@ use basalt_api::plan::{Advisory, Consequences, PlanReport};
 use basalt_api::{Effect, FieldCode, Kind, ProblemCode};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Severity, Val};
 
-use super::{KindResource, held, is_replacement, key, request};
+use super::{KindResource, is_replacement, key, request, would_hold};
 use crate::MANAGER;
 use crate::fresh;
 use crate::map::{self, Declared, NAME, Place, UID};
@@ -98,12 +98,12 @@ impl KindResource {
     }
 
     /// An object of the state is to be destroyed for a new one of the name `to`. Whoever stays and refers to it keeps it from going, also where
-    /// it would take the new one as it is: an apply that is refused halfway would leave neither.
+    /// it would take the new one as it is.
     pub(super) async fn gives_way(&self, cx: &Cx, state: &Val, to: &str) -> Result<(), Diags> {
         let name = state.get(NAME).as_str().unwrap_or_default();
         self.memory().replaces(self.kind.name, to);
         if let Some((kind, holder)) = self.memory().leaves(self.kind.name, name).first() {
-            return Err(held(self.kind.name, name, kind, holder, true).into());
+            cx.warn(would_hold(self.kind.name, name, kind, holder).at(Path::root().attr(NAME)));
         }
         self.look_at_destruction(cx, state).await
     }
@@ -195,9 +195,13 @@ impl KindResource {
             // It was looked at when its end was planned.
             Some(_) if is_replacement(cx, change) && self.memory().is_replaced(self.kind.name, name) => {}
             // Of a replacement that a person asked for, this is all that is seen; Terraform shows no warnings of it, but does show what
-            // refuses it. What is tainted is planned as if it had no past.
-            Some(_) if is_replacement(cx, change) || (is_kept && change.prior.is_null()) => {
+            // refuses it.
+            Some(_) if is_replacement(cx, change) => {
                 self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
+            }
+            // What is tainted is planned as if it had no past; so is another resource that is to have the name of this one.
+            Some(_) if is_kept && change.prior.is_null() => {
+                self.look_at_destruction(cx, &Val::from([(UID, uid.into()), (NAME, name.into())])).await?;
             }
             Some(_) if change.prior.is_null() => {
                 let detail = format!(
@@ -235,7 +239,7 @@ impl KindResource {
         }
         let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
         let title =
-            if advisory.refuses() { "It does not fit what is there now" } else { "Nothing acts on it yet" };
+            if advisory.refuses() { "It does not fit what is there now" } else { "Nothing acts on it" };
         let Place { path, origin } = map::place(self.kind, pointer, config);
         let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
         let detail = format!("{}{hint}.{origin}", advisory.message);

@@ -123,8 +123,9 @@ impl KindResource {
         Ok(there.is_some_and(|there| state.get(NAME).as_str() == Some(there.metadata.name.as_str())))
     }
 
-    /// Refuses a plan in which an object stays that refers to one that goes, as it did before: the region keeps that for as long.
-    fn holds(&self, before: &Val, after: &Val) -> Result<(), Diags> {
+    /// Refuses a plan in which an object stays that refers to one that goes, as it did before: the region keeps that for as long. Of one
+    /// that is replaced it warns: Terraform may be about to replace this one as well, and does not say so to a provider.
+    fn holds(&self, cx: &Cx, before: &Val, after: &Val) -> Result<(), Diags> {
         let references = |state: &Val| {
             let spec = map::declared(self.kind, state, &Val::Null, &Val::Null).spec;
             basalt_api::references(self.kind, &spec)
@@ -132,13 +133,15 @@ impl KindResource {
         let name = before.get(NAME).as_str().unwrap_or_default();
         let had = references(before);
         for reference in references(after).into_iter().filter(|reference| had.contains(reference)) {
-            let to = (reference.kind, reference.name.to_string());
-            if self.memory().holds(self.kind.name, name, to) {
-                let at = map::path(self.kind, &reference.pointer);
-                let is_replaced = self.memory().is_replaced(reference.kind, &reference.name);
-                let held = held(reference.kind, &reference.name, self.kind.name, name, is_replaced);
-                return Err(held.at(at).into());
+            let (kind, to) = (reference.kind, reference.name.as_str());
+            if !self.memory().holds(self.kind.name, name, (kind, to.to_owned())) {
+                continue;
             }
+            let at = map::path(self.kind, &reference.pointer);
+            if !self.memory().is_replaced(kind, to) {
+                return Err(held(kind, to, self.kind.name, name).at(at).into());
+            }
+            cx.warn(would_hold(kind, to, self.kind.name, name).at(at));
         }
         Ok(())
     }
@@ -159,20 +162,24 @@ impl KindResource {
 }
 
 /// That an object is to be destroyed and another needs it.
-fn held(kind: &str, name: &str, by_kind: &str, by: &str, is_replaced: bool) -> Diag {
-    let (fate, remedy) = match is_replaced {
-        false => ("destroyed", format!("leave {kind} {name:?} in")),
-        true => (
-            "replaced, which destroys the one that is there",
-            format!("leave {kind} {name:?} as it is, and declare the new one beside it, under another name"),
-        ),
-    };
+fn held(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
     let detail = format!(
-        "{kind} {name:?} is to be {fate}, and {by_kind} {by:?} stays and refers to it. The region would keep {kind} {name:?} until \
-         nothing refers to it. Take {by_kind} {by:?} out of the configuration as well, have it refer to another {kind}, or {remedy}. \
-         If {kind} {name:?} only moves to another address, a moved block says so."
+        "{kind} {name:?} is to be destroyed, and {by_kind} {by:?} stays and refers to it. The region would keep {kind} {name:?} until \
+         nothing refers to it. Take {by_kind} {by:?} out of the configuration as well, have it refer to another {kind}, or leave {kind} \
+         {name:?} in. If {kind} {name:?} only moves to another address, a moved block says so."
     );
     Diag::error(format!("It is still referred to: {kind} {name:?}"), detail)
+}
+
+/// That an object is to be replaced and another needs the one that is there.
+fn would_hold(kind: &str, name: &str, by_kind: &str, by: &str) -> Diag {
+    let detail = format!(
+        "{kind} {name:?} is to be replaced, which destroys the one that is there, and {by_kind} {by:?} refers to that. Unless {by_kind} \
+         {by:?} is replaced in this plan as well, the apply fails halfway: what else refers to {kind} {name:?} is destroyed, and the \
+         region keeps {kind} {name:?} itself until nothing refers to it. To keep {by_kind} {by:?}, leave {kind} {name:?} as it is, and \
+         declare the new one beside it, under another name."
+    );
+    Diag::warning(format!("It is still referred to: {kind} {name:?}"), detail)
 }
 
 /// Whether a plan is the second half of a replacement: Terraform plans an object that has no past, and hands on what was remembered of
@@ -345,7 +352,7 @@ impl Resource for KindResource {
             self.is_declared_once(name, change.prior.is_null(), is_replacement(cx, change))?;
         }
         if !change.prior.is_null() {
-            self.holds(change.prior, change.planned)?;
+            self.holds(cx, change.prior, change.planned)?;
         }
         let declared = self.declared(change);
         if declared.unknown.is_empty()
@@ -364,7 +371,7 @@ impl Resource for KindResource {
         }
         self.memory().remains(self.kind.name, name);
         self.is_declared_once(name, false, false)?;
-        self.holds(state, state)
+        self.holds(cx, state, state)
     }
 
     async fn review_destroy(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
@@ -375,7 +382,7 @@ impl Resource for KindResource {
         if self.is_named(state).await?
             && let Some((kind, holder)) = self.memory().leaves(self.kind.name, name).first()
         {
-            return Err(held(self.kind.name, name, kind, holder, false).into());
+            return Err(held(self.kind.name, name, kind, holder).into());
         }
         self.look_at_destruction(cx, state).await
     }

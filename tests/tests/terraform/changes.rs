@@ -92,9 +92,10 @@ fn what_cannot_be_changed_is_replaced() {
     });
 }
 
-/// What is there goes before the new one comes, and the region keeps it for whoever refers to it: the plan says so, not half an apply.
+/// What is there goes before the new one comes, and the region keeps it for whoever refers to it: the plan says so, and not half an apply
+/// alone. Terraform tells no provider that it is about to replace the deployment as well.
 #[test]
-fn what_a_deployment_stands_on_is_not_replaced_under_it() {
+fn that_what_a_deployment_stands_on_is_to_be_replaced_is_told_by_the_plan() {
     within(async |world| {
         let (_, network) = NETWORK.split_at(NETWORK.find("resource \"basalt_fabric\"").expect("a fabric"));
         let (network, _) = network.split_at(network.find("resource \"basalt_image\"").expect("an image"));
@@ -110,32 +111,29 @@ fn what_a_deployment_stands_on_is_not_replaced_under_it() {
         world.say_ready("web-1").await;
         let output = end_of(child).await;
         assert!(output.status.success(), "{}", everything(&output));
-        let (subnet, range) = (world.get("Subnet", "lab").await, world.get("IpRange", "lab-pool").await);
 
         let resized = |text: &str| text.replace("10.77.0.0/24", "10.77.0.0/23");
+        let warns = "Warning: It is still referred to: Subnet \"lab\"";
         for (text, more) in [
             (resized(&whole), &[][..]),
             // Its order is not known to Terraform then.
             (resized(&stands_on("\"lab\"")), &[][..]),
             (whole.clone(), &["-replace=basalt_subnet.lab"][..]),
+            (whole.clone(), &["-replace=basalt_subnet.lab", "-replace=basalt_deployment.web"][..]),
         ] {
-            let args = [&["apply", "-auto-approve"], more].concat();
-            let said = flat(&world.config(&text).fails(&args).await);
-            assert!(said.contains("Error: It is still referred to: Subnet \"lab\""), "{said}");
-            assert!(
-                said.contains("Subnet \"lab\" is to be replaced, which destroys the one that is there"),
-                "{said}"
-            );
-            assert!(said.contains("Deployment \"web-1\" stays and refers to it"), "{said}");
+            let said = flat(&world.config(&text).ok(&[&["plan"], more].concat()).await);
+            assert!(said.contains(warns), "{said}");
+            assert!(said.contains("Unless Deployment \"web-1\" is replaced in this plan as well"), "{said}");
             assert!(said.contains("declare the new one beside it, under another name"), "{said}");
         }
-        assert_eq!(world.get("Subnet", "lab").await.metadata.uid, subnet.metadata.uid);
-        assert_eq!(world.get("IpRange", "lab-pool").await.metadata.uid, range.metadata.uid);
+        let both = "lifecycle {\n    replace_triggered_by = [basalt_subnet.lab]\n  }\n  redeploy";
+        let said = world.config(&resized(&whole).replace("redeploy", both)).ok(&["plan"]).await;
+        assert!(said.contains("3 to add, 0 to change, 3 to destroy"), "{said}");
 
-        // What the error says is a way out.
+        // One that no longer refers to it has nothing to say.
         let free = resized(&whole).replace("subnet = basalt_subnet.lab.name }", "}");
         let said = world.config(&free).ok(&["plan"]).await;
-        assert!(said.contains("2 to add, 1 to change, 2 to destroy"), "subnet and range: {said}");
+        assert!(said.contains("2 to add, 1 to change, 2 to destroy") && !said.contains(warns), "{said}");
         world.end().await;
     });
 }

@@ -197,7 +197,7 @@ fn of_each_object_of_a_kind_that_nothing_acts_on_its_plan_warns() {
         let said = flat(&world.config(&text(&world, &all)).ok(&["plan"]).await);
         assert!(all.iter().any(|one| one.kind.dormant.is_some()));
         for one in &all {
-            let title = format!("Warning: Nothing acts on it yet: {} {:?}", one.kind.name, one.name);
+            let title = format!("Warning: Nothing acts on it: {} {:?}", one.kind.name, one.name);
             assert_eq!(said.contains(&title), one.kind.dormant.is_some(), "{title}: {said}");
             let why = one.kind.dormant.map(|why| format!("{} is not acted on yet: {why}.", one.kind.name));
             assert!(why.as_ref().is_none_or(|why| said.contains(why)), "{why:?}: {said}");

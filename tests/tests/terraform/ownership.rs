@@ -276,6 +276,15 @@ fn what_something_else_still_refers_to_is_not_planned_to_be_destroyed() {
         assert!(said.contains("Error: It is still referred to: Zone \"row-1\""), "{said}");
         assert!(said.contains("Machine \"m-1\" stays and refers to it"), "{said}");
 
+        // Another address without a moved block, also where the reference goes with it: nothing is replaced for that.
+        let elsewhere =
+            format!("{head}{}{}", zone.replace("\"row\"", "\"line\""), machine("basalt_zone.line.name"));
+        let said = flat(&world.config(&elsewhere).fails(&["plan"]).await);
+        assert!(said.contains("Error: It is still referred to: Zone \"row-1\""), "{said}");
+        assert!(said.contains("a moved block says so") && !said.contains("is replaced"), "{said}");
+        let moved = "moved {\n  from = basalt_zone.row\n  to = basalt_zone.line\n}\n";
+        world.config(&format!("{elsewhere}{moved}")).ok(&["plan"]).await;
+
         // Neither where it refers to another by then, nor where it goes as well.
         for rest in [machine("null"), String::new()] {
             world.config(&format!("{head}{rest}")).ok(&["plan"]).await;

@@ -55,11 +55,6 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
                 "fewer than 10 characters",
             ),
             ("boot_macs", with(&machine("row-1").replace("00:07", "00:zz")), "52:54:00:00:00:zz"),
-            (
-                "user_data",
-                deployment(&world, "user_data = \"apt install nginx\""),
-                "cloud-init does nothing with data of this form",
-            ),
         ] {
             let said = flat(&world.config(&text).fails(&["plan"]).await);
             assert!(said.contains(want) && said.contains(what), "{what}: {said}");
@@ -93,6 +88,10 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             .replace("\"10.77.0.100\"", "\"10.77.0.101\"");
         let said = flat(&world.config(&text).ok(&["plan"]).await);
         assert!(!said.contains("Error"), "{said}");
+        let ignored = deployment(&world, "user_data = \"apt install nginx\"");
+        let said = flat(&world.config(&ignored).ok(&["plan"]).await);
+        let warns = "Warning: Nothing acts on it: Deployment \"web-1\"";
+        assert!(said.contains(warns) && said.contains("cloud-init does nothing with"), "{said}");
         // Terraform shows one warning of a title.
         let two = machine("row-11").replace("boot_macs", "pool = \"wep\"\n boot_macs");
         let said = flat(&world.config(&with(&two)).ok(&["plan"]).await);

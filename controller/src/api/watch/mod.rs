@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`hub`] | the one task that reads changes and hands them out |
 //! | [`reader`] | one watch: catching up, then going on; bookmarks; its end |
+//! | [`ahead`] | what a reader was told before the log had come to it |
 //! | [`view`] | which objects a reader is shown |
 //! | [`frame`] | events as bytes |
 //!
@@ -11,6 +12,7 @@
 //! has read. What a reader may see is what its token may see; a change of that ends the watch, and since nobody can say what a
 //! reader with other rights has missed, the position from before is answered `compacted`.
 
+mod ahead;
 mod frame;
 pub(super) mod hub;
 mod reader;

@@ -1,14 +1,14 @@
 //! One watch: it catches up from the log, then goes on with what the hub hands it.
 
 use super::super::App;
+use super::ahead::Ahead;
 use super::frame::Frames;
 use super::hub::{self, Handed, Seat};
 use super::view::View;
 use axum::body::Bytes;
-use basalt_api::values::Uid;
 use basalt_api::watch::CutReason;
 use basalt_db::StoreError;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,8 +32,8 @@ pub(super) struct Watch {
     behind: Option<i64>,
     /// Everything up to here was told.
     told: i64,
-    /// What catching up read that is newer than what the hub may still hand over.
-    newer: HashMap<Uid, i64>,
+    /// What was told that is newer than what the hub may still hand over.
+    ahead: Ahead,
     ready: VecDeque<(i64, Bytes)>,
     bookmarks: Interval,
     ends: Instant,
@@ -67,7 +67,7 @@ impl Watch {
             view,
             seat,
             told,
-            newer: HashMap::new(),
+            ahead: Ahead::default(),
             ready: VecDeque::new(),
             bookmarks,
             ends: Instant::now() + LIFE,
@@ -118,9 +118,11 @@ impl Watch {
 
     /// What the hub handed over, unless the client knows it, or newer.
     fn take(&mut self, handed: Handed) {
-        let known = self.newer.get(&handed.uid).is_some_and(|version| *version >= handed.version);
-        if !known && handed.position > self.told {
-            self.ready.push_back((handed.position, handed.frame));
+        let Handed { position, version, uid, .. } = handed;
+        let known = self.ahead.knows(uid, version);
+        self.ahead.tell(uid, position, version);
+        if !known && position > self.told {
+            self.ready.push_back((position, handed.frame));
         }
     }
 
@@ -153,8 +155,8 @@ impl Watch {
             };
             let frame = frame.filter(|_| said.insert(uid));
             // Of what is not told nothing is known either: the hub may have to say that it is gone.
-            if frame.is_some() && version > through {
-                self.newer.insert(uid, version);
+            if frame.is_some() {
+                self.ahead.tell(uid, through, version);
             }
             self.ready.extend(frame.map(|frame| (changed.position, frame)));
         }
