@@ -66,7 +66,7 @@ fn one_is_found_and_imported_by_what_it_alone_has() {
                 "There is no Machine with boot_macs=52:54:00:00:00:03. The nearest that there is: 52:54:00:00:00:01, 52:54:00:00:00:02.",
             ),
             ("mac=52:54:00:00:00:03", "there is no field \"mac\""),
-            ("lifecycle=ready", "what is observed is status.lifecycle."),
+            ("phase=ready", "what is observed is status.phase."),
         ] {
             let said = flat(&world.config(&data(find)).fails(&["plan"]).await);
             assert!(said.contains(want), "{said}");
