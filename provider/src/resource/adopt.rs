@@ -60,14 +60,25 @@ impl KindResource {
         Diag::error(self.of("Not found", state.get(UID).as_str().unwrap_or_default()), detail).into()
     }
 
-    /// That an object which is imported, and needs no change, is still another tool's as well.
+    /// That an object which needs no change is another tool's as well: it was imported, or that tool took it over.
     pub(super) fn is_shared(&self, name: &str, manager: &str) -> Diag {
         let detail = format!(
-            "{} {name:?} is managed by {manager:?} until Terraform changes it for the first time. It needs no change now. While it is so, do \
+            "{} {name:?} is managed by {manager:?} until Terraform changes it. It needs no change now. While it is so, do \
              not take it out of what {manager:?} declares: `basalt apply --prune` deletes what its files no longer name.",
             self.kind.name
         );
         Diag::warning(self.of("Another tool manages it as well", name), detail).at(Path::root().attr(NAME))
+    }
+
+    /// That a change makes an object Terraform's that is another tool's now.
+    pub(super) fn is_taken_over(&self, name: &str, manager: &str) -> Diag {
+        let detail = format!(
+            "{} {name:?} is managed by {manager:?} now. This change makes it Terraform's, and {manager:?} may undo it. Have one of both \
+             declare it: take it out of what {manager:?} declares after the apply, or out of this configuration with a removed block \
+             (lifecycle {{ destroy = false }}).",
+            self.kind.name
+        );
+        Diag::warning(self.of("Another tool manages it", name), detail).at(Path::root().attr(NAME))
     }
 
     /// What to do where the object in the way is the one that this one is to replace. Terraform does not say so to a provider.

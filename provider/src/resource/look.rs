@@ -14,6 +14,10 @@ use crate::region::{self, Region};
 /// What a new deployment waits for before it has a machine, as the region calls it.
 const WITHOUT_MACHINE: &[&str] = &["NoMachine", "NotInstallable"];
 
+/// What to do where Terraform would replace an object for nothing but its creation's sake.
+const IF_TAINTED: &str = " If it is to be replaced only because its creation failed, and it is as it should be by now, `terraform untaint` \
+     with the address of this resource keeps it.";
+
 impl KindResource {
     /// A look at the region before a plan is shown.
     pub(super) async fn dry_run(
@@ -201,7 +205,12 @@ impl KindResource {
             }
             // What is tainted is planned as if it had no past; so is another resource that is to have the name of this one.
             Some(_) if is_kept && change.prior.is_null() => {
-                self.look_at_destruction(cx, &Val::from([(UID, uid.into()), (NAME, name.into())])).await?;
+                let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
+                self.look_at_destruction(cx, &state).await.map_err(|refused| {
+                    let each =
+                        refused.into_iter().map(|diag| Diag { detail: diag.detail + IF_TAINTED, ..diag });
+                    Diags(each.collect())
+                })?;
             }
             Some(_) if change.prior.is_null() => {
                 let detail = format!(

@@ -47,7 +47,7 @@ struct Beside {
     /// The secrets that were written.
     #[serde(default)]
     secrets: Revisions,
-    /// Who else manages it, of an object that was imported a moment ago.
+    /// Who else manages it: of an object that was imported a moment ago, or that another tool took over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shared: Option<String>,
     /// It is to be imported, and has not been read yet.
@@ -312,7 +312,7 @@ impl Resource for KindResource {
         let mut beside = Beside { import: false, ..Beside::read(cx) };
         beside.secrets.forget_changed(&Revisions::of(self.kind, &object.spec), &mut now);
         beside.generation = Some(object.metadata.generation);
-        beside.shared = object.metadata.manager.filter(|manager| is_imported && manager != MANAGER);
+        beside.shared = object.metadata.manager.filter(|manager| manager != MANAGER);
         beside.write(cx);
         Ok(Some(now))
     }
@@ -353,6 +353,9 @@ impl Resource for KindResource {
         }
         if !change.prior.is_null() {
             self.holds(cx, change.prior, change.planned)?;
+            if let (Some(manager), Some(name)) = (Beside::read(cx).shared, after) {
+                cx.warn(self.is_taken_over(name, &manager));
+            }
         }
         let declared = self.declared(change);
         if declared.unknown.is_empty()

@@ -161,6 +161,19 @@ fn what_is_protected_is_not_destroyed() {
 }
 
 #[test]
+fn what_is_protected_and_was_not_ready_in_time_can_be_kept() {
+    within(async |world| {
+        let text = deployment(&world, "deletion_protection = true\n  timeouts = { create = \"1s\" }");
+        world.config(&text).fails(&["apply", "-auto-approve"]).await;
+        let said = flat(&world.fails(&["plan"]).await);
+        assert!(said.contains("deletion_protection") && said.contains("`terraform untaint`"), "{said}");
+        world.ok(&["untaint", "basalt_deployment.web"]).await;
+        world.ok(&["plan"]).await;
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_stalled_deployment_ends_the_wait_with_its_reason() {
     within(async |world| {
         world.config(&deployment(&world, ""));

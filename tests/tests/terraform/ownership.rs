@@ -241,6 +241,25 @@ fn what_another_state_has_is_told_before_it_is_taken_over() {
 }
 
 #[test]
+fn what_another_tool_took_over_is_told_before_it_is_taken_back() {
+    within(async |world| {
+        let zone = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n";
+        world.config(&format!("{}{zone}", provider(&world))).apply().await;
+        let (client, theirs) = (world.client("cli"), json!({"description": "theirs"}));
+        client.patch(described("Zone"), "row-1", &theirs, Precondition::None).await.expect("it is stored");
+        assert_eq!(world.get("Zone", "row-1").await.metadata.manager.as_deref(), Some("cli"));
+
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains("Warning: Another tool manages it: Zone \"row-1\""), "{said}");
+        world.ok(&["apply", "-auto-approve"]).await;
+        let said = flat(&world.ok(&["plan", "-detailed-exitcode"]).await);
+        assert!(!said.contains("Another tool"), "{said}");
+        assert_eq!(world.get("Zone", "row-1").await.metadata.manager.as_deref(), Some("terraform"));
+        world.end().await;
+    });
+}
+
+#[test]
 fn what_is_in_use_is_not_destroyed_and_stays_as_good_as_it_was() {
     within(async |world| {
         let zone = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n";
