@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-/// A field of which the value says whether anything acts on it.
+/// The one field of which the value says whether anything acts on it, and its kind.
 const DEPLOYMENT: &str = "Deployment";
 const USER_DATA: &str = "user_data";
 

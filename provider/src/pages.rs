@@ -1,6 +1,6 @@
 //! Pages of lists with the layers of each object, so that nobody has to ask for those one by one.
 //!
-//! Older regions know no such list. They are told by their refusal of the first one, and not asked so again.
+//! Older regions refuse such a list, and are not asked for another one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
