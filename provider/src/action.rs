@@ -19,7 +19,7 @@ use basalt_api::{Kind, KindOf};
 use tfplugin::{Action, Attribute, Check, Cx, Diag, Diags, Path, Progress, Schema, Type, Val, async_trait};
 
 use crate::provider::Session;
-use crate::region;
+use crate::refusal;
 
 const KIND: &Kind = Machine::KIND;
 
@@ -173,9 +173,9 @@ fn is_duration() -> Check {
 
 /// A refusal. What the region says of the verb, it says of all that was asked.
 fn failed(machine: &str, error: &ClientError) -> Diags {
-    let Some(mut problem) = error.problem().cloned() else { return region::diags(KIND, machine, error) };
+    let Some(mut problem) = error.problem().cloned() else { return refusal::diags(KIND, machine, error) };
     problem.errors.iter_mut().filter(|it| it.pointer == "/verb").for_each(|it| it.pointer.clear());
-    region::diags(KIND, machine, &problem.into())
+    refusal::diags(KIND, machine, &problem.into())
 }
 
 #[async_trait]

@@ -13,7 +13,7 @@ use tfplugin::{Attribute, Diag, Diags, Path, Schema, Type, Val};
 use crate::MANAGER;
 use crate::bounded::Bounded;
 use crate::map::labels;
-use crate::region::sentence;
+use crate::refusal::sentence;
 
 /// The block's attributes, with their environment variables.
 const SETTINGS: &[(&str, &str)] = &[

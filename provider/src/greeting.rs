@@ -11,7 +11,7 @@ use basalt_api::{KINDS, Kind, ProblemCode};
 use tfplugin::{Diag, Diags, Path};
 
 use crate::bounded::Bounded;
-use crate::region::sentence;
+use crate::refusal::sentence;
 
 /// Greets the region, with the token that came from there. A warning where it is of another version than this provider.
 ///

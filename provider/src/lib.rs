@@ -43,6 +43,7 @@ mod natural;
 mod pages;
 mod patience;
 mod provider;
+mod refusal;
 mod region;
 mod resource;
 mod snapshot;

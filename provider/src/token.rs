@@ -24,7 +24,7 @@ use tfplugin::{Attribute, Cx, Diag, Diags, Ephemeral, Opened, Path, Schema, Type
 use crate::bounded::Bounded;
 use crate::map::{self, NAME};
 use crate::provider::Session;
-use crate::region;
+use crate::refusal;
 
 const KIND: &Kind = ApiToken::KIND;
 
@@ -105,13 +105,13 @@ impl Open {
     }
 
     fn failed(&self, error: &ClientError) -> Diags {
-        region::diags(KIND, &self.name, error)
+        refusal::diags(KIND, &self.name, error)
     }
 
     /// Why there is none. Whoever wrote the configuration knows nothing of the object by that name.
     fn not_opened(&self, error: &ClientError, config: &Val) -> Diags {
         let (name, told) = (format!("ApiToken {:?}", self.name), "this \"basalt_token\"");
-        let each = region::diags_of(KIND, &self.name, error, config).into_iter().map(|diag| Diag {
+        let each = refusal::diags_of(KIND, &self.name, error, config).into_iter().map(|diag| Diag {
             summary: diag.summary.replace(&name, told),
             detail: diag.detail.replace(&name, told),
             ..diag
@@ -133,7 +133,7 @@ impl Ephemeral for Token {
     async fn validate(&self, config: &Val) -> Diags {
         let declared = map::declared(KIND, config, config, &Val::Null);
         let wrong = validate_partial(KIND, &declared.spec, &declared.unknown);
-        let mut diags = Diags(wrong.iter().map(|error| region::field(KIND, error, "", config)).collect());
+        let mut diags = Diags(wrong.iter().map(|error| refusal::field(KIND, error, "", config)).collect());
         diags.extend(lifetime(config).err().into_iter().flatten());
         diags
     }

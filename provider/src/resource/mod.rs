@@ -26,6 +26,7 @@ use crate::memory::Memory;
 use crate::natural::NaturalKey;
 use crate::patience;
 use crate::provider::Session;
+use crate::refusal;
 use crate::region;
 
 use region::Turn;
@@ -216,7 +217,7 @@ impl Resource for KindResource {
         let declared = map::declared(self.kind, config, config, &Val::Null);
         let wrong = validate_partial(self.kind, &declared.spec, &declared.unknown);
         let mut diags =
-            Diags(wrong.iter().map(|error| region::field(self.kind, error, "", config)).collect());
+            Diags(wrong.iter().map(|error| refusal::field(self.kind, error, "", config)).collect());
         for pointer in &declared.twice {
             let path = map::path(self.kind, pointer);
             diags.push(
@@ -438,7 +439,7 @@ impl Resource for KindResource {
             Err(error) if error.code() == Some(ProblemCode::Conflict) => {
                 let caught_up = self.catch_up(cx, &region, &key, &request).await?;
                 caught_up.ok_or_else(|| {
-                    let how = error.problem().map(|problem| region::sentence(&problem.detail)).unwrap_or_default();
+                    let how = error.problem().map(|problem| refusal::sentence(&problem.detail)).unwrap_or_default();
                     let detail = format!(
                         "{} {name:?} was changed by somebody else since this was planned. {how} Nothing was overwritten. Plan and apply again.",
                         self.kind.name
