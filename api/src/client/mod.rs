@@ -27,6 +27,7 @@ mod blob;
 mod config;
 mod error;
 mod proxies;
+mod sending;
 mod tls;
 mod transport;
 mod wait;

@@ -1,7 +1,7 @@
 //! Sends a call to one of the regions and reads its answer.
 
 use super::proxies::is_this_host;
-use super::{ClientConfig, ClientError, Precondition, tls};
+use super::{ClientConfig, ClientError, Precondition, sending, tls};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use crate::wire::{IDEMPOTENCY_HEADER, MANAGER_HEADER};
 use reqwest::header::{
@@ -330,12 +330,12 @@ impl Transport {
 /// Sends one request to one endpoint. What does not answer is another endpoint's matter where the request may be sent again. A
 /// request that cannot be built is nobody's.
 async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) -> Result<Response, Failure> {
-    let response = match request.send().await {
+    let response = match sending::send(request).await {
         Ok(response) => response,
-        Err(error) if error.is_connect() || (error.is_request() && again >= needed(&error)) => {
+        Err(error) if sending::is_unseen(&error) || (error.is_request() && again >= needed(&error)) => {
             let why = if error.is_timeout() { LATE.to_owned() } else { in_words(root_cause(&error)) };
             let url = endpoint.shown.clone();
-            let (is_undone, error) = (error.is_connect(), ClientError::Broken { url, why });
+            let (is_undone, error) = (sending::is_unseen(&error), ClientError::Broken { url, why });
             return Err(Failure::NextEndpoint { error, retry_after: None, is_undone });
         }
         Err(error) => {

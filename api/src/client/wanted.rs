@@ -162,6 +162,7 @@ mod tests {
         };
         let calls = async {
             assert!(matches!(put(&client).await, Err(ClientError::Interrupted { may_be_done: false })));
+            assert_eq!(connections.load(Ordering::Relaxed), 0);
             let last = client.until(CancellationToken::new()).within(SOON, Duration::ZERO);
             assert!(matches!(put(&last).await, Err(ClientError::Unreachable { .. })));
         };
@@ -169,6 +170,6 @@ mod tests {
             () = count => {}
             () = calls => {}
         }
-        assert_eq!(connections.into_inner(), 1);
+        assert!(connections.into_inner() > 0);
     }
 }
