@@ -313,6 +313,10 @@ impl Resource for MachineTags {
     async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
         self.session.is_well()?;
         let (machine, manager) = (change.planned.get(MACHINE).as_str(), change.planned.get(MANAGER).as_str());
+        // A selector may ask for them.
+        for machine in [change.prior, change.planned].map(|it| it.get(MACHINE).as_str()).into_iter().flatten() {
+            self.session.memory.moves(KIND.name, machine);
+        }
         // What is replaced goes first.
         let is_new = change.prior.is_null() && cx.private().is_empty();
         if let (true, Some(machine), Some(manager)) = (is_new, machine, manager)

@@ -12,7 +12,10 @@ use crate::map::{self, Declared, NAME, Place, UID};
 use crate::region::{self, Region};
 
 /// What a new deployment waits for before it has a machine, as the region calls it.
-const WITHOUT_MACHINE: &[&str] = &["NoMachine", "NotInstallable"];
+const WITHOUT_MACHINE: &[&str] = &["NoMachine", NOT_INSTALLABLE];
+
+/// That is for its image, and for no machine.
+const NOT_INSTALLABLE: &str = "NotInstallable";
 
 /// What to do where Terraform would replace an object for nothing but its creation's sake.
 const IF_TAINTED: &str = " If it is to be replaced only because its creation failed, and it is as it should be by now, `terraform untaint` \
@@ -36,7 +39,8 @@ impl KindResource {
         let tried = region.client.call().await.put_dry_run(self.kind, &key, &request, precondition).await;
         match tried {
             Ok(answer) => {
-                let can_be_written = !answer.advisories.iter().any(Advisory::refuses);
+                let mut refusals = answer.advisories.iter().filter(|advisory| advisory.refuses());
+                let can_be_written = refusals.all(|refusal| self.is_about_to_come(&declared.spec, refusal));
                 self.advise(cx, region, change, declared, answer.advisories).await?;
                 // What is created says by itself what it is, and not whether it can be.
                 let warning = match change.prior.is_null() {
@@ -237,22 +241,24 @@ impl KindResource {
         name: &str,
         config: &Val,
     ) -> Option<Diag> {
-        let pointer = advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer);
-        let references = basalt_api::references(self.kind, spec);
-        let is_coming = references.iter().any(|reference| {
-            reference.pointer == pointer && self.memory().is_coming(reference.kind, &reference.name)
-        });
-        // A replacement is planned for these.
-        if is_coming || advisory.code == FieldCode::Immutable {
+        // A replacement is planned for the latter.
+        if self.is_about_to_come(spec, advisory) || advisory.code == FieldCode::Immutable {
             return None;
         }
         let hint = advisory.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
         let title =
             if advisory.refuses() { "It does not fit what is there now" } else { "Nothing acts on it" };
-        let Place { path, origin } = map::place(self.kind, pointer, config);
+        let Place { path, origin } = map::place(self.kind, at(advisory), config);
         let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
         let detail = format!("{}{hint}.{origin}", advisory.message);
         Some(Diag::warning(self.of(title, name), detail).at(path))
+    }
+
+    /// Whether an advisory is about a reference to what this very plan brings.
+    fn is_about_to_come(&self, spec: &serde_json::Value, advisory: &Advisory) -> bool {
+        basalt_api::references(self.kind, spec).iter().any(|reference| {
+            reference.pointer == at(advisory) && self.memory().is_coming(reference.kind, &reference.name)
+        })
     }
 
     /// Whether the apply fails because of it whatever else it does: all that it is about is another's, or stays just as it is. What
@@ -312,10 +318,13 @@ impl KindResource {
     /// That a new deployment gets no machine as things are now, unless this very plan may bring it one.
     fn for_its_start(&self, spec: &serde_json::Value, plan: &PlanReport, name: &str) -> Option<Diag> {
         let wait = plan.waits.iter().find(|wait| WITHOUT_MACHINE.contains(&wait.cause.as_str()))?;
-        let references = basalt_api::references(self.kind, spec);
-        let is_coming =
+        // Of an image that comes nobody knows yet which machines run it: the region looked at all of them.
+        let bears_on_it =
+            |reference: &basalt_api::Reference| (reference.kind == "Image") == (wait.cause == NOT_INSTALLABLE);
+        let is_moving =
             |reference: &basalt_api::Reference| self.memory().is_moving(reference.kind, &reference.name);
-        if self.memory().may_free_machines() || references.iter().any(is_coming) {
+        let references = basalt_api::references(self.kind, spec);
+        if self.memory().may_free_machines() || references.iter().filter(|it| bears_on_it(it)).any(is_moving) {
             return None;
         }
         let human = wait.human.as_ref().map(|human| format!(" To do: {human}.")).unwrap_or_default();
@@ -348,6 +357,11 @@ impl KindResource {
 /// says what comes of it.
 fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
     kind.name == "Machine" && region::named(&plan.summary).any(|(kind, _)| kind.name == "Deployment")
+}
+
+/// Where in a spec an advisory belongs.
+fn at(advisory: &Advisory) -> &str {
+    advisory.pointer.strip_prefix("/spec").unwrap_or(&advisory.pointer)
 }
 
 /// One warning for all that have the same title: Terraform shows the first of them, and how many more there are.

@@ -216,6 +216,43 @@ async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_plan
     }
     let planned = plan("selector = { tags = [\"gpu\"] }").await;
     assert!(planned.contains(warns) && planned.contains("nearest: sim1: no tag gpu. To do: "), "{planned}");
+    // What the same plan brings may bring a machine, unless it is the image.
+    let coming = |image: &str, more: &str| {
+        user.write(&format!(
+            r#"
+            resource "basalt_image" "mine" {{
+              name         = "mine"
+              os           = "debian"
+              release      = "12"
+              architecture = "amd64"
+              files        = {{ root_tarball = {{ sha256 = "{}", size = 1024 }} }}
+            }}
+            resource "basalt_deployment" "web" {{
+              name     = "web"
+              image    = {image}
+              selector = {{ tags = ["gpu"] }}
+              {more}
+            }}
+            "#,
+            "a".repeat(64)
+        ));
+    };
+    coming("basalt_image.mine.name", "");
+    let planned = flat(&said(&user.run(&["plan"]).await));
+    assert!(planned.contains(warns) && planned.contains("Plan: 2 to add"), "{planned}");
+    coming(
+        "\"debian-12\"",
+        r#"
+              depends_on = [basalt_machine_tags.gpu]
+            }
+            resource "basalt_machine_tags" "gpu" {
+              machine = "sim1"
+              manager = "gpus"
+              tags    = ["gpu"]
+        "#,
+    );
+    let planned = flat(&said(&user.run(&["plan"]).await));
+    assert!(!planned.contains(warns) && planned.contains("Plan: 3 to add"), "{planned}");
 
     fleet.deploy("other", "sim1").await;
     fleet.ready("deployments", "other").await;
