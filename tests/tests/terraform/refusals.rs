@@ -82,12 +82,16 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
             assert!(said.contains(want) && said.contains("Nothing of this plan changes that."), "{said}");
             assert!(said.contains(&format!("start = {start:?}")), "at its attribute: {said}");
         }
-        // The same plan changes the subnet, and what it says of the range is not the last word.
-        let text = range(of_subnet, "10.78.0.1", "10.78.0.9")
-            .replace("10.77.0.0/24", "10.76.0.0/14")
-            .replace("\"10.77.0.100\"", "\"10.77.0.101\"");
-        let said = flat(&world.config(&text).ok(&["plan"]).await);
-        assert!(!said.contains("Error"), "{said}");
+        // The same plan changes the subnet, and what is said of the range is not the last word; nothing is where it is another one.
+        let text = range(of_subnet, "10.78.0.1", "10.78.0.9");
+        let changed = text.replace("  gateway     = \"10.77.0.1\"", "  gateway     = \"10.77.0.9\"");
+        let said = flat(&world.config(&changed).ok(&["plan"]).await);
+        let judged = "This plan changes Subnet \"lab\" as well: the apply judges by what that is then.";
+        assert!(said.contains("Warning: It does not fit") && said.contains(judged), "{said}");
+        let renumbered =
+            text.replace("10.77.0.0/24", "10.76.0.0/14").replace("\"10.77.0.100\"", "\"10.77.0.101\"");
+        let said = flat(&world.config(&renumbered).ok(&["plan"]).await);
+        assert!(!said.contains("It does not fit") && said.contains("must be replaced"), "{said}");
         let ignored = deployment(&world, "user_data = \"apt install nginx\"");
         let said = flat(&world.config(&ignored).ok(&["plan"]).await);
         let warns = "Warning: Nothing acts on it: Deployment \"web-1\"";
