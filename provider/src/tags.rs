@@ -314,7 +314,8 @@ impl Resource for MachineTags {
         self.session.is_well()?;
         let (machine, manager) = (change.planned.get(MACHINE).as_str(), change.planned.get(MANAGER).as_str());
         // A selector may ask for them.
-        for machine in [change.prior, change.planned].map(|it| it.get(MACHINE).as_str()).into_iter().flatten() {
+        for machine in [change.prior, change.planned].map(|it| it.get(MACHINE).as_str()).into_iter().flatten()
+        {
             self.session.memory.moves(KIND.name, machine);
         }
         // What is replaced goes first.

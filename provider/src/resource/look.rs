@@ -341,12 +341,14 @@ impl KindResource {
     fn for_its_start(&self, spec: &serde_json::Value, plan: &PlanReport, name: &str) -> Option<Diag> {
         let wait = plan.waits.iter().find(|wait| WITHOUT_MACHINE.contains(&wait.cause.as_str()))?;
         // Of an image that comes nobody knows yet which machines run it: the region looked at all of them.
-        let bears_on_it =
-            |reference: &basalt_api::Reference| (reference.kind == "Image") == (wait.cause == NOT_INSTALLABLE);
+        let bears_on_it = |reference: &basalt_api::Reference| {
+            (reference.kind == "Image") == (wait.cause == NOT_INSTALLABLE)
+        };
         let is_moving =
             |reference: &basalt_api::Reference| self.memory().is_moving(reference.kind, &reference.name);
         let references = basalt_api::references(self.kind, spec);
-        if self.memory().may_free_machines() || references.iter().filter(|it| bears_on_it(it)).any(is_moving) {
+        if self.memory().may_free_machines() || references.iter().filter(|it| bears_on_it(it)).any(is_moving)
+        {
             return None;
         }
         let human = wait.human.as_ref().map(|human| format!(" To do: {human}.")).unwrap_or_default();

@@ -70,7 +70,21 @@ fn left() -> Vec<(&'static str, i64, Value)> {
             json!({"id": "2", "name": "Our packages", "url": "http://deb.example.com/debian", "disabled_pockets": ["security"]}),
         ),
         ("maas_node_script", 0, json!({"id": "3", "name": "disks", "script": "IyEvYmluL3NoCg=="})),
+        (
+            "maas_user",
+            0,
+            json!({"id": "4", "name": "ada", "password": "hush", "email": "ada@example.com", "is_admin": true}),
+        ),
         ("maas_api_key", 0, json!({"id": "4", "name": "ci", "api_key": "a:b:hush"})),
+        ("maas_configuration", 0, json!({"id": "kernel_opts", "key": "kernel_opts", "value": "quiet"})),
+        (
+            "maas_device",
+            0,
+            json!({
+                "id": "ge7qx3", "hostname": "switch", "domain": "maas", "zone": "default", "ip_addresses": ["10.77.0.3"],
+                "network_interfaces": [{"id": 9, "name": "eth0", "mac_address": "52:54:00:AA:00:02"}]
+            }),
+        ),
     ]
 }
 
@@ -149,13 +163,25 @@ resource "basalt_script" "it" {
   type    = "testing"
   content = "#!/bin/sh\n"
 }
+resource "basalt_user" "it" {
+  name  = "ada"
+  email = "ada@example.com"
+}
 resource "basalt_api_token" "it" {
   name = "ci"
-  user = "ada"
+  user = basalt_user.it.name
+}
+resource "basalt_settings" "it" {
+  name           = "default"
+  kernel_options = "quiet"
+}
+resource "basalt_device" "it" {
+  name = "switch"
+  macs = ["52:54:00:aa:00:02"]
 }
 "##;
 
-const MOVES: [(&str, &str); 16] = [
+const MOVES: [(&str, &str); 20] = [
     ("maas_fabric", "basalt_fabric"),
     ("maas_space", "basalt_space"),
     ("maas_resource_pool", "basalt_pool"),
@@ -171,7 +197,11 @@ const MOVES: [(&str, &str); 16] = [
     ("maas_boot_source", "basalt_image_source"),
     ("maas_package_repository", "basalt_package_repository"),
     ("maas_node_script", "basalt_script"),
+    ("maas_user", "basalt_user"),
     ("maas_api_key", "basalt_api_token"),
+    ("maas_configuration", "basalt_settings"),
+    ("maas_device", "basalt_device"),
+    ("maas_instance", "basalt_deployment"),
 ];
 
 /// A provider of MAAS, as whoever moves has it installed still. Terraform asks it for its schemas, and for nothing else.
@@ -264,8 +294,10 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
             ),
             ("PackageRepository", "ours", json!({"url": "http://deb.example.com/debian"})),
             ("Script", "disks", json!({"type": "testing", "content": "#!/bin/sh\n"})),
-            ("User", "ada", json!({})),
+            ("User", "ada", json!({"email": "ada@example.com"})),
             ("ApiToken", "ci", json!({"user": "ada"})),
+            ("Settings", "default", json!({"kernel_options": "quiet"})),
+            ("Device", "switch", json!({"macs": ["52:54:00:aa:00:02"]})),
         ] {
             world.put("cli", kind, name, spec).await;
         }
@@ -273,7 +305,7 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
         world.comes_from(CANONICAL, &left(), HERE);
 
         let planned = world.ok(&["plan"]).await;
-        for (from, to) in MOVES {
+        for (from, to) in MOVES.iter().filter(|(from, _)| *from != "maas_instance") {
             let moved = [format!("# {from}.it has moved to {to}.it"), format!("# (moved from {from}.it)")];
             assert!(moved.iter().any(|moved| planned.contains(moved)), "{from}: {planned}");
         }
@@ -281,6 +313,9 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
         let said = flat(&planned);
         assert!(said.contains("Of maas_tag this has no counterpart: `definition`: it is XPath"), "{said}");
         assert!(said.contains("`power_parameters`: declare the account in `bmc`"), "{said}");
+        for advice in ["name a role of base admin in `roles`", "one basalt_settings holds all of them"] {
+            assert!(said.contains(advice), "{advice}: {said}");
+        }
         assert!(!said.contains("hush"), "{said}");
 
         let said = world.apply().await;
@@ -297,10 +332,50 @@ fn what_maas_had_and_the_region_has_is_found_and_changed_in_place() {
 #[test]
 fn what_the_region_does_not_have_is_created() {
     within(async |mut world| {
-        world.put("cli", "User", "ada", json!({})).await;
         world.comes_from(CANONICAL, &left(), HERE);
         let said = world.apply().await;
-        assert!(said.contains("16 added, 0 changed, 0 destroyed"), "{said}");
+        assert!(said.contains("19 added, 0 changed, 0 destroyed"), "{said}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn an_installed_machine_is_the_deployment_that_the_region_has_of_it() {
+    within(async |mut world| {
+        let files = json!({"root_tarball": {"sha256": "a".repeat(64), "size": 1024}});
+        for (kind, name, spec) in [
+            ("Machine", "db-1", json!({"boot_macs": ["52:54:00:aa:00:03"]})),
+            (
+                "Image",
+                "debian-12",
+                json!({"os": "debian", "release": "bookworm", "architecture": "amd64", "files": files}),
+            ),
+            ("Deployment", "database", json!({"machine": "db-1", "image": "debian-12"})),
+        ] {
+            world.put("cli", kind, name, spec).await;
+        }
+        let instance = json!({
+            "id": "x7d3aa", "hostname": "db-1", "fqdn": "db-1.maas", "architecture": "amd64/generic", "cpu_count": 4,
+            "deploy_params": [{"distro_series": "bookworm", "user_data": ""}], "network_interfaces": []
+        });
+        let here = r#"
+            resource "basalt_deployment" "it" {
+              name    = "database"
+              machine = "db-1"
+              image   = "debian-12"
+            }
+        "#;
+        world.comes_from(CANONICAL, &[("maas_instance", 0, instance)], here);
+        let planned = flat(&world.ok(&["plan"]).await);
+        // It is not ready yet: an apply waits until it is.
+        for said in [
+            "# (moved from maas_instance.it)",
+            "~ ready = false -> (known after apply)",
+            "Plan: 0 to add, 1 to change, 0 to destroy.",
+            "`deploy_params`: declare `image` and `user_data`",
+        ] {
+            assert!(planned.contains(said), "{said}: {planned}");
+        }
         world.end().await;
     });
 }
