@@ -94,14 +94,14 @@ impl KindResource {
                 warning.detail.push_str(&region.near(kind, name).await);
             }
             match self.what_it_rests_on(&declared.spec, &advisory) {
-                RestsOn::WhatGoes => continue,
-                RestsOn::WhatChanges(kind, name) => warning.detail.push_str(&format!(
+                RestsOn::Going => continue,
+                RestsOn::Changing(kind, name) => warning.detail.push_str(&format!(
                     " This plan changes {kind} {name:?} as well: the apply judges by what that is then."
                 )),
-                RestsOn::WhatIs if advisory.refuses() => {
+                RestsOn::Standing if advisory.refuses() => {
                     warning.detail.push_str(" As things are now, the apply would fail.");
                 }
-                RestsOn::WhatIs => {}
+                RestsOn::Standing => {}
             }
             warnings.push(warning);
         }
@@ -271,16 +271,16 @@ impl KindResource {
     /// What a refusal was judged by: what the object refers to, and what it is told of.
     fn what_it_rests_on(&self, spec: &serde_json::Value, advisory: &Advisory) -> RestsOn {
         if !matches!(advisory.code, FieldCode::Overlap | FieldCode::Rule) {
-            return RestsOn::WhatIs;
+            return RestsOn::Standing;
         }
         let references = basalt_api::references(self.kind, spec).into_iter();
         let named = region::named(&advisory.message).map(|(kind, name)| (kind.name, name.to_owned()));
         let all: Vec<_> = references.map(|it| (it.kind, it.name)).chain(named).collect();
         if all.iter().any(|(kind, name)| self.memory().is_replaced(kind, name)) {
-            return RestsOn::WhatGoes;
+            return RestsOn::Going;
         }
         let moving = all.into_iter().find(|(kind, name)| self.memory().is_moving(kind, name));
-        moving.map_or(RestsOn::WhatIs, |(kind, name)| RestsOn::WhatChanges(kind, name))
+        moving.map_or(RestsOn::Standing, |(kind, name)| RestsOn::Changing(kind, name))
     }
 
     /// Whether the apply fails because of it whatever else it does: all that it is about is another's, or stays just as it is. What
@@ -386,11 +386,11 @@ fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
 /// What a refusal of a dry run was judged by.
 enum RestsOn {
     /// Objects that stay as they are, as far as is known.
-    WhatIs,
+    Standing,
     /// This object among others, which the same plan changes.
-    WhatChanges(&'static str, String),
+    Changing(&'static str, String),
     /// An object that the same plan replaces: the region looked at another one than the apply will.
-    WhatGoes,
+    Going,
 }
 
 /// Where in a spec an advisory belongs.

@@ -3,6 +3,7 @@
 //! Region and provider run inside the test, on a database of its own; Terraform finds the provider through
 //! `TF_REATTACH_PROVIDERS`. Needs `terraform` and PostgreSQL's binaries (`make test` brings both).
 
+mod another;
 mod changes;
 mod contract;
 mod deployments;
