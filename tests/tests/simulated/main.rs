@@ -5,6 +5,7 @@ mod alone;
 mod announced;
 mod bad_luck;
 mod fleet;
+mod foretold;
 mod interrupted;
 mod kills;
 mod lives;

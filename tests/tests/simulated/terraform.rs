@@ -29,7 +29,7 @@ impl User {
     }
 
     /// Resources.
-    fn write(&self, resources: &str) {
+    pub(crate) fn write(&self, resources: &str) {
         let text = format!(
             r#"
             terraform {{
@@ -117,7 +117,7 @@ impl User {
 }
 
 /// On one line, as Terraform wraps sentences.
-fn flat(said: &str) -> String {
+pub(crate) fn flat(said: &str) -> String {
     said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }
 
@@ -190,74 +190,6 @@ async fn what_somebody_gives_back_or_takes_away_is_planned_and_made_again() {
     let applied = user.apply().await;
     assert!(applied.contains("2 added, 0 changed, 0 destroyed"), "{applied}");
     assert_eq!(machine.count(|event| matches!(event, Event::Installed { .. })), 2);
-    user.provider.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_planned() {
-    let fleet = Fleet::start("unmatched", &[]).await;
-    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
-    fleet.declare("machines", "sim1", machine_spec(&machine)).await;
-    fleet.ready("machines", "sim1").await;
-    let user = User::new(&fleet);
-    let plan = async |which: &str| {
-        user.write(&format!(
-            "resource \"basalt_deployment\" \"web\" {{\n name = \"web\"\n image = \"debian-12\"\n {which}\n}}\n"
-        ));
-        let planned = user.run(&["plan"]).await;
-        assert!(planned.status.success(), "{}", said(&planned));
-        flat(&said(&planned))
-    };
-    let warns = "Warning: It would wait for a machine: Deployment \"web\"";
-    for free in ["machine = \"sim1\"", "selector = {}"] {
-        let planned = plan(free).await;
-        // Every warning's title ends with whom it is about.
-        assert!(!planned.contains(": Deployment \"web\""), "{planned}");
-    }
-    let planned = plan("selector = { tags = [\"gpu\"] }").await;
-    assert!(planned.contains(warns) && planned.contains("nearest: sim1: no tag gpu. To do: "), "{planned}");
-    // What the same plan brings may bring a machine, unless it is the image.
-    let coming = |image: &str, more: &str| {
-        user.write(&format!(
-            r#"
-            resource "basalt_image" "mine" {{
-              name         = "mine"
-              os           = "debian"
-              release      = "12"
-              architecture = "amd64"
-              files        = {{ root_tarball = {{ sha256 = "{}", size = 1024 }} }}
-            }}
-            resource "basalt_deployment" "web" {{
-              name     = "web"
-              image    = {image}
-              selector = {{ tags = ["gpu"] }}
-              {more}
-            }}
-            "#,
-            "a".repeat(64)
-        ));
-    };
-    coming("basalt_image.mine.name", "");
-    let planned = flat(&said(&user.run(&["plan"]).await));
-    assert!(planned.contains(warns) && planned.contains("Plan: 2 to add"), "{planned}");
-    coming(
-        "\"debian-12\"",
-        r#"
-              depends_on = [basalt_machine_tags.gpu]
-            }
-            resource "basalt_machine_tags" "gpu" {
-              machine = "sim1"
-              manager = "gpus"
-              tags    = ["gpu"]
-        "#,
-    );
-    let planned = flat(&said(&user.run(&["plan"]).await));
-    assert!(!planned.contains(warns) && planned.contains("Plan: 3 to add"), "{planned}");
-
-    fleet.deploy("other", "sim1").await;
-    fleet.ready("deployments", "other").await;
-    let planned = plan("machine = \"sim1\"").await;
-    assert!(planned.contains(warns) && planned.contains("sim1: deployment other has it"), "{planned}");
     user.provider.stop().await;
 }
 
