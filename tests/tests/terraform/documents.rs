@@ -5,11 +5,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use basalt_api::KINDS;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::deployments::{condition, end_of};
 use crate::kinds::{Declared, declared};
 use crate::user::User;
-use crate::world::{provider, within};
+use crate::world::{World, everything, flat, provider, within};
 
 /// What Terraform 1.11 does not read yet.
 const LATER: [&str; 2] = ["list-resources", "actions"];
@@ -90,13 +91,47 @@ fn the_quickstart_is_planned() {
     });
 }
 
+impl World {
+    /// Applies what is configured to the end; its deployments become ready with these statuses.
+    async fn deploy(&self, deployments: &[(&str, Value)]) -> String {
+        let (child, mut lines) = self.start(&["apply", "-auto-approve"]);
+        let installed = async {
+            for (name, status) in deployments {
+                self.until_there("Deployment", name).await;
+                let mut status = status.clone();
+                status["conditions"] = json!([condition("Ready", "true", "Deployed", "It is deployed.")]);
+                self.observe("Deployment", name, status).await;
+            }
+        };
+        let said = async {
+            let mut said = String::new();
+            while let Some(line) = lines.next_line().await.expect("output") {
+                said.push_str(&format!("{line}\n"));
+            }
+            said
+        };
+        let ((), said) = tokio::join!(installed, said);
+        let output = end_of(child).await;
+        assert!(output.status.success(), "{said}{}", everything(&output));
+        self.ok(&["plan", "-detailed-exitcode"]).await;
+        said
+    }
+}
+
 #[test]
-fn a_deployment_with_addresses_of_both_families_is_planned() {
+fn a_deployment_with_addresses_of_both_families_is_applied() {
     within(async |world| {
         let example = include_str!("../../../examples/dual-stack/main.tf");
-        let said = world.config(&format!("{}{example}", provider(&world))).ok(&["plan"]).await;
+        world.config(&format!("{}{example}", provider(&world)));
+        let status = json!({
+            "addresses": {"bond0": "10.78.0.20", "bond0.7": "2001:db8:7::20"},
+            "further_addresses": {"bond0/ipv6": "2001:db8:78::20", "bond0/service": "2001:db8:78::80"},
+        });
+        let said = world.deploy(&[("web-1", status)]).await;
         let resources = example.matches("\nresource ").count();
-        assert!(said.contains(&format!("Plan: {resources} to add, 0 to change, 0 to destroy.")), "{said}");
+        assert!(said.contains(&format!("{resources} added, 0 changed, 0 destroyed")), "{said}");
+        let addresses = ["address = \"10.78.0.20\"", "ipv6_address = \"2001:db8:78::20\""];
+        assert!(addresses.iter().all(|it| said.contains(it)), "{said}");
         world.end().await;
     });
 }
@@ -113,15 +148,31 @@ fn the_folders_of_examples_are_valid_as_they_are() {
 }
 
 #[test]
-fn the_example_of_storage_is_planned_and_what_does_not_fit_together_is_refused_by_the_plan() {
+fn the_example_of_storage_is_applied_and_what_does_not_fit_together_is_refused_by_the_plan() {
     within(async |world| {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/storage/main.tf");
         let text = provider(&world) + &std::fs::read_to_string(example).expect("a file");
-        let said = world.config(&text).ok(&["plan"]).await;
-        assert!(said.contains("Plan: 3 to add, 0 to change, 0 to destroy."), "{said}");
+        let files = json!({"root_tarball": {"sha256": "a".repeat(64), "size": 1024}});
+        for (kind, name, spec) in [
+            ("Pool", "web", json!({})),
+            ("Machine", "web1", json!({"boot_macs": ["52:54:00:00:00:01"]})),
+            ("Machine", "db1", json!({"boot_macs": ["52:54:00:00:00:02"]})),
+            (
+                "Image",
+                "debian-12",
+                json!({"os": "debian", "release": "12", "architecture": "amd64", "files": files}),
+            ),
+        ] {
+            world.put("cli", kind, name, spec).await;
+        }
+        let ready = ["database", "mirrored", "volumes"].map(|name| (name, json!({})));
+        let said = world.config(&text).deploy(&ready).await;
+        assert!(said.contains("3 added, 0 changed, 0 destroyed"), "{said}");
+        let stored = world.get("Deployment", "database").await.spec;
+        assert_eq!(stored["storage"]["raids"]["bulk"]["spares"], json!(["bulk4"]));
         let broken = text.replace(r#"device = "left-swap""#, r#"device = "left-root""#);
         let said = world.config(&broken).fails(&["plan"]).await;
-        let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        let said = flat(&said);
         assert!(said.contains(r#""left-root" is used by RAID "system" and by file system "swap""#), "{said}");
         world.end().await;
     });
