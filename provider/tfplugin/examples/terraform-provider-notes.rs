@@ -8,7 +8,6 @@ use tfplugin::{
     Type, Val, async_trait,
 };
 
-/// Serves Terraform, which starts this program.
 pub fn main() -> std::process::ExitCode {
     tfplugin::serve(Notes::default(), Options::new("example.com/me/notes"))
 }
@@ -51,12 +50,6 @@ impl Files {
     fn path(&self, note: &Note) -> String {
         format!("{}/{}.txt", self.0.get().map(String::as_str).unwrap_or_default(), note.name)
     }
-    fn write(&self, planned: &Val) -> Result<Val, Diags> {
-        let note = Note::from_val(planned)?;
-        let text = note.text.as_deref().unwrap_or_default();
-        fs::write(self.path(&note), text).map_err(|e| Diag::error("It cannot be written", e.to_string()))?;
-        Ok(Note { bytes: (text.len() as u64).into(), ..note }.to_val())
-    }
 }
 
 #[async_trait]
@@ -69,19 +62,20 @@ impl Resource for Files {
     }
     async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
         let note = Note::from_val(state)?;
-        match fs::read_to_string(self.path(&note)) {
-            Ok(text) => {
-                Ok(Some(Note { bytes: (text.len() as u64).into(), text: text.into(), ..note }.to_val()))
-            }
-            Err(e) if e.kind() == NotFound => Ok(None),
-            Err(e) => Err(Diag::error("It cannot be read", e.to_string()).into()),
-        }
+        let text = match fs::read_to_string(self.path(&note)) {
+            Err(e) if e.kind() == NotFound => return Ok(None),
+            text => text.map_err(|e| Diag::error("It cannot be read", e.to_string()))?,
+        };
+        Ok(Some(Note { bytes: (text.len() as u64).into(), text: text.into(), ..note }.to_val()))
     }
     async fn create(&self, _: &Cx, change: Change<'_>) -> Result<Val, Diags> {
-        self.write(change.planned)
+        let note = Note::from_val(change.planned)?;
+        let text = note.text.as_deref().unwrap_or_default();
+        fs::write(self.path(&note), text).map_err(|e| Diag::error("It cannot be written", e.to_string()))?;
+        Ok(Note { bytes: (text.len() as u64).into(), ..note }.to_val())
     }
-    async fn update(&self, _: &Cx, change: Change<'_>) -> Result<Val, Diags> {
-        self.write(change.planned)
+    async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
+        self.create(cx, change).await
     }
     async fn delete(&self, _: &Cx, state: &Val) -> Result<(), Diags> {
         match fs::remove_file(self.path(&Note::from_val(state)?)) {

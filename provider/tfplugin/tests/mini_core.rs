@@ -24,6 +24,8 @@ fn the_provider_in_the_readme_is_the_example() {
     let read = |name: &str| std::fs::read_to_string(root.join(name)).expect("a file");
     let example = read("examples/terraform-provider-notes.rs");
     assert!(read("README.md").contains(&format!("```rust\n{example}```\n")), "copy the example to README.md");
+    let lines = example.lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(lines <= 80, "a whole provider fits on a page: {lines} lines");
 }
 
 #[tokio::test]

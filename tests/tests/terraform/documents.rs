@@ -243,7 +243,7 @@ fn the_tests_of_the_guide_pass_and_fail_without_what_it_says_to_mock() {
         let start = test.find("  override_resource").expect("it overrides");
         let end = test.find("  # The same for every address").expect("and mocks");
         write(&format!("{}{}", &test[..start], &test[end..]));
-        let said = crate::world::flat(&world.fails(&["test"]).await);
+        let said = flat(&world.fails(&["test"]).await);
         assert!(said.contains("is not the name of a VLAN") && said.contains("1 passed, 1 failed"), "{said}");
         world.end().await;
     });
