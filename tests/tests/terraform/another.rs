@@ -106,6 +106,20 @@ fn is_valid(kind: &Kind, spec: &Value) -> bool {
 }
 
 impl Declared {
+    /// The same with other values in some fields, of which `choose` says which: out of so many, one of them.
+    pub(crate) fn varied(mut self, mut choose: impl FnMut(usize) -> usize) -> Self {
+        const EFFECTS: &[Effect] =
+            &[Effect::None, Effect::Live, Effect::Reboot, Effect::Redeploy, Effect::Replace];
+        for field in self.kind.spec.fields {
+            let mut others = with_another(field, self.spec.as_object().expect("a spec"), EFFECTS);
+            others.retain(|spec| is_valid(self.kind, spec));
+            if let Some(spec) = others.get(choose(2 * others.len() + 1)) {
+                self.spec = spec.clone();
+            }
+        }
+        self
+    }
+
     /// The same with another value in every field whose change has one of these effects and leaves a valid whole; and those fields.
     pub(crate) fn changed(mut self, effects: &[Effect]) -> (Self, Vec<(&'static str, Shape)>) {
         let mut changed = Vec::new();

@@ -15,6 +15,7 @@ use crate::world::{World, flat, provider, within};
 const GONE: Duration = Duration::from_secs(30);
 
 /// A resource of an example, as Terraform has it.
+#[derive(Clone)]
 pub(crate) struct Declared {
     pub(crate) kind: &'static Kind,
     pub(crate) name: &'static str,
