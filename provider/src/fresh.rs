@@ -53,6 +53,18 @@ pub(crate) fn reason(object: &Object) -> String {
     })
 }
 
+/// That nothing goes on with a machine until somebody does something, if it is so: its apply ended before that was known.
+pub(crate) fn held_up(kind: &Kind, object: &Object) -> Option<Diag> {
+    let status = object.common_status();
+    let stalled = status.condition(Condition::STALLED).filter(|it| it.status == ConditionStatus::True)?;
+    let name = &object.metadata.name;
+    (kind.name == "Machine").then(|| {
+        let why = stalled.message.trim_end_matches('.');
+        let detail = format!("{why}. See `basalt explain machine {name}`.");
+        Diag::warning(format!("It waits for somebody: {} {name:?}", kind.name), detail)
+    })
+}
+
 /// That it will soon be gone, if it will.
 pub(crate) fn going(kind: &Kind, object: &Object) -> Option<Diag> {
     object.metadata.deletion_requested_at?;

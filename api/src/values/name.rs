@@ -55,9 +55,16 @@ impl Naming {
 }
 
 /// An object's name, of any form. Names are unique within a kind, and can change; see `Uid`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
+
+/// In quotes, as in messages.
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl Name {
     /// The text.
@@ -162,6 +169,12 @@ impl Borrow<str> for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_shown_in_quotes_and_never_as_a_value_of_this_language() {
+        let name: Name = "web-1".parse().unwrap();
+        assert_eq!(format!("Machine {name:?}"), r#"Machine "web-1""#);
+    }
 
     #[test]
     fn objects_are_named_by_dns_labels() {

@@ -286,8 +286,9 @@ impl Resource for KindResource {
             };
         };
         self.memory().keeps(&object.metadata.uid.to_string());
-        if let Some(going) = fresh::going(self.kind, &object) {
-            cx.warn(going);
+        if let Some(warning) = fresh::going(self.kind, &object).or_else(|| fresh::held_up(self.kind, &object))
+        {
+            cx.warn(warning);
         }
         // What is imported has no past, and is as the region says.
         let is_imported = state.get(NAME).is_null() || state.get(UID).is_null();

@@ -126,3 +126,31 @@ async fn what_the_first_image_of_an_architecture_means_to_machines_is_told_when_
     assert!(!planned.contains("Warning: ") && planned.contains("1 to change"), "{planned}");
     user.provider.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_waits_for_somebody_says_so_in_every_plan_until_it_is_mended() {
+    let fleet = Fleet::start("held", &[]).await;
+    let machine = fleet.machine(1, Firmware::Uefi, |_| {});
+    let user = User::new(&fleet);
+    user.declare(&machine, "");
+    let password = format!("password_wo         = {:?}", machine.options().bmc_password);
+    user.edit(&password, "password_wo         = \"guessed\"");
+    let applied = user.run(&["apply", "-auto-approve", "-target=basalt_machine.one"]).await;
+    assert!(applied.status.success(), "nobody waits for a machine: {}", said(&applied));
+    fleet.waits_saying("machines", "sim1", &["the BMC refuses the password", "To do: "]).await;
+
+    let plan = ["plan", "-detailed-exitcode", "-target=basalt_machine.one"];
+    let planned = user.run(&plan).await;
+    assert_eq!(planned.status.code(), Some(0), "{}", said(&planned));
+    let planned = flat(&said(&planned));
+    let warns = "Warning: It waits for somebody: Machine \"sim1\" ";
+    let why = ["the BMC refuses the password", "To do: ", "See `basalt explain machine sim1`."];
+    assert!(planned.contains(warns) && why.iter().all(|why| planned.contains(why)), "{planned}");
+
+    user.edit("password_wo         = \"guessed\"", &password);
+    user.edit("password_wo_version = 1", "password_wo_version = 2");
+    user.apply().await;
+    let planned = flat(&said(&user.run(&["plan"]).await));
+    assert!(!planned.contains("Warning: "), "{planned}");
+    user.provider.stop().await;
+}
