@@ -51,7 +51,9 @@ impl KindResource {
     /// That what is to be imported is not there.
     pub(super) async fn not_there(&self, region: &Region, state: &Val) -> Diags {
         if let Some(name) = state.get(NAME).as_str() {
-            return region.absent(self.kind, name, Path::root()).await.into();
+            let mut absent = region.absent(self.kind, name, Path::root()).await;
+            absent.detail.push_str(" To have it created, leave the import out.");
+            return absent.into();
         }
         let detail = format!(
             "There is no {} of this uid. One that was deleted and made again has another: import it by its name, or leave the import out.",

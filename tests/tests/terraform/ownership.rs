@@ -48,7 +48,10 @@ fn what_is_imported_and_not_there_is_told_with_what_there_is() {
         world.config(&text);
         let uid = "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e";
         for (id, want) in [
-            ("row-8", "There is no Zone \"row-8\". The nearest names that there are: \"row-9\"."),
+            (
+                "row-8",
+                "There is no Zone \"row-8\". The nearest names that there are: \"row-9\". To have it created, leave the import out.",
+            ),
             (uid, "There is no Zone of this uid."),
             ("Row 9", "A Zone is imported by its name (1 to 63 of a-z"),
             ("colour=red", "there is no field \"colour\""),
