@@ -83,7 +83,7 @@ pub struct DiscoveryStatus {
     /// What every kind reports.
     #[field(flatten)]
     pub common: CommonStatus,
-    /// What it is.
+    /// What it is. As yet the region makes those of `rogue_dhcp` alone.
     #[field(volatile)]
     pub sort: Option<DiscoverySort>,
     /// Its MAC address.
