@@ -122,18 +122,20 @@ impl Walk<'_> {
         };
         let since = wait.map_or(self.now, |w| w.since);
         let deadline = wait.and_then(|w| w.deadline);
-        let make = |kind: &str, holds: bool| Condition {
+        let make = |kind: &str, holds: bool, reason: &str, message: &str| Condition {
             kind: kind.to_owned(),
             status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-            reason: reason.clone(),
-            message: message.clone(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
             since,
             deadline,
         };
+        // Whom somebody has to help says why, whatever goes on beside that.
+        let why = stalled.map_or((reason.clone(), message.clone()), |it| (it.code.to_owned(), sentence(it)));
         vec![
-            make(Condition::READY, settled),
-            make(Condition::PROGRESSING, self.blocked() && stalled.is_none()),
-            make(Condition::STALLED, stalled.is_some()),
+            make(Condition::READY, settled, &reason, &message),
+            make(Condition::PROGRESSING, self.blocked() && stalled.is_none(), &reason, &message),
+            make(Condition::STALLED, stalled.is_some(), &why.0, &why.1),
         ]
     }
 

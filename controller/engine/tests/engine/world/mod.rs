@@ -9,7 +9,9 @@ pub(crate) mod hardware;
 use std::collections::BTreeMap;
 
 use basalt_api::agent::{BlobRef, Inventory, Nic, Outcome, Script, Then};
-use basalt_api::kinds::{Bmc, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState};
+use basalt_api::kinds::{
+    Bmc, Condition, ConditionStatus, DeploymentSpec, EraseMethod, MachineSpec, PowerDriver, PowerState,
+};
 use basalt_api::values::{Attempt, DeploymentId, Epoch, Generation, ImageId, MachineId, Sha256, Timestamp};
 use basalt_api::wire::{OperationState, Verb as Asked};
 use basalt_engine::deadlines::DeadlineId;
@@ -17,7 +19,7 @@ use basalt_engine::facts::*;
 use basalt_engine::input::{
     Claim, EphemeralImage, MachineInput, Operation, Policy, ResolvedImage, TaskScripts,
 };
-use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind};
+use basalt_engine::plan::{BootAction, Effect, Plan, PlannedStep, TaskKind, Wait};
 use basalt_engine::render::{Context, compose};
 use basalt_engine::steps::StepId;
 use hardware::{Fact, Fault, Hardware};
@@ -503,6 +505,14 @@ impl World {
             if wait.message.is_empty() || wait.remedy.is_empty() {
                 self.violate(format!("a wait without words: {wait:?}"));
             }
+        }
+        let stalled = plan.waits.iter().find(|wait| wait.stalled);
+        let told = plan.report.conditions.iter().find(|it| it.kind == Condition::STALLED);
+        let told = told.filter(|it| it.status == ConditionStatus::True).map(|it| it.message.as_str());
+        let to_do =
+            |wait: &Wait| format!("{}. To do: {}", wait.message, wait.human.as_deref().unwrap_or_default());
+        if told != stalled.map(to_do).as_deref() {
+            self.violate(format!("who waits for somebody does not say so: {told:?} of {stalled:?}"));
         }
         if let BootAction::Ephemeral(attempt) = plan.boot {
             let task = self.tasks.get(&attempt).map(|t| (t.0, t.1));
