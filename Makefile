@@ -51,7 +51,7 @@ python-tools: setup
 	@tests/python-tools redfish >/dev/null
 
 .PHONY: test
-test: setup fmt lint deny package unit fuzz end-to-end ## Formatting, lints, unit, integration and end-to-end tests
+test: setup fmt lint deny package-tfplugin unit fuzz end-to-end ## Formatting, lints, unit, integration and end-to-end tests
 
 .PHONY: fmt
 fmt:
@@ -67,9 +67,9 @@ deny: ## Licences, bans and sources of all dependencies (deny.toml)
 	  { echo "deny: building cargo-deny once"; cargo install -q --locked cargo-deny --root $(CACHE)/tools; }; \
 	  cargo deny --all-features check -D warnings -A duplicate licenses bans sources
 
-.PHONY: package
-package: ## tfplugin builds from what would be published of it, alone
-	cargo package --quiet --allow-dirty -p tfplugin-derive -p tfplugin
+.PHONY: package-tfplugin
+package-tfplugin: ## tfplugin builds from what would be published of it, alone
+	tests/package-tfplugin
 
 .PHONY: unit
 unit: ## Everything that needs no emulated machine
