@@ -14,16 +14,27 @@ const OTHER_CONNECTIONS: usize = 3;
 ///
 /// # Errors
 /// Why the last connection did not answer.
-pub(super) async fn send(mut request: RequestBuilder) -> Result<Response, reqwest::Error> {
-    for _ in 0..OTHER_CONNECTIONS {
-        // None of a body that is read as it goes.
-        let Some(same) = request.try_clone() else { break };
-        match request.send().await {
-            Err(error) if is_unsent(&error) => request = same,
-            answer => return answer,
+pub(super) async fn send(request: RequestBuilder) -> Result<Response, reqwest::Error> {
+    // None of a body that is read as it goes.
+    let copies = std::iter::from_fn(|| request.try_clone()).take(OTHER_CONNECTIONS);
+    match taken(copies.map(RequestBuilder::send), |error| is_unsent(error)).await {
+        Some(answer) => answer,
+        None => request.send().await,
+    }
+}
+
+/// What came of the first try that was not in vain, if there was one; the tries after that are not made.
+async fn taken<T, E>(
+    tries: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
+    is_in_vain: impl Fn(&E) -> bool,
+) -> Option<Result<T, E>> {
+    for attempt in tries {
+        match attempt.await {
+            Err(error) if is_in_vain(&error) => {}
+            answer => return Some(answer),
         }
     }
-    request.send().await
+    None
 }
 
 /// Whether nobody can have seen the request: no connection was made, or it ended before it took the request.
@@ -42,6 +53,20 @@ fn is_unsent(error: &(dyn Error + 'static)) -> bool {
 mod tests {
     use super::*;
     use hyper_util::rt::TokioIo;
+
+    #[tokio::test]
+    async fn what_was_in_vain_is_tried_again_and_nothing_else_is() {
+        let after = async |answers: [Result<u8, &'static str>; 3]| {
+            let mut tries = answers.into_iter();
+            let answer = taken(tries.by_ref().map(std::future::ready), |error| *error == "unsent").await;
+            (answer, tries.len())
+        };
+        let vain = Err("unsent");
+        assert_eq!(after([Ok(1), vain, vain]).await, (Some(Ok(1)), 2));
+        assert_eq!(after([vain, vain, Ok(3)]).await, (Some(Ok(3)), 0));
+        assert_eq!(after([vain, Err("broken"), Ok(3)]).await, (Some(Err("broken")), 1), "it may be done");
+        assert_eq!(after([vain, vain, vain]).await, (None, 0));
+    }
 
     #[tokio::test]
     async fn a_connection_that_ended_has_not_taken_a_request_and_one_that_broke_may_have() {
