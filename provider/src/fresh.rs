@@ -53,9 +53,13 @@ pub(crate) fn reason(object: &Object) -> String {
     })
 }
 
-/// That nothing goes on with a machine until somebody does something, if it is so: its apply ended before that was known.
+/// That nothing goes on with a machine as it is declared until somebody does something, if it is so: its apply ended before that was
+/// known.
 pub(crate) fn held_up(kind: &Kind, object: &Object) -> Option<Diag> {
     let status = object.common_status();
+    if status.observed_generation < object.metadata.generation {
+        return None;
+    }
     let stalled = status.condition(Condition::STALLED).filter(|it| it.status == ConditionStatus::True)?;
     let name = &object.metadata.name;
     (kind.name == "Machine").then(|| {

@@ -25,6 +25,7 @@ struct Known {
     same: HashSet<Named>,
     moving: HashSet<Named>,
     leaving: HashSet<Named>,
+    tags: bool,
     /// What objects of the state refer to, and will.
     held: HashMap<Named, BTreeSet<Named>>,
     kept: HashSet<String>,
@@ -146,12 +147,18 @@ impl Memory {
         known.moving.contains(&named) || known.replaced.contains(&named) || known.coming.contains(&named)
     }
 
+    /// Machines are to have other tags.
+    pub(crate) fn tags(&self) {
+        self.known().tags = true;
+    }
+
     /// Whether deployments may get machines in this run that they would not get now, as far as it was planned: a machine comes or changes, or a
-    /// deployment of the state does, or goes.
-    pub(crate) fn may_free_machines(&self) -> bool {
+    /// deployment of the state does, or goes; for whom it matters, also one that has other tags.
+    pub(crate) fn may_free_machines(&self, minds_tags: bool) -> bool {
         let known = self.known();
         let is_one = |(kind, _): &Named| *kind == "Machine";
-        known.coming.iter().any(is_one)
+        (minds_tags && known.tags)
+            || known.coming.iter().any(is_one)
             || known.moving.iter().any(|named| is_one(named) || named.0 == "Deployment")
     }
 
@@ -223,12 +230,15 @@ mod tests {
         let memory = Memory::default();
         memory.comes("Deployment", "a");
         memory.moves("Zone", "row-1");
-        assert!(!memory.may_free_machines());
+        assert!(!memory.may_free_machines(true));
         memory.moves("Deployment", "b");
-        assert!(memory.may_free_machines(), "it may go, or be installed anew");
+        assert!(memory.may_free_machines(false), "it may go, or be installed anew");
         memory.forget();
         memory.comes("Machine", "m1");
-        assert!(memory.may_free_machines());
+        assert!(memory.may_free_machines(false));
+        memory.forget();
+        memory.tags();
+        assert!(memory.may_free_machines(true) && !memory.may_free_machines(false), "for whom tags matter");
     }
 
     #[test]

@@ -334,6 +334,11 @@ impl Resource for MachineTags {
         Ok(Vec::new())
     }
 
+    async fn review_destroy(&self, _: &Cx, _: &Val) -> Result<(), Diags> {
+        self.session.memory.tags();
+        Ok(())
+    }
+
     async fn create(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
         let region = self.session.region()?;
         let _under_way = region.begins();

@@ -93,15 +93,12 @@ impl KindResource {
             {
                 warning.detail.push_str(&region.near(kind, name).await);
             }
-            match self.what_it_rests_on(&declared.spec, &advisory) {
-                RestsOn::Going => continue,
-                RestsOn::Changing(kind, name) => warning.detail.push_str(&format!(
-                    " This plan changes {kind} {name:?} as well: the apply judges by what that is then."
-                )),
-                RestsOn::Standing if advisory.refuses() => {
-                    warning.detail.push_str(" As things are now, the apply would fail.");
-                }
-                RestsOn::Standing => {}
+            if self.is_about_what_goes(&advisory) {
+                continue;
+            }
+            if advisory.refuses() {
+                let unless = self.unless_this_plan(&advisory);
+                warning.detail.push_str(&format!(" As things are now, the apply would fail{unless}."));
             }
             warnings.push(warning);
         }
@@ -268,19 +265,19 @@ impl KindResource {
         })
     }
 
-    /// What a refusal was judged by: what the object refers to, and what it is told of.
-    fn what_it_rests_on(&self, spec: &serde_json::Value, advisory: &Advisory) -> RestsOn {
-        if !matches!(advisory.code, FieldCode::Overlap | FieldCode::Rule) {
-            return RestsOn::Standing;
-        }
-        let references = basalt_api::references(self.kind, spec).into_iter();
-        let named = region::named(&advisory.message).map(|(kind, name)| (kind.name, name.to_owned()));
-        let all: Vec<_> = references.map(|it| (it.kind, it.name)).chain(named).collect();
-        if all.iter().any(|(kind, name)| self.memory().is_replaced(kind, name)) {
-            return RestsOn::Going;
-        }
-        let moving = all.into_iter().find(|(kind, name)| self.memory().is_moving(kind, name));
-        moving.map_or(RestsOn::Standing, |(kind, name)| RestsOn::Changing(kind, name))
+    /// Whether a refusal names an object that this very plan replaces: the region judged by another one than the apply will.
+    fn is_about_what_goes(&self, advisory: &Advisory) -> bool {
+        matches!(advisory.code, FieldCode::Overlap | FieldCode::Rule)
+            && region::named(&advisory.message).any(|(kind, name)| self.memory().is_replaced(kind.name, name))
+    }
+
+    /// Which of the objects that a refusal names this plan does something to.
+    fn unless_this_plan(&self, advisory: &Advisory) -> String {
+        let moving =
+            region::named(&advisory.message).find(|(kind, name)| self.memory().is_moving(kind.name, name));
+        moving.map_or(String::new(), |(kind, name)| {
+            format!(", unless what this plan does to {} {name:?} changes that", kind.name)
+        })
     }
 
     /// Whether the apply fails because of it whatever else it does: all that it is about is another's, or stays just as it is. What
@@ -340,14 +337,21 @@ impl KindResource {
     /// That a new deployment gets no machine as things are now, unless this very plan may bring it one.
     fn for_its_start(&self, spec: &serde_json::Value, plan: &PlanReport, name: &str) -> Option<Diag> {
         let wait = plan.waits.iter().find(|wait| WITHOUT_MACHINE.contains(&wait.cause.as_str()))?;
-        // Of an image that comes nobody knows yet which machines run it: the region looked at all of them.
+        // Of an image that comes nobody knows yet which machines run it, so the region looked at all of them; of one that is replaced it
+        // looked at those that run the one before.
         let bears_on_it = |reference: &basalt_api::Reference| {
-            (reference.kind == "Image") == (wait.cause == NOT_INSTALLABLE)
+            let is_image = reference.kind == "Image";
+            is_image == (wait.cause == NOT_INSTALLABLE)
+                || (is_image && self.memory().is_replaced(reference.kind, &reference.name))
         };
         let is_moving =
             |reference: &basalt_api::Reference| self.memory().is_moving(reference.kind, &reference.name);
         let references = basalt_api::references(self.kind, spec);
-        if self.memory().may_free_machines() || references.iter().filter(|it| bears_on_it(it)).any(is_moving)
+        let minds_tags = ["tags", "not_tags"]
+            .iter()
+            .any(|name| spec["selector"][name].as_array().is_some_and(|tags| !tags.is_empty()));
+        if self.memory().may_free_machines(minds_tags)
+            || references.iter().filter(|it| bears_on_it(it)).any(is_moving)
         {
             return None;
         }
@@ -381,16 +385,6 @@ impl KindResource {
 /// says what comes of it.
 fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
     kind.name == "Machine" && region::named(&plan.summary).any(|(kind, _)| kind.name == "Deployment")
-}
-
-/// What a refusal of a dry run was judged by.
-enum RestsOn {
-    /// Objects that stay as they are, as far as is known.
-    Standing,
-    /// This object among others, which the same plan changes.
-    Changing(&'static str, String),
-    /// An object that the same plan replaces: the region looked at another one than the apply will.
-    Going,
 }
 
 /// Where in a spec an advisory belongs.

@@ -456,6 +456,20 @@ impl Fleet {
         }
     }
 
+    /// Waits until the object says that it waits for a person.
+    pub(crate) async fn stalled(&self, plural: &str, name: &str) {
+        let end = Instant::now() + LIMIT;
+        let holds = |condition: &Value| condition["type"] == "Stalled" && condition["status"] == "true";
+        loop {
+            let status = self.status(plural, name).await;
+            if status["conditions"].as_array().is_some_and(|all| all.iter().any(holds)) {
+                return;
+            }
+            assert!(Instant::now() < end, "{}", self.story(plural, name).await);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// What the region says of an object, for a failed test.
     pub(crate) async fn story(&self, plural: &str, name: &str) -> String {
         let status = self.client.get(kind(plural), name).await.map(|o| o.status);

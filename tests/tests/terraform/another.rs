@@ -52,7 +52,7 @@ fn others(ty: &Type, value: &Value, effects: &[Effect]) -> Vec<Value> {
             is_other.then(|| backwards.into()).into_iter().chain(with_others(of, items, effects)).collect()
         }
         (Type::Set(of), Value::Array(items)) => {
-            let (_, less) = items.split_last().map_or((None, &[][..]), |(last, less)| (Some(last), less));
+            let less = items.split_last().map_or(&[][..], |(_, less)| less);
             let less = (!less.is_empty()).then(|| less.to_vec().into());
             less.into_iter().chain(with_others(of, items, effects)).collect()
         }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::deployments::{condition, end_of};
 use crate::kinds::{Declared, declared};
 use crate::user::User;
-use crate::world::{World, everything, flat, provider, within};
+use crate::world::{COMMAND, World, everything, flat, provider, within};
 
 /// What Terraform 1.11 does not read yet.
 const LATER: [&str; 2] = ["list-resources", "actions"];
@@ -93,7 +93,7 @@ fn the_quickstart_is_planned() {
 
 impl World {
     /// Applies what is configured to the end; its deployments become ready with these statuses.
-    async fn deploy(&self, deployments: &[(&str, Value)]) -> String {
+    pub(crate) async fn deploy(&self, deployments: &[(&str, Value)]) -> String {
         let (child, mut lines) = self.start(&["apply", "-auto-approve"]);
         let installed = async {
             for (name, status) in deployments {
@@ -102,6 +102,7 @@ impl World {
                 status["conditions"] = json!([condition("Ready", "true", "Deployed", "It is deployed.")]);
                 self.observe("Deployment", name, status).await;
             }
+            std::future::pending::<()>().await;
         };
         let said = async {
             let mut said = String::new();
@@ -110,7 +111,13 @@ impl World {
             }
             said
         };
-        let ((), said) = tokio::join!(installed, said);
+        let ends = tokio::time::timeout(COMMAND, async {
+            tokio::select! {
+                said = said => said,
+                () = installed => unreachable!("it says nothing of its end"),
+            }
+        });
+        let said = ends.await.expect("it ends");
         let output = end_of(child).await;
         assert!(output.status.success(), "{said}{}", everything(&output));
         self.ok(&["plan", "-detailed-exitcode"]).await;

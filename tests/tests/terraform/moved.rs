@@ -376,6 +376,15 @@ fn an_installed_machine_is_the_deployment_that_the_region_has_of_it() {
         ] {
             assert!(planned.contains(said), "{said}: {planned}");
         }
+        let before = world.get("Deployment", "database").await.metadata;
+        let said = world.deploy(&[("database", json!({"machine": "db-1"}))]).await;
+        assert!(said.contains(" 0 added, ") && said.contains(" 0 destroyed"), "{said}");
+        let after = world.get("Deployment", "database").await.metadata;
+        assert_eq!(
+            (after.uid, after.generation),
+            (before.uid, before.generation),
+            "nothing is installed anew"
+        );
         world.end().await;
     });
 }

@@ -86,7 +86,7 @@ fn what_is_wrong_is_told_at_its_attribute_and_nothing_is_stored() {
         let text = range(of_subnet, "10.78.0.1", "10.78.0.9");
         let changed = text.replace("  gateway     = \"10.77.0.1\"", "  gateway     = \"10.77.0.9\"");
         let said = flat(&world.config(&changed).ok(&["plan"]).await);
-        let judged = "This plan changes Subnet \"lab\" as well: the apply judges by what that is then.";
+        let judged = "the apply would fail, unless what this plan does to Subnet \"lab\" changes that.";
         assert!(said.contains("Warning: It does not fit") && said.contains(judged), "{said}");
         let renumbered =
             text.replace("10.77.0.0/24", "10.76.0.0/14").replace("\"10.77.0.100\"", "\"10.77.0.101\"");
