@@ -347,9 +347,9 @@ impl KindResource {
         let is_moving =
             |reference: &basalt_api::Reference| self.memory().is_moving(reference.kind, &reference.name);
         let references = basalt_api::references(self.kind, spec);
-        let minds_tags = ["tags", "not_tags"]
-            .iter()
-            .any(|name| spec["selector"][name].as_array().is_some_and(|tags| !tags.is_empty()));
+        let asks =
+            |of: &str| spec.pointer(of).and_then(|tags| tags.as_array()).is_some_and(|tags| !tags.is_empty());
+        let minds_tags = ["/selector/tags", "/selector/not_tags"].into_iter().any(asks);
         if self.memory().may_free_machines(minds_tags)
             || references.iter().filter(|it| bears_on_it(it)).any(is_moving)
         {

@@ -8,7 +8,7 @@ use tfplugin::{
     Type, Val, async_trait,
 };
 
-pub fn main() -> std::process::ExitCode {
+fn main() -> std::process::ExitCode {
     tfplugin::serve(Notes::default(), Options::new("example.com/me/notes"))
 }
 
