@@ -123,6 +123,11 @@ impl Memory {
         holders
     }
 
+    /// Whether an object of the state of this name is to be destroyed, as far as that was planned.
+    pub(crate) fn is_leaving(&self, kind: &'static str, name: &str) -> bool {
+        self.known().leaving.contains(&(kind, name.to_owned()))
+    }
+
     /// The object goes now: what its name means next is another.
     pub(crate) fn left(&self, kind: &'static str, name: &str) {
         self.known().leaving.remove(&(kind, name.to_owned()));

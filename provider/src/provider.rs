@@ -50,7 +50,8 @@ enum Trouble {
     #[default]
     None,
     New(Diags),
-    Told,
+    /// In full; the titles are left.
+    Told(String),
 }
 
 impl Session {
@@ -62,13 +63,18 @@ impl Session {
     /// What was wrong when the region was greeted: in full for whoever asks first, and in a line for the next ones.
     pub(crate) fn is_well(&self) -> Result<(), Diags> {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *trouble, Trouble::Told) {
-            Trouble::None => {
-                *trouble = Trouble::None;
-                Ok(())
+        match std::mem::take(&mut *trouble) {
+            Trouble::None => Ok(()),
+            Trouble::New(diags) => {
+                let titles: Vec<&str> = diags.0.iter().map(|diag| diag.summary.as_str()).collect();
+                *trouble = Trouble::Told(titles.join("; "));
+                Err(diags)
             }
-            Trouble::New(diags) => Err(diags),
-            Trouble::Told => Err(Diag::error("The region was not asked", "Another error says why.").into()),
+            Trouble::Told(titles) => {
+                let detail = format!("{titles}. Another error says more.");
+                *trouble = Trouble::Told(titles);
+                Err(Diag::error("The region was not asked", detail).into())
+            }
         }
     }
 

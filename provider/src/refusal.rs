@@ -25,9 +25,7 @@ pub(crate) fn diags_of(kind: &Kind, name: &str, error: &ClientError, config: &Va
     let suffix = problem.request_id.as_ref().map(|id| format!(" (Request {id}.)")).unwrap_or_default();
     if problem.errors.is_empty() {
         let title = format!("{}: {what}", problem.title);
-        // The region says it of every object of every kind at once.
-        let said = said(problem).replace("{plural}", kind.plural).replace("{name}", name);
-        let detail = format!("{}{advice}{suffix}", sentence(&said));
+        let detail = format!("{}{advice}{suffix}", sentence(said(problem)));
         return Diag::error(title, detail).into();
     }
     let each = problem.errors.iter().map(|error| {
@@ -52,7 +50,8 @@ fn interrupted(may_be_done: bool) -> &'static str {
 fn advice(error: &ClientError) -> &'static str {
     match (error, error.code()) {
         (_, Some(ProblemCode::Forbidden)) => {
-            " A plan needs the role viewer alone. Apply with a token whose role may do this; `basalt whoami` says what one is good for."
+            " `basalt whoami` says what a token is good for: to plan resources and to read, the role viewer is enough, with the kinds among its \
+             scopes; applies, ephemeral tokens and actions need one that may do what they do."
         }
         (_, Some(ProblemCode::Unauthenticated)) => {
             " Give the provider a token that is good; `basalt token issue NAME` makes one for the ApiToken of that name."
@@ -186,7 +185,7 @@ mod tests {
         ];
         let kind = Kind::find("Zone").expect("a kind");
         for code in ProblemCode::ALL.iter().copied().filter(|code| !own.contains(code)) {
-            let problem = Problem::new(code, "PUT /api/v1/{plural}/{name} is not to be");
+            let problem = Problem::new(code, "PUT /api/v1/zones/row-1 is not to be");
             let told = diags(kind, "row-1", &problem.into()).0.remove(0);
             assert!(told.summary.ends_with(": Zone \"row-1\""), "{code:?}: {}", told.summary);
             let advice = told.detail.strip_prefix("PUT /api/v1/zones/row-1 is not to be. ");

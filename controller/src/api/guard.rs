@@ -170,10 +170,8 @@ async fn admit(
     let reads = matches!(endpoint.method, "GET" | "HEAD");
     if !caller.scopes.allow(word, !reads && needed > Role::Viewer) {
         let scope = if !reads && needed > Role::Viewer { word.to_owned() } else { format!("{word}:read") };
-        let detail = format!(
-            "{} {} is not among this token's scopes: it needs {scope:?} there",
-            endpoint.method, endpoint.path
-        );
+        let asked = asked(endpoint, path);
+        let detail = format!("{asked} is not among this token's scopes: it needs {scope:?} there");
         return Err(Refusal::new(ProblemCode::Forbidden, detail));
     }
     let rights = &caller.rights;
@@ -185,7 +183,9 @@ async fn admit(
             (if reads { needed } else { Role::Admin }, rights.unlimited())
         }
         Some(kind) if POOLED.contains(&kind.name) && rights.unlimited() < Some(needed) => {
-            let Some(name) = part("name") else { return enough(endpoint, needed, rights.highest()) };
+            let Some(name) = part("name") else {
+                return enough(&asked(endpoint, path), needed, rights.highest());
+            };
             let key = body::key(kind, name)?;
             match app.store().pool_of(kind.name, key).await? {
                 // The handler looks at what is to be created.
@@ -199,17 +199,23 @@ async fn admit(
         _ if needed == Role::Viewer || endpoint.judged => (needed, rights.highest()),
         _ => (needed, rights.unlimited()),
     };
-    enough(endpoint, needed, has)
+    enough(&asked(endpoint, path), needed, has)
 }
 
-fn enough(endpoint: &Endpoint, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
+/// Method and path of a request, as it was made.
+fn asked(endpoint: &Endpoint, path: &RawPathParams) -> String {
+    let parts = path.iter();
+    let path =
+        parts.fold(endpoint.path.to_owned(), |all, (key, part)| all.replace(&format!("{{{key}}}"), part));
+    format!("{} {path}", endpoint.method)
+}
+
+fn enough(asked: &str, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
     if has >= Some(needed) {
         return Ok(());
     }
-    let (method, path) = (endpoint.method, endpoint.path);
     let has = has.map_or("none", Role::as_str);
-    let detail =
-        format!("{method} {path} needs the role {}, and this token has {has} there", needed.as_str());
+    let detail = format!("{asked} needs the role {}, and this token has {has} there", needed.as_str());
     Err(Refusal::new(ProblemCode::Forbidden, detail))
 }
 

@@ -56,7 +56,8 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
         attributes.push(Attribute::computed(READY, Type::Bool).doc(
             "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting. A creation that is interrupted, \
              or whose token is no longer good, ends with a warning and not with an error, since Terraform would replace what is being made: \
-             whoever needs it ready looks at this.",
+             whoever needs it ready looks at this. One whose time is up, or that nothing can go on with, ends with an error: Terraform holds it \
+             for tainted until `terraform untaint`.",
         ));
     }
     let timeouts = patience::timeouts(kind).attribute();

@@ -17,6 +17,10 @@ const WITHOUT_MACHINE: &[&str] = &["NoMachine", NOT_INSTALLABLE];
 /// That is for its image, and for no machine.
 const NOT_INSTALLABLE: &str = "NotInstallable";
 
+/// What to do about an object that this plan destroys at another address than it is declared at.
+const IF_MOVED: &str = "the apply takes it over, or destroys it and creates another one, whichever Terraform comes to first. A `moved` block with both \
+     addresses keeps it";
+
 /// What to do where Terraform would replace an object for nothing but its creation's sake.
 const IF_TAINTED: &str = " If it is to be replaced only because its creation failed, and it is as it should be by now, `terraform untaint` \
      with the address of this resource keeps it.";
@@ -45,7 +49,12 @@ impl KindResource {
                 // What is created says by itself what it is, and not whether it can be.
                 let warning = match change.prior.is_null() {
                     true if can_be_written => self.for_its_start(&declared.spec, &answer.plan, name),
-                    false if answer.plan.effect != Effect::None => self.for_its_machine(&answer.plan, name),
+                    false
+                        if answer.plan.effect != Effect::None
+                            && self.adds(region, &key, &answer.plan).await =>
+                    {
+                        self.for_its_machine(&answer.plan, name)
+                    }
                     _ => None,
                 };
                 if let Some(warning) = warning {
@@ -211,6 +220,14 @@ impl KindResource {
             Some(_) if is_replacement(cx, change) => {
                 self.gives_way(cx, &Val::from([(UID, uid.into()), (NAME, name.into())]), name).await?;
             }
+            Some(_) if change.prior.is_null() && self.memory().is_leaving(self.kind.name, name) => {
+                let detail = format!(
+                    "This plan destroys {} {name:?} at another address, and declares one of that name here: {IF_MOVED}.",
+                    self.kind.name
+                );
+                let title = self.of("It may be destroyed and made anew", name);
+                cx.warn(Diag::warning(title, detail).at(Path::root().attr(NAME)));
+            }
             // What is tainted is planned as if it had no past; so is another resource that is to have the name of this one.
             Some(_) if is_kept && change.prior.is_null() => {
                 let state = Val::from([(UID, uid.into()), (NAME, name.into())]);
@@ -222,8 +239,9 @@ impl KindResource {
             }
             Some(_) if change.prior.is_null() => {
                 let detail = format!(
-                    "There is a {} {name:?} already, which Terraform made, and which this resource does not have yet. Where it is as declared \
-                     here, the apply takes it over; otherwise it fails. If another configuration has it, both would manage it: give this one \
+                    "There is a {} {name:?} already, which Terraform made, and which this resource does not have yet. If this plan destroys it \
+                     at another address, {IF_MOVED}. Otherwise the apply takes it over where it is as declared here, and fails where it is \
+                     not. If another configuration has it, both would manage it: give this one \
                      another name, or read it by a data source. {}",
                     self.kind.name,
                     self.how_to_import(name)
@@ -316,6 +334,17 @@ impl KindResource {
     /// A title that names its object: of warnings with the same title Terraform shows one, and how many more there are.
     pub(super) fn of(&self, title: &str, name: &str) -> String {
         format!("{title}: {} {name:?}", self.kind.name)
+    }
+
+    /// Whether a change adds something to what is to be done anyway, as far as that can be asked.
+    async fn adds(&self, region: &Region, key: &str, plan: &PlanReport) -> bool {
+        let is_about_power = plan.steps.iter().any(|step| step.power);
+        if plan.steps.iter().any(|step| step.destructive) || !is_about_power {
+            return true;
+        }
+        let steps = |plan: &PlanReport| plan.steps.iter().map(|step| step.key.clone()).collect::<Vec<_>>();
+        let now = region.client.call().await.plan(self.kind, key).await;
+        now.map_or(true, |now| steps(&now) != steps(plan))
     }
 
     /// What a change does to its own machine, where that loses data or its power.

@@ -457,6 +457,9 @@ impl Resource for KindResource {
             }
             Err(error) => return Err(failed(&error)),
         };
+        if self.is_only_told(change) {
+            return Ok(self.keep(cx, change.planned, &object, false));
+        }
         self.settle(cx, &region, change.planned, object, Operation::Update).await
     }
 

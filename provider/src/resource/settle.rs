@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Outcome, WaitFor};
-use basalt_api::{Kind, Object, ProblemCode};
-use tfplugin::{Cx, Diag, Diags, Operation, Val};
+use basalt_api::{Effect, Kind, Object, ProblemCode};
+use tfplugin::{Change, Cx, Diag, Diags, Operation, Val};
 
 use super::{Beside, KindResource, foresee};
 use crate::fresh;
@@ -41,6 +41,18 @@ impl KindResource {
         beside.write(cx);
         cx.commit(state.clone());
         state
+    }
+
+    /// Whether a change is of nothing that machinery acts on, such as the protection of what is to be deleted, and of what is not ready anyway:
+    /// nobody waits for that.
+    pub(super) fn is_only_told(&self, change: Change<'_>) -> bool {
+        let (before, after) = (change.prior, change.planned);
+        let changed =
+            self.kind.spec.fields.iter().filter(|field| before.get(field.name) != after.get(field.name));
+        let effects: Vec<Effect> = changed.map(|field| field.effect).collect();
+        before.get(READY) == &Val::Bool(false)
+            && !effects.is_empty()
+            && effects.iter().all(|effect| *effect == Effect::None)
     }
 
     /// What Terraform does to what it created with an error, and how to have it otherwise.

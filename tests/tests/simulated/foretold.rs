@@ -97,6 +97,25 @@ async fn what_the_first_image_of_an_architecture_means_to_machines_is_told_when_
     fleet.declare("machines", "sim1", spec).await;
     fleet.waits_saying("machines", "sim1", &["an ephemeral image for arm64"]).await;
     let user = User::new(&fleet);
+    // What is to be done anyway is no matter of a change.
+    user.write(&format!(
+        r#"
+        import {{
+          to = basalt_machine.one
+          id = "sim1"
+        }}
+        resource "basalt_machine" "one" {{
+          name           = "sim1"
+          architecture   = "arm64"
+          boot_macs      = ["{}"]
+          kernel_options = "quiet"
+        }}
+        "#,
+        machine.options().mac
+    ));
+    let planned = flat(&said(&user.run(&["plan"]).await));
+    assert!(planned.contains("kernel_options"), "{planned}");
+    assert!(!planned.contains("switched off or restarted"), "{planned}");
     let image = |description: &str| {
         user.write(&format!(
             r#"

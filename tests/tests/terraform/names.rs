@@ -66,3 +66,20 @@ fn names_that_are_swapped_one_change_at_a_time_are_told_how_and_kept() {
         world.end().await;
     });
 }
+
+#[test]
+fn what_has_another_address_and_no_moved_block_is_warned_of_and_kept_with_one() {
+    within(async |world| {
+        world.config(&zones(&world, &[("one", "a")])).apply().await;
+        let uid = world.get("Zone", "a").await.metadata.uid;
+        let elsewhere = zones(&world, &[("two", "a")]);
+        let said = crate::world::flat(&world.config(&elsewhere).ok(&["plan"]).await);
+        assert!(said.contains("Plan: 1 to add, 0 to change, 1 to destroy."), "{said}");
+        assert!(said.contains("A `moved` block with both addresses keeps it"), "{said}");
+        let moved = "moved {\n  from = basalt_zone.one\n  to   = basalt_zone.two\n}\n";
+        let said = world.config(&format!("{elsewhere}{moved}")).apply().await;
+        assert!(said.contains("0 added") && said.contains("0 destroyed"), "{said}");
+        assert_eq!(world.get("Zone", "a").await.metadata.uid, uid);
+        world.end().await;
+    });
+}

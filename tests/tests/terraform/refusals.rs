@@ -251,7 +251,7 @@ fn who_may_only_look_is_told_what_that_allows() {
         for want in [
             "Error: Not allowed: Zone \"row-1\"",
             "PUT /api/v1/zones/row-1 needs the role operator",
-            "Apply with a token whose role may do this",
+            "the role viewer is enough, with the kinds among its scopes; applies, ephemeral tokens and actions need one",
         ] {
             assert!(said.contains(want), "{want}: {said}");
         }
