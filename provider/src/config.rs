@@ -34,6 +34,8 @@ const REQUEST_TIMEOUT: &str = "request_timeout";
 const RETRY_TIMEOUT: &str = "retry_timeout";
 const MAX_PARALLEL: &str = "max_parallel";
 
+const BLOCK_IS_WRONG: &str = "The provider's block is wrong";
+
 /// What every resource is labelled with.
 pub(crate) const DEFAULT_LABELS: &str = "default_labels";
 
@@ -141,6 +143,26 @@ pub(crate) fn client(
     terraform: &str,
     env: impl Fn(&str) -> Option<String>,
 ) -> Result<Bounded, Diags> {
+    made(config, terraform, &env)
+        .map_err(|wrong| Diags(wrong.into_iter().map(|diag| from_where(config, &env, diag)).collect()))
+}
+
+/// What is wrong with a setting, and which variable says it where the block does not.
+fn from_where(config: &Val, env: impl Fn(&str) -> Option<String>, mut wrong: Diag) -> Diag {
+    let at = wrong.path.to_string();
+    let says = |(name, variable): &&(&str, &str)| {
+        *name == at && config.get(name).is_null() && env(variable).is_some()
+    };
+    if let Some((_, variable)) = SETTINGS.iter().find(says) {
+        wrong.detail.push_str(&format!(" {variable} of the environment says it."));
+        if wrong.summary == BLOCK_IS_WRONG {
+            wrong.summary = "The provider's environment is wrong".to_owned();
+        }
+    }
+    wrong
+}
+
+fn made(config: &Val, terraform: &str, env: impl Fn(&str) -> Option<String>) -> Result<Bounded, Diags> {
     let setting = |name: &str| {
         let variable = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, variable)| *variable);
         text(config, name).or_else(|| env(variable?)).filter(|value| !value.is_empty())
@@ -199,7 +221,7 @@ pub(crate) fn client(
             ClientError::Config { setting, .. } if setting.contains("token") => Path::root(),
             _ => Path::root().attr("endpoint"),
         };
-        Diag::error("The provider's block is wrong", sentence(&error.to_string())).at(at).into()
+        Diag::error(BLOCK_IS_WRONG, sentence(&error.to_string())).at(at).into()
     })
 }
 
@@ -243,6 +265,26 @@ mod tests {
 
     fn env(name: &str) -> Option<String> {
         (name == "BASALT_ENDPOINT").then(|| "http://127.0.0.1:5240".to_owned())
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_environment_is_said_of_it() {
+        let env = |name: &str| (name == "BASALT_ENDPOINT").then(|| "127.0.0.1:5240".to_owned());
+        let wrong = client(&block(&[]), "1.11.4", env).expect_err("it has no scheme").0.remove(0);
+        assert_eq!(wrong.summary, "The provider's environment is wrong");
+        assert!(wrong.detail.ends_with(" BASALT_ENDPOINT of the environment says it."), "{}", wrong.detail);
+        assert!(wrong.detail.contains("; http://127.0.0.1:5240, or unix:/PATH"), "{}", wrong.detail);
+        let wrong =
+            client(&block(&[("endpoint", "lab:5240")]), "1.11.4", env).expect_err("likewise").0.remove(0);
+        assert_eq!(wrong.summary, BLOCK_IS_WRONG);
+        assert!(wrong.detail.contains("; https://lab:5240, or unix:/PATH"), "{}", wrong.detail);
+        let env = |name: &str| match name {
+            "BASALT_ENDPOINT" => Some("http://127.0.0.1:5240".to_owned()),
+            "BASALT_TOKEN_FILE" => Some("/nowhere/at/all".to_owned()),
+            _ => None,
+        };
+        let wrong = client(&block(&[]), "1.11.4", env).expect_err("there is no such file").0.remove(0);
+        assert!(wrong.detail.ends_with(" BASALT_TOKEN_FILE of the environment says it."), "{}", wrong.detail);
     }
 
     #[test]

@@ -507,8 +507,10 @@ fn settings_that_cannot_work_are_named() {
     };
     assert!(refused("http://region.example.com:5240").contains("in the clear"));
     assert!(refused("unix:api.sock").contains("absolute path"));
-    for bare in ["region.example.com", "localhost:5240", "10.0.0.1:5240"] {
-        assert!(refused(bare).contains(&format!("it does not say how it is spoken to; https://{bare}")));
+    for (bare, scheme) in
+        [("region.example.com", "https"), ("localhost:5240", "http"), ("10.0.0.1:5240", "https")]
+    {
+        assert!(refused(bare).contains(&format!("it does not say how it is spoken to; {scheme}://{bare}")));
     }
     assert!(refused("https://[::1").contains("like https://HOST:5240"));
     assert!(refused("https://region:5240/api/v1/").contains("it ends with /api/v1"));

@@ -470,8 +470,10 @@ fn endpoint(text: &str, config: &ClientConfig, headers: &HeaderMap) -> Result<En
         text.to_owned()
     };
     if !url.contains("://") {
+        let is_here = format!("http://{text}").parse().is_ok_and(|url| is_this_host(&url));
+        let scheme = if is_here { "http" } else { "https" };
         return Err(wrong(format!(
-            "it does not say how it is spoken to; https://{text}, or unix:/PATH for a socket of this host"
+            "it does not say how it is spoken to; {scheme}://{text}, or unix:/PATH for a socket of this host"
         )));
     }
     let mut base: Url =

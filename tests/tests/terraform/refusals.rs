@@ -185,7 +185,7 @@ fn what_is_wrong_with_the_way_to_the_region_is_told_once_and_not_for_each_resour
             (
                 block(region.trim_start_matches("http://"), &token),
                 "The provider's block is wrong",
-                "it does not say how it is spoken to; https://127.0.0.1",
+                "it does not say how it is spoken to; http://127.0.0.1",
             ),
             (
                 block(&region.replace("http://", "https://"), &token),
