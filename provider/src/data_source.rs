@@ -9,7 +9,7 @@ use tfplugin::{Cx, DataSource, Diag, Diags, Path, Schema, Val, async_trait};
 use crate::filter::{self, Filter};
 use crate::listing::AsOf;
 use crate::map::{self, FIND, NAME};
-use crate::natural::NaturalKey;
+use crate::natural::{self, NaturalKey};
 use crate::provider::Session;
 
 /// The data source of one object of a kind.
@@ -58,8 +58,10 @@ impl DataSource for KindData {
             return diags;
         }
         if name.is_null() == find.is_null() && !name.is_unknown() && !find.is_unknown() {
-            let detail = format!("Give either {NAME} or {FIND}.");
-            diags.push(Diag::error("It is not said what to look for", detail).at(Path::root().attr(NAME)));
+            let title =
+                if name.is_null() { "It is not said what to look for" } else { "Two things to look for" };
+            let detail = format!("Give either {NAME} or {FIND}, as {}.", natural::like(self.kind));
+            diags.push(Diag::error(title, detail).at(Path::root().attr(NAME)));
         }
         if let Some(Err(why)) = find.as_str().and_then(|find| NaturalKey::read(self.kind, find)) {
             diags.push(Diag::error("Not a key", why).at(Path::root().attr(FIND)));
@@ -70,7 +72,10 @@ impl DataSource for KindData {
     async fn read(&self, _: &Cx, config: &Val) -> Result<Val, Diags> {
         if let Some(find) = config.get(FIND).as_str() {
             let at = Path::root().attr(FIND);
-            let key = NaturalKey::read(self.kind, find).unwrap_or_else(|| Err("Not FIELD=VALUE.".to_owned()));
+            let key = NaturalKey::read(self.kind, find).unwrap_or_else(|| {
+                let like = natural::like(self.kind);
+                Err(format!("{find:?} has no field; write {like}, or give what is a name as {NAME}."))
+            });
             let key = key.map_err(|why| Diag::error("Not a key", why).at(at.clone()))?;
             let object = self.session.region()?.find_by(self.kind, find, &key, at, AsOf::Now).await?;
             let mut found = map::found(self.kind, &object);

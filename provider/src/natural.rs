@@ -9,6 +9,21 @@ use serde_json::{Number, Value};
 /// What an optional reference means where it is absent, by kind and field.
 const ABSENT: &[(&str, &str, &str)] = &[("Machine", "zone", "default"), ("Machine", "pool", "default")];
 
+/// Keys that people look for, by kind.
+const LIKE: &[(&str, &str)] = &[
+    ("Machine", "boot_macs=52:54:00:12:34:56"),
+    ("Device", "macs=52:54:00:12:34:56"),
+    ("Subnet", "cidr=10.77.0.0/24"),
+    ("IpRange", "start=10.77.0.100"),
+    ("IpAddress", "address=10.77.0.30"),
+];
+
+/// How a key of the kind is written, for messages.
+pub(crate) fn like(kind: &Kind) -> String {
+    let example = LIKE.iter().find(|(name, _)| *name == kind.name);
+    example.map_or("FIELD=VALUE".to_owned(), |(_, example)| format!("FIELD=VALUE, like {example}"))
+}
+
 /// A field and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct NaturalKey {

@@ -9,7 +9,7 @@ mod settle;
 use std::sync::Arc;
 
 use basalt_api::client::{ClientError, Outcome, Precondition, WaitGone};
-use basalt_api::values::{Generation, Naming};
+use basalt_api::values::{Generation, Naming, Uid};
 use basalt_api::wire::PutRequest;
 use basalt_api::{Effect, Kind, ProblemCode, Type, validate_partial};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::listing::AsOf;
 use crate::maas;
 use crate::map::{self, Declared, LABELS, LABELS_ALL, NAME, READY, Revisions, STATUS, UID};
 use crate::memory::Memory;
-use crate::natural::NaturalKey;
+use crate::natural::{self, NaturalKey};
 use crate::patience;
 use crate::provider::Session;
 use crate::refusal;
@@ -540,15 +540,19 @@ impl Resource for KindResource {
             return Ok(Val::from([(UID, found.metadata.uid.to_string().into())]));
         }
         let uid = id.strip_prefix("uid:").unwrap_or(id);
-        if uid.parse::<basalt_api::values::Uid>().is_ok() {
+        if uid.parse::<Uid>().is_ok() {
             return Ok(Val::from([(UID, uid.into())]));
         }
         match self.kind.naming.check(id) {
             Ok(()) => Ok(Val::from([(NAME, id.into())])),
             Err(bad) => {
+                let no_uid = uid.parse::<Uid>().err().filter(|_| uid != id);
                 let detail = format!(
-                    "{}. A {} is imported by its name ({}), by its uid, or as FIELD=VALUE by what it alone has.",
-                    bad.message, self.kind.name, bad.hint
+                    "{}. A {} is imported by its name ({}), by its uid, or by what it alone has, as {}.",
+                    no_uid.map_or(bad.message, |wrong| wrong.message),
+                    self.kind.name,
+                    bad.hint,
+                    natural::like(self.kind)
                 );
                 Err(Diag::error(self.of("Nothing is called so", id), detail).into())
             }

@@ -53,6 +53,7 @@ fn what_is_imported_and_not_there_is_told_with_what_there_is() {
                 "There is no Zone \"row-8\". The nearest names that there are: \"row-9\". To have it created, leave the import out.",
             ),
             (uid, "There is no Zone of this uid."),
+            ("uid:7", "\"7\" is not"),
             ("Row 9", "A Zone is imported by its name (1 to 63 of a-z"),
             ("colour=red", "there is no field \"colour\""),
             ("description=x", "There is no Zone with description=x."),
