@@ -180,6 +180,8 @@ enum Rule {
     ListUnidentified,
     /// What is found is not what is there.
     ListOther,
+    /// An import loses what was declared.
+    Import,
     /// Planning an action does it.
     ActionPlan,
     /// An action panics.
@@ -305,8 +307,11 @@ impl Resource for Thing {
             planned.insert("number".to_owned(), i64::try_from(number).unwrap_or_default().into());
         }
     }
-    async fn read(&self, _: &Cx, _: &Val) -> Result<Option<Val>, Diags> {
+    async fn read(&self, _: &Cx, state: &Val) -> Result<Option<Val>, Diags> {
         let mut there = self.there.lock().expect("a lock").clone();
+        if let (Rule::Import, true, Some(thing)) = (self.rule, state.get("number").is_null(), &mut there) {
+            thing.set("words", Val::Null);
+        }
         if let (Rule::Read | Rule::Identity, Some(thing)) = (self.rule, &mut there) {
             thing.set("number", 8_i64);
         }
@@ -416,8 +421,10 @@ async fn broken(rule: Rule) -> Broken {
         }
         Rule::FunctionTwice => core.call("count", &[]).await.err(),
         _ => {
-            let config = Val::from([("name", "it".into())]);
-            core.live("wrong_thing", &[config], |_| None).await.err()
+            let words = Val::from([("a", "b".into())]);
+            let config = Val::from([("name", "it".into()), ("words", words)]);
+            let id = (rule == Rule::Import).then(|| "it".to_owned());
+            core.live("wrong_thing", &[config], |_| id.clone()).await.err()
         }
     };
     broken.expect("it breaks a rule")
@@ -439,6 +446,8 @@ async fn every_broken_rule_is_told_with_its_place() {
     assert_eq!(unidentified, "ApplyResourceChange of wrong_thing: there is no identity");
     let none = broken(Rule::NoIdentity).await.to_string();
     assert_eq!(none, "start: identity of wrong_thing: words: map of string identifies nothing");
+    let lost = broken(Rule::Import).await.to_string();
+    assert!(lost.starts_with("import of wrong_thing it: words: ") && lost.contains("was read"), "{lost}");
     let twice = broken(Rule::ListTwice).await.to_string();
     assert_eq!(twice, "ListResource of wrong_thing: {name = \"it\"} was found twice");
     let nobody = broken(Rule::ListUnidentified).await.to_string();

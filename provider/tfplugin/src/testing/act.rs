@@ -75,7 +75,7 @@ impl MiniCore {
             });
         };
         let config = filled(&schema.attributes, config);
-        let clouded = rules::cloud(&schema.attributes, &config);
+        let clouded = rules::cloud(&schema.attributes, &config, true);
         Ok((config, clouded))
     }
 

@@ -20,7 +20,7 @@ impl MiniCore {
     pub async fn data(&mut self, type_name: &str, config: &Val) -> Result<Val, Broken> {
         let (schema, of) = known(&self.data, type_name, "data source")?;
         let config = filled(&schema.attributes, config);
-        for config in [&config, &rules::cloud(&schema.attributes, &config)] {
+        for config in [&config, &rules::cloud(&schema.attributes, &config, true)] {
             let request = pb::validate_data_resource_config::Request {
                 type_name: type_name.to_owned(),
                 config: Some(codec::encode(config)),
@@ -81,7 +81,7 @@ impl MiniCore {
     pub async fn open(&mut self, type_name: &str, config: &Val) -> Result<Val, Broken> {
         let (schema, of) = known(&self.ephemerals, type_name, "ephemeral resource")?;
         let config = filled(&schema.attributes, config);
-        for config in [&config, &rules::cloud(&schema.attributes, &config)] {
+        for config in [&config, &rules::cloud(&schema.attributes, &config, true)] {
             let request = pb::validate_ephemeral_resource_config::Request {
                 type_name: type_name.to_owned(),
                 config: Some(codec::encode(config)),

@@ -38,7 +38,7 @@ impl MiniCore {
         };
         let config = &filled(&attributes, config);
         self.validate_list(type_name, config).await?;
-        self.validate_list(type_name, &rules::cloud(&attributes, config)).await?;
+        self.validate_list(type_name, &rules::cloud(&attributes, config, true)).await?;
         let found = self.listed(type_name, config, true, ALL).await?;
         let bare = self.listed(type_name, config, false, ALL).await?;
         let during = format!("ListResource of {type_name}");

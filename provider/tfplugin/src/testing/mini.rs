@@ -249,9 +249,12 @@ impl MiniCore {
 
     /// Plans and applies; whether the object is another one than before.
     async fn change(&mut self, type_name: &str, prior: State, config: &Val) -> Result<(State, bool), Broken> {
-        let early = self.early(type_name, &prior, config).await?;
+        let mut early = Vec::new();
+        for is_first in [true, false] {
+            early.push(self.early(type_name, &prior, config, is_first).await?);
+        }
         let plan = self.plan(type_name, &prior, config).await?;
-        if early.replace == plan.replace {
+        for early in early.iter().filter(|early| early.replace == plan.replace) {
             let attributes = &self.schema(type_name)?.attributes;
             let wrong = rules::honoured(attributes, &early.planned, &plan.planned, &Path::root());
             broken_at(&format!("PlanResourceChange of {type_name}, once all is known"), wrong)?;
@@ -268,9 +271,15 @@ impl MiniCore {
         Ok((self.apply(type_name, &nothing, config, plan).await?, true))
     }
 
-    /// The plan while some of the configuration is not known yet.
-    async fn early(&mut self, type_name: &str, prior: &State, config: &Val) -> Result<Plan, Broken> {
-        let clouded = rules::cloud(&self.schema(type_name)?.attributes, config);
+    /// The plan while half of the configuration is not known yet.
+    async fn early(
+        &mut self,
+        type_name: &str,
+        prior: &State,
+        config: &Val,
+        is_first: bool,
+    ) -> Result<Plan, Broken> {
+        let clouded = rules::cloud(&self.schema(type_name)?.attributes, config, is_first);
         if !self.validate(type_name, &clouded).await? {
             let during = format!("ValidateResourceConfig of {type_name}");
             return Err(Broken {
@@ -313,7 +322,8 @@ impl MiniCore {
         self.generate(type_name, &read).await
     }
 
-    /// Imports an object that is there, and looks that it is that one, and that the configuration made for it says so.
+    /// Imports an object that is there, and looks that it is that one, that its configuration plans nothing of what can be read, and that the
+    /// configuration made for it says so.
     async fn import(
         &mut self,
         type_name: &str,
@@ -326,7 +336,8 @@ impl MiniCore {
         self.same_identity(type_name, &during, known.identity.as_ref(), read.identity.as_ref())?;
         let plan = self.plan(type_name, &read, config).await?;
         let replaced = plan.replace.then(|| "it would be replaced".to_owned());
-        broken_at(&during, replaced.into_iter().collect())?;
+        let unread = rules::unread(&self.schema(type_name)?.attributes, &read.value, &plan.planned);
+        broken_at(&during, replaced.into_iter().chain(unread).collect())?;
         self.generate(type_name, &read).await
     }
 

@@ -15,7 +15,7 @@
 //! | read | what was just applied is read as it is |
 //! | plan | the same configuration then plans nothing |
 //! | upgrade | a state of the current version stays as it is |
-//! | import | what is imported and read is the same object: it plans nothing |
+//! | import | what is imported and read is the same object: its configuration plans nothing of what can be read |
 //! | destroy | a destroyed object is read as gone |
 //! | identity | where there is one it is whole once an object is created, never changes, and imports that object |
 //! | generate | the configuration made for an object is valid, and plans nothing of what it says |

@@ -1,7 +1,7 @@
 //! What Terraform demands of plans and results, on values alone.
 
 use crate::path::Path;
-use crate::schema::{Attribute, Nesting, Shape};
+use crate::schema::{Attribute, Mode, Nesting, Shape};
 use crate::types::Type;
 use crate::value::{Object, Val, same_elements};
 
@@ -211,14 +211,48 @@ pub(super) fn unknown(value: &Val, at: &Path) -> Vec<String> {
     }
 }
 
-/// A configuration of which every other value that is given is not known yet.
-pub(super) fn cloud(attributes: &[Attribute], config: &Val) -> Val {
+/// What a plan would change of an object that was only imported. Of what is sensitive, or only ever in a configuration, nothing need have
+/// been read; nor of which version of that there is.
+pub(super) fn unread(attributes: &[Attribute], read: &Val, planned: &Val) -> Vec<String> {
+    let hidden: Vec<&str> = attributes.iter().filter(|it| it.write_only).map(|it| it.name.as_str()).collect();
+    let versions = |name: &str| hidden.iter().any(|hidden| name.starts_with(hidden));
+    let told = attributes.iter().filter(|it| it.mode != Mode::Computed && !hides(it) && !versions(&it.name));
+    told.filter(|it| read.get(&it.name) != planned.get(&it.name))
+        .map(|it| {
+            let (read, planned) = (read.get(&it.name), planned.get(&it.name));
+            format!("{}: {read:?} was read, and {planned:?} is planned", it.name)
+        })
+        .collect()
+}
+
+/// Whether anything of an attribute is not for everybody to read.
+fn hides(attribute: &Attribute) -> bool {
+    let within = match &attribute.shape {
+        Shape::Nested(_, attributes) => attributes.iter().any(hides),
+        Shape::Plain(_) => false,
+    };
+    attribute.sensitive || attribute.write_only || within
+}
+
+/// A configuration of which every other value that is given is not known yet, also in nested objects; the first of each among them or not.
+pub(super) fn cloud(attributes: &[Attribute], config: &Val, is_first: bool) -> Val {
     let Val::Map(config) = config else { return config.clone() };
     let mut clouded = config.clone();
-    let given = attributes.iter().filter(|attribute| matches!(attribute.shape, Shape::Plain(_)));
-    let given = given.filter(|attribute| !member(config, &attribute.name).is_null());
-    for attribute in given.step_by(2) {
-        clouded.insert(attribute.name.clone(), Val::Unknown);
+    let mut is_next = is_first;
+    for attribute in attributes {
+        let given = member(config, &attribute.name);
+        if given.is_null() {
+            continue;
+        }
+        let hidden = match &attribute.shape {
+            Shape::Nested(nesting, children) => {
+                elements(*nesting, given, &Val::Null, |given, _| cloud(children, given, is_first))
+            }
+            Shape::Plain(_) if is_next => Val::Unknown,
+            Shape::Plain(_) => given.clone(),
+        };
+        is_next ^= matches!(attribute.shape, Shape::Plain(_));
+        clouded.insert(attribute.name.clone(), hidden);
     }
     Val::Map(clouded)
 }
@@ -226,7 +260,6 @@ pub(super) fn cloud(attributes: &[Attribute], config: &Val) -> Val {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::Mode;
 
     fn schema() -> Vec<Attribute> {
         let toy =
