@@ -268,6 +268,17 @@ mod tests {
     }
 
     #[test]
+    fn authorities_that_cannot_be_read_or_are_none_are_told_at_their_attribute() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "no certificate").expect("it is written");
+        for path in ["/nowhere/at/all", &file.path().display().to_string()] {
+            let given = block(&[("endpoint", "https://lab:5240"), ("ca_file", path)]);
+            let wrong = client(&given, "1.11.4", |_| None).expect_err(path).0.remove(0);
+            assert_eq!(wrong.path.to_string(), "ca_file", "{}", wrong.detail);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_the_environment_is_said_of_it() {
         let env = |name: &str| (name == "BASALT_ENDPOINT").then(|| "127.0.0.1:5240".to_owned());
         let wrong = client(&block(&[]), "1.11.4", env).expect_err("it has no scheme").0.remove(0);

@@ -13,9 +13,9 @@ use crate::world::within;
 const CONFIGS: usize = 6;
 const SEEDS: u64 = 3;
 
-/// What lives by being declared: nobody converges machines and what is on them here, and Settings are there always.
+/// What lives by being declared: nobody converges machines here, which their end would wait for, and what is on them.
 fn lives(kind: &Kind) -> bool {
-    kind.declarable && !["Machine", "Deployment", "Settings"].contains(&kind.name)
+    kind.declarable && !["Machine", "Deployment"].contains(&kind.name)
 }
 
 /// An example as a configuration.
