@@ -358,6 +358,9 @@ impl Resource for KindResource {
             if let (Some(manager), Some(name)) = (Beside::read(cx).shared, after) {
                 cx.warn(self.is_taken_over(name, &manager));
             }
+            if let Some(warning) = self.is_other_hardware(change) {
+                cx.warn(warning);
+            }
         }
         let declared = self.declared(change);
         if declared.unknown.is_empty()

@@ -3,16 +3,42 @@
 //! Terraform changes objects that do not depend on each other in any order. A name that one of ours has is therefore waited for. Where the
 //! one that has it waits in turn for ours, as when two swap their names, ours steps aside under a name of its own.
 
+use std::collections::BTreeSet;
+
 use basalt_api::ProblemCode;
-use basalt_api::values::Name;
+use basalt_api::values::{Mac, Name};
 use basalt_api::{BadValue, Object};
-use tfplugin::{Cx, Diag, Diags, Path, Val};
+use tfplugin::{Change, Cx, Diag, Diags, Path, Val};
 
 use super::{KindResource, key};
 use crate::map::{NAME, UID};
 use crate::region::{self, Region, Turn};
 
 impl KindResource {
+    /// That a machine would have another name and none of its MAC addresses any more, as where `count` has shifted.
+    pub(super) fn is_other_hardware(&self, change: Change<'_>) -> Option<Diag> {
+        let macs = |of: &Val| -> BTreeSet<Mac> {
+            let all = of.get("boot_macs").as_list().unwrap_or_default().iter();
+            all.filter_map(|mac| mac.as_str()?.parse().ok()).collect()
+        };
+        let (before, after) = (macs(change.prior), macs(change.planned));
+        let (from, to) = (change.prior.get(NAME).as_str()?, change.planned.get(NAME).as_str()?);
+        let are_known = !before.is_empty() && !after.is_empty();
+        if self.kind.name != "Machine" || from == to || !are_known || !before.is_disjoint(&after) {
+            return None;
+        }
+        let detail = format!(
+            "{} {from:?} would be called {to:?}, and would boot from other cards only: other hardware takes the place of this one, with what is \
+             deployed on it and its history. Where the instances of `count` have shifted, `for_each` by name and a `moved` block for each keep \
+             every machine what it is.",
+            self.kind.name
+        );
+        Some(
+            Diag::warning(self.of("It would be other hardware", to), detail)
+                .at(Path::root().attr("boot_macs")),
+        )
+    }
+
     /// Gives an object its new name, as soon as no other object of ours has it.
     pub(super) async fn rename(
         &self,

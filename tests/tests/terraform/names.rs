@@ -83,3 +83,31 @@ fn what_has_another_address_and_no_moved_block_is_warned_of_and_kept_with_one() 
         world.end().await;
     });
 }
+
+#[test]
+fn machines_whose_instances_have_shifted_are_said_to_be_other_hardware() {
+    within(async |world| {
+        let machines = |numbers: &[u8]| {
+            format!(
+                "{}resource \"basalt_machine\" \"m\" {{\n  count = {}\n  name = \"m${{{numbers:?}[count.index]}}\"\n  \
+                 boot_macs = [\"52:54:00:00:00:0${{{numbers:?}[count.index]}}\"]\n}}\n",
+                provider(&world),
+                numbers.len()
+            )
+        };
+        world.config(&machines(&[1, 2, 3])).apply().await;
+        let said = crate::world::flat(&world.config(&machines(&[2, 3])).ok(&["plan"]).await);
+        for machine in ["m2", "m3"] {
+            let warns = format!("Warning: It would be other hardware: Machine {machine:?}");
+            assert!(said.contains(&warns), "{warns}: {said}");
+        }
+        // Another name alone is another name, and another card another card.
+        let renamed = machines(&[1, 2, 3]).replace("\"m$", "\"n$");
+        let said = world.config(&renamed).ok(&["plan"]).await;
+        assert!(said.contains("3 to change") && !said.contains("other hardware"), "{said}");
+        let exchanged = machines(&[1, 2, 3]).replace(":00:0$", ":01:0$");
+        let said = world.config(&exchanged).ok(&["plan"]).await;
+        assert!(said.contains("3 to change") && !said.contains("other hardware"), "{said}");
+        world.end().await;
+    });
+}
