@@ -184,7 +184,7 @@ async fn admit(
         }
         Some(kind) if POOLED.contains(&kind.name) && rights.unlimited() < Some(needed) => {
             let Some(name) = part("name") else {
-                return enough(&asked(endpoint, path), needed, rights.highest());
+                return enough(endpoint, path, needed, rights.highest());
             };
             let key = body::key(kind, name)?;
             match app.store().pool_of(kind.name, key).await? {
@@ -199,7 +199,7 @@ async fn admit(
         _ if needed == Role::Viewer || endpoint.judged => (needed, rights.highest()),
         _ => (needed, rights.unlimited()),
     };
-    enough(&asked(endpoint, path), needed, has)
+    enough(endpoint, path, needed, has)
 }
 
 /// Method and path of a request, as it was made.
@@ -210,10 +210,11 @@ fn asked(endpoint: &Endpoint, path: &RawPathParams) -> String {
     format!("{} {path}", endpoint.method)
 }
 
-fn enough(asked: &str, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
+fn enough(endpoint: &Endpoint, path: &RawPathParams, needed: Role, has: Option<Role>) -> Result<(), Refusal> {
     if has >= Some(needed) {
         return Ok(());
     }
+    let asked = asked(endpoint, path);
     let has = has.map_or("none", Role::as_str);
     let detail = format!("{asked} needs the role {}, and this token has {has} there", needed.as_str());
     Err(Refusal::new(ProblemCode::Forbidden, detail))
