@@ -364,7 +364,10 @@ async fn scopes_limit_a_token_to_kinds_and_to_looking() {
     let ci = token(&lab, "ci", r#"{"role":"operator","scopes":["machines:read","zones"]}"#).await;
     assert_eq!((status(&ci, "/api/v1/machines").await, status(&ci, "/api/v1/pools").await), (200, 403));
     ci.declare("/api/v1/zones/a", "{}").await;
-    assert_eq!(ci.delete("/api/v1/machines/red").await.status.as_u16(), 403);
+    let refused = ci.delete("/api/v1/machines/red").await;
+    assert_eq!(refused.status.as_u16(), 403);
+    let said = "DELETE /api/v1/machines/red is not among this token's scopes: it needs \"machines\" there";
+    assert!(refused.text().contains(&said.replace('"', "\\\"")), "as it was asked: {}", refused.text());
     assert_eq!(ci.send("POST", "/api/v1/apply", &[], "{\"documents\":[]}").await.status.as_u16(), 403);
 }
 
