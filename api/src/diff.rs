@@ -10,6 +10,9 @@ use std::borrow::Cow;
 /// What stands for a sensitive value.
 pub const HIDDEN: &str = "(sensitive)";
 
+/// Stands for a sensitive value that a write changed.
+pub const HIDDEN_CHANGE: &str = "(sensitive, changed)";
+
 /// One difference. Secrets and sensitive values are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
@@ -223,4 +226,32 @@ fn mask_fields(schema: &Schema, map: &Map<String, Value>, hidden: bool) -> Value
 #[must_use]
 pub fn masked(kind: &Kind, spec: &Value) -> Value {
     mask_fields(kind.spec, &object(spec), false)
+}
+
+/// The specs before and after a write, for a log: masked, with [`HIDDEN_CHANGE`] where a sensitive value differs.
+#[must_use]
+pub fn masked_write(kind: &Kind, old: &Value, new: &Value) -> (Value, Value) {
+    let (before, mut after) = (masked(kind, old), masked(kind, new));
+    for change in diff(kind, old, new) {
+        if let Some(place) = after.pointer_mut(&change.pointer).filter(|it| **it == json!(HIDDEN)) {
+            *place = json!(HIDDEN_CHANGE);
+        }
+    }
+    (before, after)
+}
+
+/// Says if specs of this kind can have sensitive values.
+#[must_use]
+pub fn has_sensitive(kind: &Kind) -> bool {
+    fn within(ty: &Type) -> bool {
+        match ty {
+            Type::Object(schema) => any(schema),
+            Type::Map { value: item, .. } | Type::List(item) | Type::Set(item) => within(item),
+            _ => false,
+        }
+    }
+    fn any(schema: &Schema) -> bool {
+        schema.fields.iter().any(|field| field.sensitive || within(&field.ty))
+    }
+    any(kind.spec)
 }

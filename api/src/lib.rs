@@ -50,7 +50,10 @@ mod schema;
 mod validate;
 
 pub use basalt_api_derive::Model;
-pub use diff::{FieldChange, HIDDEN, canonical, diff, diff_fields, equal, mask, masked};
+pub use diff::{
+    FieldChange, HIDDEN, HIDDEN_CHANGE, canonical, diff, diff_fields, equal, has_sensitive, mask, masked,
+    masked_write,
+};
 pub use dormant::{dormant, may_be_dormant};
 pub use effective::effective;
 pub use find::{Reference, SecretAt, SecretWrite, has_secrets, references, secrets};

@@ -7,7 +7,7 @@
 //!
 //! | what is written | before and after |
 //! | --- | --- |
-//! | a spec | the specs; none before what is new, none after what is to leave |
+//! | a spec | the specs, sensitive values masked; none before what is new, none after what is to leave |
 //! | labels and manager of an object that was there | `{"manager", "labels"}`, an entry of their own |
 //! | a manager's layer | `{"layer": {MANAGER: {"labels", "tags"}}}`; null where there is none |
 //! | a name | `{"name"}`; VLANs that follow their fabric have entries of their own |
@@ -21,6 +21,7 @@ use crate::object::{Row, timestamp, unsigned};
 use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Generation, Timestamp, Uid};
+use basalt_api::{Kind, has_sensitive, masked_write};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -100,12 +101,14 @@ pub(crate) struct Written {
 impl Written {
     /// A row as it is now, and its spec before.
     pub(crate) fn object(row: &Row, before: Option<String>) -> Self {
-        Self { before, after: Some(row.spec.clone()), ..Self::about(row) }
+        let (before, after) = shown(&row.kind, before, Some(row.spec.clone()));
+        Self { before, after, ..Self::about(row) }
     }
 
     /// A row that is asked to go.
     pub(crate) fn removal(row: &Row) -> Self {
-        Self { before: Some(row.spec.clone()), ..Self::about(row) }
+        let (before, after) = shown(&row.kind, Some(row.spec.clone()), None);
+        Self { before, after, ..Self::about(row) }
     }
 
     /// What is written beside an object's spec, as it was and as it is.
@@ -130,6 +133,16 @@ impl Written {
             after: None,
         }
     }
+}
+
+/// Specs as the log keeps them. It outlives objects, and more people read it than may read a deployment's user data.
+fn shown(kind: &str, before: Option<String>, after: Option<String>) -> (Option<String>, Option<String>) {
+    let Some(kind) = Kind::find(kind).filter(|kind| has_sensitive(kind)) else { return (before, after) };
+    let spec = |text: &Option<String>| {
+        text.as_deref().map_or(Value::Null, |t| serde_json::from_str(t).unwrap_or_default())
+    };
+    let (old, new) = masked_write(kind, &spec(&before), &spec(&after));
+    (before.map(|_| old.to_string()), after.map(|_| new.to_string()))
 }
 
 impl Store {

@@ -14,9 +14,10 @@ use axum::response::{IntoResponse, Response};
 use basalt_api::kinds::{CommonStatus, Condition, ConditionStatus, Webhook};
 use basalt_api::values::{Timestamp, Uid};
 use basalt_api::wire::{DeliveryInfo, DeliveryPage, DeliveryState, RedeliverRequest, Redelivered};
-use basalt_api::{FieldCode, KindOf};
+use basalt_api::{FieldCode, Kind, KindOf, has_sensitive, masked};
 use basalt_db::{Delivery, Object, StoreError, WebhookState};
 use serde::{Deserialize, Serialize};
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 /// Deliveries of a page, unless the client says otherwise.
@@ -49,13 +50,17 @@ struct Data {
     generation: u64,
     /// Rises from event to event of one object.
     sequence: i64,
-    /// As a viewer would have read it then.
+    /// As a viewer would have read it then, sensitive values masked: receivers are other people's programs.
     object: render::Rendered,
 }
 
 /// The body of a delivery; the same at every attempt.
 pub(crate) fn payload(delivery: &Delivery) -> Result<Vec<u8>, String> {
-    let object = delivery.object.clone();
+    let mut object = delivery.object.clone();
+    if let Some(kind) = Kind::find(&object.kind).filter(|kind| has_sensitive(kind)) {
+        let spec = serde_json::from_str(object.spec.get()).map_err(|error| error.to_string())?;
+        object.spec = to_raw_value(&masked(kind, &spec)).map_err(|error| error.to_string())?;
+    }
     let data = Data {
         event: delivery.event.clone(),
         kind: object.kind.clone(),

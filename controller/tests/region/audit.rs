@@ -193,6 +193,39 @@ async fn who_labels_and_manages_an_object_is_in_the_log_beside_its_spec() {
     assert_eq!(sides, wanted);
 }
 
+/// An image, and a deployment of it with this user data.
+pub(crate) async fn deployment_with(api: &Client, user_data: &str) {
+    let file = json!({"sha256": "0".repeat(64), "size": 7});
+    let image =
+        json!({"os": "debian", "release": "12", "architecture": "amd64", "files": {"root_tarball": file}});
+    api.declare("/api/v1/images/i", &image.to_string()).await;
+    let spec = json!({"image": "i", "selector": {}, "user_data": user_data});
+    api.declare("/api/v1/deployments/d", &spec.to_string()).await;
+}
+
+#[tokio::test]
+async fn the_log_says_that_user_data_changed_and_never_what_they_were() {
+    let lab = lab().await;
+    for user_data in ["#cloud-config\npassword: one\n", "#cloud-config\npassword: two\n"] {
+        deployment_with(&lab.api, user_data).await;
+    }
+    lab.api.declare("/api/v1/deployments/d", &json!({"image": "i", "selector": {}}).to_string()).await;
+    assert_eq!(lab.api.delete("/api/v1/deployments/d").await.status, 202);
+    let log = entries(&lab, "?object=deployments/d").await;
+    let at = |entry: &Value, side: &str| entry[side]["user_data"].clone();
+    let told: Vec<_> = log.iter().rev().map(|entry| (at(entry, "before"), at(entry, "after"))).collect();
+    let (kept, changed) = (json!("(sensitive)"), json!("(sensitive, changed)"));
+    let nothing = Value::Null;
+    let wanted = [
+        (nothing.clone(), changed.clone()),
+        (kept.clone(), changed),
+        (kept, nothing.clone()),
+        (nothing.clone(), nothing),
+    ];
+    assert_eq!(told, wanted);
+    assert!(!lab.api.get("/api/v1/audit?limit=1000").await.text().contains("password:"));
+}
+
 #[tokio::test]
 async fn taking_a_layer_away_is_in_the_log_as_well() {
     let lab = lab().await;

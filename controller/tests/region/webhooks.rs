@@ -1,5 +1,6 @@
 //! Webhooks: nothing is lost, the order is kept, and receivers can be as bad as they are.
 
+use crate::audit::deployment_with;
 use crate::process::{Program, command, data_dir, id, signal, start_with, wait};
 use crate::receiver::{Arrival, Behaviour, Receiver};
 use crate::support::{Client, Lab, lab_with};
@@ -102,6 +103,17 @@ async fn what_happens_is_delivered_signed_and_as_a_viewer_reads_it() {
         (listed.len(), &listed[0]["event"], &listed[0]["attempts"]),
         (3, &json!("deleted"), &json!(1))
     );
+}
+
+#[tokio::test]
+async fn a_receiver_is_not_told_a_deployments_user_data() {
+    let lab = lab(|_| ()).await;
+    let receiver = Receiver::start(|_| Behaviour::Accept).await;
+    declare(&lab.api, "chat", &receiver.url(), json!({"events": ["created"]})).await;
+    deployment_with(&lab.api, "#cloud-config\npassword: one\n").await;
+    receiver.until("it is told", |came| came.iter().any(|a| a.what() == "Deployment d created")).await;
+    let told = receiver.accepted().into_iter().find(|a| a.what() == "Deployment d created").unwrap();
+    assert_eq!(told.json()["data"]["object"]["spec"]["user_data"], "(sensitive)");
 }
 
 #[tokio::test]
