@@ -4,18 +4,24 @@
 //! DIR/blobs/ab/abcd…    a whole blob; it got this name after its hash was checked
 //! DIR/blobs/part/abcd…  an upload that has not ended
 //! ```
-//! Plain files: a region's blobs are few and large, and every reader streams them.
+//! Plain files: a region's blobs are few and large, and every reader streams them. [`collect`] removes what nobody needs.
 
-use crate::data_dir::DataDirError;
+mod collect;
+
+use crate::data_dir::{self, DataDirError};
+use crate::settings::Settings;
 use aws_lc_rs::digest::{Context, SHA256};
 use basalt_api::wire::BlobState;
 use basalt_db::{Actor, Blob, Store, StoreError};
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{Read, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::fs::File;
-use tokio::io::{AsyncRead, AsyncSeekExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 /// Why a blob is not there, or not taken.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +56,22 @@ pub enum BlobError {
         /// What was announced.
         total: u64,
     },
+    /// It is larger than the region takes.
+    #[error("a blob of {total} bytes is larger than the {limit} bytes that this region takes")]
+    TooLarge {
+        /// In bytes; of an upload that did not say, as many as came.
+        total: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// The disk is full, but for a reserve.
+    #[error("{path} has {free} bytes left, and {RESERVE} of them stay free for the database", path = path.display())]
+    Full {
+        /// The directory of blobs.
+        path: PathBuf,
+        /// Room on the disk, in bytes.
+        free: u64,
+    },
     /// A file.
     #[error("cannot use {path}", path = path.display())]
     File {
@@ -72,11 +94,38 @@ pub struct Part {
     pub total: Option<u64>,
 }
 
+/// Limits of uploads, in bytes and in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest blob, in bytes.
+    pub bytes: u64,
+    /// For how long a blob is kept that no Image names.
+    pub unused: Duration,
+    /// For how long a part is kept that nobody goes on with.
+    pub part: Duration,
+}
+
+/// A part that nobody goes on with is kept for a day.
+const PART: Duration = Duration::from_secs(24 * 3600);
+
+impl From<&Settings> for Limits {
+    fn from(settings: &Settings) -> Self {
+        Self { bytes: settings.blob_bytes, unused: settings.blob_retention, part: PART }
+    }
+}
+
+/// So many bytes of the disk stay free: PostgreSQL may be on the same one.
+const RESERVE: u64 = 1 << 30;
+
+/// The room on the disk is looked at again after so many bytes.
+const LOOK_AFTER: u64 = 64 << 20;
+
 /// A region's blobs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Blobs {
     dir: PathBuf,
     store: Store,
+    limits: Limits,
     /// Uploads under way.
     busy: Arc<Mutex<BTreeSet<[u8; 32]>>>,
 }
@@ -103,10 +152,12 @@ impl Blobs {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn open(dir: PathBuf, store: Store) -> Result<Self, DataDirError> {
+    pub fn open(dir: PathBuf, store: Store, limits: Limits) -> Result<Self, DataDirError> {
         let parts = dir.join("part");
-        std::fs::create_dir_all(&parts).map_err(|source| DataDirError::File { path: parts, source })?;
-        Ok(Self { dir, store, busy: Arc::default() })
+        std::fs::create_dir_all(&parts).map_err(data_dir::file_error(&parts))?;
+        // Images may hold secrets of whoever built them; the API asks for a role.
+        std::fs::set_permissions(&dir, Permissions::from_mode(0o700)).map_err(data_dir::file_error(&dir))?;
+        Ok(Self { dir, store, limits, busy: Arc::default() })
     }
 
     /// The same blobs, for somebody: who ends an upload is in the audit log.
@@ -151,6 +202,7 @@ impl Blobs {
         let _turn = self.turn(sha256)?;
         let path = self.part(sha256);
         let received = self.received(sha256).await?;
+        self.fits(part.total.unwrap_or(part.offset))?;
         // A part at 0 begins anew: the client does not know what is here.
         if part.offset != received && part.offset != 0 {
             return Err(BlobError::Offset { offset: part.offset, received });
@@ -160,9 +212,9 @@ impl Blobs {
             options.create(true).write(true).truncate(false).open(&path).await.map_err(file_error(&path))?;
         file.set_len(part.offset).await.map_err(file_error(&path))?;
         file.seek(SeekFrom::End(0)).await.map_err(file_error(&path))?;
-        let copied = tokio::io::copy(&mut bytes, &mut file).await;
+        let copied = self.copy(part.offset, &mut bytes, &mut file, &path).await;
         file.flush().await.map_err(file_error(&path))?;
-        let received = part.offset.saturating_add(copied.map_err(file_error(&path))?);
+        let received = copied?;
         match part.total {
             Some(total) if received < total => return Ok(BlobState { received, complete: false }),
             Some(total) if received > total => {
@@ -174,6 +226,42 @@ impl Blobs {
         file.sync_all().await.map_err(file_error(&path))?;
         self.keep(sha256, &path, received).await?;
         Ok(BlobState { received, complete: true })
+    }
+
+    /// Appends what comes to a part that has `received` bytes. Answers how many it has then.
+    async fn copy<R: AsyncRead + Unpin>(
+        &self,
+        mut received: u64,
+        bytes: &mut R,
+        file: &mut File,
+        path: &Path,
+    ) -> Result<u64, BlobError> {
+        loop {
+            self.has_room()?;
+            // One byte more than is taken tells a blob that is too large.
+            let most = LOOK_AFTER.min(self.limits.bytes.saturating_add(1).saturating_sub(received));
+            let copied =
+                tokio::io::copy(&mut (&mut *bytes).take(most), file).await.map_err(file_error(path))?;
+            received = received.saturating_add(copied);
+            if let Err(error) = self.fits(received) {
+                tokio::fs::remove_file(path).await.map_err(file_error(path))?;
+                return Err(error);
+            }
+            if copied < most {
+                return Ok(received);
+            }
+        }
+    }
+
+    fn fits(&self, total: u64) -> Result<(), BlobError> {
+        let limit = self.limits.bytes;
+        if total > limit { Err(BlobError::TooLarge { total, limit }) } else { Ok(()) }
+    }
+
+    fn has_room(&self) -> Result<(), BlobError> {
+        let disk = rustix::fs::statvfs(&self.dir).map_err(|e| file_error(&self.dir)(e.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free > RESERVE { Ok(()) } else { Err(BlobError::Full { path: self.dir.clone(), free }) }
     }
 
     /// The blob's bytes from `offset` on.

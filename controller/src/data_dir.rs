@@ -7,8 +7,8 @@
 //! | `admin-token` | a bearer token with the role admin (0600), made at the first start: see [`crate::admin_token`] |
 //! | `api.sock` | the API, for root and this account (0600) |
 //! | `process` | which process ran here last |
-//! | `blobs/` | the bytes of images |
-//! | `postgres/`, `run/`, `postgres.log` | PostgreSQL, see [`basalt_db::cluster`] |
+//! | `blobs/` | the bytes of images (0700) |
+//! | `postgres/`, `run/`, `postgres.log` (0600) | PostgreSQL, see [`basalt_db::cluster`] |
 
 use crate::api::fresh_token;
 use crate::seal_file::{KeyText, SealFile};

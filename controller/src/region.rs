@@ -159,7 +159,7 @@ impl Region {
         }
         let follower =
             Follower::start(&store).await.map_err(|source| RegionError::Store { at: at(), source })?;
-        let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone())?;
+        let blobs = Blobs::open(data_dir.path().join("blobs"), store.clone(), (&settings).into())?;
         let made = data_dir.path().join("provider");
         let registry = Registry::new(settings.provider_dir.clone(), made, store.registry_seed())
             .map_err(RegionError::Registry)?;
@@ -206,6 +206,7 @@ impl Region {
             tokio::spawn(api::tell_watchers(app.clone())),
             tokio::spawn(keep_house(
                 store.clone(),
+                blobs.clone(),
                 process,
                 (settings.change_retention, settings.change_rows),
                 stop.clone(),
@@ -348,6 +349,7 @@ async fn own_cluster(settings: &Settings, dir: &Path) -> Result<Cluster, Cluster
 /// Heartbeat and history.
 async fn keep_house(
     store: Store,
+    blobs: Blobs,
     process: RegionProcess,
     (keep, rows): (Duration, u32),
     mut stop: watch::Receiver<bool>,
@@ -359,7 +361,12 @@ async fn keep_house(
         let done = tokio::select! {
             _ = stop.changed() => return,
             _ = beat.tick() => async { store.heartbeat(&process).await?; store.ping().await }.await,
-            _ = prune.tick() => prune_all(&store, keep, rows).await,
+            _ = prune.tick() => {
+                if let Err(error) = blobs.collect().await {
+                    tracing::warn!(%error, source = ?std::error::Error::source(&error), "blobs that nobody needs are not removed");
+                }
+                prune_all(&store, keep, rows).await
+            }
         };
         match done {
             Err(error @ StoreError::SealReplaced) => tracing::error!("{error}"),

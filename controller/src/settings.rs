@@ -1,7 +1,7 @@
 //! Every setting has a flag, an environment variable (`BASALT_…`) and a key in the TOML file; they win in this order.
 
 use crate::api::CertificateFiles;
-use basalt_api::values::{Cidr, Duration as Span};
+use basalt_api::values::{ByteSize, Cidr, Duration as Span};
 use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use std::io::IsTerminal;
@@ -44,6 +44,10 @@ pub struct Settings {
     pub change_retention: Duration,
     /// How many changes it keeps, at most, about.
     pub change_rows: u32,
+    /// The largest blob that is taken, in bytes.
+    pub blob_bytes: u64,
+    /// How long a blob is kept that no Image names.
+    pub blob_retention: Duration,
     /// Networks that webhooks may be in; none: anywhere but on this host and its links.
     pub webhook_networks: Vec<Cidr>,
     /// How long one request to a webhook may take.
@@ -180,6 +184,12 @@ struct Flags {
     /// How many changes are kept, at most, about [default: 1000000]
     #[arg(long, global = true, value_name = "N", env = "BASALT_CHANGE_ROWS", value_parser = clap::value_parser!(u32).range(10_000..))]
     change_rows: Option<u32>,
+    /// The largest blob that is taken, like 100GiB [default: 64GiB]
+    #[arg(long, global = true, value_name = "SIZE", env = "BASALT_BLOB_BYTES")]
+    blob_bytes: Option<ByteSize>,
+    /// How long a blob is kept that no Image names [default: 7d]
+    #[arg(long, global = true, value_name = "DURATION", env = "BASALT_BLOB_RETENTION")]
+    blob_retention: Option<Span>,
     /// Networks that webhooks may be in, like 10.0.0.0/8, comma-separated [default: anywhere but this host and its links]
     #[arg(long, global = true, value_name = "CIDRS", env = "BASALT_WEBHOOK_NETWORKS", value_delimiter = ',')]
     webhook_networks: Option<Vec<Cidr>>,
@@ -227,6 +237,8 @@ struct File {
     watch_buffer: Option<usize>,
     change_retention: Option<Span>,
     change_rows: Option<u32>,
+    blob_bytes: Option<ByteSize>,
+    blob_retention: Option<Span>,
     webhook_networks: Option<Vec<Cidr>>,
     webhook_timeout: Option<Span>,
     webhook_patience: Option<Span>,
@@ -267,6 +279,8 @@ impl Settings {
             watch_buffer: 16 << 20,
             change_retention: Duration::from_secs(24 * 3600),
             change_rows: 1_000_000,
+            blob_bytes: 64 << 30,
+            blob_retention: Duration::from_secs(7 * 24 * 3600),
             webhook_networks: Vec::new(),
             webhook_timeout: Duration::from_secs(15),
             webhook_patience: Duration::from_secs(24 * 3600),
@@ -321,6 +335,8 @@ impl Settings {
             watch_buffer: flags.watch_buffer.or(file.watch_buffer).unwrap_or(usual.watch_buffer),
             change_retention: span(flags.change_retention.or(file.change_retention), usual.change_retention),
             change_rows: flags.change_rows.or(file.change_rows).unwrap_or(usual.change_rows),
+            blob_bytes: flags.blob_bytes.or(file.blob_bytes).map_or(usual.blob_bytes, ByteSize::bytes),
+            blob_retention: span(flags.blob_retention.or(file.blob_retention), usual.blob_retention),
             webhook_networks: flags
                 .webhook_networks
                 .or(file.webhook_networks)

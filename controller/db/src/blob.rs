@@ -2,6 +2,7 @@
 
 use crate::object::{signed, unsigned};
 use crate::{Store, StoreError, audit};
+use std::time::Duration;
 
 /// A blob that is complete and was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,47 @@ impl Store {
         let row = sqlx::query!("select size, location from blob where sha256 = $1", sha256.as_slice());
         let row = row.fetch_optional(self.pool()).await?;
         Ok(row.map(|r| Blob { sha256: *sha256, size: unsigned(r.size), location: r.location }))
+    }
+
+    /// Begins the time of an unused blob anew: a client asked for it, and an Image that names it may follow.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn use_blob(&self, sha256: &[u8; 32]) -> Result<(), StoreError> {
+        let update = sqlx::query!(
+            "update blob set unused_since = now() where sha256 = $1 and unused_since < now()",
+            sha256.as_slice()
+        );
+        update.execute(self.pool()).await?;
+        Ok(())
+    }
+
+    /// Forgets the blobs that no Image has named for `keep`, and answers them. The caller removes their bytes.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn collect_blobs(&self, keep: Duration) -> Result<Vec<Blob>, StoreError> {
+        let mut tx = self.begin().await?;
+        let mark = sqlx::query!(
+            "with named as (
+               select distinct lower(file #>> '{}') as sha256
+               from object, jsonb_path_query(spec::jsonb, '$.files.*.sha256') file where kind = 'Image')
+             update blob b
+             set unused_since = case when n.sha256 is null then coalesce(b.unused_since, now()) end
+             from blob a left join named n on n.sha256 = encode(a.sha256, 'hex')
+             where a.sha256 = b.sha256 and (n.sha256 is null) <> (b.unused_since is not null)"
+        );
+        mark.execute(&mut *tx).await?;
+        let delete = sqlx::query!(
+            "delete from blob where unused_since <= now() - make_interval(secs => $1)
+             returning sha256, size, location",
+            keep.as_secs_f64()
+        );
+        let gone = delete.fetch_all(&mut *tx).await?;
+        self.commit(tx).await?;
+        gone.into_iter()
+            .map(|r| Ok(Blob { sha256: digest(&r.sha256)?, size: unsigned(r.size), location: r.location }))
+            .collect()
     }
 
     /// Every blob.

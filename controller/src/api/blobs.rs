@@ -27,6 +27,16 @@ impl From<BlobError> for Refusal {
             BlobError::OtherHash { .. } | BlobError::Incomplete { .. } => {
                 Self::field("", FieldCode::Rule, detail, "send exactly the bytes that the path's hash is of")
             }
+            BlobError::TooLarge { .. } => Self::field(
+                "",
+                FieldCode::Range,
+                detail,
+                "a smaller image; or the setting blob-bytes of the region, like 100GiB",
+            ),
+            BlobError::Full { .. } => {
+                tracing::error!(%error, "a blob is refused");
+                Self::unavailable("the region's disk has no room for images: free some, or delete Images")
+            }
             BlobError::Store(error) => error.into(),
             BlobError::File { .. } => {
                 tracing::error!(%error, source = ?std::error::Error::source(&error), "a blob cannot be stored");
@@ -54,6 +64,7 @@ pub(super) async fn state(
     let sha256 = hash(&text)?;
     match app.blobs().find(&sha256).await? {
         Some(blob) => {
+            app.store().use_blob(&sha256).await?;
             Ok((StatusCode::OK, [(header::CONTENT_LENGTH, HeaderValue::from(blob.size))]).into_response())
         }
         None => {
@@ -76,6 +87,7 @@ pub(super) async fn upload(
 ) -> Answer<Response> {
     let sha256 = hash(&text)?;
     if let Some(blob) = app.blobs().find(&sha256).await? {
+        app.store().use_blob(&sha256).await?;
         return Ok(axum::Json(BlobState { received: blob.size, complete: true }).into_response());
     }
     let part = match headers.get(header::CONTENT_RANGE) {

@@ -2,6 +2,7 @@
 
 use crate::process::{Program, command, data_dir, failing, id, signal, start, wait};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const MACHINE: &str = "/api/v1/machines/m";
@@ -44,6 +45,12 @@ async fn a_lost_region_comes_back_from_its_backup() {
     let region = start(dir.path());
     assert_eq!(region.api.put(MACHINE, &machine("hunter2-in-plain")).await.status, 201);
     assert_eq!(region.api.send("PUT", &blob, &[], bytes.as_slice()).await.status, 201);
+    for (name, mode) in
+        [("postgres.log", 0o600), ("blobs", 0o700), ("admin-token", 0o600), ("seal-key", 0o600)]
+    {
+        let found = std::fs::metadata(dir.path().join(name)).expect(name).permissions().mode();
+        assert_eq!(found & 0o777, mode, "{name}: other accounts of this host read nothing");
+    }
     let before = incarnation(&region).await;
     let position = region.api.get("/api/v1/machines").await.json()["position"].clone();
     assert!(run(dir.path(), &["backup", saved]).contains("1 blobs"));

@@ -1,12 +1,14 @@
 //! Uploading and downloading blobs.
 
-use crate::support::{Answer, Lab, admin_token, lab};
+use crate::support::{Answer, Lab, admin_token, lab, lab_with};
 use basalt_api::client::{Client, ClientConfig};
 use basalt_api::wire::RECEIVED_HEADER;
+use basalt_region::blobs::{Blobs, Limits};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -143,4 +145,60 @@ async fn after_a_broken_connection_a_client_sends_only_what_is_not_there() {
         "{since} bytes were sent after {kept} of {total} were there"
     );
     assert_eq!(lab.api.get(&format!("/api/v1/blobs/{sha256}")).await.body, bytes);
+}
+
+#[tokio::test]
+async fn a_blob_larger_than_the_limit_is_refused_and_leaves_nothing() {
+    let lab = lab_with(|settings| settings.blob_bytes = 4).await;
+    let path = format!("/api/v1/blobs/{}", hash(b"these"));
+    let announced = part(&lab, &path, "bytes 0-1/5", b"th").await;
+    let unannounced = lab.api.send("PUT", &path, &[], "these").await;
+    for refused in [announced, unannounced] {
+        let (status, _, errors) = refused.problem();
+        assert_eq!(status, 422);
+        assert_eq!(errors, [": a blob of 5 bytes is larger than the 4 bytes that this region takes"]);
+    }
+    assert_eq!(lab.api.send("HEAD", &path, &[], "").await.status, 404);
+    assert_eq!(
+        lab.api.send("PUT", &format!("/api/v1/blobs/{}", hash(b"four")), &[], "four").await.status,
+        201
+    );
+}
+
+#[tokio::test]
+async fn blobs_that_no_image_names_and_parts_that_nobody_ends_are_removed() {
+    let lab = lab().await;
+    let blobs = |unused, part| {
+        let limits = Limits { bytes: 1 << 20, unused, part };
+        Blobs::open(lab.dir.path().join("blobs"), lab.region.store().clone(), limits).unwrap()
+    };
+    let (day, now) = (Duration::from_secs(86_400), Duration::ZERO);
+    let path = |bytes: &[u8]| format!("/api/v1/blobs/{}", hash(bytes));
+    for bytes in ["named", "unnamed"] {
+        assert_eq!(lab.api.send("PUT", &path(bytes.as_bytes()), &[], bytes).await.status, 201);
+    }
+    assert_eq!(part(&lab, &path(b"a part"), "bytes 0-1/6", b"a ").await.status, 202);
+    // Spelled in capitals: a reference all the same.
+    let files = json!({"root_tarball": {"sha256": hash(b"named").to_uppercase(), "size": 5}});
+    let image = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": files});
+    lab.api.declare("/api/v1/images/i", &image.to_string()).await;
+    let there = async || {
+        let mut there = Vec::new();
+        for bytes in [&b"named"[..], b"unnamed", b"a part"] {
+            there.push(lab.api.send("HEAD", &path(bytes), &[], "").await.status.as_u16());
+        }
+        there
+    };
+
+    blobs(day, day).collect().await.unwrap();
+    assert_eq!(there().await, [200, 200, 202], "their time is not over");
+    blobs(now, now).collect().await.unwrap();
+    assert_eq!(there().await, [200, 404, 404]);
+    assert!(!lab.dir.path().join("blobs").join(&hash(b"unnamed")[..2]).join(hash(b"unnamed")).exists());
+
+    assert_eq!(lab.api.delete("/api/v1/images/i").await.status.as_u16() / 100, 2);
+    blobs(day, day).collect().await.unwrap();
+    assert_eq!(there().await, [200, 404, 404], "its time begins as the last image goes");
+    blobs(now, now).collect().await.unwrap();
+    assert_eq!(there().await, [404, 404, 404]);
 }

@@ -4,6 +4,8 @@ use super::{
     Account, Binaries, ClusterError, ClusterOptions, account, data_dir, file_error, log_file, run_dir,
 };
 use rustix::process::{Pid, Signal};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -32,8 +34,7 @@ impl Postmaster {
         account: Option<&Account>,
     ) -> Result<Self, ClusterError> {
         let (data, log) = (data_dir(&options.dir), log_file(&options.dir));
-        let output =
-            std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(file_error(&log))?;
+        let output = private_log(&log).map_err(file_error(&log))?;
         let errors = output.try_clone().map_err(file_error(&log))?;
         let mut command = tokio::process::Command::new(binaries.postgres());
         command.arg("-D").arg(&data).current_dir("/");
@@ -85,4 +86,11 @@ impl Postmaster {
             }
         }
     }
+}
+
+/// PostgreSQL's log, for its owner alone: an error quotes the statement, and statements carry users' data.
+fn private_log(path: &Path) -> std::io::Result<File> {
+    let log = File::options().create(true).append(true).mode(0o600).open(path)?;
+    log.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(log)
 }
