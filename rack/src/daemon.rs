@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use crate::dhcp6::Dhcp6;
 use crate::durable;
 use crate::epochs::Epochs;
 use crate::facts::health;
+use crate::forget;
 use crate::health::Health;
 use crate::http::admission::{Admission, Limits};
 use crate::http::forward::Regions;
@@ -71,12 +72,12 @@ const DRAIN: Duration = Duration::from_secs(15);
 pub enum StartError {
     /// The data directory.
     #[error("data directory {0}: {1}")]
-    DataDir(std::path::PathBuf, io::Error),
+    DataDir(PathBuf, io::Error),
     /// Another daemon runs on it.
     #[error(
         "another basalt-rack runs on data directory {0}; stop it first, or give this one a directory of its own"
     )]
-    Running(std::path::PathBuf),
+    Running(PathBuf),
     /// The key or certificate.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -91,14 +92,17 @@ pub enum StartError {
 /// A running rack.
 #[derive(Debug)]
 pub struct Daemon {
+    data_dir: PathBuf,
     stop: CancellationToken,
+    /// Cancelled when a region says that this rack is deleted.
+    deleted: CancellationToken,
     tasks: TaskTracker,
     spool: SpoolThread,
     /// What it tells.
     pub facts: Facts,
     /// `basalt.spki` of its agent endpoint.
     pub spki_sha256: String,
-    _lock: std::fs::File,
+    lock: std::fs::File,
 }
 
 /// What runs on its own.
@@ -192,7 +196,7 @@ impl Daemon {
                 .as_ref()
                 .map(|it| Regions::new(Arc::clone(&identity), Arc::clone(it), Arc::clone(&region))),
         });
-        let stop = CancellationToken::new();
+        let (stop, deleted) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
         let services = Services {
             settings: Arc::clone(&settings),
@@ -234,6 +238,7 @@ impl Daemon {
                 origin: region,
                 membership,
                 delivery: Arc::new(Mutex::new(0)),
+                deleted: deleted.clone(),
             };
             tasks.spawn(link::run(Arc::new(context), stop.clone()));
         } else {
@@ -241,11 +246,31 @@ impl Daemon {
                 "this rack has joined no region: it works from the files in its data directory alone"
             );
         }
-        Ok(Self { stop, tasks, spool, facts, spki_sha256, _lock: lock })
+        Ok(Self { data_dir: dir, stop, deleted, tasks, spool, facts, spki_sha256, lock })
+    }
+
+    /// Ends when a region says that this rack is deleted.
+    pub async fn deleted(&self) {
+        self.deleted.cancelled().await;
+    }
+
+    /// Stops, and erases what a deleted rack must not keep ([`forget`]).
+    ///
+    /// # Errors
+    /// The file system's.
+    pub async fn forget(self) -> io::Result<()> {
+        let dir = self.data_dir.clone();
+        let _lock = self.end().await;
+        forget::erase(&dir)
     }
 
     /// Stops: no new requests, running ones end, facts become durable.
     pub async fn stop(self) {
+        self.end().await;
+    }
+
+    /// Stops. The answer holds the data directory's lock.
+    async fn end(self) -> std::fs::File {
         tracing::info!("stopping");
         self.stop.cancel();
         self.tasks.close();
@@ -253,6 +278,7 @@ impl Daemon {
             tracing::warn!("not everything ended within {} seconds", DRAIN.as_secs());
         }
         self.spool.stop().await;
+        self.lock
     }
 }
 

@@ -18,6 +18,7 @@ pub mod disk;
 pub mod durable;
 pub mod epochs;
 pub mod facts;
+pub mod forget;
 pub mod hash;
 pub mod health;
 pub mod holder;

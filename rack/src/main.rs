@@ -130,6 +130,16 @@ fn daemon(given: Given) -> Result<ExitCode, String> {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = daemon.deleted() => {
+                daemon.forget().await.map_err(|error| {
+                    format!("the region has deleted this rack, and {error}; remove the data directory by hand, it holds passwords")
+                })?;
+                return Err(
+                    "the region has deleted this rack: its key, passwords, tasks and images are erased. A rack of this host \
+                     enrols anew with --join and a token of `basalt rack join-token`"
+                        .to_owned(),
+                );
+            }
         }
         daemon.stop().await;
         Ok(ExitCode::SUCCESS)

@@ -214,6 +214,18 @@ impl Store {
         }))
     }
 
+    /// Says if the rack with this public key is deleted. A rack that enrols with the key again is not.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn is_retired(&self, spki_sha256: &[u8; 32]) -> Result<bool, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select exists (select from retired_rack where spki_sha256 = $1) as "retired!""#,
+            spki_sha256.as_slice()
+        );
+        Ok(query.fetch_one(self.pool()).await?)
+    }
+
     /// Revokes a rack's certificate.
     ///
     /// # Errors

@@ -161,6 +161,7 @@ impl Meters {
             }
             from_region::Message::Ping(_) => "ping",
             from_region::Message::Leases(_) => "leases",
+            from_region::Message::Forget(_) => "forget",
         };
         self.message("to_rack", kind);
     }

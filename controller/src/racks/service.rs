@@ -14,8 +14,8 @@ use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::rack_lease::Grantor;
 use basalt_proto::rack_v1::rack_link_server::RackLink;
 use basalt_proto::rack_v1::{
-    BlobChunk, ConcernReply, ConcernVersion, FactAck, FactBatch, FetchBlobRequest, FromRack, FromRegion,
-    Hello, Leases, RackLease, RenewReply, RenewRequest, Welcome,
+    BlobChunk, ConcernReply, ConcernVersion, FactAck, FactBatch, FetchBlobRequest, Forget, FromRack,
+    FromRegion, Hello, Leases, RackLease, RenewReply, RenewRequest, Welcome,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -73,19 +73,21 @@ pub(super) fn unavailable(error: &StoreError) -> Status {
     Status::unavailable(format!("the region's store did not answer: {error}"))
 }
 
+/// The public key, by its SHA-256, of the certificate that a peer has shown.
+fn key_of(peer: Option<&Peer>) -> Result<[u8; 32], Status> {
+    let missing = || Status::unauthenticated("this call needs the certificate that enrolment gave");
+    peer.and_then(|peer| peer.spki_sha256).ok_or_else(missing)
+}
+
 impl Racks {
     /// The enrolled rack behind a connection.
     pub(super) async fn rack_of<T>(&self, request: &Request<T>) -> Result<RackId, Status> {
-        let peer = request.extensions().get::<Peer>().cloned();
-        self.rack_behind(peer.as_ref()).await
+        self.rack_behind(request.extensions().get::<Peer>()).await
     }
 
     /// As [`Racks::rack_of`], of whoever is at the other end.
     pub(super) async fn rack_behind(&self, peer: Option<&Peer>) -> Result<RackId, Status> {
-        let peer = peer.and_then(|peer| peer.spki_sha256);
-        let Some(spki) = peer else {
-            return Err(Status::unauthenticated("this call needs the certificate that enrolment gave"));
-        };
+        let spki = key_of(peer)?;
         let enrolled = self.store.enrolled(&spki).await.map_err(|e| unavailable(&e))?;
         enrolled.map(|e| e.rack).ok_or_else(|| Status::unauthenticated(REVOKED))
     }
@@ -120,7 +122,14 @@ impl Racks {
         &self,
         request: Request<Streaming<FromRack>>,
     ) -> Result<Response<<Self as RackLink>::LinkStream>, Status> {
-        let rack = self.rack_of(&request).await?;
+        let spki = key_of(request.extensions().get::<Peer>())?;
+        let rack = match self.rack_of(&request).await {
+            Err(_) if self.store.is_retired(&spki).await.map_err(|e| unavailable(&e))? => {
+                let forget = FromRegion { message: Some(Message::Forget(Forget {})) };
+                return Ok(Response::new(Box::pin(tokio_stream::once(Ok(forget)))));
+            }
+            rack => rack?,
+        };
         let object = self.store.get("Rack", Key::Uid(rack.into())).await.map_err(|e| unavailable(&e))?;
         let mut said = request.into_inner();
         let hello = match tokio::time::timeout(Duration::from_secs(10), said.next()).await {
@@ -129,7 +138,7 @@ impl Racks {
             Err(_) => return Err(Status::deadline_exceeded("no Hello within 10 seconds")),
         };
         let (sender, receiver) = mpsc::channel(BACKLOG);
-        let session = Session { racks: self.clone(), rack, name: object.name, sender };
+        let session = Session { racks: self.clone(), rack, spki, name: object.name, sender };
         tokio::spawn(session.run(hello, said));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
@@ -176,6 +185,7 @@ impl Racks {
 struct Session {
     racks: Racks,
     rack: RackId,
+    spki: [u8; 32],
     name: String,
     sender: mpsc::Sender<Result<FromRegion, Status>>,
 }
@@ -222,7 +232,12 @@ impl Session {
         let mut woken = store.woken();
         let mut shared: Option<(LeasesSeen, Instant)> = None;
         loop {
-            self.push(&mut sent).await?;
+            let is_told = self.push(&mut sent).await?;
+            // A deleted rack has no concerns any more.
+            if !is_told && store.is_retired(&self.spki).await? {
+                self.send(Message::Forget(Forget {})).await;
+                return Ok(());
+            }
             if shared.as_ref().is_none_or(|(_, at)| at.elapsed() >= SHARE) {
                 let at = Instant::now();
                 let seen = self.share(shared.as_ref().map(|(seen, _)| seen)).await?;
@@ -243,10 +258,12 @@ impl Session {
         }
     }
 
-    /// Sends every concern whose bytes are others than those last sent.
-    async fn push(&self, sent: &mut Vec<(String, (Vec<u8>, String))>) -> Result<(), StoreError> {
+    /// Sends every concern whose bytes are others than those last sent. `false`: this rack has no concern.
+    async fn push(&self, sent: &mut Vec<(String, (Vec<u8>, String))>) -> Result<bool, StoreError> {
         let incarnation = self.racks.store.incarnation().to_string();
-        for concern in self.racks.store.concerns(self.rack).await? {
+        let concerns = self.racks.store.concerns(self.rack).await?;
+        let has_some = !concerns.is_empty();
+        for concern in concerns {
             let now = (concern.sha256.to_vec(), incarnation.clone());
             if sent.iter().any(|(name, was)| *name == concern.name && *was == now) {
                 continue;
@@ -264,7 +281,7 @@ impl Session {
             };
             trace::within(concern.trace, self.send(Message::Concern(version))).await;
         }
-        Ok(())
+        Ok(has_some)
     }
 
     /// Tells the rack of leases in the subnets where it gives addresses: of all, or of those that others granted since.

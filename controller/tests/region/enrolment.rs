@@ -1,12 +1,15 @@
 //! How a rack becomes one of a region's, and stays one: join tokens, certificates, and what they do not allow.
 
+use crate::linked::Linked;
 use crate::support::{Lab, lab};
 use basalt_db::testing::clock::Hand;
 use basalt_engine::Policy;
 use basalt_proto::REGION_SERVER_NAME;
 use basalt_proto::rack_v1::enrolment_client::EnrolmentClient;
 use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
-use basalt_proto::rack_v1::{EnrolReply, EnrolRequest, RenewReply, RenewRequest};
+use basalt_proto::rack_v1::{
+    EnrolReply, EnrolRequest, FromRack, Hello, RenewReply, RenewRequest, from_rack, from_region,
+};
 use basalt_region::controller::Controller;
 use basalt_region::racks::authority::Authority;
 use basalt_region::racks::join_token::Joiner;
@@ -145,6 +148,38 @@ async fn a_rack_renews_its_certificate_for_its_own_key_until_it_is_removed() {
     hand.run("update rack_enrolment set revoked_at = now()").await;
     let refused = rack.renew(&renewed.certificate_der, &rack.key).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+}
+
+/// The first message of a new link.
+async fn first_word(rack: &NewRack, certificate: &[u8], rack_uid: &str) -> from_region::Message {
+    let hello = Hello { rack_uid: rack_uid.to_owned(), name: rack.name.clone(), ..Hello::default() };
+    let hello = FromRack { message: Some(from_rack::Message::Hello(hello)) };
+    let mut client = rack.link(certificate).await;
+    let mut inbox = client.link(tokio_stream::once(hello)).await.expect("a link").into_inner();
+    inbox.message().await.expect("a message").and_then(|it| it.message).expect("a message")
+}
+
+#[tokio::test]
+async fn a_deleted_rack_is_told_to_forget_on_its_link_and_when_it_dials_later() {
+    let (lab, controller) = region().await;
+    let rpc = controller.rpc_address();
+    let mut linked = Linked::come(&lab, rpc, "r1", "10.77.0.2/24").await;
+    assert_eq!(lab.api.delete("/api/v1/racks/r1").await.status, 202);
+    tokio::time::timeout(Duration::from_secs(30), linked.ended()).await.expect("its link goes on");
+    assert!(linked.told().forget, "{:?}", linked.told());
+
+    let (away, enrolled) = NewRack::new(&lab, rpc, "r2").await.enrol().await;
+    let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
+    assert!(matches!(word, from_region::Message::Welcome(_)), "{word:?}");
+    assert_eq!(lab.api.delete("/api/v1/racks/r2?force=true").await.status, 204);
+    let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
+    assert!(matches!(word, from_region::Message::Forget(_)), "{word:?}");
+
+    // The same key, enrolled anew.
+    let secret = NewRack::new(&lab, rpc, "r2").await.secret;
+    let (away, enrolled) = NewRack { secret, ..away }.enrol().await;
+    let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
+    assert!(matches!(word, from_region::Message::Welcome(_)), "{word:?}");
 }
 
 #[tokio::test]

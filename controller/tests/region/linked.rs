@@ -19,6 +19,8 @@ pub(crate) struct Told {
     pub(crate) concerns: Vec<ConcernVersion>,
     pub(crate) commands: Vec<PowerCommand>,
     pub(crate) leases: Vec<Leases>,
+    /// It was told that it is deleted.
+    pub(crate) forget: bool,
 }
 
 /// A rack on its link, until it is dropped.
@@ -85,6 +87,7 @@ impl Linked {
                     Some(from_region::Message::Leases(leases)) => {
                         heard.lock().expect("told").leases.push(leases);
                     }
+                    Some(from_region::Message::Forget(_)) => heard.lock().expect("told").forget = true,
                     _ => {}
                 }
             }
@@ -97,6 +100,11 @@ impl Linked {
         let serves = Serves { clients: clients.iter().map(ToString::to_string).collect(), files: Vec::new() };
         let hello = Hello { serves: Some(serves), ..self.hello.clone() };
         say(&self.outbox, from_rack::Message::Hello(hello)).await;
+    }
+
+    /// Until the region ends the link.
+    pub(crate) async fn ended(&mut self) {
+        (&mut self.task).await.expect("it was not cut short");
     }
 
     /// Everything so far.

@@ -251,6 +251,9 @@ pub struct Blob {
 pub struct PowerConcern {
     #[prost(message, repeated, tag = "1")]
     pub bmcs: ::prost::alloc::vec::Vec<Bmc>,
+    /// CIDRs that BMCs have to be in; none: anywhere
+    #[prost(string, repeated, tag = "2")]
+    pub networks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bmc {
@@ -718,7 +721,7 @@ pub mod from_rack {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromRegion {
-    #[prost(oneof = "from_region::Message", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "from_region::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub message: ::core::option::Option<from_region::Message>,
 }
 /// Nested message and enum types in `FromRegion`.
@@ -739,8 +742,14 @@ pub mod from_region {
         Ping(super::Ping),
         #[prost(message, tag = "6")]
         Leases(super::Leases),
+        /// the last message of the stream; also in place of Welcome
+        #[prost(message, tag = "7")]
+        Forget(super::Forget),
     }
 }
+/// The rack was deleted: it erases its key, passwords, tasks and images, and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Forget {}
 /// Leases of IPv4 addresses that racks granted in subnets where this one gives addresses: all at first, then what changes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Leases {

@@ -60,6 +60,8 @@ pub struct Context {
     pub membership: Arc<Mutex<Membership>>,
     /// Facts leave on one link at a time. Holds the number of the next one.
     pub delivery: Arc<Mutex<u64>>,
+    /// Cancelled when a region says that this rack is deleted.
+    pub deleted: CancellationToken,
 }
 
 /// Keeps links to all regions until cancelled.
@@ -120,6 +122,11 @@ async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: Ca
         };
         context.origin.remove(&address);
         let Err(error) = ended;
+        if matches!(error, stream::LinkError::Deleted) {
+            tracing::error!(region = %address, "{error}");
+            context.deleted.cancel();
+            return;
+        }
         let lasted = started.elapsed() > LASTED;
         if lasted || !failing {
             tracing::warn!(region = %address, %error, "link to the region ended; dialling again");

@@ -52,6 +52,9 @@ pub enum LinkError {
     /// The region closed the stream.
     #[error("the region closed the link")]
     Closed,
+    /// The region has deleted this rack.
+    #[error("the region has deleted this rack")]
+    Deleted,
     /// No welcome, or no acknowledgement.
     #[error("the region did not answer in time: {0}")]
     Silent(&'static str),
@@ -106,6 +109,7 @@ async fn welcome(inbox: &mut Streaming<basalt_proto::rack_v1::FromRegion>) -> Re
     loop {
         match inbox.message().await.map_err(Box::new)?.ok_or(LinkError::Closed)?.message {
             Some(from_region::Message::Welcome(welcome)) => return Ok(welcome),
+            Some(from_region::Message::Forget(_)) => return Err(LinkError::Deleted),
             _ => tracing::debug!("message before the welcome ignored"),
         }
     }
@@ -168,6 +172,7 @@ async fn listen(
                 let dhcp = Arc::clone(&context.dhcp);
                 tokio::spawn(async move { dhcp.learn(leases).await }).await.map_err(std::io::Error::other)?;
             }
+            Some(from_region::Message::Forget(_)) => return Err(LinkError::Deleted),
             Some(from_region::Message::Welcome(_)) | None => {}
         }
     }

@@ -166,7 +166,7 @@ impl Linked {
         hello
     }
 
-    async fn offer(&mut self, generation: u64, incarnation: &str) -> Outcome {
+    pub(super) async fn offer(&mut self, generation: u64, incarnation: &str) -> Outcome {
         let images = version(Concern::Images, generation, incarnation, &ImagesConcern::default());
         self.send(from_region::Message::Concern(images)).await;
         loop {

@@ -8,6 +8,7 @@ mod attacks;
 mod beside;
 mod cache;
 mod clocks;
+mod deleted;
 mod disk;
 mod dnsmasq;
 mod firmware;
