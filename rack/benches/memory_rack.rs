@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     };
     let dhcp = DhcpConcern { subnets: vec![subnet], serve_unknown: false, ..DhcpConcern::default() };
     let boot = BootConcern { machines: (0..MACHINES).map(machine).collect(), enlist: None };
-    let power = PowerConcern { bmcs: (0..MACHINES).map(bmc).collect() };
+    let power = PowerConcern { bmcs: (0..MACHINES).map(bmc).collect(), ..PowerConcern::default() };
     write_concern(&data, &version(Concern::Dhcp, 1, "local", &dhcp))?;
     write_concern(&data, &version(Concern::Boot, 1, "local", &boot))?;
     write_concern(&data, &version(Concern::Power, 1, "local", &power))?;

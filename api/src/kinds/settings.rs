@@ -3,7 +3,7 @@
 use super::{CommonStatus, EraseMethod, Image, Role, kind};
 use crate::model::Ref;
 use crate::validate::Rule;
-use crate::values::{Duration, Host, Url};
+use crate::values::{Cidr, Duration, Host, Url};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -43,6 +43,9 @@ pub struct SettingsSpec {
     /// `retry_later`, `retry_credentials` or `operation`. How long a system may take to report, its deployment says.
     #[field(none)]
     pub deadlines: BTreeMap<String, Duration>,
+    /// Networks that BMCs have to be in: racks send no password elsewhere. Empty: anywhere that racks reach.
+    #[field(none)]
+    pub bmc_networks: BTreeSet<Cidr>,
     /// How much may be done at once.
     #[field(none, default)]
     pub fleet_budget: FleetBudget,

@@ -48,6 +48,7 @@ pub(crate) struct Found {
 pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found, StoreError> {
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
     found.errors.extend(bmc::taken(tx, subjects).await?);
+    found.errors.extend(bmc::outside(tx, subjects).await?);
     found.errors.extend(openid::write(tx, subjects).await?);
     let moved = of_kind("Device", subjects).filter(|subject| device::is_changed(subject));
     let moved: Vec<uuid::Uuid> = moved.map(|subject| subject.uid.get()).collect();

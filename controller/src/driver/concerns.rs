@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use basalt_api::kinds::{BmcTls, BootMode, ImagePurpose, Loader, MachineSpec, MachineStatus};
-use basalt_api::values::{Attempt, MachineId};
+use basalt_api::values::{Attempt, Cidr, MachineId};
 use basalt_db::{Address, BootClaim, ConcernWrite, Delegation, Object, ServedSubnet, Store, StoreError};
 use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::bmc::Trust;
@@ -49,7 +49,7 @@ pub async fn write(
                     dhcp(&estate, rack, &delegation, &addresses, machines).encode_to_vec()
                 }
                 "images" => images(&estate).encode_to_vec(),
-                "power" => power(store).await?.encode_to_vec(),
+                "power" => power(store, &estate.settings.bmc_networks).await?.encode_to_vec(),
                 _ => boot(store, &estate).await?.encode_to_vec(),
             };
             if !matches!(store.put_concern(rack.uid, name, base, &body).await?, ConcernWrite::Stale(_)) {
@@ -274,7 +274,7 @@ fn images(estate: &Estate) -> ImagesConcern {
     ImagesConcern { blobs: blobs.into_values().collect() }
 }
 
-async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
+async fn power(store: &Store, networks: &BTreeSet<Cidr>) -> Result<PowerConcern, StoreError> {
     let mut bmcs = Vec::new();
     for (object, machine) in readable::<MachineSpec>(store.all("Machine").await?) {
         let Some(bmc) = machine.bmc.filter(|bmc| estate::has_driver(bmc.driver)) else { continue };
@@ -293,7 +293,7 @@ async fn power(store: &Store) -> Result<PowerConcern, StoreError> {
         });
     }
     bmcs.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));
-    Ok(PowerConcern { bmcs })
+    Ok(PowerConcern { bmcs, networks: networks.iter().map(ToString::to_string).collect() })
 }
 
 /// Which certificate of a BMC is believed; None: the first that the rack sees. The first that applies counts, which is what

@@ -15,20 +15,23 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const CA: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 
-/// The rack's last description of a BMC, once it has this generation.
-async fn told(rack: &Linked, generation: u64) -> Bmc {
+/// The rack's last power concern, once this holds of it.
+async fn told(rack: &Linked, holds: impl Fn(&PowerConcern) -> bool) -> PowerConcern {
     let began = Instant::now();
     loop {
         let told = rack.told().concerns;
         let last = told.iter().rfind(|version| version.concern == "power");
         let last = last.map(|version| PowerConcern::decode(version.body.as_slice()).expect("a concern"));
-        let bmc = last.and_then(|concern| concern.bmcs.into_iter().next());
-        if let Some(bmc) = bmc.filter(|bmc| bmc.generation == generation) {
-            return bmc;
+        match last {
+            Some(concern) if holds(&concern) => return concern,
+            last => assert!(began.elapsed() < PATIENCE, "the rack is told {last:?}"),
         }
-        assert!(began.elapsed() < PATIENCE, "the rack is not told of generation {generation}");
         tokio::task::yield_now().await;
     }
+}
+
+fn is_of(generation: u64) -> impl Fn(&PowerConcern) -> bool {
+    move |concern| concern.bmcs.first().is_some_and(|bmc| bmc.generation == generation)
 }
 
 #[tokio::test]
@@ -56,9 +59,20 @@ async fn a_rack_is_told_which_system_it_is_and_which_certificate_is_taken() {
         (Some(json!({"verify": false})), Some(Trust::Unverified(true))),
     ]) {
         lab.api.declare("/api/v1/machines/m", &machine(tls)).await;
-        let bmc = told(&rack, generation).await;
+        let bmc: Bmc = told(&rack, is_of(generation)).await.bmcs.swap_remove(0);
         let described = [bmc.driver, bmc.address, bmc.username, bmc.password, bmc.system];
         assert_eq!(described, ["redfish", "10.77.0.101", "admin", "secret", "1"]);
         assert_eq!((bmc.port, bmc.trust), (0, trust));
     }
+
+    lab.api.declare("/api/v1/settings/default", r#"{"bmc_networks":["10.77.0.0/24"]}"#).await;
+    let concern = told(&rack, |concern| !concern.networks.is_empty()).await;
+    assert_eq!(concern.networks, ["10.77.0.0/24"]);
+    let outside = machine(None).replace("10.77.0.101", "10.78.0.1");
+    let said = "10.78.0.1 is outside of the networks of BMCs: 10.77.0.0/24";
+    let put = async |path: &str| lab.api.put(path, &format!("{{\"spec\":{outside}}}")).await;
+    let (status, _, errors) = put("/api/v1/machines/m").await.problem();
+    assert_eq!((status, errors), (422, vec![format!("/spec/bmc/address: {said}")]));
+    let tried = put("/api/v1/machines/m?dry_run=true").await;
+    assert!(tried.text().contains(said), "{}", tried.text());
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
 use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
+use ipnet::IpNet;
 use tokio::sync::watch;
 
 mod ipmi;
@@ -119,6 +120,10 @@ impl Power {
 
     /// Carries a command out by the BMC's driver.
     async fn drive(&self, bmc: &Bmc, command: &PowerCommand) -> Ended {
+        let networks = self.concern.borrow().as_ref().map(|it| it.networks.clone()).unwrap_or_default();
+        if let Err(ended) = is_inside(bmc, &networks).await {
+            return ended;
+        }
         match bmc.driver.as_str() {
             "ipmi" => converse(ipmi::open(bmc).await, command).await,
             "redfish" => converse(redfish::open(bmc, &self.certificates).await, command).await,
@@ -211,6 +216,28 @@ fn place(bmc: &Bmc) -> String {
         (port, _) => port,
     };
     format!("{}:{port}", bmc.address)
+}
+
+/// Refuses a BMC with an address outside of the networks of BMCs. No networks: it may be anywhere.
+async fn is_inside(bmc: &Bmc, networks: &[String]) -> Result<(), Ended> {
+    if networks.is_empty() {
+        return Ok(());
+    }
+    let nets: Vec<IpNet> = networks.iter().filter_map(|net| net.parse().ok()).collect();
+    let found = tokio::net::lookup_host((bmc.address.as_str(), 0)).await;
+    let found =
+        found.map_err(|error| Ended::error("unreachable", format!("BMC {}: {error}", bmc.address)))?;
+    for address in found.map(|it| it.ip().to_canonical()) {
+        if !nets.iter().any(|net| net.contains(&address)) {
+            let message = format!(
+                "BMC {}: {address} is outside of the networks of BMCs ({}), and was told nothing; an admin adds networks to bmc_networks of Settings",
+                bmc.address,
+                networks.join(", ")
+            );
+            return Err(Ended::error("unreachable", message));
+        }
+    }
+    Ok(())
 }
 
 /// What has one arbiter: a BMC, or one of its several systems.

@@ -55,6 +55,7 @@ impl Lab {
                 generation: 1,
                 ..Bmc::default()
             }],
+            networks: Vec::new(),
         };
         let (facts, _) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
         let epochs = Arc::new(Epochs::open(dir.path()).unwrap());
@@ -62,6 +63,13 @@ impl Lab {
         let certificates = Arc::new(Certificates::open(dir.path()).unwrap());
         let power = Power::new(concern, epochs, certificates, facts.clone());
         Self { _dir: dir, _bmc: bmc, chassis, concern: sender, facts, power, seen: 0 }
+    }
+
+    /// Names the networks that BMCs may be in.
+    fn allow(&self, networks: &[&str]) {
+        let mut concern = PowerConcern::clone(self.concern.borrow().as_ref().unwrap());
+        concern.networks = networks.iter().map(ToString::to_string).collect();
+        self.concern.send_replace(Some(Arc::new(concern)));
     }
 
     /// Runs a command and returns the results it led to.
@@ -153,4 +161,16 @@ async fn a_machine_that_is_off_is_cycled_by_powering_it_on() {
     let results = lab.run(command(Verb::Cycle, 1, "c1")).await;
     assert_eq!(results[0].1.power, "on");
     assert_eq!(lab.chassis.0.lock().unwrap().1, ["on"]);
+}
+
+#[tokio::test]
+async fn a_bmc_outside_of_the_networks_of_bmcs_is_told_nothing() {
+    let mut lab = Lab::new("secret").await;
+    lab.allow(&["192.0.2.0/24", "2001:db8::/32"]);
+    let refused = lab.run(command(Verb::On, 1, "c1")).await;
+    assert_eq!(refused[0].1.error_code, "unreachable");
+    assert!(refused[0].1.message.contains("127.0.0.1 is outside of the networks of BMCs (192.0.2.0/24, "));
+    assert!(lab.chassis.0.lock().unwrap().1.is_empty());
+    lab.allow(&["192.0.2.0/24", "127.0.0.0/8"]);
+    assert!(lab.run(command(Verb::On, 2, "c2")).await[0].1.ok);
 }

@@ -151,7 +151,8 @@ impl Lab {
             ..Bmc::default()
         };
         let (facts, _) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
-        let (concern, view) = watch::channel(Some(Arc::new(PowerConcern { bmcs: vec![bmc] })));
+        let (concern, view) =
+            watch::channel(Some(Arc::new(PowerConcern { bmcs: vec![bmc], ..PowerConcern::default() })));
         let power = Self::arbiter(dir.path(), view, &facts);
         Self { dir, concern, facts, power, commands: 0 }
     }
