@@ -16,7 +16,9 @@
 use std::collections::BTreeMap;
 
 use crate::kinds::StorageConfig;
+use crate::values::untrusted_json;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What the agent presents first: the boot token of its kernel command line, and who it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -249,6 +251,23 @@ pub struct TaskResult {
     /// How the task's scripts ended, as far as they were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptEnd>,
+}
+
+impl TaskResult {
+    /// The JSON of a result as an agent sent it, with every text in it made printable. Vendors choose the words of an inventory, and scripts
+    /// those of their failures. The output of a script is left alone: the command makes it printable on a terminal.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn from_outside(json: &[u8]) -> serde_json::Result<Value> {
+        let mut document: Value = serde_json::from_slice(json)?;
+        let output = document.get_mut("output").map(Value::take);
+        let mut document = untrusted_json(document);
+        if let (Some(output), Some(place)) = (output, document.get_mut("output")) {
+            *place = output;
+        }
+        Ok(document)
+    }
 }
 
 /// How a script of a task ended.

@@ -7,7 +7,7 @@ use basalt_api::wire::AuditEntry;
 use serde_json::Value;
 
 use crate::get::table;
-use crate::output::show;
+use crate::output::{show, show_json};
 use crate::region::{Connection, Failed, kind};
 
 /// Arguments of `basalt audit`.
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     // As one reads a log: the newest at the end.
     entries.reverse();
     if args.output == "json" {
-        show(&format!("{}\n", serde_json::to_string_pretty(&entries).unwrap_or_default()));
+        show_json(&entries);
         return Ok(());
     }
     let of_all_time = options.since.is_none() && options.actor.is_none();

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use basalt_api::wire::{Boot, BootEntry, Boots, Judgement, Listener};
 
+use crate::output::line;
+
 const HEADINGS: [&str; 6] = ["TIME", "+MS", "RACK", "SERVICE", "ASKED", "ANSWERED"];
 
 /// The last boots in words, the newest first.
@@ -80,10 +82,11 @@ fn row(boot: &Boot, entry: &BootEntry) -> [String; 6] {
         format!("{}{times}", entry.asked),
         format!("{}{reason}", entry.answered),
     ]
+    .map(|cell| line(&cell).into_owned())
 }
 
 fn judged(judgement: &Judgement) -> String {
-    format!("  => {}\n     to do: {}\n", judgement.message, judgement.to_do)
+    format!("  => {}\n     to do: {}\n", line(&judgement.message), line(&judgement.to_do))
 }
 
 fn listening(racks: &[Listener]) -> String {

@@ -3,21 +3,23 @@
 use basalt_api::wire::DryRun;
 use serde_json::Value;
 
+use crate::output::line;
+
 /// The plan, what follows for machines that the write does not name, and what stands against it.
 pub(crate) fn shown(dry: &DryRun) -> String {
-    let mut text = format!("{}\n", dry.plan.summary);
+    let mut text = format!("{}\n", line(&dry.plan.summary));
     for change in &dry.plan.changes {
         let word = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
         text.push_str(&format!("  {}: {} -> {}\n", change.pointer, word(&change.old), word(&change.new)));
     }
     for step in &dry.plan.steps {
-        text.push_str(&format!("  {}\n", step.message));
+        text.push_str(&format!("  {}\n", line(&step.message)));
     }
     for it in &dry.consequences.machines {
-        text.push_str(&format!("  then Machine {}\n", it.summary));
+        text.push_str(&format!("  then Machine {}\n", line(&it.summary)));
     }
     for advisory in &dry.advisories {
-        text.push_str(&format!("  {}: {}\n", advisory.pointer, advisory.message));
+        text.push_str(&format!("  {}: {}\n", advisory.pointer, line(&advisory.message)));
     }
     text
 }

@@ -5,7 +5,7 @@ use basalt_api::values::Timestamp;
 use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
 use crate::boots;
-use crate::output::show;
+use crate::output::{line, show, show_json};
 use crate::region::{Connection, Failed, kind};
 
 /// What is no kind, and can be explained.
@@ -34,26 +34,28 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     let client = connection.client()?;
     if args.kind == BOOT {
         let boots = client.boots(&args.name).await?;
-        let json = || format!("{}\n", serde_json::to_string_pretty(&boots).unwrap_or_default());
-        show(&if args.output == "json" { json() } else { boots::table(&args.name, &boots, args.history) });
+        match args.output.as_str() {
+            "json" => show_json(&boots),
+            _ => show(&boots::table(&args.name, &boots, args.history)),
+        }
         return Ok(());
     }
     let kind = kind(&args.kind)?;
     if args.decisions {
         let decisions = client.decisions(kind, &args.name).await?;
-        let json = || format!("{}\n", serde_json::to_string_pretty(&decisions).unwrap_or_default());
-        let words = || decided(&format!("{} {}", kind.name, args.name), &decisions);
-        show(&if args.output == "json" { json() } else { words() });
+        match args.output.as_str() {
+            "json" => show_json(&decisions),
+            _ => show(&decided(&format!("{} {}", kind.name, args.name), &decisions)),
+        }
         return Ok(());
     }
     let plan = client.plan(kind, &args.name).await?;
     let timeline = client.timeline(kind, &args.name).await?;
     if args.output == "json" {
-        let whole = serde_json::json!({ "plan": plan, "timeline": timeline });
-        show(&format!("{}\n", serde_json::to_string_pretty(&whole).unwrap_or_default()));
+        show_json(&serde_json::json!({ "plan": plan, "timeline": timeline }));
         return Ok(());
     }
-    let mut text = format!("{}\n", heading(&args.name, &plan));
+    let mut text = format!("{}\n", line(heading(&args.name, &plan)));
     let now = Timestamp::now();
     for wait in &plan.waits {
         text.push_str(&waits(wait, now));
@@ -69,14 +71,14 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
                 StepState::Failed => "FAILED",
             };
             let destroys = if step.destructive { "  (destroys data)" } else { "" };
-            text.push_str(&format!("  {mark:6} {}{destroys}\n", step.message));
+            text.push_str(&format!("  {mark:6} {}{destroys}\n", line(&step.message)));
         }
     }
     let entries = told(&timeline.entries);
     if !entries.is_empty() {
         text.push_str("\nwhat happened:\n");
         for entry in entries.iter().skip(entries.len().saturating_sub(args.history)) {
-            text.push_str(&format!("  {}\n", line(entry)));
+            text.push_str(&format!("  {}\n", happened(entry)));
         }
     }
     show(&text);
@@ -100,7 +102,7 @@ fn decided(of: &str, decisions: &Decisions) -> String {
         let at = at.strftime("%Y-%m-%d %H:%M:%S");
         let replay = detail.as_ref().map(|detail| &detail.replay);
         let verdict = replay.map(|replay| replay.message.as_str()).unwrap_or_default();
-        text.push_str(&format!("{id:6}  {at}  {message}: {verdict}\n"));
+        text.push_str(&format!("{id:6}  {at}  {}: {}\n", line(message), line(verdict)));
         for difference in replay.map(|replay| replay.differences.as_slice()).unwrap_or_default() {
             let ReplayDifference { pointer, decided, replayed } = difference;
             text.push_str(&format!("          {pointer}: {decided}, and now {replayed}\n"));
@@ -111,16 +113,16 @@ fn decided(of: &str, decisions: &Decisions) -> String {
 
 fn waits(wait: &Wait, now: Timestamp) -> String {
     let seconds = now.duration_since(wait.since).as_secs().max(0);
-    let mut text = format!("  {}: since {seconds} s", wait.message);
+    let mut text = format!("  {}: since {seconds} s", line(&wait.message));
     if let Some(deadline) = wait.deadline {
         text.push_str(&format!(", until {}", deadline.strftime("%H:%M:%S")));
     }
     if let Some(remedy) = &wait.remedy {
-        text.push_str(&format!("; then: {remedy}"));
+        text.push_str(&format!("; then: {}", line(remedy)));
     }
     text.push('\n');
     if let Some(human) = &wait.human {
-        text.push_str(&format!("  to do: {human}\n"));
+        text.push_str(&format!("  to do: {}\n", line(human)));
     }
     text
 }
@@ -139,9 +141,9 @@ fn told(entries: &[TimelineEntry]) -> Vec<&TimelineEntry> {
     kept.map(|(entry, _)| entry).collect()
 }
 
-fn line(entry: &TimelineEntry) -> String {
-    let source = entry.source.as_deref().unwrap_or("-");
-    format!("{}  {source:10} {}", entry.at.strftime("%H:%M:%S"), entry.message)
+fn happened(entry: &TimelineEntry) -> String {
+    let source = line(entry.source.as_deref().unwrap_or("-"));
+    format!("{}  {source:10} {}", entry.at.strftime("%H:%M:%S"), line(&entry.message))
 }
 
 #[cfg(test)]
@@ -165,6 +167,19 @@ mod tests {
         assert_eq!(heading("web1", &plan), "web1");
         plan.summary = "web1: nothing to do".to_owned();
         assert_eq!(heading("web1", &plan), "web1: nothing to do");
+    }
+
+    #[test]
+    fn what_happened_is_one_line_whatever_a_stranger_called_it() {
+        let entry: TimelineEntry = serde_json::from_value(serde_json::json!({
+            "at": "2026-01-31T12:00:00Z", "kind": "fact", "reason": "alarm", "source": "rack-1",
+            "message": "asked for a\u{1b}[2J\n12:00:00  region     all is well",
+        }))
+        .unwrap();
+        assert_eq!(
+            happened(&entry),
+            "12:00:00  rack-1     asked for a<U+001B>[2J<U+000A>12:00:00  region     all is well"
+        );
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `basalt get`: what is declared and how it is.
 
+use std::borrow::Cow;
+
 use basalt_api::Object;
 use basalt_api::client::ListOptions;
 use basalt_api::kinds::{Condition, ConditionStatus};
 use serde_json::Value;
 
-use crate::output::show;
+use crate::output::{line, show, show_json};
 use crate::region::{Connection, Failed, kind};
 use crate::watch::{self, Shown};
 
@@ -45,11 +47,10 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         }
     };
     if args.output == "json" {
-        let whole = match (&args.name, objects.as_slice()) {
-            (Some(_), [one]) => serde_json::to_string_pretty(one),
-            _ => serde_json::to_string_pretty(&objects),
-        };
-        show(&format!("{}\n", whole.unwrap_or_default()));
+        match (&args.name, objects.as_slice()) {
+            (Some(_), [one]) => show_json(one),
+            _ => show_json(&objects),
+        }
         return Ok(());
     }
     let mut rows = vec![["NAME", "PHASE", "READY", "WHAT IT DOES OR WAITS FOR"].map(str::to_owned)];
@@ -76,17 +77,19 @@ pub(crate) fn row(object: &Object) -> [String; 4] {
     [object.metadata.name.to_string(), phase.to_owned(), word.to_owned(), message]
 }
 
-/// Columns as wide as their longest cell; the last one as it is.
+/// Columns as wide as their longest cell; the last one as it is. A cell is one printable line.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let rows: Vec<[Cow<'_, str>; N]> =
+        rows.iter().map(|row| std::array::from_fn(|column| line(&row[column]))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
+    for row in &rows {
+        let mut cells = String::new();
         for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:width$}  "));
+            cells.push_str(&format!("{cell:width$}  "));
         }
-        text.push_str(line.trim_end());
+        text.push_str(cells.trim_end());
         text.push('\n');
     }
     text
@@ -100,5 +103,11 @@ mod tests {
     fn columns_line_up_and_lines_end_where_their_text_ends() {
         let rows = [["NAME".to_owned(), "PHASE".to_owned()], ["web-server".to_owned(), "Ready".to_owned()]];
         assert_eq!(table(&rows), "NAME        PHASE\nweb-server  Ready\n");
+    }
+
+    #[test]
+    fn a_cell_cannot_forge_a_row_nor_move_the_cursor() {
+        let rows = [["a".to_owned(), "x\nb  Ready\u{1b}[A".to_owned()]];
+        assert_eq!(table(&rows), "a  x<U+000A>b  Ready<U+001B>[A\n");
     }
 }

@@ -132,11 +132,14 @@ fn ended(result: Result<(), Failed>, connection: &Connection) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Client(error)) if error.code() == Some(ProblemCode::Unauthenticated) => {
             let why = error.problem().map(|problem| problem.detail.as_str()).unwrap_or_default();
-            eprintln!("basalt: the region does not know who you are: {why}; {}", connection.who_to_be());
+            output::say(&format!(
+                "basalt: the region does not know who you are: {why}; {}",
+                connection.who_to_be()
+            ));
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("basalt: {error}");
+            output::say(&format!("basalt: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -8,7 +8,7 @@ use basalt_api::client::Client;
 use basalt_api::values::SshPublicKey;
 use basalt_api::wire::{Operation, OperationRequest, OperationState, Verb};
 
-use crate::output::show;
+use crate::output::{line, say, show, show_exactly, show_json};
 use crate::region::{Connection, Failed};
 
 /// How often is looked whether it is over.
@@ -175,12 +175,12 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
     if args.dry_run {
         let plan = client.operate_dry_run(&args.machine, &request).await?.plan;
         if json {
-            print(&plan);
+            show_json(&plan);
             return Ok(());
         }
         let mut text = format!("{}\n", plan.summary);
         for step in &plan.steps {
-            text.push_str(&format!("  {}\n", step.message));
+            text.push_str(&format!("  {}\n", line(&step.message)));
         }
         show(&text);
         return Ok(());
@@ -190,9 +190,10 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
         operation = over(&client, &args.machine, operation, json).await?;
     }
     match json {
-        true => print(&operation),
+        true => show_json(&operation),
         false if args.wait => {
-            show(&format!("{}{}\n", operation.output.as_deref().unwrap_or_default(), operation.message));
+            show_exactly(operation.output.as_deref().unwrap_or_default());
+            show(&format!("{}\n", line(&operation.message)));
         }
         false => {
             let after = format!("`basalt explain machine {}` says what follows", args.machine);
@@ -222,7 +223,7 @@ async fn over(
     let mut last = String::new();
     while !operation.state.is_over() && !is_open(&operation) {
         if !quiet && operation.message != last {
-            eprintln!("{machine}: {}", operation.message);
+            say(&format!("{machine}: {}", line(&operation.message)));
             last.clone_from(&operation.message);
         }
         tokio::time::sleep(PAUSE).await;
@@ -235,7 +236,7 @@ async fn over(
 pub(crate) async fn list(args: ListArgs, connection: &Connection) -> Result<(), Failed> {
     let operations = connection.client()?.operations(&args.machine).await?;
     if args.output == "json" {
-        print(&operations);
+        show_json(&operations);
         return Ok(());
     }
     let mut text = String::new();
@@ -245,17 +246,13 @@ pub(crate) async fn list(args: ListArgs, connection: &Connection) -> Result<(), 
         let verb =
             it.script.as_ref().map_or_else(|| it.verb.to_string(), |script| format!("script {script}"));
         let state = it.state.as_str();
-        text.push_str(&format!("{at}  {verb:12}  {state:10}  {by:20}  {}\n", it.message));
+        text.push_str(&format!("{at}  {verb:12}  {state:10}  {by:20}  {}\n", line(&it.message)));
     }
     if text.is_empty() {
         text = format!("nothing was asked of {}\n", args.machine);
     }
     show(&text);
     Ok(())
-}
-
-fn print(value: &impl serde::Serialize) {
-    show(&format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default()));
 }
 
 #[cfg(test)]

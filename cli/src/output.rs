@@ -1,8 +1,52 @@
-//! Standard output. Whoever reads it may have read enough (`basalt explain … | head`): that is no failure.
+//! Standard output and standard error, and their guard: no text from elsewhere moves a cursor or forges a line.
+//!
+//! | text | on a terminal | in a pipe |
+//! | --- | --- | --- |
+//! | tables and sentences ([`show`], [`say`]) | printable | printable |
+//! | JSON, and what a script said ([`show_exactly`]) | printable | as it is |
+//!
+//! Line breaks and tabs stay in all of them. One cell or one sentence is a line: [`line`] escapes its line breaks too.
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
 
-/// Writes text to standard output.
+pub(crate) use basalt_api::values::printable_line as line;
+use basalt_api::values::printable_lines;
+
+/// Writes tables and sentences to standard output. A reader that ends early (`basalt explain … | head`) is no failure.
 pub(crate) fn show(text: &str) {
-    let _read_enough = std::io::stdout().write_all(text.as_bytes());
+    let _read_enough = std::io::stdout().write_all(printable_lines(text).as_bytes());
+}
+
+/// Writes what programs read to standard output: byte for byte, except on a terminal.
+pub(crate) fn show_exactly(text: &str) {
+    let mut output = std::io::stdout();
+    let text = exactly(text, output.is_terminal());
+    let _read_enough = output.write_all(text.as_bytes());
+}
+
+/// Writes JSON for programs, over several lines.
+pub(crate) fn show_json(value: &impl serde::Serialize) {
+    show_exactly(&format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default()));
+}
+
+/// Writes a sentence to standard error.
+pub(crate) fn say(text: &str) {
+    let _nobody_listens = writeln!(std::io::stderr(), "{}", printable_lines(text));
+}
+
+fn exactly(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    if is_terminal { printable_lines(text) } else { Cow::Borrowed(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_script_said_is_raw_in_a_pipe_alone() {
+        let said = "1 %\r\u{1b}[31mred\u{1b}[0m\tdone\n";
+        assert_eq!(exactly(said, false), said);
+        assert_eq!(exactly(said, true), "1 %<U+000D><U+001B>[31mred<U+001B>[0m\tdone\n");
+    }
 }

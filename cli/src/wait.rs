@@ -7,6 +7,7 @@ use basalt_api::kinds::Condition;
 use basalt_api::values::Generation;
 use basalt_api::{Kind, Object};
 
+use crate::output::{line, say};
 use crate::region::{Connection, Failed, kind};
 
 /// Arguments of `basalt wait`.
@@ -79,7 +80,7 @@ pub(crate) async fn until(
         let status = object.common_status();
         let says = status.condition(Condition::READY).map(|ready| ready.message.clone()).unwrap_or_default();
         if !quiet && says != last {
-            eprintln!("{} {name}: {says}", kind.name);
+            say(&format!("{} {name}: {}", kind.name, line(&says)));
             last = says;
         }
     };

@@ -8,7 +8,7 @@ use basalt_api::{Kind, Object};
 use serde_json::{Value, json};
 
 use crate::get::row;
-use crate::output::show;
+use crate::output::{line, show, show_exactly};
 use crate::region::{Connection, Failed, kind};
 
 /// Arguments of `basalt watch`.
@@ -72,10 +72,10 @@ pub(crate) async fn follow(
     for object in
         objects.iter().filter(|object| name.is_none_or(|name| object.metadata.name.as_str() == name))
     {
-        show(&match shown {
-            Shown::Text => line(object),
-            Shown::Json => format!("{}\n", json!({"event": "put", "object": object})),
-        });
+        match shown {
+            Shown::Text => show(&of(object)),
+            Shown::Json => show_exactly(&format!("{}\n", json!({"event": "put", "object": object}))),
+        }
     }
     watch(client, WatchOptions { kinds: vec![kind], labels, since }, name, shown).await
 }
@@ -90,10 +90,10 @@ async fn watch(
     loop {
         let event = watch.next().await?;
         if name.is_none_or(|name| name_of(&event) == Some(name)) {
-            show(&match shown {
-                Shown::Text => text(&event),
-                Shown::Json => format!("{}\n", value(&event)),
-            });
+            match shown {
+                Shown::Text => show(&text(&event)),
+                Shown::Json => show_exactly(&format!("{}\n", value(&event))),
+            }
         }
     }
 }
@@ -108,15 +108,16 @@ fn name_of(event: &Event) -> Option<&str> {
 
 fn text(event: &Event) -> String {
     match &event.what {
-        What::Put(object) => line(object),
+        What::Put(object) => of(object),
         What::Delete(gone) => format!("{} {}  gone\n", gone.kind, gone.metadata.name),
         What::Bookmark | What::Cut(_) => String::new(),
     }
 }
 
-fn line(object: &Object) -> String {
+fn of(object: &Object) -> String {
     let [name, phase, ready, message] = row(object);
     let generation = object.metadata.generation;
+    let message = line(&message);
     format!("{} {name}  generation {generation}  {phase}  ready: {ready}  {message}\n", object.kind)
 }
 

@@ -2,7 +2,7 @@
 
 use basalt_api::wire::{GrantedRole, KnownBy, WhoAmI};
 
-use crate::output::show;
+use crate::output::{show, show_json};
 use crate::region::{Connection, Failed};
 
 /// Arguments of `basalt whoami`.
@@ -16,10 +16,10 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let who = connection.client()?.whoami().await?;
-    show(&match args.output.as_str() {
-        "json" => format!("{}\n", serde_json::to_string_pretty(&who).unwrap_or_default()),
-        _ => text(&who),
-    });
+    match args.output.as_str() {
+        "json" => show_json(&who),
+        _ => show(&text(&who)),
+    }
     Ok(())
 }
 

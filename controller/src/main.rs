@@ -1,5 +1,6 @@
 //! `basalt-region`: see `basalt-region --help`.
 
+use basalt_api::values::PrintableLog;
 use basalt_engine::Policy;
 use basalt_region::admin_token;
 use basalt_region::backup;
@@ -81,7 +82,11 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 fn log_to_stderr(settings: &Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)
         .map_err(|e| format!("the setting log is {:?}, which is no filter: {e}", settings.log))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are escape sequences, and a log of what strangers say has none.
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(|| PrintableLog(std::io::stderr()));
     match settings.log_format() {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),

@@ -1,7 +1,13 @@
-//! What the rack tells, as it is built: who it is about, and what was seen.
+//! Facts that the rack tells: their subject, their observation, and the gate that every fact passes ([`printable`]).
 
+use basalt_api::agent::TaskResult;
+use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
-use basalt_proto::rack_v1::{BootAlarm, BootMachine, BootRequestFact, Fact, ServiceHealth, fact::Body};
+use basalt_proto::rack_v1::{
+    AgentClaim, AgentLog, AgentProgress, AgentResult, BootAlarm, BootMachine, BootRequestFact,
+    BootTraceEntry, BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact, PowerResult,
+    ReadinessFact, ServiceHealth, fact::Body,
+};
 
 use crate::boot::{Armed, BootTable};
 
@@ -82,4 +88,144 @@ pub fn health(service: &str, problem: Option<&str>) -> Fact {
 
 fn uid(machine: Option<&BootMachine>) -> String {
     machine.map(|machine| machine.machine_uid.clone()).unwrap_or_default()
+}
+
+/// Makes every text of a fact printable and of bounded length ([`UntrustedName`], [`UntrustedMessage`]). The bytes of an agent's log are left
+/// alone: the command makes them printable on a terminal.
+#[must_use]
+pub fn printable(fact: Fact) -> Fact {
+    let body = fact.body.map(|mut body| {
+        // Each message is taken apart whole: a new field has to be decided on.
+        match &mut body {
+            Body::Lease(LeaseFact {
+                address,
+                hostname,
+                subnet_uid,
+                expires_unix_ms: _,
+                released: _,
+                kept_unix_ms: _,
+            }) => {
+                names([address, hostname, subnet_uid]);
+            }
+            Body::BootRequest(BootRequestFact { service, what, answer, address }) => {
+                names([service, what, address]);
+                message(answer);
+            }
+            Body::Power(PowerResult {
+                command_id,
+                verb,
+                power,
+                error_code,
+                message: said,
+                certificate,
+                ok: _,
+                epoch: _,
+            }) => {
+                names([command_id, verb, power, error_code, certificate]);
+                message(said);
+            }
+            Body::Claim(AgentClaim { address, boot_id }) => names([address, boot_id]),
+            Body::Progress(AgentProgress { stage, message: said, seq: _, percent: _ }) => {
+                names([stage]);
+                message(said);
+            }
+            Body::Result(AgentResult { json }) => {
+                // The region raises an alarm for a result that is no JSON.
+                *json =
+                    TaskResult::from_outside(json).map(|it| it.to_string().into_bytes()).unwrap_or_default();
+            }
+            Body::Health(ServiceHealth { service, message: said, ok: _ }) => {
+                names([service]);
+                message(said);
+            }
+            Body::Alarm(BootAlarm { code, message: said }) => {
+                names([code]);
+                message(said);
+            }
+            Body::Readiness(ReadinessFact { level, message: said, address }) => {
+                names([level, address]);
+                message(said);
+            }
+            Body::Log(AgentLog { offset: _, data: _ }) => {}
+            Body::DhcpInForce(DhcpInForceFact { delegation: _, leftover: _, unsure_ms: _ }) => {}
+            Body::DhcpServer(DhcpServerFact { address, subnet_uid, seen }) => {
+                names([address, subnet_uid]);
+                message(seen);
+            }
+            Body::BootTrace(BootTraceFact { entries, lost: _, others_lost: _ }) => {
+                entries.iter_mut().for_each(entry)
+            }
+        }
+        body
+    });
+    Fact { body, ..fact }
+}
+
+fn entry(entry: &mut BootTraceEntry) {
+    let BootTraceEntry {
+        service,
+        client,
+        asked,
+        answered,
+        reason,
+        address,
+        at_unix_ms: _,
+        times: _,
+        opens: _,
+    } = entry;
+    names([service, client, asked, answered, reason, address]);
+}
+
+fn names<const N: usize>(texts: [&mut String; N]) {
+    for text in texts {
+        *text = UntrustedName::new(text).into();
+    }
+}
+
+fn message(text: &mut String) {
+    *text = UntrustedMessage::new(text).into();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "a\u{1b}[2J\n12:00:00  rack-1  the agent took its task";
+
+    fn shown(body: Body) -> Body {
+        printable(Fact { body: Some(body), ..Fact::default() }).body.unwrap()
+    }
+
+    #[test]
+    fn what_a_stranger_names_leaves_the_rack_as_one_printable_line() {
+        let line = "a<U+001B>[2J<U+000A>12:00:00  rack-1  the agent took its task";
+        let asked = shown(About::default().requested("tftp", HOSTILE, HOSTILE, "10.0.0.9").body.unwrap());
+        assert!(matches!(asked, Body::BootRequest(it) if it.what == line && it.answer == line));
+        let lease = shown(Body::Lease(LeaseFact { hostname: HOSTILE.into(), ..LeaseFact::default() }));
+        assert!(matches!(lease, Body::Lease(it) if it.hostname == line));
+        let long = shown(Body::Lease(LeaseFact { hostname: "x".repeat(9_999), ..LeaseFact::default() }));
+        assert!(matches!(long, Body::Lease(it) if it.hostname.chars().count() == 256));
+        let said =
+            AgentProgress { stage: HOSTILE.into(), message: HOSTILE.into(), ..AgentProgress::default() };
+        assert!(
+            matches!(shown(Body::Progress(said)), Body::Progress(it) if it.stage == line && it.message == line)
+        );
+        let power = PowerResult { message: HOSTILE.into(), ..PowerResult::default() };
+        assert!(matches!(shown(Body::Power(power)), Body::Power(it) if it.message == line));
+    }
+
+    #[test]
+    fn of_a_result_only_what_a_script_said_stays_as_it_was() {
+        let sent =
+            serde_json::json!({"attempt": 1, "inventory": {"dmi": {"serial": HOSTILE}}, "output": HOSTILE});
+        let Body::Result(told) = shown(Body::Result(AgentResult { json: sent.to_string().into_bytes() }))
+        else {
+            panic!("another fact")
+        };
+        let told: serde_json::Value = serde_json::from_slice(&told.json).unwrap();
+        assert_eq!(told["output"], HOSTILE);
+        assert_eq!(told["inventory"]["dmi"]["serial"], UntrustedMessage::new(HOSTILE).as_str());
+        let log = AgentLog { offset: 0, data: HOSTILE.into() };
+        assert_eq!(shown(Body::Log(log.clone())), Body::Log(log));
+    }
 }

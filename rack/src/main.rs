@@ -6,6 +6,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use basalt_api::values::PrintableLog;
 use basalt_proto::rack_v1::ConcernVersion;
 use basalt_rack::check::{Table, check};
 use basalt_rack::concern::{Concern, Content, store};
@@ -107,7 +108,11 @@ fn allow_many_files() {
 fn daemon(given: Given) -> Result<ExitCode, String> {
     let settings = given.settle().map_err(|error| error.to_string())?;
     let filter = EnvFilter::try_new(&settings.log).map_err(|error| error.to_string())?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are escape sequences, and a log of what strangers say has none.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(|| PrintableLog(std::io::stderr()));
     if std::io::stderr().is_terminal() {
         log.init();
     } else {

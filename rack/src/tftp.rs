@@ -193,7 +193,7 @@ fn traced(event: &Event) -> (IpAddr, Entry) {
                 client.ip(),
                 Entry {
                     service: "tftp",
-                    answered: format!("not answered: {limit}"),
+                    answered: format!("not answered: {limit}").into(),
                     reason: Some(reason::BUSY),
                     ..Entry::default()
                 },
@@ -201,7 +201,16 @@ fn traced(event: &Event) -> (IpAddr, Entry) {
         }
     };
     let asked = without_secrets(file);
-    (client.ip(), Entry { service: "tftp", asked, answered, reason: why, ..Entry::default() })
+    (
+        client.ip(),
+        Entry {
+            service: "tftp",
+            asked: asked.into(),
+            answered: answered.into(),
+            reason: why,
+            ..Entry::default()
+        },
+    )
 }
 
 #[cfg(test)]
@@ -215,7 +224,7 @@ mod tests {
             let took = Duration::from_millis(40);
             let (_, entry) =
                 traced(&Event::Finished { client, path, size: 70_000, acknowledged, outcome, took });
-            (entry.answered, entry.reason)
+            (String::from(entry.answered), entry.reason)
         };
         assert_eq!(ended(70_000, Outcome::Completed), ("70000 bytes in 40 ms".to_owned(), None));
         let never = "no block was taken: 0 of 70000 bytes in 40 ms".to_owned();

@@ -17,6 +17,7 @@ mod sha256;
 mod size;
 mod ssh;
 mod text;
+mod untrusted;
 mod url;
 
 pub use cidr::Cidr;
@@ -39,6 +40,10 @@ pub use ssh::SshPublicKey;
 pub(crate) use ssh::{canonical as canonical_ssh_key, line as ssh_key_line};
 pub use text::{Host, Hostname, Tag};
 pub(crate) use text::{host as check_host, hostname as check_hostname, tag as check_tag};
+pub use untrusted::{
+    PrintableLog, UntrustedMessage, UntrustedName, UntrustedText, printable_line, printable_lines,
+    untrusted_json,
+};
 pub use url::Url;
 pub(crate) use url::canonical as canonical_url;
 

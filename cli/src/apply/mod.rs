@@ -15,7 +15,7 @@ use basalt_api::wire::{ApplyAction, ApplyRequest, ApplyResponse};
 use basalt_api::{FieldError, Problem};
 
 use crate::confirm::confirm;
-use crate::output::show;
+use crate::output::{show, show_json};
 use crate::region::{Connection, Failed, kind};
 use crate::wait::{Goal, Patience, until};
 use documents::Declared;
@@ -109,7 +109,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
 
 fn print(json: bool, response: &ApplyResponse) -> Result<(), Failed> {
     if json {
-        show(&format!("{}\n", serde_json::to_string_pretty(response).unwrap_or_default()));
+        show_json(response);
     }
     Ok(())
 }

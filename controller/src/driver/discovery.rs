@@ -186,8 +186,8 @@ async fn sightings<'a>(
         let Some(Observed::DhcpServer(DhcpServer { address, subnet_uid, seen })) = Observed::of(fact) else {
             return None;
         };
-        let net = estate.nets.iter().find(|net| net.uid.to_string() == subnet_uid)?;
-        Some(Sighting { address: address.parse().ok()?, net, rack, at: fact.stored_at, seen })
+        let net = estate.nets.iter().find(|net| subnet_uid == *net.uid.to_string())?;
+        Some(Sighting { address: address.parse().ok()?, net, rack, at: fact.stored_at, seen: seen.into() })
     };
     Ok(facts.iter().filter_map(sighting).collect())
 }

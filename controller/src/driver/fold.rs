@@ -71,14 +71,17 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
     match (observed, fact.attempt) {
         (Observed::Power(power), _) => add_power(out, fact, &power),
         (Observed::BootRequest(it), Some(attempt)) => {
-            out.boot_requests
-                .insert(attempt, BootRequest { last_at: at, service: it.service, what: it.what });
+            out.boot_requests.insert(
+                attempt,
+                BootRequest { last_at: at, service: it.service.into(), what: it.what.into() },
+            );
         }
         (Observed::Claim(it), Some(attempt)) => {
-            out.claims.entry(attempt).or_insert(Claimed { at, boot_id: it.boot_id });
+            out.claims.entry(attempt).or_insert(Claimed { at, boot_id: it.boot_id.into() });
         }
         (Observed::Progress(it), Some(attempt)) => {
-            let seen = Progressed { at, stage: it.stage, percent: it.percent, message: it.message };
+            let seen =
+                Progressed { at, stage: it.stage.into(), percent: it.percent, message: it.message.into() };
             out.progress.insert(attempt, seen);
         }
         (Observed::Result(result), _) => {
@@ -100,7 +103,7 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
             };
             let known = out.readiness.get(&attempt).map(|r| r.level);
             if known.is_none_or(|known| known < level) {
-                out.readiness.insert(attempt, Reported { at, level, address: it.address });
+                out.readiness.insert(attempt, Reported { at, level, address: it.address.into() });
             }
         }
         // Where a machine has both, its IPv4 address is the one to show.
@@ -109,9 +112,11 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
                 && (it.address.contains('.')
                     || out.lease.as_ref().is_none_or(|lease| lease.address.contains(':'))) =>
         {
-            out.lease = Some(Leased { at, address: it.address });
+            out.lease = Some(Leased { at, address: it.address.into() });
         }
-        (Observed::Alarm(it), _) => out.alarm = Some(Alarm { at, code: it.code, message: it.message }),
+        (Observed::Alarm(it), _) => {
+            out.alarm = Some(Alarm { at, code: it.code.into(), message: it.message.into() })
+        }
         _ => {}
     }
 }
@@ -134,7 +139,7 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
         (true, None) => {
             Err((PowerFailure::NotMoved, "the BMC did not say whether the machine is on".to_owned()))
         }
-        (false, _) => Err((PowerFailure::from_code(&power.error_code), power.message.clone())),
+        (false, _) => Err((PowerFailure::from_code(&power.error_code), power.message.to_string())),
     };
     out.power_results.insert(StepKey::from(key.clone()), PowerOutcome { at: fact.stored_at, result });
 }
@@ -142,7 +147,7 @@ fn add_power(out: &mut Facts, fact: &Fact, power: &observed::Power) {
 #[cfg(test)]
 mod tests {
     use basalt_api::agent::ScriptEnd;
-    use basalt_api::values::Sha256;
+    use basalt_api::values::{Sha256, UntrustedMessage, UntrustedName};
     use serde_json::json;
 
     use super::*;
@@ -166,7 +171,7 @@ mod tests {
     fn readiness(level: &str) -> Observed {
         Observed::Readiness(observed::Readiness {
             level: level.into(),
-            message: String::new(),
+            message: UntrustedMessage::default(),
             address: "10.0.0.9".into(),
         })
     }
@@ -190,7 +195,7 @@ mod tests {
             error_code: "bad_password".into(),
             message: "the BMC refuses the password".into(),
             epoch: 1,
-            certificate: String::new(),
+            certificate: UntrustedName::default(),
         });
         let facts = fold(vec![fact(1, 0, &power)], &[], &BTreeMap::new());
         assert_eq!(facts.power, None);
@@ -202,7 +207,8 @@ mod tests {
     fn a_fact_is_not_earlier_than_those_before_it() {
         let power = |power: &str| {
             let (verb, power) = ("status".into(), power.into());
-            let (error_code, message, certificate) = (String::new(), String::new(), "0a".repeat(32));
+            let (error_code, message, certificate) =
+                (UntrustedName::default(), UntrustedMessage::default(), "0a".repeat(32).into());
             Observed::Power(observed::Power {
                 verb,
                 ok: true,
@@ -223,8 +229,9 @@ mod tests {
 
     #[test]
     fn the_first_claim_of_an_attempt_counts() {
-        let claim =
-            |boot: &str| Observed::Claim(observed::Claim { address: String::new(), boot_id: boot.into() });
+        let claim = |boot: &str| {
+            Observed::Claim(observed::Claim { address: UntrustedName::default(), boot_id: boot.into() })
+        };
         let facts =
             fold(vec![fact(2, 5, &claim("second")), fact(1, 5, &claim("first"))], &[], &BTreeMap::new());
         assert_eq!(facts.claims[&Attempt::new(5)].boot_id, "first");

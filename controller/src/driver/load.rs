@@ -472,7 +472,7 @@ async fn rack(
         maintenance: spec.maintenance || object.deletion_requested_at.is_some(),
         connected: sessions.since(uid),
         last_seen,
-        gives_no_address: hello.gives_no_address.then_some(hello.cannot_write),
+        gives_no_address: hello.gives_no_address.then(|| hello.cannot_write.into()),
         short,
     })
 }

@@ -93,7 +93,7 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
     let hello = introduced.map(|it| it.what).unwrap_or_default();
     status.addresses = hello.addresses().collect();
     let served: Vec<IpAddr> = hello.served().collect();
-    status.version = Some(hello.version).filter(|it| !it.is_empty());
+    status.version = Some(String::from(hello.version)).filter(|it| !it.is_empty());
     status.spki_sha256 = hello.spki_sha256.parse().ok();
     for (_, subnet) in readable::<SubnetSpec>(driver.store.all("Subnet").await?) {
         if served.iter().any(|a| subnet.cidr.contains(*a)) {

@@ -42,7 +42,7 @@ pub fn services(
         }
         let mut service =
             RackService::new(if what.ok { ServiceState::Running } else { ServiceState::Stopped });
-        service.message = Some(what.message).filter(|it| !it.is_empty());
+        service.message = Some(String::from(what.message)).filter(|it| !it.is_empty());
         // A rack of a version that did not say when it started does not know what it said before of addresses that are gone.
         if hello.is_some_and(|hello| id < hello.id) && is_away(&what.service, &reached) {
             if now.duration_since(stored_at) >= RENUMBERED.try_into().unwrap_or_default() {
@@ -51,11 +51,11 @@ pub fn services(
             service = RackService::new(ServiceState::Stopped);
             service.message = Some("the rack does not have this address any more".to_owned());
         }
-        services.insert(what.service, service);
+        services.insert(what.service.into(), service);
     }
     if let Some(cannot_write) = hello.map(|it| &it.what.cannot_write).filter(|it| !it.is_empty()) {
         let mut disk = RackService::new(ServiceState::Stopped);
-        disk.message = Some(cannot_write.clone());
+        disk.message = Some(cannot_write.to_string());
         services.insert(basalt_proto::DISK.to_owned(), disk);
     }
     services
@@ -77,13 +77,12 @@ mod tests {
 
     /// The n-th fact, a second after the one before.
     fn said(id: i64, service: &str, message: &str) -> Said<Health> {
-        let what =
-            Health { service: service.to_owned(), ok: message.is_empty(), message: message.to_owned() };
+        let what = Health { service: service.into(), ok: message.is_empty(), message: message.into() };
         Said { id, stored_at: at(id), what }
     }
 
     fn hello(id: i64, address: &str, cannot_write: &str) -> Said<Hello> {
-        let (addresses, cannot_write) = (vec![address.to_owned()], cannot_write.to_owned());
+        let (addresses, cannot_write) = (vec![address.into()], cannot_write.into());
         Said { id, stored_at: at(id), what: Hello { addresses, cannot_write, ..Hello::default() } }
     }
 

@@ -245,7 +245,7 @@ pub struct Short {
 pub fn short(observed: &Observed, stored_at: Timestamp) -> Option<(String, Short)> {
     let Observed::Health(Health { service, ok: false, message }) = observed else { return None };
     let cidr = service.strip_prefix(basalt_proto::ADDRESSES)?;
-    Some((cidr.to_owned(), Short { message: message.clone(), since: stored_at }))
+    Some((cidr.to_owned(), Short { message: message.to_string(), since: stored_at }))
 }
 
 fn names(racks: &[&RackSeen]) -> String {

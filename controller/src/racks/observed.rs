@@ -1,9 +1,12 @@
 //! Facts, from the wire to the store and back: one table of kinds, one JSON form of each.
+//!
+//! A rack is not trusted with people's terminals. Its words become [`UntrustedText`](basalt_api::values::UntrustedText) here, whatever it made
+//! of them itself.
 
 use std::net::IpAddr;
 
 use basalt_api::agent::TaskResult;
-use basalt_api::values::{Attempt, Mac, Timestamp, Uid};
+use basalt_api::values::{Attempt, Mac, Timestamp, Uid, UntrustedMessage, UntrustedName};
 use basalt_db::NewFact;
 use basalt_proto::rack_v1 as wire;
 use basalt_proto::rack_v1::fact::Body;
@@ -51,11 +54,11 @@ pub enum Observed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Lease {
-    pub address: String,
-    pub hostname: String,
+    pub address: UntrustedName,
+    pub hostname: UntrustedName,
     pub expires_unix_ms: i64,
     pub released: bool,
-    pub subnet_uid: String,
+    pub subnet_uid: UntrustedName,
     /// For how much longer it ran as the rack told it, in milliseconds, and the address was kept for its client.
     #[serde(default)]
     pub ends_in_ms: i64,
@@ -67,19 +70,19 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct BootRequest {
-    pub service: String,
-    pub what: String,
-    pub answer: String,
-    pub address: String,
+    pub service: UntrustedName,
+    pub what: UntrustedName,
+    pub answer: UntrustedMessage,
+    pub address: UntrustedName,
 }
 
 /// See [`wire::DhcpServerFact`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct DhcpServer {
-    pub address: String,
-    pub subnet_uid: String,
-    pub seen: String,
+    pub address: UntrustedName,
+    pub subnet_uid: UntrustedName,
+    pub seen: UntrustedMessage,
 }
 
 /// See [`wire::BootTraceFact`].
@@ -96,12 +99,12 @@ pub struct BootTrace {
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct BootTraceEntry {
     pub at_unix_ms: i64,
-    pub service: String,
-    pub client: String,
-    pub asked: String,
-    pub answered: String,
-    pub reason: String,
-    pub address: String,
+    pub service: UntrustedName,
+    pub client: UntrustedName,
+    pub asked: UntrustedName,
+    pub answered: UntrustedName,
+    pub reason: UntrustedName,
+    pub address: UntrustedName,
     pub times: u32,
     pub opens: bool,
 }
@@ -110,57 +113,57 @@ pub struct BootTraceEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Power {
-    pub verb: String,
+    pub verb: UntrustedName,
     pub ok: bool,
-    pub power: String,
-    pub error_code: String,
-    pub message: String,
+    pub power: UntrustedName,
+    pub error_code: UntrustedName,
+    pub message: UntrustedMessage,
     pub epoch: u64,
     #[serde(default)]
-    pub certificate: String,
+    pub certificate: UntrustedName,
 }
 
 /// See [`wire::AgentClaim`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Claim {
-    pub address: String,
-    pub boot_id: String,
+    pub address: UntrustedName,
+    pub boot_id: UntrustedName,
 }
 
 /// See [`wire::AgentProgress`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Progress {
-    pub stage: String,
+    pub stage: UntrustedName,
     pub percent: u8,
-    pub message: String,
+    pub message: UntrustedMessage,
 }
 
 /// See [`wire::ServiceHealth`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Health {
-    pub service: String,
+    pub service: UntrustedName,
     pub ok: bool,
-    pub message: String,
+    pub message: UntrustedMessage,
 }
 
 /// See [`wire::BootAlarm`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Alarm {
-    pub code: String,
-    pub message: String,
+    pub code: UntrustedName,
+    pub message: UntrustedMessage,
 }
 
 /// See [`wire::ReadinessFact`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Readiness {
-    pub level: String,
-    pub message: String,
-    pub address: String,
+    pub level: UntrustedName,
+    pub message: UntrustedMessage,
+    pub address: UntrustedName,
 }
 
 /// See [`wire::AgentLog`].
@@ -184,9 +187,9 @@ pub struct DhcpInForce {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Leftover {
-    pub subnet_uid: String,
-    pub start: String,
-    pub end: String,
+    pub subnet_uid: UntrustedName,
+    pub start: UntrustedName,
+    pub end: UntrustedName,
     pub ends_in_ms: u64,
 }
 
@@ -194,17 +197,17 @@ pub struct Leftover {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire message says it")]
 pub struct Hello {
-    pub version: String,
-    pub addresses: Vec<String>,
+    pub version: UntrustedName,
+    pub addresses: Vec<UntrustedName>,
     /// Where it answers clients of its networks.
-    pub served: Option<Vec<String>>,
+    pub served: Option<Vec<UntrustedName>>,
     /// Where it answers by TFTP and HTTP alone.
     #[serde(default)]
-    pub files: Vec<String>,
-    pub spki_sha256: String,
+    pub files: Vec<UntrustedName>,
+    pub spki_sha256: UntrustedName,
     /// What of its files it cannot write, why, and what to do.
     #[serde(default)]
-    pub cannot_write: String,
+    pub cannot_write: UntrustedMessage,
     /// Whether it grants no lease for that.
     #[serde(default)]
     pub gives_no_address: bool,
@@ -212,14 +215,21 @@ pub struct Hello {
 
 impl From<&wire::Hello> for Hello {
     fn from(said: &wire::Hello) -> Self {
-        let (served, files) = said.serves.clone().map(|it| (it.clients, it.files)).unzip();
+        let names = |texts: &[String]| texts.iter().map(|text| UntrustedName::new(text)).collect();
+        let served = said.serves.as_ref().map(|it| names(&it.clients));
+        let files = said.serves.as_ref().map(|it| names(&it.files));
         Self {
-            version: said.version.clone(),
-            addresses: said.interfaces.iter().flat_map(|it| it.addresses.clone()).collect(),
+            version: UntrustedName::new(&said.version),
+            addresses: said
+                .interfaces
+                .iter()
+                .flat_map(|it| &it.addresses)
+                .map(|it| it.as_str().into())
+                .collect(),
             served,
             files: files.unwrap_or_default(),
-            spki_sha256: said.spki_sha256.clone(),
-            cannot_write: said.cannot_write.clone(),
+            spki_sha256: UntrustedName::new(&said.spki_sha256),
+            cannot_write: UntrustedMessage::new(&said.cannot_write),
             gives_no_address: said.gives_no_address,
         }
     }
@@ -243,7 +253,7 @@ impl Hello {
 }
 
 /// Of `10.77.0.1/24` the address.
-fn bare(addresses: &[String]) -> impl Iterator<Item = IpAddr> {
+fn bare(addresses: &[UntrustedName]) -> impl Iterator<Item = IpAddr> {
     addresses.iter().filter_map(|address| address.split('/').next()?.parse().ok())
 }
 
@@ -283,48 +293,54 @@ impl Observed {
     fn from_wire(body: Body, rack_now_ms: i64) -> Option<Self> {
         Some(match body {
             Body::Lease(it) => Self::Lease(Lease {
-                address: it.address,
-                hostname: it.hostname,
+                address: it.address.into(),
+                hostname: it.hostname.into(),
                 expires_unix_ms: it.expires_unix_ms,
                 released: it.released,
-                subnet_uid: it.subnet_uid,
+                subnet_uid: it.subnet_uid.into(),
                 ends_in_ms: it.expires_unix_ms.saturating_sub(rack_now_ms),
                 kept_for_ms: Some(it.kept_unix_ms)
                     .filter(|&until| until != 0)
                     .map(|until| until.saturating_sub(rack_now_ms)),
             }),
             Body::BootRequest(it) => Self::BootRequest(BootRequest {
-                service: it.service,
-                what: it.what,
-                answer: it.answer,
-                address: it.address,
+                service: it.service.into(),
+                what: it.what.into(),
+                answer: it.answer.into(),
+                address: it.address.into(),
             }),
             Body::Power(it) => Self::Power(Power {
-                verb: it.verb,
+                verb: it.verb.into(),
                 ok: it.ok,
-                power: it.power,
-                error_code: it.error_code,
-                message: it.message,
+                power: it.power.into(),
+                error_code: it.error_code.into(),
+                message: it.message.into(),
                 epoch: it.epoch,
-                certificate: it.certificate,
+                certificate: it.certificate.into(),
             }),
-            Body::Claim(it) => Self::Claim(Claim { address: it.address, boot_id: it.boot_id }),
+            Body::Claim(it) => Self::Claim(Claim { address: it.address.into(), boot_id: it.boot_id.into() }),
             Body::Progress(it) => Self::Progress(Progress {
-                stage: it.stage,
+                stage: it.stage.into(),
                 percent: u8::try_from(it.percent.min(100)).unwrap_or(100),
-                message: it.message,
+                message: it.message.into(),
             }),
-            Body::Result(it) => Self::Result(serde_json::from_slice(&it.json).ok()?),
-            Body::Health(it) => Self::Health(Health { service: it.service, ok: it.ok, message: it.message }),
-            Body::Alarm(it) => Self::Alarm(Alarm { code: it.code, message: it.message }),
-            Body::Readiness(it) => {
-                Self::Readiness(Readiness { level: it.level, message: it.message, address: it.address })
+            Body::Result(it) => {
+                Self::Result(serde_json::from_value(TaskResult::from_outside(&it.json).ok()?).ok()?)
             }
+            Body::Health(it) => {
+                Self::Health(Health { service: it.service.into(), ok: it.ok, message: it.message.into() })
+            }
+            Body::Alarm(it) => Self::Alarm(Alarm { code: it.code.into(), message: it.message.into() }),
+            Body::Readiness(it) => Self::Readiness(Readiness {
+                level: it.level.into(),
+                message: it.message.into(),
+                address: it.address.into(),
+            }),
             Body::DhcpInForce(it) => {
                 let leftover = it.leftover.into_iter().map(|it| Leftover {
-                    subnet_uid: it.subnet_uid,
-                    start: it.start,
-                    end: it.end,
+                    subnet_uid: it.subnet_uid.into(),
+                    start: it.start.into(),
+                    end: it.end.into(),
                     ends_in_ms: it.ends_in_ms,
                 });
                 Self::DhcpInForce(DhcpInForce {
@@ -333,18 +349,20 @@ impl Observed {
                     unsure_ms: it.unsure_ms,
                 })
             }
-            Body::DhcpServer(it) => {
-                Self::DhcpServer(DhcpServer { address: it.address, subnet_uid: it.subnet_uid, seen: it.seen })
-            }
+            Body::DhcpServer(it) => Self::DhcpServer(DhcpServer {
+                address: it.address.into(),
+                subnet_uid: it.subnet_uid.into(),
+                seen: it.seen.into(),
+            }),
             Body::BootTrace(it) => {
                 let entry = |it: wire::BootTraceEntry| BootTraceEntry {
                     at_unix_ms: it.at_unix_ms,
-                    service: it.service,
-                    client: it.client,
-                    asked: it.asked,
-                    answered: it.answered,
-                    reason: it.reason,
-                    address: it.address,
+                    service: it.service.into(),
+                    client: it.client.into(),
+                    asked: it.asked.into(),
+                    answered: it.answered.into(),
+                    reason: it.reason.into(),
+                    address: it.address.into(),
                     times: it.times,
                     opens: it.opens,
                 };
@@ -367,10 +385,10 @@ pub fn new_fact(fact: wire::Fact, rack_now_ms: i64) -> NewFact {
     let observed = fact.body.and_then(|body| Observed::from_wire(body, rack_now_ms)).unwrap_or_else(|| {
         let message =
             format!("fact {seq} of this rack cannot be understood; is the rack newer than the region?");
-        Observed::Alarm(Alarm { code: "unknown_fact".to_owned(), message })
+        Observed::Alarm(Alarm { code: "unknown_fact".into(), message: message.into() })
     });
     let (kind, body) = observed.stored();
-    let text = |text: String| Some(text).filter(|t| !t.is_empty());
+    let text = |text: String| Some(UntrustedName::from(text).into()).filter(|t: &String| !t.is_empty());
     NewFact {
         seq,
         object: fact.machine_uid.parse::<Uid>().ok(),
@@ -418,6 +436,33 @@ mod tests {
     }
 
     #[test]
+    fn a_rack_cannot_write_to_terminals_whatever_it_tells() {
+        let hostile = "r\u{1b}]0;x\u{7}\n12:00:00  rack-1  all is well";
+        let line = "r<U+001B>]0;x<U+0007><U+000A>12:00:00  rack-1  all is well";
+        let stored = |body| new_fact(wire::Fact { seq: 1, body: Some(body), ..wire::Fact::default() }, 0);
+        let health = wire::ServiceHealth { service: hostile.into(), ok: false, message: hostile.into() };
+        let fact = stored(Body::Health(health));
+        assert_eq!((fact.kind, &fact.body["message"]), (format!("health:{line}"), &line.into()));
+        let request = wire::BootRequestFact { what: hostile.into(), ..wire::BootRequestFact::default() };
+        assert_eq!(stored(Body::BootRequest(request)).body["what"], line);
+        let key = wire::Fact { step_key: hostile.into(), ..wire::Fact::default() };
+        assert_eq!(new_fact(key, 0).step_key.as_deref(), Some(line));
+        let hello = Hello::from(&wire::Hello { version: hostile.into(), ..wire::Hello::default() });
+        assert_eq!(hello.version, line);
+
+        let result = serde_json::json!({
+            "attempt": 1, "outcome": {"type": "failed", "code": "other", "message": hostile, "wrote": false},
+            "inventory": {"dmi": {"serial": hostile}}, "output": hostile,
+        });
+        let body = stored(Body::Result(wire::AgentResult { json: result.to_string().into() })).body;
+        assert_eq!(
+            (&body["outcome"]["message"], &body["inventory"]["dmi"]["serial"]),
+            (&line.into(), &line.into())
+        );
+        assert_eq!(body["output"], hostile, "what a script said can be piped as it was");
+    }
+
+    #[test]
     fn an_unreadable_fact_keeps_its_number_and_is_seen_by_people() {
         let fact = new_fact(wire::Fact { seq: 7, body: None, ..wire::Fact::default() }, 0);
         assert_eq!((fact.seq, fact.kind.as_str()), (7, "alarm"));
@@ -426,7 +471,13 @@ mod tests {
     #[test]
     fn each_service_of_a_rack_has_its_own_latest_health() {
         let health = |service: &str| {
-            Observed::Health(Health { service: service.into(), ok: true, message: String::new() }).stored().0
+            Observed::Health(Health {
+                service: service.into(),
+                ok: true,
+                message: UntrustedMessage::default(),
+            })
+            .stored()
+            .0
         };
         assert_eq!((health("dhcp").as_str(), health("tftp").as_str()), ("health:dhcp", "health:tftp"));
     }

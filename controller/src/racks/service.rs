@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use basalt_api::values::{Generation, RackId, Timestamp, Uid};
+use basalt_api::values::{Generation, RackId, Timestamp, Uid, UntrustedMessage, UntrustedName};
 use basalt_db::{ConcernAck, Key, LeasesSeen, NewFact, Store, StoreError, trace};
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::from_rack::Message as Said;
@@ -193,7 +193,8 @@ struct Session {
 impl Session {
     async fn run(self, hello: Hello, said: Streaming<FromRack>) {
         let store = self.racks.store.clone();
-        tracing::info!(rack = self.name, version = hello.version, "rack connected");
+        let version = UntrustedName::new(&hello.version);
+        tracing::info!(rack = self.name, %version, "rack connected");
         if let Err(error) = self.serve(hello, said).await {
             tracing::warn!(rack = self.name, %error, "the link with the rack broke");
         }
@@ -355,6 +356,9 @@ impl Session {
     }
 
     async fn answered(&self, reply: ConcernReply) -> Result<(), StoreError> {
+        // A rack is not trusted with people's terminals.
+        let name = UntrustedName::new(&reply.concern);
+        let message = UntrustedMessage::new(&reply.message);
         let outcome = match reply.outcome() {
             Outcome::Applied => "applied",
             Outcome::AlreadyThere => "already_there",
@@ -365,20 +369,20 @@ impl Session {
         if !matches!(reply.outcome(), Outcome::Applied | Outcome::AlreadyThere) {
             tracing::error!(
                 rack = self.name,
-                concern = reply.concern,
+                concern = %name,
                 generation = reply.generation,
                 outcome,
                 mine = reply.mine,
-                message = reply.message,
+                %message,
                 "the rack does not apply a concern"
             );
         }
         self.racks.sessions.meters().answered(self.rack, &reply, outcome);
         let ack = ConcernAck {
-            concern: reply.concern,
+            concern: name.into(),
             generation: Generation::new(reply.generation),
             outcome: outcome.to_owned(),
-            message: reply.message,
+            message: message.into(),
         };
         self.racks.store.put_concern_ack(self.rack, &ack).await?;
         if ack.concern == "boot" {

@@ -56,7 +56,7 @@ impl Played {
 
     /// It says hello.
     async fn introduce(&self, lab: &Lab, addresses: &[&str]) {
-        let addresses = addresses.iter().map(|&address| address.to_owned()).collect();
+        let addresses = addresses.iter().map(|&address| address.into()).collect();
         self.introduce_as(lab, Hello { addresses, ..Hello::default() }).await;
     }
 
@@ -222,7 +222,7 @@ async fn a_rack_s_services_do_not_run_at_addresses_that_it_no_longer_has() {
     let lab = served().await;
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
     for service in ["tftp 10.77.0.2", "addresses 10.77.0.0/24", "tftp 10.77.0.7", "dhcp eth1"] {
-        let health = Health { service: service.into(), ok: true, message: String::new() };
+        let health = Health { service: service.into(), ok: true, message: "".into() };
         rack.says(&lab, &Observed::Health(health)).await;
     }
     // It started again elsewhere, and knows nothing of what it said before.
@@ -270,9 +270,9 @@ async fn a_second_rack_gets_its_half_once_the_first_has_let_go_of_it() {
     let subnet =
         SubnetId::from(lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid);
     let leased = |start: &str, end: &str| Leftover {
-        subnet_uid: subnet.to_string(),
-        start: start.to_owned(),
-        end: end.to_owned(),
+        subnet_uid: subnet.to_string().into(),
+        start: start.into(),
+        end: end.into(),
         ends_in_ms: 600_000,
     };
     r1.obeys(&lab, &half, vec![leased("10.77.0.152", "10.77.0.153")]).await;
@@ -490,8 +490,8 @@ async fn a_dhcp_server_that_nobody_declared_is_a_discovery_until_it_is_known() {
     other.introduce(&lab, &["10.77.0.33/24"]).await;
     let subnet = lab.region.store().get("Subnet", Key::Name("lab")).await.expect("a subnet").uid.to_string();
     for address in ["10.77.0.3", "10.77.0.33", "10.77.0.9", "10.77.0.10"] {
-        let (address, subnet_uid) = (address.to_owned(), subnet.clone());
-        let server = DhcpServer { address, subnet_uid, seen: "it offered an address".to_owned() };
+        let (address, subnet_uid) = (address.into(), subnet.as_str().into());
+        let server = DhcpServer { address, subnet_uid, seen: "it offered an address".into() };
         rack.says(&lab, &Observed::DhcpServer(server)).await;
     }
     let rogue = "\"RogueDhcp\"";
@@ -593,7 +593,7 @@ async fn a_rack_is_told_the_networks_of_the_vlan_where_a_machine_booted_last_or_
     lab.api.declare("/api/v1/ip_addresses/quiet", &reserved("silent", "10.79.0.9")).await;
     r1.told_of("boot", &lab, networks(&[])).await;
     let uid = lab.region.store().get("Machine", Key::Name("m")).await.expect("a machine").uid;
-    let claim = Claim { address: "10.77.0.9".to_owned(), boot_id: "b".to_owned() };
+    let claim = Claim { address: "10.77.0.9".into(), boot_id: "b".into() };
     lab.region.store().store_own_fact(&fact(0, uid, &Observed::Claim(claim))).await.expect("it is stored");
     lab.api.declare("/api/v1/machines/m", &machine.replace("true}}", r#"true},"description":"here"}"#)).await;
     r1.told_of("boot", &lab, networks(&["10.77.0.0/24", "2001:db8:77::/64"])).await;

@@ -73,7 +73,8 @@ impl Parked {
                 && let Some((_, entry)) = self.0.get(&lease.mac)
             {
                 let answered = format!("{} was to be offered, and {holder} has it", lease.address);
-                let conflict = Entry { answered, reason: Some(reason::CONFLICT), ..entry.clone() };
+                let conflict =
+                    Entry { answered: answered.into(), reason: Some(reason::CONFLICT), ..entry.clone() };
                 lines.push((lease.mac, conflict));
             }
             if let Action::Report(Event::Ignored { mac: Some(mac), reason }) = action
@@ -117,7 +118,7 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     }
     let asker = asker(client);
     let opens = asker != Asker::System && packet.kind == MessageType::Discover;
-    Entry { service: "dhcp", asker, asked, opens, ..Entry::default() }
+    Entry { service: "dhcp", asker, asked: asked.into(), opens, ..Entry::default() }
 }
 
 /// Which part of a machine a boot client is.
@@ -160,22 +161,22 @@ fn answered(
     });
     if let Some((address, why)) = refused {
         let answered = format!("NAK: {address}: {why}");
-        return Some(Entry { answered, reason: Some(reason::ADDRESS_REFUSED), ..entry });
+        return Some(Entry { answered: answered.into(), reason: Some(reason::ADDRESS_REFUSED), ..entry });
     }
     for action in actions {
         match action {
             Action::Report(Event::Ignored { reason, .. }) => return ignored(entry, reason),
             Action::Report(Event::Conflict { lease, .. }) => {
                 let answered = format!("{} is kept from everybody for a while", lease.address);
-                return Some(Entry { answered, reason: Some(reason::CONFLICT), ..entry });
+                return Some(Entry { answered: answered.into(), reason: Some(reason::CONFLICT), ..entry });
             }
             // Before the answer only where another server gives the address.
             Action::Report(Event::Boot { address, file, .. }) => {
                 let answered = format!("nothing; it takes {address} of another server, and boots {file}");
-                return Some(Entry { answered, address: Some((*address).into()), ..entry });
+                return Some(Entry { answered: answered.into(), address: Some((*address).into()), ..entry });
             }
             Action::Report(Event::Released(lease)) => {
-                return Some(Entry { answered: format!("{} is free again", lease.address), ..entry });
+                return Some(Entry { answered: format!("{} is free again", lease.address).into(), ..entry });
             }
             Action::Send { bytes, .. } => {
                 return answer_of(entry, bytes, client.is_some(), server, interface);
@@ -207,7 +208,7 @@ fn answer_of(entry: Entry, bytes: &[u8], boots: bool, server: &Server, interface
         why = Some(code);
     }
     let settled = (reply.kind == MessageType::Ack).then_some(given).flatten();
-    Some(Entry { answered, reason: why, address: settled.map(Into::into), ..entry })
+    Some(Entry { answered: answered.into(), reason: why, address: settled.map(Into::into), ..entry })
 }
 
 /// The subnet of an answer.
@@ -247,7 +248,7 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::Unwritable => reason::DISK,
         Ignored::Missing(_) => reason::MALFORMED,
     };
-    Some(Entry { answered: format!("not answered: {ignored}"), reason: Some(code), ..entry })
+    Some(Entry { answered: format!("not answered: {ignored}").into(), reason: Some(code), ..entry })
 }
 
 /// Nobody is answered whose lease could not be written.
@@ -255,8 +256,8 @@ pub(crate) fn kept(entry: Entry, kept: bool) -> Entry {
     if kept || entry.reason.is_some() {
         return entry;
     }
-    let answered = "not answered: this rack cannot write its leases to its disk".to_owned();
-    Entry { answered, reason: Some(reason::DISK), address: None, ..entry }
+    let answered = "not answered: this rack cannot write its leases to its disk";
+    Entry { answered: answered.into(), reason: Some(reason::DISK), address: None, ..entry }
 }
 
 const fn kind(kind: MessageType) -> &'static str {

@@ -45,7 +45,7 @@ fn question(packet: &Packet, client: Option<BootClient>) -> Entry {
     }
     let asker = asker(client);
     let opens = asker != Asker::System && packet.kind == MessageType::Solicit;
-    Entry { service: "dhcp6", asker, asked, opens, ..Entry::default() }
+    Entry { service: "dhcp6", asker, asked: asked.into(), opens, ..Entry::default() }
 }
 
 fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: &[Action]) -> Option<Entry> {
@@ -61,7 +61,7 @@ fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: 
         _ => None,
     })?;
     let Some((reply, addresses)) = reply(bytes) else {
-        return Some(Entry { answered: "answered by its relay".to_owned(), ..entry });
+        return Some(Entry { answered: "answered by its relay".into(), ..entry });
     };
     let mut answered = match addresses.first() {
         Some(address) => format!("{} {address}", kind(reply.kind)),
@@ -83,7 +83,7 @@ fn answered(entry: Entry, client: Option<BootClient>, config: &Config, actions: 
         why = Some(reason::ARCHITECTURE);
     }
     let settled = addresses.first().filter(|_| reply.kind == MessageType::Reply);
-    Some(Entry { answered, reason: why, address: settled.copied(), ..entry })
+    Some(Entry { answered: answered.into(), reason: why, address: settled.copied(), ..entry })
 }
 
 /// A reply that went to its client itself, and the addresses in it.
@@ -108,7 +108,7 @@ fn ignored(entry: Entry, ignored: &Ignored) -> Option<Entry> {
         Ignored::Withheld => reason::WITHHELD,
         Ignored::Unwritable => reason::DISK,
     };
-    Some(Entry { answered: format!("not answered: {ignored}"), reason: Some(code), ..entry })
+    Some(Entry { answered: format!("not answered: {ignored}").into(), reason: Some(code), ..entry })
 }
 
 const fn refusal(refusal: Refusal) -> &'static str {

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use basalt_api::agent::{ClaimReply, ClaimRequest, Progress, TaskResult};
+use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{AgentClaim, AgentLog, AgentProgress, AgentResult, fact::Body};
 use http::{HeaderMap, StatusCode, header};
@@ -161,13 +162,14 @@ async fn progress(
     let caller = Caller::identify(&web, &headers).await?;
     if web.attempts.is_new_progress(caller.id(), progress.seq) {
         let Progress { seq, stage, percent, message } = progress;
+        let (stage, message) = (UntrustedName::from(stage), UntrustedMessage::from(message));
         let about = caller.about();
-        tracing::info!(machine = %about.machine_uid, attempt = about.attempt, stage, percent, message, "agent progress");
+        tracing::info!(machine = %about.machine_uid, attempt = about.attempt, %stage, percent, %message, "agent progress");
         web.facts.tell(about.saw(Body::Progress(AgentProgress {
             seq,
-            stage,
+            stage: stage.into(),
             percent: percent.into(),
-            message,
+            message: message.into(),
         })));
     }
     Ok(StatusCode::NO_CONTENT)

@@ -93,10 +93,21 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let scene = Scene { name: &name, mac, rack, spki: &web.spki_sha256 };
     let peer = asks.peer.to_string();
     let trace = |answered: &str, reason| {
-        let (asked, answered) = (format!("script for {}", language.name()), answered.to_owned());
+        let asked = format!("script for {}", language.name());
         let asker = if language == Language::Ipxe { Asker::Ipxe } else { Asker::Unknown };
         let address = Some(asks.peer);
-        web.saw(mac, Entry { service, asker, asked, answered, reason, address, opens: false });
+        web.saw(
+            mac,
+            Entry {
+                service,
+                asker,
+                asked: asked.into(),
+                answered: answered.into(),
+                reason,
+                address,
+                opens: false,
+            },
+        );
     };
     let (about, answer, script) = match table.decide(mac, &web.attempts, web.facts.clock().unix_now()) {
         Decision::Ephemeral(armed) => {

@@ -53,7 +53,10 @@ pub(super) async fn note(
         None => format!("{}{bytes}", response.status().as_u16()),
     };
     let reason = refused.map(|refused| refused.code);
-    web.saw_at(ends.peer.ip(), Entry { service, asked, answered, reason, ..Entry::default() });
+    web.saw_at(
+        ends.peer.ip(),
+        Entry { service, asked: asked.into(), answered: answered.into(), reason, ..Entry::default() },
+    );
     response
 }
 
@@ -89,7 +92,16 @@ impl Fetch {
 
     fn tell(self, web: &Web, answered: String, reason: Option<&'static str>) {
         let Self { peer, asked, .. } = self;
-        web.saw_at(peer, Entry { service: "http", asked, answered, reason, ..Entry::default() });
+        web.saw_at(
+            peer,
+            Entry {
+                service: "http",
+                asked: asked.into(),
+                answered: answered.into(),
+                reason,
+                ..Entry::default()
+            },
+        );
     }
 }
 

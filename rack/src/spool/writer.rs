@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{Limits, Spool, Taken};
 use crate::clock::Clock;
 use crate::disk::Disk;
+use crate::facts::printable;
 use crate::kill;
 use crate::meters::Meters;
 use crate::trace::Trace;
@@ -104,7 +105,9 @@ impl Facts {
         answer.await.map_err(|_| NotKept::Closed)?.map_err(NotKept::Disk)
     }
 
-    fn dated(&self, mut fact: Fact) -> Fact {
+    /// Every fact passes here.
+    fn dated(&self, fact: Fact) -> Fact {
+        let mut fact = printable(fact);
         self.meters.told(&fact);
         if fact.observed_unix_ms == 0 {
             fact.observed_unix_ms = self.clock.unix_now();

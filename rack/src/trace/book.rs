@@ -220,7 +220,10 @@ mod tests {
 
     fn told(book: &mut Book, now_ms: i64) -> Vec<(String, u32)> {
         let due = book.due(now_ms);
-        due.into_iter().flat_map(|it| it.entries).map(|(_, times, entry)| (entry.asked, times)).collect()
+        due.into_iter()
+            .flat_map(|it| it.entries)
+            .map(|(_, times, entry)| (entry.asked.into(), times))
+            .collect()
     }
 
     #[test]

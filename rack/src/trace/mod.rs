@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use basalt_api::values::UntrustedName;
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, fact::Body};
 use tokio_util::sync::CancellationToken;
@@ -27,8 +28,6 @@ pub use book::Book;
 const EVERY: Duration = Duration::from_secs(1);
 /// Entries of addresses that nobody here gave which are looked up at once. Those beyond are left out.
 const STRANGERS: usize = 256;
-/// The longest texts that are told, in characters. File names are the machines'.
-const LONGEST: usize = 240;
 
 /// Codes of why nothing or a refusal was answered, or why an answer was not taken. Those of HTTP are the codes of its problems.
 pub mod reason {
@@ -114,10 +113,10 @@ pub struct Entry {
     pub service: &'static str,
     /// Who asks.
     pub asker: Asker,
-    /// What.
-    pub asked: String,
+    /// What. File names are the machines'.
+    pub asked: UntrustedName,
     /// What was answered, in words.
-    pub answered: String,
+    pub answered: UntrustedName,
     /// One of [`reason`], or a problem's code.
     pub reason: Option<&'static str>,
     /// The client's address.
@@ -230,8 +229,8 @@ fn fact(due: Due, table: Option<&BootTable>) -> Fact {
         at_unix_ms,
         service: entry.service.to_owned(),
         client: entry.asker.word().to_owned(),
-        asked: printable(&entry.asked),
-        answered: printable(&entry.answered),
+        asked: entry.asked.into(),
+        answered: entry.answered.into(),
         reason: entry.reason.unwrap_or_default().to_owned(),
         address: entry.address.map(|address| address.to_string()).unwrap_or_default(),
         times,
@@ -239,16 +238,6 @@ fn fact(due: Due, table: Option<&BootTable>) -> Fact {
     };
     let entries = entries.into_iter().map(entry).collect();
     About::mac(mac, table).saw(Body::BootTrace(BootTraceFact { entries, lost, others_lost }))
-}
-
-/// What a terminal can be shown: names come from machines.
-fn printable(text: &str) -> String {
-    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut shown: String = text.chars().take(LONGEST).map(visible).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 /// A file name as it may be shown: a part that could be a token is not.
@@ -286,7 +275,8 @@ mod tests {
 
     #[test]
     fn names_are_shown_without_control_characters_and_not_in_any_length() {
-        assert_eq!(printable("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
-        assert_eq!(printable(&"x".repeat(9999)).chars().count(), LONGEST + 1);
+        let asked = |name: &str| Entry { asked: without_secrets(name).into(), ..Entry::default() }.asked;
+        assert_eq!(asked("a\u{1b}[2J\nb"), "a<U+001B>[2J<U+000A>b");
+        assert!(asked(&"x/".repeat(9_999)).chars().count() <= 256);
     }
 }

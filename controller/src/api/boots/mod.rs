@@ -15,7 +15,7 @@ use crate::racks::observed::BootTrace;
 use axum::Json;
 use axum::extract::{Path, State};
 use basalt_api::kinds::RackStatus;
-use basalt_api::values::{Mac, Name, Timestamp};
+use basalt_api::values::{Mac, Name, Timestamp, UntrustedName};
 use basalt_api::wire::{Boot, BootEntry, Boots, Listener};
 use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::Key;
@@ -123,14 +123,14 @@ fn told_apart(mac: Mac, told: Vec<(String, BootTrace)>) -> Vec<Boot> {
         for it in trace.entries {
             let Ok(at) = Timestamp::from_millisecond(it.at_unix_ms) else { continue };
             last = Some(at);
-            let text = |text: String| Some(text).filter(|text| !text.is_empty());
+            let text = |text: UntrustedName| Some(String::from(text)).filter(|text| !text.is_empty());
             entries.push(BootEntry {
                 at,
                 rack: rack.clone(),
-                service: it.service,
+                service: it.service.into(),
                 client: text(it.client),
-                asked: it.asked,
-                answered: it.answered,
+                asked: it.asked.into(),
+                answered: it.answered.into(),
                 reason: text(it.reason),
                 address: text(it.address),
                 times: it.times.max(1),

@@ -16,7 +16,7 @@ fn boots(rows: &[Seen<'_>]) -> Vec<Boot> {
         asked: asked.into(),
         answered: answered.into(),
         reason: reason.into(),
-        address: String::new(),
+        address: UntrustedName::default(),
         times: 1,
         opens: asked.starts_with("DISCOVER") && !client.is_empty() && client != "system",
     };
@@ -130,9 +130,9 @@ fn what_was_lost_is_of_the_boot_that_it_was_told_with() {
             service: "dhcp".into(),
             client: "firmware".into(),
             asked: "DISCOVER".into(),
-            answered: String::new(),
+            answered: UntrustedName::default(),
             reason: "no_subnet".into(),
-            address: String::new(),
+            address: UntrustedName::default(),
             times: 0,
             opens: true,
         };

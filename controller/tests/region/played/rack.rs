@@ -271,22 +271,23 @@ fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timest
                 Ok(state) => (true, state.to_string(), "", String::new()),
                 Err((failure, message)) => (false, PowerState::Unknown.to_string(), code(failure), message),
             };
-            let (verb, error_code) = ("status".to_owned(), code.to_owned());
-            let (epoch, certificate) = (0, String::new());
+            let (verb, power, error_code, message) =
+                ("status".into(), power.into(), code.into(), message.into());
+            let (epoch, certificate) = (0, "".into());
             Observed::Power(observed::Power { verb, ok, power, error_code, message, epoch, certificate })
         }
         Fact::BootRequest(attempt) => {
             of = Some(attempt);
-            let [service, what, answer, address] = ["http", "script", "", ""].map(str::to_owned);
-            Observed::BootRequest(observed::BootRequest { service, what, answer, address })
+            let [service, what, address] = ["http", "script", ""].map(Into::into);
+            Observed::BootRequest(observed::BootRequest { service, what, answer: "".into(), address })
         }
         Fact::Claim(attempt, boot_id) => {
             of = Some(attempt);
-            Observed::Claim(observed::Claim { address: String::new(), boot_id })
+            Observed::Claim(observed::Claim { address: "".into(), boot_id: boot_id.into() })
         }
         Fact::Progress(attempt, percent) => {
             of = Some(attempt);
-            let (stage, message) = ("unpack".to_owned(), "unpacking".to_owned());
+            let (stage, message) = ("unpack".into(), "unpacking".into());
             Observed::Progress(observed::Progress { stage, percent, message })
         }
         Fact::Result(attempt, outcome) => {
@@ -300,12 +301,8 @@ fn new_fact(machine: MachineId, played: &Played, fact: Fact, observed_at: Timest
                 Level::CloudInit => "cloud_init",
                 Level::Tcp => "tcp",
             };
-            let address = "10.77.0.50".to_owned();
-            Observed::Readiness(observed::Readiness {
-                level: level.to_owned(),
-                message: String::new(),
-                address,
-            })
+            let address = "10.77.0.50".into();
+            Observed::Readiness(observed::Readiness { level: level.into(), message: "".into(), address })
         }
     };
     let (kind, body) = observed.stored();

@@ -63,7 +63,7 @@ impl World {
 
     async fn connect(&self, seat: &Seat, rack: &Rack) -> Line {
         let place = self.racks.iter().position(|other| other.uid == rack.uid).expect("one of them");
-        let addresses = vec![format!("10.77.0.{}/16", place + 1)];
+        let addresses = vec![format!("10.77.0.{}/16", place + 1).into()];
         let (kind, body) = Observed::Hello(Hello { addresses, ..Hello::default() }).stored();
         let fact = NewFact {
             seq: 0,
