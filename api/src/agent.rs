@@ -150,10 +150,8 @@ pub struct BlobRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskSelector {
-    /// Kernel name (`vda`), a name below `/dev/disk/by-id`, or a serial number.
+    /// One of its names, see [`crate::disk`].
     pub name: Option<String>,
-    /// Serial number.
-    pub serial: Option<String>,
     /// Smallest acceptable size in bytes.
     pub min_bytes: Option<u64>,
 }
@@ -311,6 +309,8 @@ pub enum Outcome {
 pub enum FailureCode {
     /// No disk matches the selector, or none is large enough.
     NoDisk,
+    /// The name of a disk is empty, several disks have it, or it is given to two disks of the layout.
+    AmbiguousDisk,
     /// The disk holds data that is not Basalt's and `wipe` is `if_ours`.
     ForeignData,
     /// The task arrived after its `not_after`.
@@ -415,6 +415,8 @@ pub struct Disk {
     pub model: String,
     /// Serial number, where known.
     pub serial: String,
+    /// Its names below `/dev/disk/by-id`.
+    pub ids: Vec<String>,
     /// Spins.
     pub rotational: bool,
     /// Logical block size in bytes.

@@ -27,6 +27,7 @@ extern crate self as basalt_api;
 pub mod agent;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod disk;
 #[cfg(feature = "expressions")]
 pub mod expression;
 pub mod kinds;

@@ -10,11 +10,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use basalt_api::agent::{DiskMarker, MarkerState, Task};
+use basalt_api::agent::{Disk, DiskMarker, MarkerState, Task};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::failure::Failure;
-use crate::inventory::{self, BlockDevice};
+use crate::inventory;
 use crate::root::Root;
 
 use rules::{Observed, Permit};
@@ -37,7 +37,7 @@ impl Disks {
 
     /// Those that are there now.
     #[must_use]
-    pub fn devices(&self) -> Vec<BlockDevice> {
+    pub fn devices(&self) -> Vec<Disk> {
         inventory::block_devices(&self.root)
     }
 
@@ -52,7 +52,7 @@ impl Disks {
     /// # Errors
     /// One cannot be read.
     pub fn observe_all(&self) -> Result<Vec<Observed>, Failure> {
-        self.devices().iter().map(|device| self.observe(&device.disk.name)).collect()
+        self.devices().iter().map(|disk| self.observe(&disk.name)).collect()
     }
 
     /// What a disk shows.
@@ -97,8 +97,8 @@ impl Disks {
     /// Every disk's marker, by kernel name.
     #[must_use]
     pub fn markers(&self) -> BTreeMap<String, DiskMarker> {
-        let markers = self.devices().into_iter().filter_map(|device| {
-            let name = device.disk.name;
+        let markers = self.devices().into_iter().filter_map(|disk| {
+            let name = disk.name;
             let marker = self.observe(&name).ok()?.marker?;
             Some((name, marker))
         });

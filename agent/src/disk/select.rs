@@ -1,11 +1,11 @@
-//! Which disks an install goes to.
+//! The disks that an install writes to.
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{BlobRef, DiskSelector, FailureCode};
+use basalt_api::agent::{BlobRef, Disk, DiskSelector, FailureCode};
+use basalt_api::disk::{DiskName, find_disks};
 
 use crate::failure::Failure;
-use crate::inventory::BlockDevice;
 
 /// Smallest disk for an image: the boot partitions and some room to run, and the image unpacked. Root tarballs
 /// compress to between a half and a quarter.
@@ -15,80 +15,76 @@ pub fn required_bytes(image: &BlobRef) -> u64 {
     image.size.saturating_mul(4).saturating_add(GIB)
 }
 
-/// A disk for each name: the smallest of the matching ones that are left; of equal ones the first by name. Those that are asked for by what
-/// they are called come first, then those that must be largest: so all get one, where that can be.
+/// Chooses a disk for each entry of a layout: the named disk, or else the smallest free disk that matches. Of equal disks the first by kernel name
+/// is chosen. Entries with a name come first, then entries by the size that they need, the largest first.
 ///
 /// # Errors
-/// [`FailureCode::NoDisk`], naming every disk and why it is not the one.
+/// [`FailureCode::AmbiguousDisk`]: a name does not mean one disk of its own. [`FailureCode::NoDisk`], naming every disk and why it does not fit.
 pub fn select<'a>(
-    devices: &'a [BlockDevice],
+    disks: &'a [Disk],
     wanted: &BTreeMap<String, DiskSelector>,
-) -> Result<BTreeMap<String, &'a BlockDevice>, Failure> {
+) -> Result<BTreeMap<String, &'a Disk>, Failure> {
+    check_names(disks, wanted)?;
     let mut order: Vec<_> = wanted.iter().collect();
-    order.sort_by_key(|(name, selector)| {
-        let anonymous = selector.name.is_none() && selector.serial.is_none();
-        (anonymous, std::cmp::Reverse(selector.min_bytes), *name)
+    order.sort_by_key(|(entry, selector)| {
+        (selector.name.is_none(), std::cmp::Reverse(selector.min_bytes), *entry)
     });
-    let mut chosen: BTreeMap<String, &BlockDevice> = BTreeMap::new();
-    for (name, selector) in order {
-        let taken = |device: &BlockDevice| {
-            let by = chosen.iter().find(|(_, taken)| taken.disk.name == device.disk.name);
+    let mut chosen: BTreeMap<String, &Disk> = BTreeMap::new();
+    for (entry, selector) in order {
+        let taken = |disk: &Disk| {
+            let by = chosen.iter().find(|(_, taken)| taken.name == disk.name);
             by.map(|(by, _)| format!("is taken for {by}"))
         };
-        let unfit = |device: &BlockDevice| taken(device).or_else(|| mismatch(device, selector));
-        let matching = devices.iter().filter(|device| unfit(device).is_none());
-        let best =
-            matching.min_by_key(|device| (device.disk.size_bytes, &device.disk.name)).ok_or_else(|| {
-                let why: Vec<String> = devices
-                    .iter()
-                    .filter_map(|device| Some(format!("{} {}", device.disk.name, unfit(device)?)))
-                    .collect();
-                let why = if why.is_empty() {
-                    "the machine shows no disk at all".to_owned()
-                } else {
-                    why.join("; ")
-                };
-                let what = if wanted.len() == 1 { "to install to".to_owned() } else { format!("for {name}") };
-                Failure::new(FailureCode::NoDisk, format!("no disk {what}: {why}"))
-            })?;
-        chosen.insert(name.clone(), best);
+        let unfit = |disk: &Disk| taken(disk).or_else(|| mismatch(disk, selector));
+        let matching = disks.iter().filter(|disk| unfit(disk).is_none());
+        let best = matching.min_by_key(|disk| (disk.size_bytes, &disk.name)).ok_or_else(|| {
+            let why: Vec<String> =
+                disks.iter().filter_map(|disk| Some(format!("{} {}", disk.name, unfit(disk)?))).collect();
+            let why =
+                if why.is_empty() { "the machine shows no disk at all".to_owned() } else { why.join("; ") };
+            let what = if wanted.len() == 1 { "to install to".to_owned() } else { format!("for {entry}") };
+            Failure::new(FailureCode::NoDisk, format!("no disk {what}: {why}"))
+        })?;
+        chosen.insert(entry.clone(), best);
     }
     Ok(chosen)
 }
 
-fn mismatch(device: &BlockDevice, selector: &DiskSelector) -> Option<String> {
-    let smallest = selector.min_bytes.unwrap_or(0);
-    let disk = &device.disk;
-    if let Some(wanted) = &selector.name {
-        let short = wanted.trim_start_matches("/dev/disk/by-id/").trim_start_matches("/dev/");
-        if short != disk.name && *wanted != disk.serial && !device.ids.iter().any(|id| id == short) {
-            return Some(format!("has neither name nor serial number {wanted}"));
-        }
+/// Refuses a name that is empty, that several disks have, or that two entries share.
+fn check_names(disks: &[Disk], wanted: &BTreeMap<String, DiskSelector>) -> Result<(), Failure> {
+    let names: Vec<_> = disks.iter().map(Disk::names).collect();
+    let entries = wanted.iter().filter_map(|(entry, it)| Some((entry.as_str(), it.name.as_deref()?)));
+    let errors = find_disks(entries, &names).errors;
+    if errors.is_empty() {
+        return Ok(());
     }
-    if let Some(wanted) = &selector.serial
-        && *wanted != disk.serial
+    let errors: Vec<_> =
+        errors.iter().map(|(entry, error)| format!("{entry}: {error}; write {}", error.hint())).collect();
+    Err(Failure::new(FailureCode::AmbiguousDisk, errors.join(". ")))
+}
+
+fn mismatch(disk: &Disk, selector: &DiskSelector) -> Option<String> {
+    let smallest = selector.min_bytes.unwrap_or(0);
+    if let Some(wanted) = &selector.name
+        && !DiskName::read(wanted).is_some_and(|name| name.is_of(&disk.names()))
     {
-        return Some(format!("has serial number '{}', not '{wanted}'", disk.serial));
+        return Some(format!("has neither name nor serial number {wanted}"));
     }
     (disk.size_bytes < smallest).then(|| format!("has {} bytes, {smallest} are needed", disk.size_bytes))
 }
 
 #[cfg(test)]
 mod tests {
-    use basalt_api::agent::Disk;
-
     use super::*;
 
-    fn devices() -> Vec<BlockDevice> {
+    fn disks() -> Vec<Disk> {
         [("sda", 8, "A"), ("sdb", 4, "B"), ("sdc", 4, "C"), ("sdd", 1, "D")]
-            .map(|(name, gib, serial)| BlockDevice {
-                disk: Disk {
-                    name: name.to_owned(),
-                    size_bytes: gib << 30,
-                    serial: serial.to_owned(),
-                    ..Disk::default()
-                },
+            .map(|(name, gib, serial)| Disk {
+                name: name.to_owned(),
+                size_bytes: gib << 30,
+                serial: serial.to_owned(),
                 ids: vec![format!("ata-X_{serial}")],
+                ..Disk::default()
             })
             .to_vec()
     }
@@ -101,9 +97,9 @@ mod tests {
     /// The disks for these names, in their order.
     fn all(wanted: &[(&str, DiskSelector)]) -> Result<Vec<String>, String> {
         let names = wanted.iter().map(|(name, selector)| ((*name).to_owned(), selector.clone())).collect();
-        let devices = devices();
-        let chosen = select(&devices, &names).map_err(|failure| failure.message)?;
-        Ok(wanted.iter().map(|(name, _)| chosen[*name].disk.name.clone()).collect())
+        let disks = disks();
+        let chosen = select(&disks, &names).map_err(|failure| failure.message)?;
+        Ok(wanted.iter().map(|(name, _)| chosen[*name].name.clone()).collect())
     }
 
     fn sized(gib: u64) -> DiskSelector {
@@ -125,10 +121,6 @@ mod tests {
         for name in ["sdc", "/dev/sdc", "ata-X_C", "/dev/disk/by-id/ata-X_C", "C"] {
             assert_eq!(chosen(named(name)).as_deref(), Ok("sdc"), "{name}");
         }
-        assert_eq!(
-            chosen(DiskSelector { serial: Some("A".to_owned()), ..Default::default() }).as_deref(),
-            Ok("sda")
-        );
     }
 
     #[test]
@@ -136,20 +128,45 @@ mod tests {
         assert_eq!(all(&[("a", sized(0)), ("b", sized(0))]).unwrap(), ["sdd", "sdb"]);
         assert_eq!(all(&[("a", sized(1)), ("b", sized(4)), ("c", sized(3))]).unwrap(), ["sdd", "sdb", "sdc"]);
         assert_eq!(all(&[("a", sized(4)), ("b", named("B"))]).unwrap(), ["sdc", "sdb"]);
+    }
+
+    #[test]
+    fn a_name_of_several_disks_is_refused_whatever_their_sizes() {
+        let mut disks = disks();
+        for disk in &mut disks {
+            disk.serial = "A".to_owned();
+        }
+        let refused = |wanted: &[(&str, DiskSelector)]| {
+            let wanted = wanted.iter().map(|(entry, it)| ((*entry).to_owned(), it.clone())).collect();
+            select(&disks, &wanted).unwrap_err()
+        };
+        let both = [("a", named("A")), ("b", named("A"))];
+        for wanted in
+            [&both[..], &both[..1], &[("disk", DiskSelector { min_bytes: Some(8 << 30), ..named("A") })]]
+        {
+            let failure = refused(wanted);
+            assert_eq!(failure.code, FailureCode::AmbiguousDisk);
+            let candidates = r#""A" is the name of several disks: sda of 8589 MB (ata-X_A), sdb of 4294 MB"#;
+            assert!(failure.message.contains(candidates), "{failure}");
+        }
+    }
+
+    #[test]
+    fn two_names_of_one_disk_and_an_empty_name_are_refused() {
         let message = all(&[("a", named("sdb")), ("b", named("B"))]).unwrap_err();
-        assert!(
-            message
-                .starts_with("no disk for b: sda has neither name nor serial number B; sdb is taken for a"),
-            "{message}"
-        );
+        assert!(message.starts_with(r#"b: "B" is disk sdb, which "a" names already"#), "{message}");
+        let mut disks = disks();
+        disks.iter_mut().for_each(|disk| disk.serial.clear());
+        let wanted = BTreeMap::from([("disk".to_owned(), named(""))]);
+        let failure = select(&disks, &wanted).unwrap_err();
+        assert!(failure.message.starts_with(r#"disk: "" names no disk"#), "{failure}");
     }
 
     #[test]
     fn says_of_every_disk_why_it_is_not_the_one() {
-        let message =
-            chosen(DiskSelector { serial: Some("D".to_owned()), ..Default::default() }).unwrap_err();
+        let message = chosen(named("D")).unwrap_err();
         assert!(
-            message.starts_with("no disk to install to: sda has serial number 'A', not 'D'"),
+            message.starts_with("no disk to install to: sda has neither name nor serial number D"),
             "{message}"
         );
         assert!(message.contains("sdd has 1073741824 bytes, 2147483648 are needed"), "{message}");

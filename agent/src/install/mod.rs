@@ -99,18 +99,19 @@ pub fn not_expired(context: &Context<'_>) -> Result<(), Failure> {
     ))
 }
 
-/// The disks that are wanted, once they are there.
+/// The disks that are wanted, once they are there. A name that is wrong stays wrong: that is not waited for.
 fn choose(wanted: &Wanted, disks: &Disks) -> Result<BTreeMap<String, Chosen>, Failure> {
     let choose = || {
         let devices = disks.devices();
         let chosen = select::select(&devices, &wanted.disks)?;
-        let chosen = chosen.into_iter().map(|(name, device)| {
-            (name, Chosen { name: device.disk.name.clone(), bytes: device.disk.size_bytes })
-        });
+        let chosen = chosen
+            .into_iter()
+            .map(|(entry, disk)| (entry, Chosen { name: disk.name.clone(), bytes: disk.size_bytes }));
         Ok(chosen.collect())
     };
-    match deadlines::poll_until(deadlines::INSTALL_DISK, || choose().ok()) {
-        Some(chosen) => Ok(chosen),
-        None => choose(),
-    }
+    let settled = |chosen: Result<_, Failure>| match chosen {
+        Err(failure) if failure.code == FailureCode::NoDisk => None,
+        chosen => Some(chosen),
+    };
+    deadlines::poll_until(deadlines::INSTALL_DISK, || settled(choose())).unwrap_or_else(choose)
 }

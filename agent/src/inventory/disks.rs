@@ -4,22 +4,13 @@ use basalt_api::agent::Disk;
 
 use crate::root::Root;
 
-/// A disk, and what selecting and opening it needs beyond the inventory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockDevice {
-    /// As the inventory shows it.
-    pub disk: Disk,
-    /// Its names below `/dev/disk/by-id`.
-    pub ids: Vec<String>,
-}
-
 /// Kernel names of what is no disk, by prefix: memory, files, optical drives, floppies, and devices made of others.
 const NOT_DISKS: [&str; 10] = ["loop", "ram", "zram", "sr", "fd", "dm-", "md", "nbd", "mtdblock", "zd"];
 
 /// All disks, sorted by kernel name. Removable ones (USB sticks, a BMC's virtual media), read-only and hidden ones (the
 /// paths of a multipath NVMe namespace) and empty readers are left out: nobody wants a system there by accident.
 #[must_use]
-pub fn block_devices(root: &Root) -> Vec<BlockDevice> {
+pub fn block_devices(root: &Root) -> Vec<Disk> {
     let mut names = root.names("sys/block");
     names.retain(|name| {
         let set = |file: &str| root.number::<u8>(format!("sys/block/{name}/{file}")).unwrap_or(0) != 0;
@@ -31,7 +22,7 @@ pub fn block_devices(root: &Root) -> Vec<BlockDevice> {
     names.into_iter().filter_map(|name| device(root, name)).collect()
 }
 
-fn device(root: &Root, name: String) -> Option<BlockDevice> {
+fn device(root: &Root, name: String) -> Option<Disk> {
     let base = format!("sys/block/{name}");
     let text = |file: &str| root.text(format!("{base}/{file}"));
     // Always in units of 512 bytes, whatever the block size.
@@ -42,7 +33,7 @@ fn device(root: &Root, name: String) -> Option<BlockDevice> {
         .or_else(|| unit_serial(root, &base))
         .unwrap_or_default();
     let model = text("device/model").unwrap_or_default();
-    let disk = Disk {
+    let mut disk = Disk {
         size_bytes,
         rotational: root.number::<u8>(format!("{base}/queue/rotational")) == Some(1),
         block_bytes: root.number(format!("{base}/queue/logical_block_size")).unwrap_or(512),
@@ -50,9 +41,10 @@ fn device(root: &Root, name: String) -> Option<BlockDevice> {
         model,
         serial,
         name,
+        ids: Vec::new(),
     };
-    let ids = ids(&disk, text("wwid").or_else(|| text("device/wwid")).as_deref());
-    Some(BlockDevice { disk, ids })
+    disk.ids = ids(&disk, text("wwid").or_else(|| text("device/wwid")).as_deref());
+    Some(disk)
 }
 
 /// How a disk is attached, from its place in the device tree; the first match counts, the nearest bus is listed first.
@@ -124,7 +116,7 @@ mod tests {
         }
     }
 
-    fn one(name: &str, place: &str, files: &[(&str, &[u8])]) -> BlockDevice {
+    fn one(name: &str, place: &str, files: &[(&str, &[u8])]) -> Disk {
         let dir = tempfile::tempdir().unwrap();
         add(dir.path(), name, place, files);
         block_devices(&Root::at(dir.path())).remove(0)
@@ -149,9 +141,10 @@ mod tests {
             rotational: true,
             block_bytes: 512,
             transport: "virtio".to_owned(),
+            ids: vec!["virtio-disk-1".to_owned()],
             ..Disk::default()
         };
-        assert_eq!(device, BlockDevice { disk: expected, ids: vec!["virtio-disk-1".to_owned()] });
+        assert_eq!(device, expected);
     }
 
     #[test]
@@ -166,7 +159,7 @@ mod tests {
                 ("device/wwid", b"naa.5000c500a1b2c3d4\n"),
             ],
         );
-        assert_eq!((device.disk.serial.as_str(), device.disk.transport.as_str()), ("QM00001", "sata"));
+        assert_eq!((device.serial.as_str(), device.transport.as_str()), ("QM00001", "sata"));
         assert_eq!(
             device.ids,
             ["ata-QEMU_HARDDISK_QM00001", "wwn-0x5000c500a1b2c3d4", "scsi-35000c500a1b2c3d4"]
@@ -191,7 +184,7 @@ mod tests {
             "pci0000:00/0000:00:06.0/host6/port-6:0/end_device-6:0/target6:0:0/6:0:0:0",
             &[("size", b"8")],
         );
-        assert_eq!(sas.disk.transport, "sas");
+        assert_eq!(sas.transport, "sas");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use basalt_api::agent::{Firmware, Inventory};
 
 use crate::root::Root;
 
-pub use disks::{BlockDevice, block_devices};
+pub use disks::block_devices;
 
 /// Reads the whole inventory. What the kernel does not say stays empty.
 #[must_use]
@@ -20,7 +20,7 @@ pub fn read(root: &Root, boot_mac: Option<&str>) -> Inventory {
         firmware: firmware(root),
         cpu: cpu::read(root),
         memory_bytes: dmi::memory_bytes(root).or_else(|| usable_memory(root)).unwrap_or(0),
-        disks: block_devices(root).into_iter().map(|device| device.disk).collect(),
+        disks: block_devices(root),
         nics: nics::read(root, boot_mac),
         pci: pci::read(root),
         dmi: dmi::identification(root),

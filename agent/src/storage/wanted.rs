@@ -41,7 +41,7 @@ pub fn wanted(install: &Install) -> Wanted {
         }
         let declared = disk.min_size.map_or(0, |size| size.bytes());
         let min_bytes = Some(needed.max(declared));
-        (name.clone(), DiskSelector { name: disk.id.clone(), serial: None, min_bytes })
+        (name.clone(), DiskSelector { name: disk.id.clone(), min_bytes })
     });
     let disks = disks.collect();
     Wanted { storage, disks }

@@ -107,6 +107,8 @@ pub struct Disk {
     pub model: Option<String>,
     /// Serial number.
     pub serial: Option<String>,
+    /// Its names under `/dev/disk/by-id`.
+    pub ids: Vec<String>,
     /// How it is attached: `virtio`, `nvme`, `sata`, `sas`.
     pub transport: Option<String>,
     /// Whether it has spinning platters.
@@ -233,6 +235,7 @@ fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
         block_bytes: (found.block_bytes > 0).then_some(found.block_bytes),
         model: known(&found.model),
         serial: known(&found.serial),
+        ids: found.ids.clone(),
         transport: known(&found.transport),
         rotational: found.rotational,
         marker: marker.and_then(|m| {

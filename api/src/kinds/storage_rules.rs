@@ -3,6 +3,7 @@
 use super::storage::{
     FilesystemType, RaidLevel, StorageConfig, StorageFilesystem, StorageLayout, StorageRaid,
 };
+use crate::disk::{DeclaredName, DiskName, DiskNameError};
 use crate::pointer::child;
 use crate::validate::Rule;
 use crate::values::ByteSize;
@@ -48,6 +49,7 @@ pub(super) fn storage_rules(storage: &StorageConfig, rule: &mut Rule<'_>) {
     if !fits_layout(storage, rule) {
         return;
     }
+    names_of_disks(storage, rule);
     let storage = storage.expanded();
     let names = names(&storage, rule);
     for (name, partition) in &storage.partitions {
@@ -125,6 +127,25 @@ fn fits_layout(storage: &StorageConfig, rule: &mut Rule<'_>) -> bool {
         );
     }
     fits
+}
+
+/// Each name of a disk is a text, and no two are the same.
+fn names_of_disks(storage: &StorageConfig, rule: &mut Rule<'_>) {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for DeclaredName { pointer, entry, text } in storage.declared_names() {
+        let Some(name) = DiskName::read(text) else {
+            let error = DiskNameError::Empty(text.to_owned());
+            rule.broken(pointer, error.to_string(), error.hint());
+            continue;
+        };
+        if let Some(other) = owners.insert(name.text(), entry) {
+            rule.broken(
+                pointer,
+                format!("{text:?} is the name of disk {other:?} as well"),
+                "each disk by a name of its own, or without id: then each gets another disk",
+            );
+        }
+    }
 }
 
 fn names<'a>(storage: &'a StorageConfig, rule: &mut Rule<'_>) -> Names<'a> {
@@ -516,6 +537,23 @@ mod tests {
                 r#"/raids/outer/members: RAID "outer" names "md-root", which is one of raids"#,
                 r#"/filesystems/root/device: "md-root" is used by RAID "outer" and by file system "root""#,
             ],
+        );
+    }
+
+    #[test]
+    fn a_disk_is_named_by_a_text_of_its_own() {
+        for name in ["", "  ", "/dev/disk/by-id/"] {
+            let error = format!("{name:?} names no disk");
+            assert_eq!(wrong(&json!({"disk": name})), [format!("/disk: {error}")]);
+            refused(json!({"disks": {"a": {"id": name}}}), &[&format!("/disks/a/id: {error}")]);
+        }
+        refused(
+            json!({"disks": {"b": {"id": "S1"}}}),
+            &[r#"/disks/b/id: "S1" is the name of disk "a" as well"#],
+        );
+        refused(
+            json!({"disks": {"a": {"id": "sda"}, "b": {"id": "/dev/sda"}}}),
+            &[r#"/disks/b/id: "/dev/sda" is the name of disk "a" as well"#],
         );
     }
 

@@ -2,6 +2,7 @@
 //! database hold it; this module keeps the rows that the constraints see, and says in words who has what already.
 
 mod bmc;
+mod disks;
 mod dns;
 mod mac;
 mod openid;
@@ -49,6 +50,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
     found.errors.extend(bmc::taken(tx, subjects).await?);
     found.errors.extend(bmc::outside(tx, subjects).await?);
+    found.errors.extend(disks::misnamed(tx, subjects).await?);
     found.errors.extend(openid::write(tx, subjects).await?);
     let moved = of_kind("Device", subjects).filter(|subject| device::is_changed(subject));
     let moved: Vec<uuid::Uuid> = moved.map(|subject| subject.uid.get()).collect();

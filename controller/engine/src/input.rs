@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use basalt_api::agent::{BlobRef, Outcome, Script};
-use basalt_api::kinds::{DeploymentSpec, MachineSpec, NetworkConfig, Redeploy};
+use basalt_api::kinds::{DeploymentSpec, MachineSpec, NetworkConfig, Redeploy, StorageConfig};
 use basalt_api::values::{DeploymentId, Generation, ImageId, MachineId, OperationId, Sha256, Timestamp};
 use basalt_api::wire::Verb;
 use basalt_api::{Effect, Model};
@@ -78,6 +78,13 @@ impl MachineInput {
             Some(record) => record.network.as_ref(),
             None => self.spec.network.as_ref(),
         })
+    }
+
+    /// The disks of a deployment: its own, or the machine's where the deployment declares no more than the defaults.
+    #[must_use]
+    pub fn storage<'a>(&'a self, claim: &'a Claim) -> &'a StorageConfig {
+        let own = &claim.spec.storage;
+        self.spec.storage.as_ref().filter(|_| *own == StorageConfig::default()).unwrap_or(own)
     }
 
     /// The install whose system the deployment keeps.

@@ -179,7 +179,7 @@ impl Work<'_> {
         let devices = self.disks.devices();
         let wanted = storage::wanted(install);
         let chosen = select::select(&devices, &wanted.disks)?;
-        let Some(name) = chosen.values().next().map(|device| device.disk.name.clone()) else {
+        let Some(name) = chosen.values().next().map(|disk| disk.name.clone()) else {
             return Err(Failure::new(FailureCode::NoDisk, "the layout has no disk").into());
         };
         let observed = self.observe(&name)?;
@@ -265,7 +265,7 @@ impl Work<'_> {
             return Ok(Outcome::Succeeded);
         }
         not_expired(self.context)?;
-        let names: Vec<String> = self.disks.devices().into_iter().map(|device| device.disk.name).collect();
+        let names: Vec<String> = self.disks.devices().into_iter().map(|device| device.name).collect();
         let observed = names.iter().map(|name| self.observe(name)).collect::<Result<Vec<_>, _>>()?;
         match rules::outranked(self.context.task, &observed) {
             Some(found_attempt) => Ok(Outcome::Superseded { found_attempt }),
@@ -288,7 +288,7 @@ impl Work<'_> {
     fn erase(&mut self, erase: &Erase) -> Result<Outcome, Halt> {
         not_expired(self.context)?;
         self.stage(Stage::Check, 2, "reading the markers of all disks")?;
-        let names: Vec<String> = self.disks.devices().into_iter().map(|device| device.disk.name).collect();
+        let names: Vec<String> = self.disks.devices().into_iter().map(|device| device.name).collect();
         let observed = names.iter().map(|name| self.observe(name)).collect::<Result<Vec<_>, _>>()?;
         let permit = match rules::erase(self.context.task, erase.wipe, &observed)? {
             Verdict::Proceed(permit) => permit,

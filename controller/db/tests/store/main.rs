@@ -5,6 +5,7 @@ mod blocks;
 mod bmc;
 mod common;
 mod dice;
+mod disks;
 mod follower;
 mod hangup;
 mod ipam;

@@ -1,7 +1,7 @@
 //! Running a task in the ephemeral environment: arm, power on, boot request, claim, result.
 
-use basalt_api::agent::FailureCode;
-use basalt_api::kinds::{OwnershipMode, PowerState};
+use basalt_api::agent::{Disk, FailureCode};
+use basalt_api::kinds::{OwnershipMode, PowerState, StorageConfig};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::attempt::{State, TaskSteps};
@@ -102,7 +102,9 @@ impl<'a> Walk<'a> {
         if !self.scripts_are_usable(task) {
             return false;
         }
-        if task == TaskKind::Install && !(self.image_is_there() && self.network_fits()) {
+        if task == TaskKind::Install
+            && !(self.image_is_there() && self.network_fits() && self.disks_are_named())
+        {
             return false;
         }
         let link = self.input.facts.boot_racks.clone();
@@ -154,6 +156,33 @@ impl<'a> Walk<'a> {
         let steps = TaskSteps::of(task);
         let scope = record.scope;
         let on = Some(PowerState::On);
+    /// True if each name of a disk means one disk of the machine. Only a person can mend an ambiguous name.
+    fn disks_are_named(&mut self) -> bool {
+        let (Some(claim), Some(seen)) = (self.input.claim.as_ref(), self.input.facts.inventory.as_ref())
+        else {
+            return true;
+        };
+        let names: Vec<_> = seen.inventory.disks.iter().map(Disk::names).collect();
+        let errors = self.input.storage(claim).misnamed_disks(&names);
+        let Some(first) = errors.first() else { return true };
+        let all: Vec<_> =
+            errors.iter().map(|error| format!("{}: {}", error.pointer, error.message)).collect();
+        let message = format!(
+            "the storage does not say which disks of {} it means: {}",
+            self.input.name,
+            all.join("; ")
+        );
+        let whose = match claim.spec.storage == StorageConfig::default() {
+            true => format!("machine {}", self.input.name),
+            false => format!("deployment {}", claim.name),
+        };
+        let hint = first.hint.as_deref().unwrap_or_default();
+        let fix = format!("change the storage of {whose}: {hint}");
+        let since = claim.claimed_at.max(seen.at);
+        self.wait_for_person(Some(StepId::ArmInstall), "AmbiguousDisk", message, since, fix);
+        false
+    }
+
         if self.now >= record.not_after {
             // Not even now, if its BMC is to rest: a new attempt could not be booted either.
             match self.power(steps.netboot, |r| r.step == steps.netboot && r.scope == scope, on) {

@@ -143,10 +143,10 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         claim.spec.kernel_options.as_deref(),
     ];
     let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
-    let declared = storage(input, claim);
+    let declared = input.storage(claim);
     Ok(Install {
         image: image.root.clone(),
-        disk: disk(declared, image, inventory),
+        disk: disk(declared, image),
         storage: built(declared),
         wipe: wipe(claim),
         hostname,
@@ -156,31 +156,19 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
     })
 }
 
-/// The deployment's disks, or those that the machine says where it says nothing.
-fn storage<'a>(input: &'a MachineInput, claim: &'a Claim) -> &'a StorageConfig {
-    let own = &claim.spec.storage;
-    input.spec.storage.as_ref().filter(|_| *own == StorageConfig::default()).unwrap_or(own)
-}
-
 /// What is built on the disks; nothing where an agent of any age does it without being told.
 fn built(storage: &StorageConfig) -> Option<Box<StorageConfig>> {
     let plain = storage.layout == StorageLayout::Flat && storage.root_size.is_none();
     (!plain).then(|| Box::new(storage.expanded()))
 }
 
-/// The disk that is meant: by kernel name, by serial number, or by its name under `/dev/disk/by-id`.
-fn disk(storage: &StorageConfig, image: &ResolvedImage, inventory: &Inventory) -> DiskSelector {
+/// The disk of the layout `flat`.
+fn disk(storage: &StorageConfig, image: &ResolvedImage) -> DiskSelector {
     if storage.layout != StorageLayout::Flat {
-        return DiskSelector { name: Some(NEEDS_STORAGE.to_owned()), ..DiskSelector::default() };
+        return DiskSelector { name: Some(NEEDS_STORAGE.to_owned()), min_bytes: None };
     }
     let needed = image.root.size.saturating_mul(UNPACKED).saturating_add(BOOT_BYTES);
     let root = storage.root_size.map_or(0, |size| size.bytes().saturating_add(BOOT_BYTES));
     let min_bytes = Some(needed.max(root));
-    match &storage.disk {
-        None => DiskSelector { min_bytes, ..DiskSelector::default() },
-        Some(wanted) if inventory.disks.iter().any(|d| d.serial == *wanted) => {
-            DiskSelector { serial: Some(wanted.clone()), min_bytes, ..DiskSelector::default() }
-        }
-        Some(wanted) => DiskSelector { name: Some(wanted.clone()), min_bytes, ..DiskSelector::default() },
-    }
+    DiskSelector { name: storage.disk.clone(), min_bytes }
 }

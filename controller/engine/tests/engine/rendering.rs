@@ -283,10 +283,10 @@ fn composed(world: &World) -> Install {
 fn what_older_agents_can_do_is_asked_of_them_as_ever_and_nothing_else_is() {
     let mut world = deployed();
     let flat = composed(&world);
-    assert_eq!((flat.disk.serial.as_deref(), &flat.storage), (Some("S1"), &None));
+    assert_eq!((flat.disk.name.as_deref(), &flat.storage), (Some("S1"), &None));
     world.respec(|spec| spec.storage.root_size = Some(ByteSize::new(8 << 30)));
     let sized = composed(&world);
-    assert_eq!(sized.disk.serial.as_deref(), Some("S1"));
+    assert_eq!(sized.disk.name.as_deref(), Some("S1"));
     assert_eq!(sized.storage.unwrap().partitions["root"].size, Some(ByteSize::new(8 << 30)));
     world.respec(|spec| spec.storage.layout = StorageLayout::Lvm);
     let lvm = composed(&world);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use basalt_api::agent::Disk;
 use basalt_api::kinds::{EraseMethod, Lifecycle, PowerPolicy, Redeploy};
 use basalt_api::wire::Verb;
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
@@ -80,6 +81,24 @@ fn every_misfortune_of_a_deployment_is_named_and_mending_it_is_enough() {
         assert!(world.run(3, |_, plan| plan.report.deployed), "{fault:?}: {:?}", world.plan().waits);
         assert_eq!(world.violations, Vec::<String>::new(), "{fault:?}");
     }
+}
+
+#[test]
+fn a_name_of_two_disks_arms_nothing_until_a_person_says_which_is_meant() {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    let disk = |name: &str| Disk { name: name.to_owned(), serial: "S1".to_owned(), ..Disk::default() };
+    world.input.facts.inventory.as_mut().unwrap().inventory.disks = vec![disk("vda"), disk("vdb")];
+    world.deploy(|spec| spec.storage.disk = Some("S1".to_owned()));
+    assert!(world.run(1, stalled), "{:?}", world.plan().waits);
+    let plan = world.plan();
+    let wait = plan.waits.iter().find(|wait| wait.stalled).unwrap();
+    assert_eq!(wait.code, "AmbiguousDisk");
+    let candidates = r#"/storage/disk: "S1" is the name of several disks: vda of 0 MB, vdb of 0 MB"#;
+    assert!(wait.message.ends_with(candidates), "{}", wait.message);
+    assert!(world.input.records.iter().all(|record| record.step != StepId::ArmInstall));
+    world.respec(|spec| spec.storage.disk = Some("vda".to_owned()));
+    assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan().waits);
 }
 
 #[test]

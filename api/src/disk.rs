@@ -1,0 +1,300 @@
+//! Disks by the names that people write: a kernel name, a serial number, a link under `/dev/disk/by-id`.
+//!
+//! A layout overwrites the disks that it names, so a name must mean one disk. Agent and region read names by these rules:
+//!
+//! | text | means the disk with |
+//! | --- | --- |
+//! | `/dev/disk/by-id/X` | the link X |
+//! | `/dev/X` | the kernel name X |
+//! | `X` | the kernel name X, the serial number X or the link X |
+
+use crate::kinds::StorageConfig;
+use crate::problem::{FieldCode, FieldError};
+use crate::{agent, kinds};
+use std::collections::BTreeMap;
+
+/// Candidates that an error names, at most.
+const NAMED: usize = 8;
+
+/// A name that a disk can be known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskName<'a> {
+    form: Form,
+    text: &'a str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Kernel,
+    Link,
+    Any,
+}
+
+impl<'a> DiskName<'a> {
+    /// Reads a name. None: the text names nothing.
+    #[must_use]
+    pub fn read(text: &'a str) -> Option<Self> {
+        let (form, text) = match (text.strip_prefix("/dev/disk/by-id/"), text.strip_prefix("/dev/")) {
+            (Some(link), _) => (Form::Link, link),
+            (None, Some(kernel)) => (Form::Kernel, kernel),
+            (None, None) => (Form::Any, text),
+        };
+        (!text.trim().is_empty()).then_some(Self { form, text })
+    }
+
+    /// The name without its directory.
+    #[must_use]
+    pub const fn text(self) -> &'a str {
+        self.text
+    }
+
+    /// True if the disk has this name.
+    #[must_use]
+    pub fn is_of(self, disk: &DiskNames<'_>) -> bool {
+        let (kernel, any) = (self.form == Form::Kernel, self.form == Form::Any);
+        ((kernel || any) && self.text == disk.kernel)
+            || (any && self.text == disk.serial)
+            || (!kernel && disk.links.iter().any(|link| link == self.text))
+    }
+}
+
+/// A disk of a machine, and all of its names.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskNames<'a> {
+    kernel: &'a str,
+    serial: &'a str,
+    links: &'a [String],
+    bytes: u64,
+}
+
+impl std::fmt::Display for DiskNames<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} MB", self.kernel, self.bytes / 1_000_000)?;
+        if !self.links.is_empty() {
+            write!(f, " ({})", self.links.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl agent::Disk {
+    /// All names of the disk.
+    #[must_use]
+    pub fn names(&self) -> DiskNames<'_> {
+        DiskNames { kernel: &self.name, serial: &self.serial, links: &self.ids, bytes: self.size_bytes }
+    }
+}
+
+impl kinds::Disk {
+    /// All names of the disk. `kernel` is its key in the inventory.
+    #[must_use]
+    pub fn names<'a>(&'a self, kernel: &'a str) -> DiskNames<'a> {
+        let serial = self.serial.as_deref().unwrap_or_default();
+        DiskNames { kernel, serial, links: &self.ids, bytes: self.size_bytes }
+    }
+}
+
+/// Why a name does not mean one disk of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiskNameError {
+    /// It is empty.
+    #[error("{0:?} names no disk")]
+    Empty(String),
+    /// Several disks have it.
+    #[error("{name:?} is the name of several disks: {candidates}")]
+    Ambiguous {
+        /// The name as it was written.
+        name: String,
+        /// The disks that have the name.
+        candidates: String,
+    },
+    /// Another entry of the layout names the same disk.
+    #[error("{name:?} is disk {disk}, which {other:?} names already")]
+    Repeated {
+        /// The name as it was written.
+        name: String,
+        /// The disk's kernel name.
+        disk: String,
+        /// The other entry.
+        other: String,
+    },
+}
+
+impl DiskNameError {
+    /// How to mend it.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Empty(_) => {
+                "a kernel name, a serial number or a name under /dev/disk/by-id; or leave it out"
+            }
+            Self::Ambiguous { .. } => {
+                "a name that one of them alone has, like its kernel name; recommission the machine if its disks have changed"
+            }
+            Self::Repeated { .. } => "another disk for one of the two",
+        }
+    }
+}
+
+/// Named disks: by entries of a layout, the kernel names of the disks that they name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedDisks<'a> {
+    /// An entry is absent if no disk has its name.
+    pub found: BTreeMap<&'a str, &'a str>,
+    /// Entries that do not name one disk of their own, and why.
+    pub errors: Vec<(&'a str, DiskNameError)>,
+}
+
+/// Finds the disks that the entries of a layout name. `wanted` has entries and names.
+pub fn find_disks<'a>(
+    wanted: impl IntoIterator<Item = (&'a str, &'a str)>,
+    disks: &[DiskNames<'a>],
+) -> NamedDisks<'a> {
+    let (mut named, mut owners) = (NamedDisks::default(), BTreeMap::<&str, &str>::new());
+    for (entry, text) in wanted {
+        let Some(name) = DiskName::read(text) else {
+            named.errors.push((entry, DiskNameError::Empty(text.to_owned())));
+            continue;
+        };
+        let matching: Vec<_> = disks.iter().filter(|disk| name.is_of(disk)).collect();
+        let (name, kernel) = match matching.as_slice() {
+            [] => continue,
+            [one] => (text.to_owned(), one.kernel),
+            several => {
+                let mut candidates: Vec<_> = several.iter().take(NAMED).map(ToString::to_string).collect();
+                if let Some(more) = several.len().checked_sub(NAMED).filter(|more| *more > 0) {
+                    candidates.push(format!("{more} more"));
+                }
+                let candidates = candidates.join(", ");
+                let error = DiskNameError::Ambiguous { name: text.to_owned(), candidates };
+                named.errors.push((entry, error));
+                continue;
+            }
+        };
+        match owners.get(kernel) {
+            Some(other) => {
+                let (disk, other) = (kernel.to_owned(), (*other).to_owned());
+                named.errors.push((entry, DiskNameError::Repeated { name, disk, other }));
+            }
+            None => {
+                owners.insert(kernel, entry);
+                named.found.insert(entry, kernel);
+            }
+        }
+    }
+    named
+}
+
+/// A name that a layout has for a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeclaredName<'a> {
+    /// JSON pointer into the spec.
+    pub(crate) pointer: String,
+    /// The layout's own word for the disk.
+    pub(crate) entry: &'a str,
+    /// The name as it was written.
+    pub(crate) text: &'a str,
+}
+
+impl StorageConfig {
+    /// The names that it has for disks.
+    pub(crate) fn declared_names(&self) -> Vec<DeclaredName<'_>> {
+        let disk = self.disk.iter().map(|text| DeclaredName {
+            pointer: "/storage/disk".to_owned(),
+            entry: "disk",
+            text,
+        });
+        let disks = self.disks.iter().filter_map(|(entry, disk)| {
+            let pointer = crate::pointer::child(&crate::pointer::child("/storage/disks", entry), "id");
+            Some(DeclaredName { pointer, entry, text: disk.id.as_deref()? })
+        });
+        disk.chain(disks).collect()
+    }
+
+    /// True if it names a disk.
+    #[must_use]
+    pub fn names_disks(&self) -> bool {
+        !self.declared_names().is_empty()
+    }
+
+    /// Judges the names by the disks of a machine. A name that no disk has is not an error: a disk may be plugged in after the machine was
+    /// commissioned.
+    #[must_use]
+    pub fn misnamed_disks(&self, disks: &[DiskNames<'_>]) -> Vec<FieldError> {
+        let declared = self.declared_names();
+        let named = find_disks(declared.iter().map(|name| (name.entry, name.text)), disks);
+        let errors = named.errors.into_iter().filter_map(|(entry, error)| {
+            let name = declared.iter().find(|name| name.entry == entry)?;
+            Some(FieldError::new(name.pointer.clone(), FieldCode::Rule, error.to_string(), error.hint()))
+        });
+        errors.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Two disks of one serial number, and a third.
+    fn disks() -> Vec<agent::Disk> {
+        [("sda", "S1", "wwn-1"), ("sdb", "S1", "wwn-2"), ("sdc", "", "wwn-3")]
+            .map(|(name, serial, id)| agent::Disk {
+                name: name.to_owned(),
+                serial: serial.to_owned(),
+                size_bytes: 4_000_000_000,
+                ids: vec![id.to_owned()],
+                ..agent::Disk::default()
+            })
+            .to_vec()
+    }
+
+    fn wrong(storage: Value) -> Vec<String> {
+        let storage: StorageConfig = serde_json::from_value(storage).unwrap();
+        let disks = disks();
+        let names: Vec<_> = disks.iter().map(agent::Disk::names).collect();
+        let errors = storage.misnamed_disks(&names);
+        errors.iter().map(|error| format!("{}: {}", error.pointer, error.message)).collect()
+    }
+
+    #[test]
+    fn a_name_that_one_disk_has_is_that_disk_s() {
+        for name in ["sda", "/dev/sda", "wwn-1", "/dev/disk/by-id/wwn-1", "not-there"] {
+            assert_eq!(wrong(json!({"disk": name})), [""; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_directory_says_which_sort_of_name_it_is() {
+        let disks = disks();
+        let is = |text: &str| {
+            let name = DiskName::read(text).unwrap();
+            disks.iter().filter(|disk| name.is_of(&disk.names())).count()
+        };
+        assert_eq!((is("/dev/disk/by-id/sda"), is("/dev/wwn-1"), is("/dev/S1")), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_name_of_several_disks_names_them_all() {
+        let message = r#"/storage/disk: "S1" is the name of several disks: sda of 4000 MB (wwn-1), sdb of 4000 MB (wwn-2)"#;
+        assert_eq!(wrong(json!({"disk": "S1"})), [message]);
+        let both = wrong(json!({"layout": "raid1", "disks": {"a": {"id": "S1"}, "b": {"id": "S1"}}}));
+        assert_eq!(both.len(), 2, "{both:?}");
+        assert!(both.iter().all(|error| error.contains("several disks")), "{both:?}");
+    }
+
+    #[test]
+    fn two_names_of_one_disk_are_not_two_disks() {
+        assert_eq!(
+            wrong(json!({"layout": "raid1", "disks": {"a": {"id": "sda"}, "b": {"id": "wwn-1"}}})),
+            [r#"/storage/disks/b/id: "wwn-1" is disk sda, which "a" names already"#]
+        );
+    }
+
+    #[test]
+    fn an_empty_name_is_not_the_disk_without_a_serial_number() {
+        for name in ["", " ", "/dev/", "/dev/disk/by-id/"] {
+            assert_eq!(wrong(json!({"disk": name})), [format!("/storage/disk: {name:?} names no disk")]);
+        }
+    }
+}
