@@ -30,22 +30,38 @@ impl<K: Hash + Eq> Buckets<K> {
         Self { limit, full_at: HashMap::new() }
     }
 
-    /// Takes one token out of the key's bucket at `now`; or says how long to wait for one.
+    /// Takes one token out of the key's bucket at `now`; or says how long to wait for one. Beyond [`KEYS`], new
+    /// keys are not counted: a refusal would let a stranger with many keys lock out everybody else.
     pub(super) fn take(&mut self, now: Duration, key: K) -> Result<(), Duration> {
+        let (full, wait) = self.after_one_more(now, &key);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        self.keep(now, key, full);
+        Ok(())
+    }
+
+    /// Takes one token, even if there is none. Returns the delay that this one is to have, at most `latest`.
+    pub(super) fn delay(&mut self, now: Duration, key: K, latest: Duration) -> Duration {
+        let (full, wait) = self.after_one_more(now, &key);
+        let excess = wait.saturating_sub(latest);
+        self.keep(now, key, full.saturating_sub(excess));
+        wait.min(latest)
+    }
+
+    /// When the bucket is full again if one more is taken now, and how long it is still empty.
+    fn after_one_more(&self, now: Duration, key: &K) -> (Duration, Duration) {
+        let full = self.full_at.get(key).copied().unwrap_or(now).max(now).saturating_add(self.limit.every);
+        let room = now.saturating_add(self.limit.every.saturating_mul(self.limit.burst));
+        (full, full.saturating_sub(room))
+    }
+
+    fn keep(&mut self, now: Duration, key: K, full: Duration) {
         if self.full_at.len() >= KEYS {
             self.full_at.retain(|_, full| *full > now);
         }
-        if self.full_at.len() >= KEYS && !self.full_at.contains_key(&key) {
-            return Err(self.limit.every);
-        }
-        let full = self.full_at.get(&key).copied().unwrap_or(now).max(now).saturating_add(self.limit.every);
-        let room = now.saturating_add(self.limit.every.saturating_mul(self.limit.burst));
-        match full.checked_sub(room).filter(|wait| !wait.is_zero()) {
-            Some(wait) => Err(wait),
-            None => {
-                self.full_at.insert(key, full);
-                Ok(())
-            }
+        if self.full_at.len() < KEYS || self.full_at.contains_key(&key) {
+            self.full_at.insert(key, full);
         }
     }
 
@@ -87,6 +103,17 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_is_bounded_and_what_is_delayed_counts() {
+        let mut buckets = Buckets::new(LIMIT);
+        let latest = Duration::from_secs(15);
+        let delays = [0, 0, 0, 10, 15, 15].map(Duration::from_secs);
+        for delay in delays {
+            assert_eq!(buckets.delay(at(0), "a", latest), delay);
+        }
+        assert_eq!(buckets.delay(at(20), "a", latest), Duration::from_secs(5), "it is not owed for ever");
+    }
+
+    #[test]
     fn keys_have_buckets_of_their_own_and_refusals_cost_nothing() {
         let mut buckets = Buckets::new(LIMIT);
         for _ in 0..30 {
@@ -113,6 +140,7 @@ mod tests {
         }
         assert_eq!(buckets.full_at.len(), KEYS);
         assert_eq!(buckets.take(at(0), 0), Ok(()), "who was there before goes on");
+        assert_eq!(buckets.take(at(0), KEYS + 20), Ok(()), "and nobody is locked out");
         assert_eq!(buckets.take(at(60), KEYS + 5), Ok(()), "full buckets are forgotten");
         assert_eq!(buckets.full_at.len(), 1);
     }

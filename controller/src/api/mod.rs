@@ -5,7 +5,7 @@
 //! | [`endpoints`] | the table of endpoints, and which role each needs |
 //! | `guard`, `caller` | who asks, and whether they may |
 //! | [`rights`] | roles and pools: what somebody may do and see |
-//! | `session`, `bucket`, `tokens` | logins and how often they may be tried; the texts of ApiTokens |
+//! | `session`, `logins`, `bucket`, `tokens` | logins and how often they may be tried; the texts of ApiTokens |
 //! | `audit` | who wrote what |
 //! | `guards` | what stands against a write or a removal |
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
@@ -44,6 +44,7 @@ mod forwarded;
 mod guard;
 mod guards;
 mod layers;
+mod logins;
 mod metrics;
 mod objects;
 mod operations;

@@ -1,13 +1,13 @@
 //! Logging in with a password, for a session's token; and out. Who one is, and another password.
 //!
-//! A wrong password, a user that is not there, one that is disabled and one without a password are answered alike, after the same
-//! work: a hash is always computed. Tries are counted by address and by user, in each region process by itself.
+//! A wrong password, an unknown user, a disabled user and a user without a password get the same answer after the same work: a hash
+//! is always computed. [`logins`](super::logins) counts tries.
 
 use super::App;
 use super::body;
-use super::bucket::{Buckets, Limit};
 use super::caller::Caller;
 use super::guard::{Peer, bearer};
+use super::logins::Tries;
 use super::patch;
 use super::problem::{Answer, Refusal};
 use super::query::NoParameters;
@@ -23,22 +23,15 @@ use basalt_api::kinds::{Settings, SettingsSpec, User};
 use basalt_api::wire::{
     GrantedRole, KnownBy, LoginAnswer, LoginRequest, OpenIdLogin, PasswordRequest, WhoAmI,
 };
-use basalt_api::{FieldCode, KindOf, Problem, ProblemCode};
+use basalt_api::{FieldCode, KindOf, ProblemCode};
 use basalt_db::{
     Account, Actor, Bearer, Key, Object, Precondition, Put, RestsOn, SealKey, StoreError, hash_password,
     verify_password,
 };
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
-
-/// A person mistypes some times; a program tries thousands.
-const BY_ADDRESS: Limit = Limit { burst: 20, every: Duration::from_secs(3) };
-
-/// As tight as it can be without letting others lock a user out for long.
-const BY_USER: Limit = Limit { burst: 10, every: Duration::from_secs(6) };
 
 /// Hashes computed at once: each takes 19 MiB and a processor.
 const HASHES: usize = 2;
@@ -49,9 +42,7 @@ const LONGEST: usize = 1024;
 /// What guards logins.
 #[derive(Debug)]
 pub(super) struct Logins {
-    start: Instant,
-    by_address: Mutex<Buckets<String>>,
-    by_user: Mutex<Buckets<String>>,
+    tries: Tries,
     hashes: Semaphore,
     /// Verified where there is no user: of a password that nobody knows.
     nobody: OnceLock<Zeroizing<String>>,
@@ -59,41 +50,11 @@ pub(super) struct Logins {
 
 impl Default for Logins {
     fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            by_address: Mutex::new(Buckets::new(BY_ADDRESS)),
-            by_user: Mutex::new(Buckets::new(BY_USER)),
-            hashes: Semaphore::new(HASHES),
-            nobody: OnceLock::new(),
-        }
+        Self { tries: Tries::default(), hashes: Semaphore::new(HASHES), nobody: OnceLock::new() }
     }
 }
 
 impl Logins {
-    fn admit(&self, address: &str, user: &str) -> Answer<()> {
-        self.take(&self.by_address, address).and_then(|()| self.take(&self.by_user, user)).map_err(too_many)
-    }
-
-    /// For who is known only once it has come in.
-    fn admit_address(&self, address: &str) -> Answer<()> {
-        self.take(&self.by_address, address).map_err(too_many)
-    }
-
-    fn came_in(&self, address: &str) {
-        self.by_address.lock().unwrap_or_else(PoisonError::into_inner).put_back(address);
-    }
-
-    fn take(&self, buckets: &Mutex<Buckets<String>>, key: &str) -> Result<(), Duration> {
-        let now = self.start.elapsed();
-        buckets.lock().unwrap_or_else(PoisonError::into_inner).take(now, key.to_owned())
-    }
-
-    fn succeeded(&self, address: &str, user: &str) {
-        for (buckets, key) in [(&self.by_address, address), (&self.by_user, user)] {
-            buckets.lock().unwrap_or_else(PoisonError::into_inner).put_back(key);
-        }
-    }
-
     fn nobody(&self) -> Answer<Zeroizing<String>> {
         if let Some(hash) = self.nobody.get() {
             return Ok(hash.clone());
@@ -101,12 +62,6 @@ impl Logins {
         let hash = hash_password(fresh_token()?.as_bytes())?;
         Ok(self.nobody.get_or_init(|| hash).clone())
     }
-}
-
-fn too_many(wait: Duration) -> Refusal {
-    let seconds = wait.as_secs().saturating_add(1);
-    let detail = format!("too many logins were tried; try again in {seconds} s");
-    Refusal::from(Problem { retry_after: Some(seconds), ..Problem::new(ProblemCode::RateLimited, detail) })
 }
 
 /// A user who logs in, as the audit log has it.
@@ -138,7 +93,7 @@ pub(super) async fn login(
     }
     let address = peer.0.to_string();
     let logins = &app.0.logins;
-    logins.admit(&address, &user)?;
+    logins.tries.admit(&address, &user).await?;
     let account = app.store().account(&user).await?;
     let Some(account) = verified(&app, account, password).await? else {
         tracing::warn!(user, address, "a login was refused");
@@ -151,13 +106,13 @@ pub(super) async fn login(
         .acting(Arc::new(actor))
         .open_session(account.uid, &RestsOn::Password(account.revision), &token)
         .await?;
-    logins.succeeded(&address, &user);
+    logins.tries.succeeded(&address, &user);
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
 }
 
 /// A login with what the issuer that Settings name says of somebody.
 async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(StatusCode, Json<LoginAnswer>)> {
-    app.0.logins.admit_address(address)?;
+    app.0.logins.tries.admit_address(address)?;
     let settings = app.store().all(Settings::KIND.name).await?;
     let settings = settings.first().and_then(|it| serde_json::from_str::<SettingsSpec>(it.spec.get()).ok());
     let Some(settings) = settings.and_then(|it| it.openid) else {
@@ -189,7 +144,7 @@ async fn openid(app: &App, address: &str, login: &OpenIdLogin) -> Answer<(Status
     let store = app.store().acting(Arc::new(logging_in(&name, address)));
     let rests_on = RestsOn::OpenId { issuer: &settings.issuer.canonical(), subject };
     let expires_at = store.open_session(uid, &rests_on, &token).await?;
-    app.0.logins.came_in(address);
+    app.0.logins.tries.came_in(address);
     Ok((StatusCode::CREATED, Json(LoginAnswer { token: token.to_string(), expires_at })))
 }
 
@@ -255,7 +210,7 @@ pub(super) async fn change_password(
         return Err(Refusal::new(ProblemCode::Forbidden, detail));
     };
     let logins = &app.0.logins;
-    logins.admit(&caller.actor.address, name)?;
+    logins.tries.admit(&caller.actor.address, name).await?;
     // Read before the password is verified: who changes it meanwhile changes the generation.
     let before = app.store().get(User::KIND.name, Key::Uid(*uid)).await?;
     let account = app.store().account(&before.name).await?.filter(|account| account.uid == *uid);
@@ -267,7 +222,7 @@ pub(super) async fn change_password(
         tracing::warn!(user = name, address = caller.actor.address, "a change of password was refused");
         return Err(Refusal::new(ProblemCode::Forbidden, "the present password is another one"));
     }
-    logins.succeeded(&caller.actor.address, name);
+    logins.tries.succeeded(&caller.actor.address, name);
     if present == fresh {
         let message = "this is the present password";
         return Err(Refusal::field("/password", FieldCode::Rule, message, "another one"));

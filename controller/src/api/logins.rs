@@ -1,0 +1,172 @@
+//! How often a login may be tried. Nobody locks another one out.
+//!
+//! | counted by | beyond the limit |
+//! | --- | --- |
+//! | network: an IPv4 address, or a /64 of IPv6 | 429 |
+//! | user and network | 429 |
+//! | user, from wherever | the answer is [late](LATEST), whoever asks |
+//!
+//! A stranger can make a user wait for some seconds, and never has the right password refused. Few passwords are verified at once,
+//! which bounds the guesses of a stranger with many networks. Each region process counts by itself.
+
+use super::bucket::{Buckets, Limit};
+use super::problem::{Answer, Refusal};
+use basalt_api::{Problem, ProblemCode};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A person mistypes some times; a program tries thousands.
+const BY_NETWORK: Limit = Limit { burst: 20, every: Duration::from_secs(3) };
+
+/// A stranger in the same network can have a user refused for so long.
+const BY_USER_AND_NETWORK: Limit = Limit { burst: 10, every: Duration::from_secs(6) };
+
+/// From all networks together.
+const BY_USER: Limit = Limit { burst: 30, every: Duration::from_secs(2) };
+
+/// The longest delay for tries from elsewhere.
+const LATEST: Duration = Duration::from_secs(3);
+
+/// Counts tries to log in.
+#[derive(Debug)]
+pub(super) struct Tries {
+    start: Instant,
+    by_network: Mutex<Buckets<String>>,
+    by_user_and_network: Mutex<Buckets<(String, String)>>,
+    by_user: Mutex<Buckets<String>>,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            by_network: Mutex::new(Buckets::new(BY_NETWORK)),
+            by_user_and_network: Mutex::new(Buckets::new(BY_USER_AND_NETWORK)),
+            by_user: Mutex::new(Buckets::new(BY_USER)),
+        }
+    }
+}
+
+impl Tries {
+    /// Waits until this user may be tried from this address.
+    ///
+    /// # Errors
+    /// Too many were tried from its network.
+    pub(super) async fn admit(&self, address: &str, user: &str) -> Answer<()> {
+        let delay = self.take(self.start.elapsed(), address, user).map_err(too_many)?;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        Ok(())
+    }
+
+    /// For who is known only after the login.
+    ///
+    /// # Errors
+    /// Too many were tried from its network.
+    pub(super) fn admit_address(&self, address: &str) -> Answer<()> {
+        held(&self.by_network).take(self.start.elapsed(), network(address)).map_err(too_many)
+    }
+
+    /// The login of somebody who was known only after it was a good one.
+    pub(super) fn came_in(&self, address: &str) {
+        held(&self.by_network).put_back(&network(address));
+    }
+
+    /// The password was the right one.
+    pub(super) fn succeeded(&self, address: &str, user: &str) {
+        let network = network(address);
+        held(&self.by_network).put_back(&network);
+        held(&self.by_user).put_back(user);
+        held(&self.by_user_and_network).put_back(&(user.to_owned(), network));
+    }
+
+    /// Counts a try: how late to answer it, or how long to wait for the next one that is admitted.
+    fn take(&self, now: Duration, address: &str, user: &str) -> Result<Duration, Duration> {
+        let network = network(address);
+        held(&self.by_network).take(now, network.clone())?;
+        held(&self.by_user_and_network).take(now, (user.to_owned(), network))?;
+        Ok(held(&self.by_user).delay(now, user.to_owned(), LATEST))
+    }
+}
+
+fn held<K>(buckets: &Mutex<Buckets<K>>) -> MutexGuard<'_, Buckets<K>> {
+    buckets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The network of one client: an IPv4 address, or a /64 of IPv6. A socket keeps its name.
+fn network(address: &str) -> String {
+    match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V6(address)) => {
+            Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << u64::BITS)).to_string() + "/64"
+        }
+        Ok(IpAddr::V4(address)) => address.to_string(),
+        Err(_) => address.to_owned(),
+    }
+}
+
+fn too_many(wait: Duration) -> Refusal {
+    let seconds = wait.as_secs().saturating_add(1);
+    let detail = format!("too many logins were tried from this network; try again in {seconds} s");
+    Refusal::from(Problem { retry_after: Some(seconds), ..Problem::new(ProblemCode::RateLimited, detail) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1000);
+
+    /// Tries until one is refused.
+    fn until_refused(tries: &Tries, address: &str, user: &str) -> usize {
+        (0..1000).take_while(|_| tries.take(NOW, address, user).is_ok()).count()
+    }
+
+    #[test]
+    fn wrong_tries_from_elsewhere_make_a_user_wait_and_never_refuse_it() {
+        let tries = Tries::default();
+        assert_eq!(until_refused(&tries, "198.51.100.1", "alice"), 10);
+        assert_eq!(tries.take(NOW, "203.0.113.9", "alice"), Ok(Duration::ZERO), "one stranger does nothing");
+        for stranger in 0..200 {
+            until_refused(&tries, &format!("198.51.100.{stranger}"), "alice");
+        }
+        for _ in 0..9 {
+            assert_eq!(
+                tries.take(NOW, "203.0.113.9", "alice"),
+                Ok(LATEST),
+                "many make her wait for a moment"
+            );
+        }
+        assert_eq!(tries.take(NOW, "203.0.113.9", "bob"), Ok(Duration::ZERO), "others are not held up");
+        let later = NOW + LATEST + Duration::from_secs(2 * 30);
+        assert_eq!(tries.take(later, "203.0.113.9", "alice"), Ok(Duration::ZERO), "and it is forgotten");
+    }
+
+    #[test]
+    fn the_addresses_of_one_network_count_together() {
+        let tries = Tries::default();
+        let all = (0..50).filter(|n| tries.take(NOW, &format!("2001:db8:0:7::{n:x}"), "alice").is_ok());
+        assert_eq!(all.count(), 10, "a /64 is one client");
+        assert_eq!(tries.take(NOW, "2001:db8:0:8::1", "alice"), Ok(Duration::ZERO));
+        assert_eq!(until_refused(&tries, "192.0.2.1", "alice"), 10);
+        assert!(tries.take(NOW, "::ffff:192.0.2.1", "alice").is_err(), "the same address, in IPv6");
+        assert_eq!(network("api.sock"), "api.sock");
+    }
+
+    #[test]
+    fn a_network_tries_twenty_times_whomever_it_names() {
+        let tries = Tries::default();
+        let all = (0..50).filter(|n| tries.take(NOW, "192.0.2.1", &format!("user{n}")).is_ok());
+        assert_eq!(all.count(), 20);
+    }
+
+    #[test]
+    fn right_passwords_count_nothing() {
+        let tries = Tries::default();
+        for _ in 0..100 {
+            assert_eq!(tries.take(NOW, "192.0.2.1", "alice"), Ok(Duration::ZERO));
+            tries.succeeded("192.0.2.1", "alice");
+        }
+    }
+}
