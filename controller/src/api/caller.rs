@@ -30,6 +30,14 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// For whom a share of the region is counted: a user with all its sessions and tokens, a token that speaks for itself, or the socket.
+    pub(super) fn holder(&self) -> String {
+        match self.bearer.as_ref().and_then(|bearer| bearer.user.as_ref()) {
+            Some(user) => format!("user {user}"),
+            None => self.actor.name.clone(),
+        }
+    }
+
     /// The store, acting for the caller: for every write that it asks for.
     pub(super) fn store(&self, app: &App) -> Store {
         app.store().acting(self.actor.clone())

@@ -28,6 +28,13 @@ const QUEUE: usize = 1024;
 /// Readers of one region.
 const READERS: usize = 1000;
 
+/// Readers of one [holder](super::view::View::holder). A program that opens a watch in each run and ends none leaves the rest to
+/// others.
+const SHARE: usize = 250;
+
+/// Places that only admins may take. They must be able to watch when others took all the rest.
+const RESERVE: usize = 100;
+
 /// While somebody's queue is half full the task waits, so that a burst does not cut who merely needs a moment; at most so often
 /// and so long.
 const PACE: (u32, Duration) = (20, Duration::from_millis(10));
@@ -152,11 +159,7 @@ impl Hub {
         let mut state = self.state.lock().await;
         state.readers.retain(|reader| !reader.queue.is_closed());
         let joined_at = state.position;
-        if state.readers.len() >= READERS {
-            return Err(Refusal::unavailable(format!(
-                "{READERS} watches are open at this region; try again"
-            )));
-        }
+        admit(&state.readers, &view)?;
         let (queue, receiver) = mpsc::channel(QUEUE);
         let (through, settled) = (AtomicI64::new(joined_at), AtomicI64::new(i64::MAX));
         let shared = Arc::new(Shared { through, settled, ..Shared::default() });
@@ -188,6 +191,21 @@ impl Hub {
     pub(crate) fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
+}
+
+/// Refuses one more reader where there is no place for it.
+fn admit(readers: &[Reader], view: &View) -> Answer<()> {
+    let holder = view.holder();
+    if readers.iter().filter(|reader| reader.view.holder() == holder).count() >= SHARE {
+        return Err(Refusal::unavailable(format!(
+            "{holder} has {SHARE} watches open at this region, as many as one may have; end some of them, or watch more kinds with each"
+        )));
+    }
+    let places = if view.is_of_admin() { READERS } else { READERS.saturating_sub(RESERVE) };
+    if readers.len() >= places {
+        return Err(Refusal::unavailable(format!("{places} watches are open at this region; try again")));
+    }
+    Ok(())
 }
 
 /// The task. It ends when the region stops.
@@ -366,5 +384,46 @@ async fn pace(hub: &Hub) {
             return;
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::rights::{Rights, Role};
+    use super::*;
+
+    async fn watch(hub: &Hub, holder: &str, role: Role) -> Option<Seat> {
+        hub.join(Arc::new(View::of(holder, Rights::everywhere(role)))).await.ok()
+    }
+
+    async fn open(hub: &Hub, holder: &str, role: Role) -> Vec<Seat> {
+        let mut seats = Vec::new();
+        while let Some(seat) = watch(hub, holder, role).await {
+            seats.push(seat);
+        }
+        seats
+    }
+
+    #[tokio::test]
+    async fn one_holder_takes_its_share_and_leaves_the_rest_to_others() {
+        let hub = Hub::new(0, 1);
+        let mut seats = open(&hub, "token greedy", Role::Viewer).await;
+        assert_eq!(seats.len(), SHARE);
+        assert!(watch(&hub, "token other", Role::Viewer).await.is_some());
+        seats.pop();
+        assert!(watch(&hub, "token greedy", Role::Viewer).await.is_some(), "a watch that ended is one less");
+    }
+
+    #[tokio::test]
+    async fn admins_can_watch_when_others_took_all_places() {
+        let hub = Hub::new(0, 1);
+        let mut seats = Vec::new();
+        for number in 0..10 {
+            seats.extend(open(&hub, &format!("token {number}"), Role::Operator).await);
+        }
+        assert_eq!(seats.len(), READERS - RESERVE);
+        seats.extend(open(&hub, "user root", Role::Admin).await);
+        assert_eq!(seats.len(), READERS, "the reserve is theirs");
+        assert!(watch(&hub, "user other", Role::Admin).await.is_none());
     }
 }

@@ -4,7 +4,7 @@ use super::super::body;
 use super::super::caller::Caller;
 use super::super::problem::{Answer, Refusal};
 use super::super::query::labels;
-use super::super::rights::{ACCESS, Rights};
+use super::super::rights::{ACCESS, Rights, Role};
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, Kind, ProblemCode};
 use basalt_db::{Changed, Object};
@@ -20,6 +20,8 @@ pub(super) struct View {
     rights: Rights,
     /// The objects that say so.
     rests_on: Vec<Uid>,
+    /// The user or token whose share its watch is of.
+    holder: String,
 }
 
 impl View {
@@ -40,7 +42,29 @@ impl View {
             let detail = format!("a {kind} is seen by those with a role for everywhere");
             return Err(Refusal::new(ProblemCode::Forbidden, detail));
         }
-        Ok(Self { kinds, labels: labels(selector)?, rights, rests_on: caller.rests_on.clone() })
+        Ok(Self {
+            kinds,
+            labels: labels(selector)?,
+            rights,
+            rests_on: caller.rests_on.clone(),
+            holder: caller.holder(),
+        })
+    }
+
+    /// A view of everything that these rights show.
+    #[cfg(test)]
+    pub(super) fn of(holder: &str, rights: Rights) -> Self {
+        Self { rights, holder: holder.to_owned(), ..Self::default() }
+    }
+
+    /// The user or token whose share this watch is of: see [`Caller::holder`].
+    pub(super) fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// The reader is an admin of the whole region.
+    pub(super) fn is_of_admin(&self) -> bool {
+        self.rights.unlimited() >= Some(Role::Admin)
     }
 
     /// For the log: only changes of these kinds matter.
