@@ -4,22 +4,29 @@
 //! fields and functions that do not exist are found when it is read, with their place; so are most mistakes of type, by trying it
 //! on a machine that has one of everything.
 //!
-//! Whoever may write tags must not be able to hold up a region. So a text is short ([`MAX_BYTES`]), shallow ([`MAX_NESTING`],
-//! [`MAX_LEVELS`]) and has few parts ([`MAX_SIGNS`]); macros loop over the lists of the inventory or what was made of them, at most two within
-//! each other; there are no regular expressions; and what an evaluation can cost is counted before it begins ([`MAX_COST`]).
+//! A person who may write tags must not be able to hold up a region. These bounds stand before an evaluation:
+//!
+//! 1. A text is short ([`MAX_BYTES`]), shallow ([`MAX_NESTING`], [`MAX_LEVELS`]) and has few parts ([`MAX_SIGNS`]).
+//! 2. Macros loop over the lists of the inventory, or over lists made of these, at most two within each other.
+//! 3. There are no regular expressions.
+//! 4. The steps of an evaluation are [counted](size) before it begins ([`MAX_COST`]). The bytes that it makes count as steps.
+//!    This is done for a large machine when an expression is declared, and for each machine that is larger.
 
+mod size;
 pub mod variables;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub use variables::{MAX_LIST, Subject, VARIABLES};
+pub use variables::{MAX_LIST, MAX_TEXT, Subject, VARIABLES};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
+use cel::common::types::CelBool;
 use cel::{Env, IdedExpr, Value};
+use size::Limits;
 
 /// Bytes of an expression.
 pub const MAX_BYTES: usize = 1024;
@@ -29,7 +36,8 @@ pub const MAX_NESTING: usize = 12;
 pub const MAX_LEVELS: usize = 32;
 /// Signs outside of texts: operators, dots, brackets, commas.
 pub const MAX_SIGNS: usize = 128;
-/// Steps of one evaluation, counted as nodes times elements.
+/// Steps of one evaluation. Each evaluated part is a step, and so are each 64 bytes of its value. No evaluation holds more memory than
+/// these bytes, 13 MB.
 pub const MAX_COST: u64 = 200_000;
 
 static ENV: LazyLock<Arc<Env>> =
@@ -74,11 +82,21 @@ pub enum ExpressionError {
         /// What, and what there is instead.
         message: String,
     },
+    /// An evaluation may take too long, or too much memory.
+    #[error(
+        "the expression may take {steps} steps for {machine}; at most {MAX_COST}. Make shorter lists and texts, and fewer loops within each other"
+    )]
+    Costly {
+        /// Evaluated parts, and each 64 bytes of their values.
+        steps: u64,
+        /// The size of the machine.
+        machine: String,
+    },
     /// It cannot be computed.
     #[error("{0}")]
     Type(String),
     /// Its value is no truth.
-    #[error("its value is {0}, neither true nor false")]
+    #[error("its value is of type {0}, neither true nor false")]
     NoTruth(String),
 }
 
@@ -95,6 +113,7 @@ impl Expression {
         let at = |id| source.offset_for(id).map_or(1, |(start, _)| start.saturating_add(1));
         let found = walk::walk(&root, &at)?;
         let this = Self { root: Arc::new(root), found };
+        this.affordable(&variables::LARGE)?;
         this.holds(&variables::sample())?;
         Ok(this)
     }
@@ -107,26 +126,39 @@ impl Expression {
         if self.found.hardware && machine.inventory.is_none() {
             return Ok(false);
         }
-        let longest = variables::longest(machine);
-        if longest > MAX_LIST {
-            let what = "elements in a list of the machine's inventory";
-            return Err(ExpressionError::TooLarge { what, has: longest, most: MAX_LIST });
+        let limits = variables::limits(machine);
+        for (what, has, most) in [
+            ("elements in a list of the machine's inventory", limits.list, MAX_LIST),
+            ("bytes in a text of the machine's inventory", limits.text, MAX_TEXT),
+        ] {
+            if has > most {
+                return Err(ExpressionError::TooLarge { what, has, most });
+            }
         }
-        let cost = self.found.cost(longest);
-        if cost > MAX_COST {
-            let has = usize::try_from(cost).unwrap_or(usize::MAX);
-            let most = usize::try_from(MAX_COST).unwrap_or(usize::MAX);
-            return Err(ExpressionError::TooLarge { what: "steps for this machine", has, most });
+        // A smaller machine takes fewer steps than the one that was supposed when the expression was read.
+        if limits.list > variables::LARGE.list || limits.text > variables::LARGE.text {
+            self.affordable(&limits)?;
         }
         let mut context = cel::Context::with_env(ENV.clone());
         variables::bind(&mut context, machine, &self.found.roots);
-        let resolved = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.root, &context)));
-        let broken = || ExpressionError::Type("it cannot be computed".to_owned());
-        match resolved.map_err(|_| broken())? {
-            Ok(Value::Bool(truth)) => Ok(truth),
-            Ok(other) => Err(ExpressionError::NoTruth(short(&format!("{other:?}")))),
-            Err(error) => Err(ExpressionError::Type(short(&error.to_string()))),
+        let evaluated = catch_unwind(AssertUnwindSafe(|| match Value::resolve_val(&self.root, &context) {
+            Ok(value) => match value.downcast_ref::<CelBool>() {
+                Some(truth) => Ok(*truth.inner()),
+                None => Err(ExpressionError::NoTruth(value.get_type().name().to_owned())),
+            },
+            Err(error) => Err(ExpressionError::Type(short(&error))),
+        }));
+        evaluated.unwrap_or_else(|_| Err(ExpressionError::Type("it cannot be computed".to_owned())))
+    }
+
+    /// Refuses an expression whose evaluation may exceed [`MAX_COST`] for a machine within these limits.
+    fn affordable(&self, limits: &Limits) -> Result<(), ExpressionError> {
+        let (steps, _) = size::count(&self.root, &self.found.roots, limits);
+        if steps <= MAX_COST {
+            return Ok(());
         }
+        let machine = format!("a machine with lists of {} and texts of {} bytes", limits.list, limits.text);
+        Err(ExpressionError::Costly { steps, machine })
     }
 }
 
@@ -180,8 +212,19 @@ fn syntax(errors: &cel::ParseErrors) -> ExpressionError {
     ExpressionError::Syntax { line, column, message: short(&first.msg) }
 }
 
-/// What others say, as far as one line has room.
-fn short(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
-    if line.chars().count() < text.chars().count() { format!("{line}…") } else { line }
+/// An error in one line of 200 characters. It may quote a value of megabytes: the rest is not even written.
+fn short(error: &impl std::fmt::Display) -> String {
+    struct Line(String, usize);
+    impl std::fmt::Write for Line {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            for c in text.chars() {
+                self.1 = self.1.checked_sub(1).ok_or(std::fmt::Error)?;
+                self.0.push(if c.is_control() { ' ' } else { c });
+            }
+            Ok(())
+        }
+    }
+    let mut line = Line(String::new(), 200);
+    let is_whole = std::fmt::Write::write_fmt(&mut line, format_args!("{error}")).is_ok();
+    if is_whole { line.0 } else { line.0 + "…" }
 }

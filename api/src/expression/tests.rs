@@ -97,6 +97,19 @@ fn hostile_texts_neither_hang_nor_end_the_process() {
             format!("name + name == '{}'", "\\x41".repeat(n)),
         ]);
     }
+    // Texts within which the brackets of a text seem to be outside, or the other way round.
+    for begin in ["'''a'b''' == name || ", "r'\\' == name || ", "name == '' //'\n|| ", "'\\q", "'\n", "r"] {
+        for n in [13, 40, 100, 480] {
+            texts.extend([
+                format!("{begin}{}", deep("(", ")", n)),
+                format!("{begin}{}", deep("[", "]", n)),
+                format!("{begin}{}", chain("+1", n)),
+                format!("{begin}{}true", "!".repeat(2 * n)),
+                format!("{begin}{}1 == 1", "-".repeat(2 * n)),
+                format!("{begin}{}true", "true?".repeat(n)),
+            ]);
+        }
+    }
     texts.extend(
         [
             "",
@@ -150,23 +163,105 @@ fn hostile_texts_neither_hang_nor_end_the_process() {
     assert!(begin.elapsed() < Duration::from_secs(60), "took {:?}", begin.elapsed());
 }
 
+/// A machine with lists of so many and texts of so many bytes.
+fn large(list: usize, text: usize) -> Inventory {
+    let mut inventory = server();
+    let long = || Some("x".repeat(text));
+    inventory.disks = (0..list)
+        .map(|n| (format!("sd{n}"), Disk { serial: long(), model: long(), ..Disk::new(1) }))
+        .collect();
+    inventory.dmi.serial = long();
+    inventory
+}
+
 #[test]
 fn what_would_take_long_is_counted_before_it_begins() {
-    let mut inventory = server();
-    for n in 0..250 {
-        inventory.disks.insert(format!("sd{n}"), Disk::new(n));
-    }
     let pairs = "disks.all(a, disks.all(b, a.name == b.name || a.bytes != b.bytes || a.model == b.model))";
     let expression = Expression::parse(pairs).unwrap();
     assert!(expression.holds(&described(Some(&server()))).is_ok());
-    let error = expression.holds(&described(Some(&inventory))).unwrap_err();
-    assert!(matches!(error, ExpressionError::TooLarge { what: "steps for this machine", .. }), "{error}");
-    for n in 0..10 {
-        inventory.disks.insert(format!("sdx{n}"), Disk::new(n));
+    let error = expression.holds(&described(Some(&large(250, 9)))).unwrap_err();
+    assert!(matches!(error, ExpressionError::Costly { .. }), "{error}");
+    for (list, text, error) in [
+        (257, 9, "the expression has 257 elements in a list of the machine's inventory; at most 256"),
+        (1, 1025, "the expression has 1025 bytes in a text of the machine's inventory; at most 1024"),
+    ] {
+        let found = large(list, text);
+        let refused = Expression::parse("disk.count > 1").unwrap().holds(&described(Some(&found)));
+        assert_eq!(refused.unwrap_err().to_string(), error);
     }
-    let error = Expression::parse("disk.count > 1").unwrap().holds(&described(Some(&inventory))).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the expression has 262 elements in a list of the machine's inventory; at most 256"
-    );
+}
+
+/// Each makes some thousand times of what it begins with, by another means.
+#[test]
+fn an_expression_that_makes_much_of_little_is_refused_before_it_is_evaluated() {
+    let chain = |begin: &str, link: &str, n: usize| format!("{begin}{}.exists(a, a == 'x')", link.repeat(n));
+    for text in [
+        chain("[name]", ".map(a, a + a + a + a)", 13),
+        chain("[name]", ".map(a, [a, a, a, a])", 13),
+        chain("[name]", ".map(a, {'a': a, 'b': a, 'c': a, 'd': a})", 7),
+        chain("[dmi.serial]", ".map(a, a + a + a + a)", 9),
+        chain("[disks]", ".map(a, a + a + a + a)", 7),
+        chain("disks", ".map(a, [a, a]).filter(a, a == a)", 9),
+        chain("disks", ".map(a, disks)", 3),
+        "disks.map(a, disks.map(b, disks)).exists(a, a == [])".to_owned(),
+        format!("disks.exists(a, disks.exists(b, {} == ''))", ["a.serial"; 25].join("+")),
+    ] {
+        let error = Expression::parse(&text).unwrap_err();
+        assert!(matches!(error, ExpressionError::Costly { .. }), "{text}: {error}");
+    }
+    // A few times is what people write.
+    assert!(holds("[name].map(a, a + '-' + a).map(a, a + a).exists(a, a == 'web-1-web-1web-1-web-1')"));
+}
+
+/// Bytes that a value has in the library's memory, at least.
+fn weight(value: &Value) -> u64 {
+    let wide = |length: usize| u64::try_from(length).unwrap();
+    match value {
+        Value::String(text) => 24 + wide(text.len()),
+        Value::List(items) => 24 + items.iter().map(weight).sum::<u64>(),
+        Value::Map(map) => 48 + map.map.values().map(|value| 40 + weight(value)).sum::<u64>(),
+        _ => 16,
+    }
+}
+
+#[test]
+fn no_value_is_larger_than_its_bound() {
+    let found = large(7, 100);
+    let machine = described(Some(&found));
+    for text in [
+        "name",
+        "dmi.serial + name + '-' + 'x'",
+        "string(1e-308)",
+        "true ? disks : []",
+        "disks",
+        "disks + disks + [1, 2]",
+        "disks.filter(d, !d.rotational)",
+        "disks.filter(d, d.name != 'sd0').map(d, d.serial)",
+        "disks.map(d, d.serial + d.serial).map(s, [s, s, s])[0]",
+        "disks.map(d, d.rotational, disks)",
+        "disks.map(a, disks.filter(b, b.name == a.name))",
+        "disks.map(a, {'serial': a.serial, 'all': disks})[6].all",
+        "[disks, [name]].map(a, a + a)",
+        "disks.exists_one(d, d.name == 'sd3')",
+        "[[], [1], [[name]]]",
+    ] {
+        let (root, source) = PARSING.parser().parse_with_source_info(text).unwrap();
+        let at = |id| source.offset_for(id).map_or(1, |(start, _)| start);
+        let roots = walk::walk(&root, &at).unwrap().roots;
+        let mut context = cel::Context::with_env(ENV.clone());
+        variables::bind(&mut context, &machine, &roots);
+        let value = Value::resolve(&root, &context).unwrap();
+        let (steps, size) = size::count(&root, &roots, &variables::limits(&machine));
+        assert!(weight(&value) <= size.bytes, "{text}: {} <= {size:?}", weight(&value));
+        assert!(steps > 0, "{text}");
+    }
+}
+
+/// An error may quote a value: of that, no more than a line is written.
+#[test]
+fn an_error_about_a_large_value_is_short() {
+    let found = large(256, 1024);
+    let expression = Expression::parse("disks.size() < 200 || disks - 1 == 0").unwrap();
+    let error = expression.holds(&described(Some(&found))).unwrap_err().to_string();
+    assert!(error.chars().count() < 250, "{error}");
 }

@@ -5,11 +5,16 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 
+use super::size::Limits;
 use crate::kinds::{Architecture, Disk, Gpu, Interface, Inventory, PciDevice};
 use crate::values::Mac;
 
 /// Elements of a list of an inventory that an expression is evaluated over.
 pub const MAX_LIST: usize = 256;
+/// Bytes of a text of a machine that an expression is evaluated over.
+pub const MAX_TEXT: usize = 1024;
+/// The machine for which every expression must be affordable when it is declared.
+pub(super) const LARGE: Limits = Limits { list: 32, text: 256 };
 
 /// A machine, as an expression sees it.
 #[derive(Clone, Copy, Debug)]
@@ -311,18 +316,49 @@ fn value(
     }
 }
 
-/// Elements of the longest list.
-pub(super) fn longest(machine: &Subject<'_>) -> usize {
-    machine.inventory.map_or(0, |found| {
-        found.disks.len().max(found.interfaces.len()).max(found.gpus.len()).max(found.pci.len())
-    })
+/// How large a machine's description is.
+pub(super) fn limits(machine: &Subject<'_>) -> Limits {
+    let own = [machine.name, machine.zone, machine.pool];
+    let Some(found) = machine.inventory else {
+        return Limits { list: 0, text: longest(own) };
+    };
+    let (cpu, dmi) = (&found.cpu, &found.dmi);
+    let identity = [&cpu.model, &dmi.manufacturer, &dmi.product, &dmi.serial, &dmi.uuid, &dmi.bios_version];
+    let disks = found.disks.iter().flat_map(|(name, disk)| {
+        [name.as_str(), text(disk.model.as_ref()), text(disk.serial.as_ref()), text(disk.transport.as_ref())]
+    });
+    let interfaces = found
+        .interfaces
+        .iter()
+        .flat_map(|(name, interface)| [name.as_str(), text(interface.driver.as_ref())]);
+    let gpus = found.gpus.iter().flat_map(|(address, gpu)| [address.as_str(), &gpu.vendor, &gpu.model]);
+    let pci = found.pci.iter().flat_map(|(address, it)| {
+        [address.as_str(), &it.vendor, &it.device, &it.class, text(it.driver.as_ref())]
+    });
+    let texts = own.into_iter().chain(identity.map(|known| text(known.as_ref())));
+    Limits {
+        list: found.disks.len().max(found.interfaces.len()).max(found.gpus.len()).max(found.pci.len()),
+        text: longest(texts.chain(disks).chain(interfaces).chain(gpus).chain(pci)).max(MAC),
+    }
 }
 
-/// A machine that has one of everything.
+/// Bytes of a MAC as a text, which is longer than all that have no limit of their own.
+const MAC: usize = 17;
+
+fn longest<'a>(texts: impl IntoIterator<Item = &'a str>) -> usize {
+    texts.into_iter().map(str::len).max().unwrap_or(0)
+}
+
+/// A machine that has one of everything, with long texts.
 pub(super) fn sample() -> Subject<'static> {
     static ONE: LazyLock<Inventory> = LazyLock::new(|| {
         let mut inventory = Inventory::default();
-        inventory.disks.insert("sda".to_owned(), Disk::new(1));
+        let long = || Some("x".repeat(LARGE.text));
+        let disk = Disk { model: long(), serial: long(), ..Disk::new(1) };
+        inventory.disks.insert("sda".to_owned(), disk);
+        let dmi = &mut inventory.dmi;
+        (dmi.manufacturer, dmi.product, dmi.serial) = (long(), long(), long());
+        inventory.cpu.model = long();
         inventory.interfaces.insert("eth0".to_owned(), Interface::new(Mac::new([0x52, 0x54, 0, 0, 0, 1])));
         inventory.gpus.insert("0000:00:00.0".to_owned(), Gpu::new("nvidia".to_owned(), "20b5".to_owned()));
         let device = PciDevice::new("10de".to_owned(), "20b5".to_owned(), "030200".to_owned());

@@ -20,18 +20,6 @@ pub(super) struct Found {
     pub(super) roots: BTreeSet<&'static str>,
     /// One of them is hardware.
     pub(super) hardware: bool,
-    /// Nodes in no loop, in one, in two.
-    nodes: [u64; MAX_LOOPS + 1],
-    /// The longest list that is written out in it.
-    written: u64,
-}
-
-impl Found {
-    /// What an evaluation costs at most, over lists of this length.
-    pub(super) fn cost(&self, longest: usize) -> u64 {
-        let length = u64::try_from(longest).unwrap_or(u64::MAX).max(self.written);
-        self.nodes.iter().rev().fold(0, |cost: u64, nodes| cost.saturating_mul(length).saturating_add(*nodes))
-    }
 }
 
 struct Walk<'a> {
@@ -67,9 +55,6 @@ impl<'a> Walk<'a> {
     }
 
     fn node(&mut self, node: &'a IdedExpr) -> Result<Shape, ExpressionError> {
-        if let Some(nodes) = self.found.nodes.get_mut(self.loops) {
-            *nodes = nodes.saturating_add(1);
-        }
         match &node.expr {
             Expr::Ident(name) => self.name(node.id, name),
             Expr::Select(select) => {
@@ -98,8 +83,6 @@ impl<'a> Walk<'a> {
                 Ok(Shape::Any)
             }
             Expr::List(list) => {
-                let length = u64::try_from(list.elements.len()).unwrap_or(u64::MAX);
-                self.found.written = self.found.written.max(length);
                 for element in &list.elements {
                     self.expression(element)?;
                 }

@@ -2,6 +2,9 @@
 //!
 //! A machine is looked at with all tags whenever it is worked on, and only what differs from what is kept is written. A tag is
 //! looked at with all machines, some at a time, once its text or its name has changed.
+//!
+//! This region may refuse a stored expression, if a version with other bounds took it. No machine is evaluated with such an
+//! expression, and the tag's condition says so. Nothing else stops for it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -25,6 +28,8 @@ const BATCH: i64 = 500;
 const LEASE: Duration = Duration::from_secs(10);
 /// Expressions that are kept read.
 const MOST_READ: usize = 1000;
+/// The reason in the conditions of a tag whose expression is never evaluated.
+const REFUSED: &str = "ExpressionRefused";
 /// What is called by nobody's name.
 const DEFAULT: &str = "default";
 
@@ -73,18 +78,22 @@ fn read(text: &str) -> Read {
     parsed
 }
 
-/// Of these tags the ones that a machine has by their expressions, and those for which that cannot be computed.
+/// Why no machine is evaluated with the tag's expression.
+fn refusal(tag: &TagSpec) -> Option<ExpressionError> {
+    read(tag.expression.as_ref()?).as_ref().as_ref().err().cloned()
+}
+
+/// The tags that a machine has by their expressions, and the tags for which that cannot be computed. Refused expressions are passed
+/// over.
 #[must_use]
 pub fn evaluate(uid: MachineId, subject: &Subject<'_>, tags: &[TagSeen]) -> Vec<Tagged> {
     let of = |tag: &TagSeen, error| Tagged { machine: uid, tag: tag.uid, name: tag.name.clone(), error };
     let mut held = Vec::new();
     for tag in tags {
         let Some(text) = &tag.spec.expression else { continue };
-        let truth = match read(text).as_ref() {
-            Ok(expression) => expression.holds(subject),
-            Err(error) => Err(error.clone()),
-        };
-        match truth {
+        let known = read(text);
+        let Ok(expression) = known.as_ref() else { continue };
+        match expression.holds(subject) {
             Ok(true) => held.push(of(tag, None)),
             Ok(false) => {}
             Err(error) => held.push(of(tag, Some(error.to_string()))),
@@ -163,11 +172,17 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         // The store lets it leave; the machines that had it are woken by that.
         return Ok(Then::Rest);
     }
-    let is_new = object.observed_generation != object.generation || poison::is_told(&object);
+    let tag = TagSeen::of(&object)?;
+    let refusal = refusal(&tag.spec);
+    let before: TagStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
+    let is_told = before.common.conditions.iter().any(|condition| condition.reason == REFUSED);
+    let is_new = object.observed_generation != object.generation
+        || poison::is_told(&object)
+        || is_told != refusal.is_some();
     if !is_new && !driver.store.is_kept_otherwise(object.uid, &object.name).await? {
         return Ok(Then::Rest);
     }
-    let tags = [TagSeen::of(&object)?];
+    let tags = [tag];
     let (mut after, mut seen, mut changed) = (None, 0_usize, 0_usize);
     loop {
         let mut tagging = driver.store.tagging().await?;
@@ -181,14 +196,19 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         seen = seen.saturating_add(uids.len());
         driver.store.extend(lease, LEASE).await?;
     }
-    tracing::info!(
-        tag = object.name,
-        machines = seen,
-        changed,
-        "the tag's expression was looked at with all machines"
-    );
+    match &refusal {
+        Some(error) => {
+            tracing::warn!(tag = object.name, %error, "the tag's expression is refused: no machine has the tag by it")
+        }
+        None => tracing::info!(
+            tag = object.name,
+            machines = seen,
+            changed,
+            "the tag's expression was looked at with all machines"
+        ),
+    }
     let [tag] = &tags;
-    let status = status(&object, &tag.spec, driver.store.now().await?);
+    let status = status(&object, &before, &tag.spec, refusal.as_ref(), driver.store.now().await?);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Rest)
 }
@@ -204,23 +224,35 @@ fn evaluate_all(machines: Vec<Object>, tags: &[TagSeen]) -> Vec<Tagged> {
 }
 
 /// How a tag is once all machines were looked at. How many have it is counted when it is read.
-fn status(object: &Object, declared: &TagSpec, now: Timestamp) -> TagStatus {
-    let before: TagStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
-    let (reason, message) = match declared.expression {
-        Some(_) => ("Evaluated", "Every machine was looked at; each is looked at again when it changes."),
-        None => {
-            ("Stored", "It has no expression: machines have it whose specs name it, or whom tools gave it.")
+fn status(
+    object: &Object,
+    before: &TagStatus,
+    declared: &TagSpec,
+    refusal: Option<&ExpressionError>,
+    now: Timestamp,
+) -> TagStatus {
+    let (reason, message) = match (&declared.expression, refusal) {
+        (Some(_), Some(error)) => {
+            (REFUSED, format!("No machine has the tag by its expression: {error}. Declare another one."))
         }
+        (Some(_), None) => {
+            ("Evaluated", "Every machine was looked at; each is looked at again when it changes.".to_owned())
+        }
+        (None, _) => (
+            "Stored",
+            "It has no expression: machines have it whose specs name it, or whom tools gave it.".to_owned(),
+        ),
     };
+    let is_refused = reason == REFUSED;
     let mut status = TagStatus::default();
     status.common.observed_generation = object.generation;
     status.common.conditions =
-        [(Condition::READY, true), (Condition::PROGRESSING, false), (Condition::STALLED, false)]
+        [(Condition::READY, !is_refused), (Condition::PROGRESSING, false), (Condition::STALLED, is_refused)]
             .map(|(kind, holds)| Condition {
                 kind: kind.to_owned(),
                 status: if holds { ConditionStatus::True } else { ConditionStatus::False },
                 reason: reason.to_owned(),
-                message: message.to_owned(),
+                message: message.clone(),
                 since: now,
                 deadline: None,
             })

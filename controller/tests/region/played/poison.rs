@@ -59,6 +59,36 @@ async fn a_machine_whose_spec_cannot_be_read_harms_no_other_and_heals_once_it_is
     assert_eq!(world.violations, Vec::<String>::new());
 }
 
+/// A region with other bounds took it, or somebody wrote it into the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_expression_that_would_exhaust_memory_is_passed_over_and_its_tag_says_so() {
+    let mut world = World::new(1, 1, Taken::Read).await;
+    let harmless = json!({"expression": "name != 'x'"});
+    world.declare("Tag", "grown", &harmless, true).await;
+    world.settle(4).await.expect("they are taken in");
+    let has_tag = "select count(*) from machine_tag";
+    assert_eq!(world.hand.run(has_tag).await, [["1"]]);
+
+    let grows = format!("[name]{}.exists(a, a == \"x\")", ".map(a, a + a + a + a)".repeat(13));
+    let store = format!("update object set spec = '{}' where kind = 'Tag'", json!({"expression": grows}));
+    world.hand.run(&store).await;
+    world.declare("Deployment", "web", &deployment("m0"), true).await;
+    world.settle(4).await.expect("the machine is deployed");
+    let found = conditions(&world, "Tag", "grown").await;
+    let said = |n: usize| (found[n]["type"].clone(), found[n]["status"].clone(), found[n]["reason"].clone());
+    let refused = json!("ExpressionRefused");
+    assert_eq!(said(0), (json!("Ready"), json!("false"), refused.clone()), "{found}");
+    assert_eq!(said(2), (json!("Stalled"), json!("true"), refused), "{found}");
+    assert!(found[0]["message"].as_str().expect("words").contains("steps for a machine"), "{found}");
+    assert_eq!(world.hand.run(has_tag).await, [["0"]], "no machine has it by that");
+
+    world.declare("Tag", "grown", &harmless, true).await;
+    world.settle(4).await.expect("it is repaired");
+    assert_eq!(conditions(&world, "Tag", "grown").await[0]["reason"], "Evaluated");
+    assert_eq!(world.hand.run(has_tag).await, [["1"]]);
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_is_on_record_with_its_end_and_counted_once() {
     let mut world = World::new(2, 1, Taken::Read).await;
