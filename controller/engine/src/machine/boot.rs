@@ -151,11 +151,6 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Brings a machine that has an armed attempt to boot it.
-    pub(crate) fn boot_attempt(&mut self, task: TaskKind, record: &StepRecord, attempt: Attempt) {
-        let steps = TaskSteps::of(task);
-        let scope = record.scope;
-        let on = Some(PowerState::On);
     /// True if each name of a disk means one disk of the machine. Only a person can mend an ambiguous name.
     fn disks_are_named(&mut self) -> bool {
         let (Some(claim), Some(seen)) = (self.input.claim.as_ref(), self.input.facts.inventory.as_ref())
@@ -183,6 +178,11 @@ impl<'a> Walk<'a> {
         false
     }
 
+    /// Brings a machine that has an armed attempt to boot it.
+    pub(crate) fn boot_attempt(&mut self, task: TaskKind, record: &StepRecord, attempt: Attempt) {
+        let steps = TaskSteps::of(task);
+        let scope = record.scope;
+        let on = Some(PowerState::On);
         if self.now >= record.not_after {
             // Not even now, if its BMC is to rest: a new attempt could not be booted either.
             match self.power(steps.netboot, |r| r.step == steps.netboot && r.scope == scope, on) {
