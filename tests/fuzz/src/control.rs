@@ -1,6 +1,8 @@
 //! What regions tell racks, what racks keep, what Terraform and people send.
 
-use basalt_api::{KINDS, canonical, diff, expression::Expression, mask, references, secrets, validate};
+use basalt_api::expression::{Expression, MAX_LIST, MAX_TEXT, Subject};
+use basalt_api::kinds::{Architecture, Disk, Inventory};
+use basalt_api::{KINDS, canonical, diff, mask, references, secrets, validate};
 use basalt_proto::rack_v1::{
     AddressRange, BootConcern, BootMachine, DhcpConcern, DhcpSubnet, Fact, LocalBoot, boot_machine,
 };
@@ -10,6 +12,7 @@ use basalt_rack::spool::record;
 use basalt_rack::token::{BootToken, Session, report};
 use prost::Message;
 use serde_json::Value;
+use std::sync::LazyLock;
 use tfplugin::{Type, Val};
 
 /// The body of a concern; the first byte says which.
@@ -146,11 +149,31 @@ pub(crate) fn seeds_objects() -> Vec<Vec<u8>> {
     basalt_api::examples().into_iter().filter_map(seed).collect()
 }
 
-/// Expressions of tags.
+/// Expressions of tags, read and evaluated for an ordinary machine and for the largest that there may be.
 pub fn expression(data: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(data) {
-        let _ = Expression::parse(text);
+    static MACHINES: LazyLock<[Inventory; 2]> = LazyLock::new(|| [large(4, 20), large(MAX_LIST, MAX_TEXT)]);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(expression) = Expression::parse(text) else { return };
+    for inventory in MACHINES.iter() {
+        let machine = Subject {
+            name: "web-1",
+            architecture: Architecture::Amd64,
+            zone: "row-1",
+            pool: "default",
+            inventory: Some(inventory),
+        };
+        let _ = expression.holds(&machine);
     }
+}
+
+/// A machine with so many disks, and texts of so many bytes.
+fn large(disks: usize, text: usize) -> Inventory {
+    let long = || Some("x".repeat(text));
+    let disk =
+        |n| (format!("sd{n}"), Disk { model: long(), serial: long(), transport: long(), ..Disk::new(1) });
+    let mut inventory = Inventory { disks: (0..disks).map(disk).collect(), ..Inventory::default() };
+    inventory.dmi.serial = long();
+    inventory
 }
 
 pub(crate) fn seeds_expression() -> Vec<Vec<u8>> {
@@ -158,6 +181,18 @@ pub(crate) fn seeds_expression() -> Vec<Vec<u8>> {
         "cpu.cores >= 32 && gpu.count > 0",
         "!(vendor == \"x\") || \"a\" in tags",
         "disks.exists(d, d.size > 5)",
+        // Near the bound: what is a little larger is refused.
+        "[dmi.serial].map(a, a + a + a + a).map(a, a + a + a + a).map(a, a + a + a + a).exists(a, a == 'x')",
+        "disks.map(d, [d, d]).map(d, d + d).exists(d, d == [])",
+        "disks.all(a, disks.all(b, a.name == b.name || a.serial != b.serial))",
+        "disks.map(a, disks.filter(b, b.name == a.name)).size() > 1",
     ];
-    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    let mut seeds: Vec<_> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let chain = |link: &str, n: usize| format!("[name]{}.exists(a, a == 'x')", link.repeat(n)).into_bytes();
+    seeds.extend([
+        chain(".map(a, a + a + a + a)", 13),
+        chain(".map(a, [a, a, a, a])", 13),
+        chain(".map(a, a + a + a + a)", 6),
+    ]);
+    seeds
 }

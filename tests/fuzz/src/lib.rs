@@ -29,29 +29,76 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Edges that a short run reaches at least: one that reaches fewer does not reach the codec.
     pub edges: u32,
+    /// The program's peak of memory, at most. No input may cost much more than another of its length.
+    pub peak_mib: u32,
 }
+
+/// The peak of a program whose inputs cost their length.
+const PEAK_MIB: u32 = 512;
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
-    Target { name: "dhcp4", holds: dhcp4, seeds: dhcp::seeds4, edges: 1000 },
-    Target { name: "dhcp4_client", holds: dhcp4_client, seeds: dhcp::seeds4_client, edges: 200 },
-    Target { name: "dhcp6", holds: dhcp6, seeds: dhcp::seeds6, edges: 900 },
-    Target { name: "dhcp6_client", holds: dhcp6_client, seeds: agent::seeds_dhcp6_client, edges: 400 },
-    Target { name: "frame", holds: frame, seeds: dhcp::seeds_frame, edges: 25 },
-    Target { name: "tftp", holds: tftp, seeds: boot::seeds_tftp, edges: 280 },
-    Target { name: "tftp_client", holds: tftp_client, seeds: boot::seeds_tftp_client, edges: 180 },
-    Target { name: "bmc", holds: bmc, seeds: boot::seeds_bmc, edges: 200 },
-    Target { name: "bmc_client", holds: bmc_client, seeds: boot::seeds_bmc_client, edges: 280 },
-    Target { name: "redfish", holds: redfish, seeds: redfish::seeds_redfish, edges: 60 },
-    Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30 },
-    Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600 },
-    Target { name: "spool", holds: spool, seeds: control::seeds_spool, edges: 60 },
-    Target { name: "leases", holds: leases, seeds: files::seeds_leases, edges: 600 },
-    Target { name: "http", holds: http, seeds: files::seeds_http, edges: 70 },
-    Target { name: "tokens", holds: tokens, seeds: control::seeds_tokens, edges: 300 },
-    Target { name: "terraform", holds: terraform, seeds: control::seeds_terraform, edges: 700 },
-    Target { name: "objects", holds: objects, seeds: control::seeds_objects, edges: 3500 },
-    Target { name: "expression", holds: expression, seeds: control::seeds_expression, edges: 250 },
+    Target { name: "dhcp4", holds: dhcp4, seeds: dhcp::seeds4, edges: 1000, peak_mib: PEAK_MIB },
+    Target {
+        name: "dhcp4_client",
+        holds: dhcp4_client,
+        seeds: dhcp::seeds4_client,
+        edges: 200,
+        peak_mib: PEAK_MIB,
+    },
+    Target { name: "dhcp6", holds: dhcp6, seeds: dhcp::seeds6, edges: 900, peak_mib: PEAK_MIB },
+    Target {
+        name: "dhcp6_client",
+        holds: dhcp6_client,
+        seeds: agent::seeds_dhcp6_client,
+        edges: 400,
+        peak_mib: PEAK_MIB,
+    },
+    Target { name: "frame", holds: frame, seeds: dhcp::seeds_frame, edges: 25, peak_mib: PEAK_MIB },
+    Target { name: "tftp", holds: tftp, seeds: boot::seeds_tftp, edges: 280, peak_mib: PEAK_MIB },
+    Target {
+        name: "tftp_client",
+        holds: tftp_client,
+        seeds: boot::seeds_tftp_client,
+        edges: 180,
+        peak_mib: PEAK_MIB,
+    },
+    Target { name: "bmc", holds: bmc, seeds: boot::seeds_bmc, edges: 200, peak_mib: PEAK_MIB },
+    Target {
+        name: "bmc_client",
+        holds: bmc_client,
+        seeds: boot::seeds_bmc_client,
+        edges: 280,
+        peak_mib: PEAK_MIB,
+    },
+    Target { name: "redfish", holds: redfish, seeds: redfish::seeds_redfish, edges: 60, peak_mib: PEAK_MIB },
+    Target { name: "router", holds: router, seeds: boot::seeds_router, edges: 30, peak_mib: PEAK_MIB },
+    Target { name: "concern", holds: concern, seeds: control::seeds_concern, edges: 600, peak_mib: PEAK_MIB },
+    Target { name: "spool", holds: spool, seeds: control::seeds_spool, edges: 60, peak_mib: PEAK_MIB },
+    Target { name: "leases", holds: leases, seeds: files::seeds_leases, edges: 600, peak_mib: PEAK_MIB },
+    Target { name: "http", holds: http, seeds: files::seeds_http, edges: 70, peak_mib: PEAK_MIB },
+    Target { name: "tokens", holds: tokens, seeds: control::seeds_tokens, edges: 300, peak_mib: PEAK_MIB },
+    Target {
+        name: "terraform",
+        holds: terraform,
+        seeds: control::seeds_terraform,
+        edges: 700,
+        peak_mib: PEAK_MIB,
+    },
+    Target {
+        name: "objects",
+        holds: objects,
+        seeds: control::seeds_objects,
+        edges: 3500,
+        peak_mib: PEAK_MIB,
+    },
+    Target {
+        name: "expression",
+        holds: expression,
+        seeds: control::seeds_expression,
+        edges: 800,
+        peak_mib: 80,
+    },
 ];
 
 #[cfg(test)]
