@@ -40,6 +40,7 @@ pub mod values;
 pub mod watch;
 pub mod wire;
 
+mod destination;
 mod diff;
 mod dormant;
 mod effective;
@@ -51,6 +52,7 @@ mod schema;
 mod validate;
 
 pub use basalt_api_derive::Model;
+pub use destination::redirections;
 pub use diff::{
     FieldChange, HIDDEN, HIDDEN_CHANGE, canonical, diff, diff_fields, equal, has_sensitive, mask, masked,
     masked_write,

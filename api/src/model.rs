@@ -194,6 +194,7 @@ pub mod private {
         effect: Effect::None,
         immutable: false,
         sensitive: false,
+        destination: None,
         stability: Stability::Stable,
         dormant: &[],
     };

@@ -239,6 +239,8 @@ field_codes! {
     Rule;
     /// It cannot be changed after creation.
     Immutable;
+    /// A stored secret would be sent elsewhere: the write has to say it anew.
+    Redirected;
     /// The system is installed, and only a new installation could change it.
     Installed;
     /// It names an object that is not there.

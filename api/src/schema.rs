@@ -101,6 +101,8 @@ pub struct Field {
     pub immutable: bool,
     /// Not to be shown by tools. Unlike a secret it is stored, returned and compared as it is.
     pub sensitive: bool,
+    /// The fields beside a secret that decide where it is sent. Empty: it is sent nowhere. `None`: the field is no secret.
+    pub destination: Option<&'static [&'static str]>,
     /// For status: whether it changes by itself.
     pub stability: Stability,
     /// What of it nothing acts on yet; its documentation says so as well.

@@ -107,6 +107,13 @@ pub(crate) fn field(kind: &Kind, error: &FieldError, suffix: &str, config: &Val)
     } else {
         String::new()
     };
+    if error.code == FieldCode::Redirected
+        && let Some((path, version)) = map::version_of(&path)
+    {
+        let detail =
+            format!("{}; raise {version}, which has the secret written again.{suffix}", error.message);
+        return Diag::error(title(error.code), detail).at(path);
+    }
     // What is missing is nowhere from.
     let origin = origin.filter(|_| error.code != FieldCode::Required);
     let origin = origin.map(|origin| format!(" {origin}")).unwrap_or_default();
@@ -122,6 +129,7 @@ fn title(code: FieldCode) -> &'static str {
         FieldCode::UnknownField => "No such field",
         FieldCode::Required => "Something is missing",
         FieldCode::Immutable => "It cannot be changed",
+        FieldCode::Redirected => "The secret has to be given anew",
         FieldCode::Installed => "It needs a new installation",
         FieldCode::ReferenceNotFound => "It refers to something that does not exist",
         FieldCode::Overlap => "It overlaps with something else",
@@ -191,6 +199,20 @@ mod tests {
             let advice = told.detail.strip_prefix("PUT /api/v1/zones/row-1 is not to be. ");
             assert!(advice.is_some_and(|advice| advice.ends_with('.')), "{code:?}: {}", told.detail);
         }
+    }
+
+    #[test]
+    fn a_secret_that_would_be_sent_elsewhere_is_asked_for_where_the_configuration_gives_it() {
+        let kind = Kind::find("Sample").expect("a kind");
+        let why = "mac changes, which decides where this secret is sent";
+        let wrong = FieldError::new("/spec/password", FieldCode::Redirected, why, "write the secret itself");
+        let told = |name: &str| {
+            let told = field(kind, &wrong, "", &Val::from([(name, "x".into())]));
+            (told.path.to_string(), told.detail)
+        };
+        let raise = format!("{why}; raise password_wo_version, which has the secret written again.");
+        assert_eq!(told("password_wo"), ("password_wo_version".to_owned(), raise));
+        assert_eq!(told("mac"), ("password".to_owned(), format!("{why}; write the secret itself.")));
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) struct FieldInput {
     pub(crate) volatile: bool,
     pub(crate) flatten: bool,
     pub(crate) dormant: Vec<DormantInput>,
+    /// The fields that decide where a secret is sent. `None`: the field is no secret.
+    pub(crate) destination: Option<Vec<String>>,
     server_chosen: bool,
     default: Option<DefaultWord>,
 }
@@ -87,6 +89,7 @@ impl FieldInput {
             volatile: false,
             flatten: false,
             dormant: Vec::new(),
+            destination: None,
             server_chosen: false,
             default: None,
         };
@@ -121,6 +124,12 @@ impl FieldInput {
                         this.dormant.push(DormantInput { word: Some(word), because });
                         Ok(())
                     })?,
+                    "sent_to" => meta.parse_nested_meta(|of| {
+                        let field = of.path.require_ident()?.unraw().to_string();
+                        this.destination.get_or_insert_default().push(field);
+                        Ok(())
+                    })?,
+                    "sent_nowhere" => this.destination = Some(Vec::new()),
                     "immutable" => {
                         this.immutable = true;
                         this.effect = "Replace";
@@ -149,6 +158,9 @@ impl FieldInput {
                 field,
                 "a field of a Model needs documentation: users read it",
             ));
+        }
+        if let Some(fields) = this.destination.as_deref().and_then(alternatives) {
+            this.doc.push_str(&format!(" It has to be given anew when {fields} changes."));
         }
         for dormant in &this.dormant {
             this.doc.push(' ');
@@ -208,6 +220,13 @@ fn constant(value: &Expr) -> Tokens {
         e if is_number(e) => quote!(::basalt_api::Const::Int(#value)),
         word => quote!(::basalt_api::Const::Str(#word.as_str())),
     }
+}
+
+/// The fields as users read them: "`a`, `b` or `c`". `None` for no field.
+fn alternatives(fields: &[String]) -> Option<String> {
+    let quoted: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+    let (last, others) = quoted.split_last()?;
+    Some(if others.is_empty() { last.clone() } else { format!("{} or {last}", others.join(", ")) })
 }
 
 /// Whether `ty` is one of the language's own, which are the only ones in lower case.

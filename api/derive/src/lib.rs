@@ -16,6 +16,8 @@
 //! | `immutable` | set at creation; a change is a replacement |
 //! | `none`, `live`, `reboot`, `redeploy`, `replace` | what a change does (`live` unless said) |
 //! | `sensitive` | not shown by tools, but stored and compared |
+//! | `sent_to(address, port)` | a secret: the fields beside it that decide where it is sent; when one of them changes, it is given anew |
+//! | `sent_nowhere` | a secret that never leaves the region |
 //! | `volatile` | a status field that changes by itself: not part of Terraform's state |
 //! | `text` | several lines |
 //! | `dormant = "why"`, `dormant(word = "why")` | nothing acts on it, or on that word of its enum, yet |
@@ -78,10 +80,15 @@ fn schema(input: &DeriveInput, fields: &[FieldInput]) -> Tokens {
             let word = d.word.as_ref().map_or_else(|| quote!(None), |word| quote!(Some(#word)));
             quote!(::basalt_api::Dormant { word: #word, because: #because })
         });
+        let destination = match &f.destination {
+            Some(fields) => quote!(Some(&[#(#fields),*])),
+            None => quote!(None),
+        };
         quote! {
             ::basalt_api::Field {
                 name: #wire, doc: #doc, ty: #kind, presence: #presence,
                 effect: ::basalt_api::Effect::#effect, immutable: #immutable, sensitive: #sensitive,
+                destination: #destination,
                 stability: ::basalt_api::Stability::#stability, dormant: &[#(#dormant),*],
             }
         }

@@ -69,6 +69,7 @@ kind! {
 pub struct UserSpec {
     /// The password: 10 characters or more. Only its argon2id hash is kept. A new one ends the user's sessions. Absent: nobody logs
     /// in as this user.
+    #[field(sent_nowhere)]
     pub password: Option<Secret>,
     /// Who logs in as this user by OpenID Connect. Absent: nobody does.
     pub openid: Option<OpenIdIdentity>,

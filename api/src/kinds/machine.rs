@@ -125,6 +125,7 @@ pub struct Bmc {
     /// The account. Needed by `redfish`.
     pub username: Option<String>,
     /// The account's password.
+    #[field(sent_to(driver, address, port, tls))]
     pub password: Option<Secret>,
     /// What this BMC needs that others do not.
     #[field(default)]

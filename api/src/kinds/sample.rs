@@ -41,6 +41,7 @@ pub struct SampleSpec {
     #[field(server_chosen)]
     pub zone: Option<Ref<Zone>>,
     /// A secret.
+    #[field(sent_to(mac, detail))]
     pub password: Option<Secret>,
     /// A sensitive text.
     #[field(sensitive, text, redeploy)]
@@ -86,6 +87,7 @@ pub struct SamplePart {
     /// Scalars in order, in a map.
     pub notes: Vec<String>,
     /// A secret in a map.
+    #[field(sent_to(height))]
     pub key: Option<Secret>,
 }
 

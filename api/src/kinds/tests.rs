@@ -170,6 +170,25 @@ fn what_a_field_says_of_itself_agrees() {
 }
 
 #[test]
+fn a_secret_says_which_fields_beside_it_decide_where_it_is_sent() {
+    fn visit(path: &str, schema: &'static Schema) {
+        for field in schema.fields {
+            let path = format!("{path}.{}", field.name);
+            let is_secret = matches!(field.ty, Type::Secret);
+            assert_eq!(field.destination.is_some(), is_secret, "{path}: sent_to(…) or sent_nowhere");
+            for name in field.destination.unwrap_or_default() {
+                let is_beside = schema.field(name).is_some_and(|beside| !matches!(beside.ty, Type::Secret));
+                assert!(is_beside, "{path} is sent to {name:?}, which is no field beside it");
+            }
+            if let Type::Object(inner) = innermost(&field.ty) {
+                visit(&path, inner);
+            }
+        }
+    }
+    KINDS.iter().for_each(|kind| visit(kind.name, kind.spec));
+}
+
+#[test]
 fn a_description_s_name_means_one_description() {
     fn visit(schema: &'static Schema, seen: &mut BTreeMap<&'static str, &'static Schema>) {
         let first = *seen.entry(schema.name).or_insert(schema);

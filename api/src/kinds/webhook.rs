@@ -20,6 +20,7 @@ pub struct WebhookSpec {
     /// What is delivered. Empty: everything.
     pub events: BTreeSet<WebhookEvent>,
     /// What deliveries are signed with: `whsec_` and base64, or any text. Without it they are not.
+    #[field(sent_to(url))]
     pub secret: Option<Secret>,
     /// What it is, for people.
     #[field(none)]

@@ -1,7 +1,7 @@
 //! Changing some of a spec.
 
 use crate::support::{Answer, Lab, lab, network};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const TYPE: (&str, &str) = ("Content-Type", "application/merge-patch+json");
 
@@ -30,7 +30,7 @@ async fn a_secret_is_kept_when_omitted_and_cleared_by_null() {
         "bmc":{"driver":"ipmi","address":"10.0.0.1","username":"admin","password":"hunter2"}}"#;
     lab.api.declare("/api/v1/machines/m", spec).await;
     let password = |answer: &Answer| answer.json()["spec"]["bmc"]["password"].clone();
-    let kept = patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"address":"10.0.0.2"}}"#).await;
+    let kept = patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"username":"root"}}"#).await;
     assert_eq!(password(&kept), json!({"set": true, "revision": 1}));
     let other = patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"password":"hunter3"}}"#).await;
     assert_eq!(password(&other), json!({"set": true, "revision": 2}));
@@ -38,6 +38,69 @@ async fn a_secret_is_kept_when_omitted_and_cleared_by_null() {
     assert_eq!(password(&cleared), json!(null));
     let uid = cleared.json()["metadata"]["uid"].as_str().unwrap().parse().unwrap();
     assert!(lab.region.store().open_secret(uid, "/bmc/password").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_secret_is_sent_nowhere_else_without_being_given_anew() {
+    let lab = lab().await;
+    let bmc = |more: Value| {
+        let mut bmc = json!({"driver": "redfish", "address": "10.0.0.1", "username": "admin"});
+        bmc.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": bmc})
+    };
+    let declared = bmc(json!({"password": "hunter2"}));
+    lab.api.declare("/api/v1/machines/m", &declared.to_string()).await;
+    lab.api
+        .declare("/api/v1/webhooks/w", r#"{"url":"https://one.example.com","events":["ready"],"secret":"k"}"#)
+        .await;
+
+    let read = json!({"set": true, "revision": 1});
+    let elsewhere = [
+        ("address", json!("10.0.0.2")),
+        ("driver", json!("ipmi")),
+        ("port", json!(8443)),
+        ("tls", json!({"verify": false})),
+    ];
+    for (field, value) in elsewhere {
+        let change = json!({ field: value });
+        let omitted = bmc(change.clone());
+        let mut said = change.clone();
+        said["password"] = read.clone();
+        let documents =
+            json!({"documents": [{"kind": "Machine", "metadata": {"name": "m"}, "spec": omitted}]});
+        for query in ["", "?dry_run=true"] {
+            let machine = format!("/api/v1/machines/m{query}");
+            let answers = [
+                patch(&lab, &machine, &json!({"bmc": change}).to_string()).await,
+                patch(&lab, &machine, &json!({"bmc": said}).to_string()).await,
+                lab.api.put(&machine, &json!({"spec": omitted}).to_string()).await,
+                lab.api.put(&machine, &json!({"spec": bmc(said.clone())}).to_string()).await,
+                lab.api.send("POST", &format!("/api/v1/apply{query}"), &[], documents.to_string()).await,
+            ];
+            let why =
+                format!("spec/bmc/password: bmc.{field} changes, which decides where this secret is sent");
+            for answer in answers {
+                let (status, code, errors) = answer.problem();
+                assert_eq!((status, code.as_str(), errors.len()), (422, "invalid", 1), "{}", answer.text());
+                assert!(errors[0].ends_with(&why), "{errors:?}");
+            }
+        }
+    }
+    let hook = patch(&lab, "/api/v1/webhooks/w", r#"{"url":"https://two.example.com"}"#).await;
+    let errors = hook.problem().2;
+    assert_eq!(errors, ["/spec/secret: url changes, which decides where this secret is sent"]);
+
+    // Other fields keep the secret, and so does another spelling of the same address.
+    let same = r#"{"bmc":{"address":"10.0.0.1","username":"root","tls":null,"options":{"system":"1"}}}"#;
+    let kept = patch(&lab, "/api/v1/machines/m", same).await.json();
+    assert_eq!(kept["spec"]["bmc"]["password"], read);
+    // A write that says or clears the secret may send it anywhere.
+    let known =
+        patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"address":"10.0.0.2","password":"hunter2"}}"#).await;
+    assert_eq!(known.json()["spec"]["bmc"]["password"], read, "{}", known.text());
+    let cleared =
+        patch(&lab, "/api/v1/machines/m", r#"{"bmc":{"address":"10.0.0.3","password":null}}"#).await;
+    assert_eq!(cleared.status, 200, "{}", cleared.text());
 }
 
 #[tokio::test]

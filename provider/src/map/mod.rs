@@ -12,7 +12,7 @@ mod schema;
 mod secret;
 mod value;
 
-pub(crate) use pointer::{Place, path, place};
+pub(crate) use pointer::{Place, path, place, version_of};
 pub(crate) use schema::{about, data_source, is_fixed_reference, many, query, resource};
 pub(crate) use secret::Revisions;
 pub(crate) use value::{Declared, declared, found, keep_equal, object};

@@ -3,9 +3,9 @@
 use basalt_api::pointer::steps;
 use basalt_api::values::Naming;
 use basalt_api::{Field, Kind, Presence, Schema, Type};
-use tfplugin::{Path, Val};
+use tfplugin::{Path, Step, Val};
 
-use super::{LABELS, NAME, write_only};
+use super::{LABELS, NAME, version, write_only};
 
 /// Where something of a request stands in a configuration.
 #[derive(Debug)]
@@ -38,6 +38,14 @@ pub(crate) fn place(kind: &Kind, pointer: &str, config: &Val) -> Place {
     let has_default = last.is_some_and(|field| matches!(field.presence, Presence::Default(_)));
     let is_left_out = !config.is_null() && said.is_null() && has_default;
     Place { path, origin: is_left_out.then_some(LEFT_OUT) }
+}
+
+/// The attribute at which a write-only secret has its version, and that attribute's name. `None`: `secret` is not write-only.
+pub(crate) fn version_of(secret: &Path) -> Option<(Path, String)> {
+    let (last, above) = secret.0.split_last()?;
+    let Step::Attr(name) = last else { return None };
+    let version = version(name.strip_suffix("_wo")?);
+    Some((Path(above.to_vec()).attr(&version), version))
 }
 
 fn of_metadata(kind: &Kind, mut steps: impl Iterator<Item = String>, config: &Val) -> Place {

@@ -108,6 +108,39 @@ fn default_labels_are_given_to_every_resource_that_says_nothing_else() {
 }
 
 #[test]
+fn a_secret_goes_elsewhere_only_with_a_plan_that_writes_it_again() {
+    within(async |world| {
+        let text = |secret: &str, mac: u8| {
+            format!(
+                "{}resource \"basalt_sample\" \"one\" {{\n name = \"one\"\n serial = \"s\"\n mac = \"52:54:00:00:00:0{mac}\"\n {secret}\n}}\n",
+                provider(&world)
+            )
+        };
+        let revision = async || world.get("Sample", "one").await.spec["password"]["revision"].clone();
+        let hidden = |version: u8| format!("password_wo = \"hunter2\"\n password_wo_version = {version}");
+
+        world.config(&text(&hidden(1), 1)).apply().await;
+        let said = flat(&world.config(&text(&hidden(1), 2)).fails(&["plan"]).await);
+        let why = "mac changes, which decides where this secret is sent; raise password_wo_version, which has the secret written again";
+        assert!(said.contains("The secret has to be given anew") && said.contains(why), "{said}");
+        world.config(&text(&hidden(2), 2)).apply().await;
+        assert_eq!(
+            (world.get("Sample", "one").await.spec["mac"].clone(), revision().await),
+            (json!("52:54:00:00:00:02"), json!(1))
+        );
+
+        // A secret of the state goes along with every change.
+        world.config(&text("password = \"hunter2\"", 2)).apply().await;
+        world.config(&text("password = \"hunter2\"", 3)).apply().await;
+        assert_eq!(
+            (world.get("Sample", "one").await.spec["mac"].clone(), revision().await),
+            (json!("52:54:00:00:00:03"), json!(1))
+        );
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_field_of_every_sort_goes_there_and_back() {
     within(async |world| {
         let text = |password: &str, weight: u8, tail: &str| {

@@ -109,6 +109,8 @@ pub(super) struct Sealed {
     pub(super) fresh: Vec<(String, i64, Vec<u8>)>,
     /// Pointers whose secrets stay as they are.
     pub(super) kept: Vec<String>,
+    /// Those of them whose plaintext the spec does not say.
+    unsaid: Vec<String>,
     /// Whether a stored secret goes, or another plaintext comes.
     pub(super) changed: bool,
 }
@@ -137,6 +139,10 @@ impl<'a> Draft<'a> {
             Err(errors) => return Ok(Err(errors)),
         };
         let mut changes = basalt_api::diff(put.kind, &before, &sealed.declared);
+        let redirected = redirected(put.kind, &sealed.unsaid, &changes);
+        if !redirected.is_empty() {
+            return Ok(Err(redirected));
+        }
         changes.retain(|change| !sealed.kept.contains(&change.pointer));
         let changed = old.is_none() || !changes.is_empty() || sealed.changed;
         let layers_before = old.as_ref().map(Row::layers).transpose()?.unwrap_or_default();
@@ -238,7 +244,7 @@ fn take_secrets(
     let mut text = put.spec.clone();
     let declared = parse(text.as_str())?;
     let named = basalt_api::secrets(put.kind, &declared);
-    let (mut fresh, mut kept, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fresh, mut kept, mut unsaid, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut read_forms = Vec::new();
     for secret in &named {
         let pointer = &secret.pointer;
@@ -270,6 +276,7 @@ fn take_secrets(
             }
             (SecretWrite::Keep, Some(before)) => {
                 kept.push(pointer.clone());
+                unsaid.push(pointer.clone());
                 read_forms.push((pointer.clone(), before.revision));
             }
             (SecretWrite::Keep, None) => errors.push(FieldError::new(
@@ -284,6 +291,7 @@ fn take_secrets(
         let omitted = !named.iter().any(|s| s.pointer == before.pointer);
         if omitted && has_parent(&text, &before.pointer) {
             kept.push(before.pointer.clone());
+            unsaid.push(before.pointer.clone());
             read_forms.push((before.pointer.clone(), before.revision));
         }
     }
@@ -297,7 +305,19 @@ fn take_secrets(
     }
     let value = if has_secrets { parse(text.as_str())? } else { declared.clone() };
     let changed = !fresh.is_empty() || kept.len() < stored.len();
-    Ok(Ok(Sealed { text, value, declared, fresh, kept, changed }))
+    Ok(Ok(Sealed { text, value, declared, fresh, kept, unsaid, changed }))
+}
+
+/// Refuses to send a stored secret elsewhere: whoever changes where it goes has to know it.
+fn redirected(kind: &Kind, unsaid: &[String], changes: &[FieldChange]) -> Vec<FieldError> {
+    let error = |pointer: &String| {
+        let fields = basalt_api::redirections(kind, pointer, changes);
+        let first = fields.first()?.trim_start_matches('/').replace('/', ".");
+        let message = format!("{first} changes, which decides where this secret is sent");
+        let hint = "write the secret itself as well, or null to clear it";
+        Some(FieldError::new(pointer, FieldCode::Redirected, message, hint))
+    };
+    unsaid.iter().filter_map(error).collect()
 }
 
 /// The hash to store for a password; `None` when it is the one that is stored.
