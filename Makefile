@@ -61,11 +61,19 @@ fmt:
 lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 
-.PHONY: deny
-deny: ## Licences, bans and sources of all dependencies (deny.toml)
+.PHONY: cargo-deny
+cargo-deny:
 	@PATH="$(CACHE)/tools/bin:$$PATH"; command -v cargo-deny >/dev/null || \
-	  { echo "deny: building cargo-deny once"; cargo install -q --locked cargo-deny --root $(CACHE)/tools; }; \
-	  cargo deny --all-features check -D warnings -A duplicate licenses bans sources
+	  { echo "deny: building cargo-deny once"; cargo install -q --locked cargo-deny --root $(CACHE)/tools; }
+
+.PHONY: deny
+deny: cargo-deny ## Licences, bans and sources of all dependencies (deny.toml)
+	@PATH="$(CACHE)/tools/bin:$$PATH" cargo deny --all-features check -D warnings -A duplicate licenses bans sources
+
+# Not part of `make test`: no package registry has the RustSec database, and a new advisory is no fault of a change.
+.PHONY: advisories
+advisories: cargo-deny ## Known weaknesses of all dependencies, by the RustSec database (fetched from its repository)
+	@PATH="$(CACHE)/tools/bin:$$PATH" cargo deny --all-features check advisories
 
 .PHONY: package-tfplugin
 package-tfplugin: ## tfplugin builds from what would be published of it, alone
