@@ -9,7 +9,7 @@ mod openid;
 mod route;
 
 use crate::StoreError;
-use crate::ipam::{self, declared, device, range};
+use crate::ipam::{self, declared, device, interface, range};
 use crate::store::Tx;
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, FieldError};
@@ -57,6 +57,9 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     let networks = uids("Subnet", subjects);
     let mut subnets: BTreeSet<uuid::Uuid> = subjects.iter().filter_map(addressed_subnet).collect();
     subnets.extend(device::subnets(tx, &moved).await?);
+    let (interfaces, readdressed) = (interface::declared(tx, subjects).await?, interface::moved(subjects));
+    subnets.extend(interface::subnets(tx, &readdressed).await?);
+    subnets.extend(interfaces.iter().map(|interface| interface.subnet));
     if !subnets.is_empty() {
         ipam::lock(tx, &subnets.into_iter().collect::<Vec<_>>()).await?;
     }
@@ -67,6 +70,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     }
     declared::release_gateways(tx, &networks).await?;
     device::release(tx, &moved, &networks).await?;
+    interface::release(tx, &readdressed).await?;
     let had = declared::release(tx, &uids("IpAddress", subjects)).await?;
     dns::clear(tx, subjects).await?;
     route::clear(tx, subjects).await?;
@@ -90,6 +94,8 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
             found.errors.extend(errors.into_iter().map(|error| (subject.uid, error)));
         }
     }
+    let (interfaces, misfits) = interface::write(tx, interfaces, subjects).await?;
+    found.errors.extend(misfits);
     let addresses = of_kind("IpAddress", subjects).filter(|subject| !outside.contains(&subject.uid));
     let addresses: Vec<&Subject<'_>> = addresses.collect();
     if !addresses.is_empty() {
@@ -98,6 +104,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
         found.assigned = given.assigned;
     }
     found.errors.extend(device::write(tx, &moved, &networks).await?);
+    found.errors.extend(interface::taken(tx, interfaces).await?);
     Ok(found)
 }
 

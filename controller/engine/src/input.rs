@@ -191,6 +191,9 @@ pub struct Claim {
     pub deletion_requested_at: Option<Timestamp>,
     /// Addresses that the region has assigned, by their purposes in `spec.network`.
     pub assigned: BTreeMap<String, Assigned>,
+    /// Why the other addresses in `spec.network` are not assigned, by their purposes, in words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unassigned: BTreeMap<String, String>,
     /// The image that `spec` names; None when there is none, or it has no root tarball.
     pub image: Option<ResolvedImage>,
 }

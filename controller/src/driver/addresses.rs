@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use basalt_api::kinds::{Link, LinkAddress, NetworkConfig, Sync};
 use basalt_api::pointer::child;
 use basalt_api::values::{Mac, SubnetId, Uid};
-use basalt_db::{Address, AddressWish, Addressed, StoreError};
+use basalt_db::{Address, AddressWish, Addressed, Store, StoreError};
 use basalt_engine::Plan;
+use basalt_engine::input::{Claim, MachineInput};
 use basalt_engine::render::Assigned;
 
 use super::converge::Driver;
@@ -91,12 +92,60 @@ impl Addressing {
         });
         assigned.collect()
     }
+
+    /// Reasons for which interfaces have no address yet, by purpose. An interface that gets its address at once has no reason.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn refusals(
+        &self,
+        store: &Store,
+        input: &MachineInput,
+        nets: &[Net],
+    ) -> Result<BTreeMap<String, String>, StoreError> {
+        let mut refusals = BTreeMap::new();
+        let (Some(claim), Some(network)) = (&input.claim, input.network()) else { return Ok(refusals) };
+        for wanted in self.wanted(network).filter(|wanted| self.has(wanted).is_none()) {
+            if let Some(why) = refusal(store, input, claim, &wanted, nets).await? {
+                refusals.insert(wanted.one.purpose, why);
+            }
+        }
+        Ok(refusals)
+    }
+}
+
+async fn refusal(
+    store: &Store,
+    input: &MachineInput,
+    claim: &Claim,
+    wanted: &Wanted<'_>,
+    nets: &[Net],
+) -> Result<Option<String>, StoreError> {
+    let one = &wanted.one;
+    let Some(net) = wanted.net(nets) else {
+        return Ok(Some(match (one.subnet, one.address) {
+            (Some(subnet), _) => format!("Subnet {:?} is not there", subnet.as_str()),
+            (None, Some(address)) => format!("no Subnet has {address}: declare one, or name another address"),
+            (None, None) => "racks give addresses in no Subnet: name its subnet".to_owned(),
+        }));
+    };
+    let mac = wanted.link.mac.map(|mac| mac.to_string());
+    let wish = AddressWish {
+        subnet: net.uid,
+        owner: claim.uid.into(),
+        purpose: one.purpose.as_str(),
+        address: one.address,
+        mac: mac.as_deref(),
+        hostname: None,
+        machine_macs: &macs(input),
+    };
+    store.address_refusal(&wish).await
 }
 
 /// Every MAC that is known of a machine.
-fn macs(loaded: &Loaded) -> Vec<String> {
-    let booting = loaded.input.spec.boot_macs.iter().map(ToString::to_string);
-    let inventory = loaded.input.facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
+fn macs(input: &MachineInput) -> Vec<String> {
+    let booting = input.spec.boot_macs.iter().map(ToString::to_string);
+    let inventory = input.facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
     let found = inventory.filter_map(|nic| nic.mac.parse::<Mac>().ok()).map(|mac| mac.to_string());
     booting.chain(found).collect()
 }
@@ -110,7 +159,7 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     };
     let Some(network) = loaded.input.network() else { return Ok(false) };
     let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
-    let machine_macs = macs(loaded);
+    let machine_macs = macs(&loaded.input);
     let (mut given, mut by_mac) = (false, BTreeSet::new());
     for wanted in loaded.addressing.wanted(network) {
         let has = loaded.addressing.has(&wanted);
@@ -120,8 +169,14 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
             Some(subnet) => by_mac.insert((wanted.link.name, subnet)),
             None => false,
         };
-        let (None, Some((subnet, cidr))) = (has, net) else { continue };
+        let Some((subnet, cidr)) = net else { continue };
         let mac = wanted.link.mac.filter(|_| is_first).map(|mac| mac.to_string());
+        // A static address was the deployment's before it had a machine, without what DHCP says of it.
+        let names_client = mac.is_some() || hostname.is_some();
+        let is_bare = |it: &Address| !it.borrowed && it.mac.is_none() && it.hostname.is_none();
+        if has.is_some_and(|it| !(names_client && is_bare(it))) {
+            continue;
+        }
         let purpose = wanted.one.purpose.as_str();
         let wish = AddressWish {
             subnet,
@@ -135,19 +190,8 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
         let deployment = claim.name.as_str();
         match driver.store.own_address(&wish).await? {
             Addressed::Owned(_) => given = true,
-            Addressed::HeldBy(other) => {
-                tracing::warn!(
-                    deployment,
-                    interface = purpose,
-                    other,
-                    "the interface's address belongs to another object"
-                );
-            }
-            Addressed::Unfit(why) => {
-                tracing::warn!(deployment, interface = purpose, why, "the interface cannot have its address");
-            }
-            Addressed::Exhausted => {
-                tracing::warn!(deployment, interface = purpose, subnet = %cidr, "the subnet has no free address");
+            Addressed::Refused(why) => {
+                tracing::warn!(deployment, interface = purpose, subnet = %cidr, why, "the interface gets no address");
             }
         }
     }

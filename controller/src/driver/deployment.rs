@@ -279,6 +279,7 @@ mod tests {
                 claimed_at: Timestamp::UNIX_EPOCH,
                 deletion_requested_at: None,
                 assigned: assigned.collect(),
+                unassigned: BTreeMap::new(),
                 image: None,
             }
         };

@@ -230,6 +230,7 @@ impl Estate {
             spec: declared.clone(),
             claimed_at: claim.as_ref().map_or(now, |claim| claim.claimed_at),
             deletion_requested_at: object.deletion_requested_at,
+            unassigned: claim.as_ref().map(|claim| claim.unassigned.clone()).unwrap_or_default(),
             assigned: claim.map(|claim| claim.assigned).unwrap_or_default(),
             image: image.and_then(|image| self.resolved(image.uid)),
         }
@@ -320,8 +321,9 @@ impl Estate {
             addressing.subnets = addresses::by_name(input.network(), &self.nets);
         }
         let assigned = addressing.assigned(input.network(), &self.nets);
+        let unassigned = Box::pin(addressing.refusals(store, &input, &self.nets)).await?;
         if let Some(claim) = &mut input.claim {
-            claim.assigned = assigned;
+            (claim.assigned, claim.unassigned) = (assigned, unassigned);
         }
         Ok(Loaded {
             input,
@@ -374,6 +376,7 @@ impl Estate {
             spec: declared,
             deletion_requested_at: deployment.deletion_requested_at,
             assigned: BTreeMap::new(),
+            unassigned: BTreeMap::new(),
             image: image.and_then(|uid| self.resolved(ImageId::from(uid))),
         };
         Ok((claim, addressing))

@@ -43,6 +43,34 @@ async fn an_address_that_the_region_chose_is_in_the_status_and_not_in_the_spec()
 }
 
 #[tokio::test]
+async fn a_static_address_of_a_deployment_is_judged_by_plan_and_write_where_it_stands() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let files = json!({"root_tarball": {"sha256": "ab".repeat(32)}});
+    let image = json!({"os": "debian", "release": "12", "architecture": "amd64", "files": files});
+    lab.api.declare("/api/v1/images/debian", &image.to_string()).await;
+    let body = |address: &str| {
+        let eth0 = json!({"addressing": "static", "subnet": "lab", "address": address});
+        let network = json!({"interfaces": {"eth0": eth0}});
+        json!({"spec": {"image": "debian", "selector": {}, "network": network}}).to_string()
+    };
+    let gateway = "10.77.0.1 is the gateway of Subnet \"lab\" already";
+    for (address, status, code, message) in [
+        ("10.77.0.1", 409, "overlap", gateway),
+        ("10.78.0.9", 422, "invalid", "10.78.0.9 is outside 10.77.0.0/24 of Subnet \"lab\""),
+    ] {
+        let dry = lab.api.put("/api/v1/deployments/web?dry_run=true", &body(address)).await;
+        let told = &dry.json()["advisories"][0];
+        let at = "/spec/network/interfaces/eth0/address";
+        assert_eq!((&told["pointer"], &told["message"]), (&json!(at), &json!(message)));
+        let (is, word, errors) = lab.api.put("/api/v1/deployments/web", &body(address)).await.problem();
+        assert_eq!((is, word.as_str()), (status, code));
+        assert_eq!(errors, [format!("{at}: {message}")]);
+    }
+    assert_eq!(lab.api.put("/api/v1/deployments/web", &body("10.77.0.9")).await.status, 201);
+}
+
+#[tokio::test]
 async fn what_is_in_a_subnet_that_cannot_be_is_refused_with_it() {
     let lab = lab().await;
     network(&lab.api).await;

@@ -119,6 +119,16 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
     let misfits = fit::misfits(tx, &places(&placed), "/address").await?;
     placed.retain(|wish| !misfits.contains_key(&wish.owner));
     given.errors.extend(misfits.into_iter().map(|(owner, error)| (Uid::from(owner), error)));
+    let racks = fit::racks(tx, &places(&placed)).await?;
+    placed.retain(|wish| {
+        let (Some(rack), Some(address)) = (racks.get(&wish.owner), &wish.address) else { return true };
+        // An IpAddress keeps an address that it had before the rack.
+        let keeps = had.get(&wish.owner).is_some_and(|had| is_same(had, address));
+        if !keeps {
+            given.errors.push((Uid::from(wish.owner), fit::taken("/address", address, rack)));
+        }
+        keeps
+    });
     insert(tx, placed, &mut given).await?;
     for (subnet, mut wishes) in anywhere {
         let free = super::next_free(tx, subnet, wishes.len()).await?;
@@ -133,6 +143,10 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
         insert(tx, wishes, &mut given).await?;
     }
     Ok(given)
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.parse::<IpAddr>().ok() == other.parse().ok()
 }
 
 fn places(wishes: &[Wish]) -> Vec<Place> {
@@ -237,7 +251,7 @@ async fn client_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError
 }
 
 /// That a subnet has nothing to give.
-async fn full(tx: &mut Tx, subnet: Uuid) -> Result<FieldError, StoreError> {
+pub(super) async fn full(tx: &mut Tx, subnet: Uuid) -> Result<FieldError, StoreError> {
     let subnet = sqlx::query!(
         r#"select o.name, c.cidr::text as "cidr!", coalesce((o.spec->>'managed')::boolean, true) as "managed!"
            from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,

@@ -72,16 +72,21 @@ pub(super) async fn misfits(
 
 /// Whose an address is.
 pub(super) struct Holder {
-    pub(super) name: String,
+    pub(super) kind: String,
+    /// It is being deleted.
+    pub(super) leaves: bool,
+    /// The MAC that an IpAddress keeps it for.
+    pub(super) mac: Option<String>,
     /// `the gateway of Subnet "lab"`, `the address of IpAddress "x"`.
-    pub(super) words: String,
+    words: String,
 }
 
 /// By owner, who else has its address.
 pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
     let (owners, subnets, addresses) = columns(places);
     let rows = sqlx::query!(
-        r#"select u.o as "owner!", o.kind, o.name, h.class
+        r#"select u.o as "owner!", o.kind, o.name, h.class, h.mac::text as mac,
+             o.deletion_requested_at is not null as "leaves!"
            from unnest($1::uuid[], $2::uuid[], $3::text[]) u(o, s, a)
            join address h on h.subnet = u.s and h.address = u.a::inet and h.owner <> u.o
            join object o on o.uid = h.owner"#,
@@ -92,9 +97,29 @@ pub(super) async fn holders(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uu
     let holders = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
         let what = if row.class == super::GATEWAY { "gateway" } else { "address" };
         let words = format!("the {what} of {} {:?}", row.kind, row.name);
-        (row.owner, Holder { name: row.name, words })
+        (row.owner, Holder { kind: row.kind, leaves: row.leaves, mac: row.mac, words })
     });
     Ok(holders.collect())
+}
+
+/// By owner, the rack whose own address it would take. An owner that had the address before the rack keeps it.
+pub(super) async fn racks(tx: &mut Tx, places: &[Place]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
+    let (owners, subnets, addresses) = columns(places);
+    let rows = sqlx::query!(
+        r#"select u.o as "owner!", min(o.name) as "name!"
+           from unnest($1::uuid[], $2::uuid[], $3::text[]) u(o, s, a)
+           join rack_place r on r.subnet = u.s and r.address = u.a::inet join object o on o.uid = r.rack
+           where not exists (select from address h where h.subnet = u.s and h.address = u.a::inet and h.owner = u.o)
+           group by u.o"#,
+        &owners,
+        &subnets,
+        &addresses
+    );
+    let racks = rows.fetch_all(&mut **tx).await?.into_iter().map(|row| {
+        let words = format!("the address of Rack {:?}", row.name);
+        (row.owner, Holder { kind: "Rack".to_owned(), leaves: false, mac: None, words })
+    });
+    Ok(racks.collect())
 }
 
 /// That an address is somebody else's.

@@ -7,6 +7,7 @@
 //! | module | is |
 //! | --- | --- |
 //! | `own` | addresses of deployments' interfaces, for the driver |
+//! | `interface` | static addresses that Deployments and Machines declare for interfaces |
 //! | `declared` | those that clients declare: IpAddress, and a Subnet's gateway |
 //! | `device` | those of Devices |
 //! | `range` | IpRange |
@@ -21,6 +22,7 @@ pub(crate) mod declared;
 pub(crate) mod device;
 mod divide;
 mod fit;
+pub(crate) mod interface;
 mod own;
 pub(crate) mod range;
 mod usage;

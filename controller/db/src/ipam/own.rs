@@ -1,10 +1,11 @@
 //! Addresses that the driver gives to deployments' interfaces.
 
 use super::fit::{self, Place};
-use super::{duid, parse};
+use super::{declared, duid, parse};
 use crate::store::Tx;
 use crate::{Store, StoreError};
 use basalt_api::values::{Duid, SubnetId, Uid};
+use basalt_api::{KindOf, kinds};
 use std::net::IpAddr;
 
 /// Transactions may meet; each of them may lose this often.
@@ -34,12 +35,8 @@ pub struct AddressWish<'a> {
 pub enum Addressed {
     /// It is the owner's to use, now or already: its own, or the one that an IpAddress keeps for its MAC.
     Owned(IpAddr),
-    /// The wished address is another object's.
-    HeldBy(String),
-    /// Nobody can have the wished address; why, in words.
-    Unfit(String),
-    /// No address of the subnet is free, or the subnet is not managed.
-    Exhausted,
+    /// It is not given: why, in words.
+    Refused(String),
 }
 
 /// An address that somebody has.
@@ -61,6 +58,8 @@ pub struct Address {
     pub hostname: Option<String>,
     /// An IpAddress keeps it.
     pub declared: bool,
+    /// Its owner uses it, and an IpAddress keeps it.
+    pub borrowed: bool,
 }
 
 impl Store {
@@ -98,6 +97,17 @@ impl Store {
         if let Some(text) = own.fetch_optional(&mut *tx).await? {
             let own = parse(&text)?;
             if wish.address.is_none_or(|wished| wished == own) {
+                let update = sqlx::query!(
+                    "update address set mac = $4::text::macaddr, hostname = $5
+                     where subnet = $1 and owner = $2 and purpose = $3 and mac is null and hostname is null",
+                    subnet,
+                    owner,
+                    wish.purpose,
+                    wish.mac,
+                    wish.hostname
+                );
+                update.execute(&mut *tx).await?;
+                self.commit(tx).await?;
                 return Ok(Addressed::Owned(own));
             }
         }
@@ -109,18 +119,14 @@ impl Store {
         }
         let chosen = match wish.address.or(former) {
             Some(wished) => {
-                let place = [Place { owner, subnet, address: wished.to_string() }];
-                if let Some(error) = fit::misfits(&mut tx, &place, "").await?.into_values().next() {
-                    return Ok(Addressed::Unfit(error.message));
-                }
-                if let Some(holder) = fit::holders(&mut tx, &place).await?.into_values().next() {
-                    return Ok(Addressed::HeldBy(holder.name));
+                if let Some(why) = against(&mut tx, wish, wished).await? {
+                    return Ok(Addressed::Refused(why));
                 }
                 wished
             }
             None => match super::next_free(&mut tx, subnet, 1).await?.first() {
                 Some(free) => parse(free)?,
-                None => return Ok(Addressed::Exhausted),
+                None => return Ok(Addressed::Refused(declared::full(&mut tx, subnet).await?.message)),
             },
         };
         let upsert = sqlx::query!(
@@ -138,6 +144,25 @@ impl Store {
         upsert.execute(&mut *tx).await?;
         self.commit(tx).await?;
         Ok(Addressed::Owned(chosen))
+    }
+
+    /// The reason for which [`Self::own_address`] would refuse now, in words. None: it would give an address.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn address_refusal(&self, wish: &AddressWish<'_>) -> Result<Option<String>, StoreError> {
+        let mut tx = self.begin().await?;
+        let subnet = wish.subnet.get();
+        if reserved(&mut tx, wish).await?.is_some() {
+            return Ok(None);
+        }
+        match wish.address {
+            Some(wished) => against(&mut tx, wish, wished).await,
+            None if super::next_free(&mut tx, subnet, 1).await?.is_empty() => {
+                Ok(Some(declared::full(&mut tx, subnet).await?.message))
+            }
+            None => Ok(None),
+        }
     }
 
     /// The address that an interface used and that nobody has any more: its IpAddress is gone, and the machine has it still.
@@ -202,11 +227,12 @@ impl Store {
     pub async fn addresses(&self) -> Result<Vec<Address>, StoreError> {
         let rows = sqlx::query!(
             r#"select subnet as "subnet!", host(address) as "address!", owner as "owner!", purpose as "purpose!",
-                 mac::text as mac, duid, hostname, declared as "declared!"
+                 mac::text as mac, duid, hostname, declared as "declared!", borrowed as "borrowed!"
                from (
-                 select subnet, address, owner, purpose, mac, duid, hostname, class = 'static' as declared from address
+                 select subnet, address, owner, purpose, mac, duid, hostname, class = 'static' as declared,
+                   false as borrowed from address
                  union all
-                 select u.subnet, u.address, u.owner, u.purpose, null, null, null, false from address_use u
+                 select u.subnet, u.address, u.owner, u.purpose, null, null, null, false, true from address_use u
                  join address a on a.subnet = u.subnet and a.address = u.address and a.class = 'static') x
                order by subnet, address, declared desc"#
         );
@@ -222,10 +248,30 @@ impl Store {
                     duid: r.duid.map(|bytes| duid(&bytes)).transpose()?,
                     hostname: r.hostname,
                     declared: r.declared,
+                    borrowed: r.borrowed,
                 })
             })
             .collect()
     }
+}
+
+/// Names the obstacle to a wish for this address, in words.
+async fn against(tx: &mut Tx, wish: &AddressWish<'_>, wished: IpAddr) -> Result<Option<String>, StoreError> {
+    let address = wished.to_string();
+    let place = [Place { owner: wish.owner.get(), subnet: wish.subnet.get(), address: address.clone() }];
+    if let Some(misfit) = fit::misfits(tx, &place, "").await?.into_values().next() {
+        return Ok(Some(misfit.message));
+    }
+    let holder = fit::holders(tx, &place).await?.into_values().next();
+    let holder = match (holder, wish.address) {
+        (None, Some(_)) => fit::racks(tx, &place).await?.into_values().next(),
+        (holder, _) => holder,
+    };
+    Ok(holder.map(|holder| match holder.kind == kinds::Deployment::NAME {
+        // A wait is read by people who may not see the other Deployment.
+        true => format!("{address} is the address of another Deployment already"),
+        false => fit::taken("", &address, &holder).message,
+    }))
 }
 
 /// The address that an IpAddress keeps for this interface: the named one, where it is kept for any MAC of the machine; else

@@ -59,7 +59,16 @@ pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
         errors.push(FieldError::new("/start", FieldCode::Overlap, message, hint));
     }
     if purpose == "dynamic" && errors.is_empty() {
-        errors.extend(owned(tx, &Span { subnet: subnet.get(), start, end }).await?);
+        let span = Span { subnet: subnet.get(), start, end };
+        errors.extend(owned(tx, &span).await?);
+        // A range that was there before the rack stays: the rack leaves its own address out.
+        let fields = ["/subnet", "/start", "/end", "/purpose"];
+        let is_as_before = |before: &serde_json::Value| {
+            fields.iter().all(|field| before.pointer(field) == subject.spec.pointer(field))
+        };
+        if !subject.before.is_some_and(is_as_before) {
+            errors.extend(racks(tx, &span).await?);
+        }
     }
     if !errors.is_empty() {
         return Ok(errors);
@@ -77,6 +86,27 @@ pub(crate) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
     );
     upsert.execute(&mut **tx).await?;
     Ok(Vec::new())
+}
+
+/// The racks whose own addresses are in a dynamic range.
+async fn racks(tx: &mut Tx, span: &Span<'_>) -> Result<Vec<FieldError>, StoreError> {
+    let Span { subnet, start, end } = *span;
+    let racks = sqlx::query!(
+        r#"select host(r.address) as "address!", min(o.name) as "name!"
+           from rack_place r join object o on o.uid = r.rack
+           where r.subnet = $1 and r.address between $2::text::inet and $3::text::inet
+           group by r.address order by r.address limit $4"#,
+        subnet,
+        start,
+        end,
+        NAMED
+    );
+    let errors = racks.fetch_all(&mut **tx).await?.into_iter().map(|rack| {
+        let message = format!("{start}-{end} holds {}, the address of Rack {:?}", rack.address, rack.name);
+        let hint = "DHCP leases a dynamic range to whoever asks: leave that address out";
+        FieldError::new("/start", FieldCode::Overlap, message, hint)
+    });
+    Ok(errors.collect())
 }
 
 /// What of a dynamic range is somebody's.

@@ -380,9 +380,15 @@ async fn addresses_are_given_out_lowest_first_around_what_is_taken() {
         assert_eq!(store.own_address(&wish).await.unwrap(), owned[n], "again is the same");
     }
     let address = |text: &str| Addressed::Owned(text.parse().unwrap());
+    let refused = |why: &str| Addressed::Refused(why.to_owned());
     assert_eq!(
         owned,
-        [address("10.77.0.2"), address("10.77.0.253"), address("10.77.0.254"), Addressed::Exhausted]
+        [
+            address("10.77.0.2"),
+            address("10.77.0.253"),
+            address("10.77.0.254"),
+            refused("Subnet \"lab\" has no free address: all of 10.77.0.0/24 is taken or in ranges")
+        ]
     );
     let wish = AddressWish {
         subnet,
@@ -393,7 +399,10 @@ async fn addresses_are_given_out_lowest_first_around_what_is_taken() {
         hostname: None,
         machine_macs: &[],
     };
-    assert_eq!(store.own_address(&wish).await.unwrap(), Addressed::HeldBy("z0".to_owned()));
+    assert_eq!(
+        store.own_address(&wish).await.unwrap(),
+        refused(r#"10.77.0.2 is the address of Zone "z0" already"#)
+    );
     store.release_addresses(owners[0], &[]).await.unwrap();
     assert_eq!(store.own_address(&wish).await.unwrap(), address("10.77.0.2"));
 }

@@ -10,7 +10,7 @@ use super::walk::Walk;
 use crate::facts::{BootSeen, Scope, StepRecord};
 use crate::failures::AttemptFailure;
 use crate::plan::{BootAction, BootDevice, Effect, TaskKind, Verb, Wait};
-use crate::render::Network;
+use crate::render::{Network, NetworkError};
 use crate::steps::{BOOT_TRIES, StepId};
 
 /// An attempt that did what it should.
@@ -141,7 +141,12 @@ impl<'a> Walk<'a> {
             self.input.facts.inventory.as_ref().map(|seen| seen.inventory.clone()).unwrap_or_default();
         let resolved = Network::resolve(self.input.network(), &inventory, &claim.assigned);
         let Err(error) = resolved else { return true };
-        let message = format!("waiting for a network that fits {}: {error}", self.input.name);
+        let why = match &error {
+            NetworkError::NoAddress { purpose } => claim.unassigned.get(purpose),
+            _ => None,
+        };
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let message = format!("waiting for a network that fits {}: {error}{why}", self.input.name);
         let whose = match claim.spec.network {
             Some(_) => format!("deployment {}", claim.name),
             None => format!("machine {}", self.input.name),

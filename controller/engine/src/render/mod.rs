@@ -5,7 +5,7 @@ pub mod network;
 pub mod nocloud;
 pub mod task;
 
-pub use network::{Addresses, Assigned, Fixed, Network};
+pub use network::{Addresses, Assigned, Fixed, Network, NetworkError};
 pub use task::{ComposeError, Context, ReportTo, compose};
 
 /// A scalar as YAML: a JSON string is one, whatever it contains.

@@ -128,10 +128,8 @@ pub enum NetworkError {
     },
     /// An address is static or auto, and the region has assigned none.
     NoAddress {
-        /// Of which interface.
-        interface: String,
-        /// Its name among the further ones; `None` of the first.
-        name: Option<String>,
+        /// The address's purpose: the interface's name, and for a further address `INTERFACE/NAME`.
+        purpose: String,
     },
     /// What is built would be called as one of the machine's own interfaces is.
     NameTaken(String),
@@ -151,15 +149,7 @@ impl std::fmt::Display for NetworkError {
                     "{name} is the name of one of the machine's own interfaces; call what is built of them otherwise"
                 )
             }
-            Self::NoAddress { interface, name: None } => {
-                write!(f, "interface {interface} has no address assigned; name its subnet")
-            }
-            Self::NoAddress { interface, name: Some(name) } => {
-                write!(
-                    f,
-                    "address {name} of interface {interface} is not assigned: its subnet has none to give"
-                )
-            }
+            Self::NoAddress { purpose } => write!(f, "interface {purpose} has no address yet"),
             Self::NoNic => f.write_str("the machine's inventory has no network interface; recommission it"),
         }
     }
@@ -233,10 +223,7 @@ fn given<'a>(
     let given = link.addresses().filter(|one| one.addressing.is_given());
     let given = given.map(|one| match assigned.get(&one.purpose) {
         Some(assigned) => Ok((one, assigned)),
-        None => Err(NetworkError::NoAddress {
-            interface: link.name.to_owned(),
-            name: one.name.map(str::to_owned),
-        }),
+        None => Err(NetworkError::NoAddress { purpose: one.purpose }),
     });
     given.collect()
 }

@@ -177,7 +177,7 @@ fn a_further_address_that_is_not_assigned_is_named() {
     }))
     .unwrap();
     let error = Network::resolve(Some(&config), &inventory(), &assigned()).unwrap_err();
-    let words = "address six of interface enp1s0 is not assigned: its subnet has none to give";
+    let words = "interface enp1s0/six has no address yet";
     assert_eq!(error.to_string(), words);
 }
 
@@ -231,7 +231,7 @@ fn a_network_that_does_not_fit_names_what_is_there() {
     assert_eq!(error.to_string(), words);
     config.interfaces = BTreeMap::from([("enp2s0".to_owned(), interface(Addressing::Static))]);
     let error = Network::resolve(Some(&config), &inventory(), &BTreeMap::new()).unwrap_err();
-    assert_eq!(error.to_string(), "interface enp2s0 has no address assigned; name its subnet");
+    assert_eq!(error.to_string(), "interface enp2s0 has no address yet");
 }
 
 fn deployed() -> World {

@@ -79,9 +79,13 @@ async fn a_further_address_that_another_deployment_has_is_waited_for() {
     let named = json!({"named": {"addressing": "static", "subnet": "lab6", "address": "2001:db8:77::9"}});
     world.declare("Deployment", "a", &with("m0", &named), true).await;
     world.settle(4).await.expect("it is deployed");
-    world.declare("Deployment", "b", &with("m1", &named), true).await;
+    let mut other = machine(1);
+    other["network"] = with("m1", &named)["network"].clone();
+    world.declare("Machine", "m1", &other, true).await;
+    world.declare("Deployment", "b", &deployment("m1"), true).await;
     let waits = world.settle(1).await.expect_err("both want the address");
-    assert!(waits.contains("address named of interface enp1s0 is not assigned"), "{waits}");
+    let why = "interface enp1s0/named has no address yet: 2001:db8:77::9 is the address of another Deployment already";
+    assert!(waits.contains(why), "{waits}");
     world.delete("Deployment", "a").await;
     world.settle(8).await.expect("now it is free");
     let has = ["b enp1s0 10.77.0.3", "b enp1s0/named 2001:db8:77::9"];

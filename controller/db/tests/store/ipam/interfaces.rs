@@ -1,6 +1,6 @@
 //! Addresses that belong to somebody already: a machine's by its MAC, a rack's own.
 
-use super::{delete, has, lease, owned, subnet, wish};
+use super::{delete, has, lease, owned, refused, subnet, wish};
 use crate::common::{network, put, store};
 use basalt_api::values::Uid;
 use basalt_db::{AddressWish, Addressed, NewFact};
@@ -30,7 +30,10 @@ async fn an_interface_has_the_address_that_an_ip_address_keeps_for_its_mac() {
         "kept for the machine's other MAC"
     );
     let stranger = AddressWish { machine_macs: &[], mac: None, owner: other, ..named };
-    assert_eq!(store.own_address(&stranger).await.unwrap(), Addressed::HeldBy("b".to_owned()));
+    let taken = r#"10.77.0.30 is the address of IpAddress "b" already"#.to_owned();
+    assert_eq!(store.address_refusal(&stranger).await.unwrap(), Some(taken.clone()));
+    assert_eq!(store.own_address(&stranger).await.unwrap(), Addressed::Refused(taken));
+    assert_eq!(store.address_refusal(&of_its_mac).await.unwrap(), None);
 
     let seen = store.addresses().await.unwrap();
     let of = |uid: Uid| {
@@ -52,7 +55,7 @@ async fn an_interface_has_the_address_that_an_ip_address_keeps_for_its_mac() {
 }
 
 #[tokio::test]
-async fn a_rack_s_own_address_is_given_to_nobody_who_does_not_name_it() {
+async fn a_rack_s_own_address_belongs_to_nobody_else() {
     let store = store().await;
     network(&store).await;
     let lab = subnet(&store, "lab").await;
@@ -75,10 +78,29 @@ async fn a_rack_s_own_address_is_given_to_nobody_who_does_not_name_it() {
         put(&store, "IpAddress", name, json!({"subnet": "lab"})).await.unwrap();
         assert_eq!(has(&store, name).await, expected);
     }
-    put(&store, "IpAddress", "rack", json!({"subnet": "lab", "address": "10.77.0.4"})).await.unwrap();
-    let uses = store.subnet_use(&[lab.into()]).await.unwrap()[&lab.into()];
-    assert_eq!((uses.racks, uses.ip_addresses, uses.free), (1, 3, 249));
-    hello(&["10.77.0.9/24"]).await;
+    let named = |address: &str| json!({"subnet": "lab", "address": address});
+    let range = |start: &str| json!({"subnet": "lab", "start": start, "end": "10.77.0.9"});
+    let taken = r#"/address: 10.77.0.4 is the address of Rack "r1" already"#;
+    assert_eq!(refused(&store, "IpAddress", "rack", named("10.77.0.4")).await, [taken]);
+    put(&store, "IpAddress", "kept", named("10.77.0.20")).await.unwrap();
+    assert_eq!(refused(&store, "IpAddress", "kept", named("10.77.0.4")).await, [taken]);
+    delete(&store, "IpAddress", "b").await;
+    let holds = r#"/start: 10.77.0.4-10.77.0.9 holds 10.77.0.4, the address of Rack "r1""#;
+    assert_eq!(refused(&store, "IpRange", "pool", range("10.77.0.4")).await, [holds]);
+    put(&store, "IpRange", "pool", range("10.77.0.5")).await.unwrap();
+    let owner = put(&store, "Zone", "z", json!({})).await.unwrap().object.uid;
+    let wish = AddressWish { address: "10.77.0.4".parse().ok(), ..wish(lab, owner, "eth0") };
+    let why = r#"10.77.0.4 is the address of Rack "r1" already"#.to_owned();
+    assert_eq!(store.own_address(&wish).await.unwrap(), Addressed::Refused(why));
+
+    // The rack moves to what others had before: they keep it.
+    hello(&["10.77.0.20/24", "10.77.0.7/24"]).await;
+    let mut spec = named("10.77.0.20");
+    spec["hostname"] = json!("kept");
+    put(&store, "IpAddress", "kept", spec).await.unwrap();
+    let mut pool = range("10.77.0.5");
+    pool["description"] = json!("as before");
+    put(&store, "IpRange", "pool", pool).await.unwrap();
     put(&store, "IpAddress", "c", json!({"subnet": "lab"})).await.unwrap();
     assert_eq!(has(&store, "c").await, "10.77.0.2", "the rack has moved");
 }

@@ -8,6 +8,7 @@ mod interfaces;
 mod leases;
 mod racing;
 mod refusals;
+mod statics;
 
 use crate::common::put;
 use basalt_api::values::{SubnetId, Timestamp, Uid};

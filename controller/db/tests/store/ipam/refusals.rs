@@ -171,7 +171,7 @@ async fn what_stands_against_an_address_is_said_in_words() {
         address: "10.77.0.150".parse().ok(),
         ..wish(subnet(&store, "lab").await, owner, "eth0")
     };
-    let Addressed::Unfit(why) = store.own_address(&wish).await.unwrap() else { panic!("given") };
+    let Addressed::Refused(why) = store.own_address(&wish).await.unwrap() else { panic!("given") };
     assert!(why.starts_with("10.77.0.150 is in 10.77.0.100-10.77.0.199"), "{why}");
 }
 

@@ -180,6 +180,7 @@ impl World {
             claimed_at: self.now,
             deletion_requested_at: None,
             assigned: BTreeMap::new(),
+            unassigned: BTreeMap::new(),
             image: Some(image()),
         });
     }

@@ -1,0 +1,258 @@
+//! Static addresses that Deployments and Machines declare for interfaces.
+//!
+//! A Deployment that names address and subnet owns the address from then on, so that nobody gets it while the Deployment waits for a machine. Once it
+//! has one, the driver keeps its addresses (`own`): the machine may use the former ones still. A Machine's network is for Deployments that
+//! declare none. It is only checked.
+
+use super::fit::{self, Holder, Place};
+use crate::StoreError;
+use crate::invariant::Subject;
+use crate::store::Tx;
+use basalt_api::kinds::{Addressing, NetworkConfig};
+use basalt_api::pointer::child;
+use basalt_api::values::Uid;
+use basalt_api::{FieldError, KindOf, kinds};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use uuid::Uuid;
+
+/// A static address of an interface.
+pub(crate) struct Interface {
+    owner: Uuid,
+    /// A Deployment owns what it declares.
+    owns: bool,
+    /// The machine, if it is known.
+    machine: Option<Uuid>,
+    /// JSON pointer to the address in the spec.
+    pointer: String,
+    purpose: String,
+    pub(crate) subnet: Uuid,
+    /// True if the spec names the subnet.
+    is_named: bool,
+    address: IpAddr,
+}
+
+impl Interface {
+    fn place(&self) -> Place {
+        Place { owner: self.owner, subnet: self.subnet, address: self.address.to_string() }
+    }
+}
+
+/// The static addresses of subjects whose network or machine is another one than before.
+pub(crate) async fn declared(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Vec<Interface>, StoreError> {
+    let (mut named, mut nowhere) = (Vec::new(), Vec::new());
+    for subject in subjects {
+        let Some(network) = changed(subject) else { continue };
+        let owns = subject.kind == kinds::Deployment::NAME;
+        let machine = if owns { subject.references.get("/machine").copied() } else { Some(subject.uid) };
+        for link in network.links() {
+            for one in link.addresses().filter(|one| one.addressing == Addressing::Static) {
+                let Some(address) = one.address else { continue };
+                let at = link.pointer_to(&one);
+                let subnet = subject.references.get(&child(&at, "subnet")).map(|uid| uid.get());
+                let interface = Interface {
+                    owner: subject.uid.get(),
+                    owns,
+                    machine: machine.map(|uid| uid.get()),
+                    pointer: child(&at, "address"),
+                    purpose: one.purpose,
+                    subnet: subnet.unwrap_or_default(),
+                    is_named: subnet.is_some(),
+                    address,
+                };
+                match (subnet, one.subnet) {
+                    (Some(_), _) => named.push(interface),
+                    (None, None) => nowhere.push(interface),
+                    // The reference is an error of its own.
+                    (None, Some(_)) => {}
+                }
+            }
+        }
+    }
+    named.extend(located(tx, nowhere).await?);
+    Ok(named)
+}
+
+fn changed(subject: &Subject<'_>) -> Option<NetworkConfig> {
+    let kinds = [kinds::Deployment::NAME, kinds::Machine::NAME];
+    let is_other = |before: &serde_json::Value| {
+        ["/network", "/machine"].iter().any(|field| before.pointer(field) != subject.spec.pointer(field))
+    };
+    let is_changed = kinds.contains(&subject.kind) && subject.before.is_none_or(is_other);
+    let network = subject.spec.get("network").filter(|_| is_changed)?;
+    serde_json::from_value(network.clone()).ok()
+}
+
+/// Finds the subnet of addresses that name none. An address that several fabrics have is not judged.
+async fn located(tx: &mut Tx, interfaces: Vec<Interface>) -> Result<Vec<Interface>, StoreError> {
+    if interfaces.is_empty() {
+        return Ok(Vec::new());
+    }
+    let addresses: BTreeSet<IpAddr> = interfaces.iter().map(|it| it.address).collect();
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let rows = sqlx::query!(
+        r#"select a as "address!", min(c.subnet::text)::uuid as "subnet!"
+           from unnest($1::text[]) a join subnet_cidr c on a::inet <<= c.cidr group by a having count(*) = 1"#,
+        &addresses
+    );
+    let rows = rows.fetch_all(&mut **tx).await?;
+    let subnets: BTreeMap<String, Uuid> = rows.into_iter().map(|row| (row.address, row.subnet)).collect();
+    let at = |it: Interface| Some(Interface { subnet: *subnets.get(&it.address.to_string())?, ..it });
+    Ok(interfaces.into_iter().filter_map(at).collect())
+}
+
+/// The Deployments whose network is another one than before.
+pub(crate) fn moved(subjects: &[Subject<'_>]) -> Vec<Uuid> {
+    let deployments = subjects.iter().filter(|subject| subject.kind == kinds::Deployment::NAME);
+    let moved = deployments.filter(|subject| {
+        subject.before.is_some_and(|before| before.get("network") != subject.spec.get("network"))
+    });
+    moved.map(|subject| subject.uid.get()).collect()
+}
+
+/// The subnets in which these Deployments have addresses.
+pub(crate) async fn subnets(tx: &mut Tx, deployments: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+    if deployments.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = sqlx::query_scalar!("select distinct subnet from address where owner = any($1)", deployments);
+    Ok(query.fetch_all(&mut **tx).await?)
+}
+
+/// Releases the addresses of Deployments that have no machine yet. [`write`] gives the newly declared ones.
+pub(crate) async fn release(tx: &mut Tx, deployments: &[Uuid]) -> Result<(), StoreError> {
+    if deployments.is_empty() {
+        return Ok(());
+    }
+    let delete = sqlx::query!(
+        "delete from address where owner = any($1) and class = 'deployment'
+           and not exists (select from machine_claim where deployment = owner)",
+        deployments
+    );
+    delete.execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Makes Deployments own their static addresses, but those that IpAddresses of the batch name. Says what stands against an address itself;
+/// [`taken`] says the rest, once the batch's other addresses are written. The caller has locked the subnets.
+pub(crate) async fn write(
+    tx: &mut Tx,
+    interfaces: Vec<Interface>,
+    subjects: &[Subject<'_>],
+) -> Result<(Vec<Interface>, Vec<(Uid, FieldError)>), StoreError> {
+    let (mut errors, mut fit) = (Vec::new(), Vec::new());
+    for round in rounds(interfaces) {
+        let places: Vec<Place> = round.iter().map(Interface::place).collect();
+        let mut misfits = fit::misfits(tx, &places, "").await?;
+        let racks = fit::racks(tx, &places).await?;
+        for interface in round {
+            let error = misfits.remove(&interface.owner);
+            let rack = racks.get(&interface.owner);
+            match error.or_else(|| rack.map(|rack| fit::taken("", &interface.address.to_string(), rack))) {
+                Some(error) => errors.push(at(&interface, error)),
+                None => fit.push(interface),
+            }
+        }
+    }
+    let reserved = subjects.iter().filter(|subject| subject.kind == kinds::IpAddress::NAME);
+    let reserved: BTreeSet<IpAddr> =
+        reserved.filter_map(|subject| subject.text("/address")?.parse().ok()).collect();
+    let owned = fit.iter().filter(|it| it.owns && it.is_named && !reserved.contains(&it.address));
+    own(tx, &owned.collect::<Vec<_>>()).await?;
+    Ok((fit, errors))
+}
+
+/// Each owner once in a round: what stands against addresses is answered by owner.
+fn rounds(mut interfaces: Vec<Interface>) -> Vec<Vec<Interface>> {
+    let mut rounds = Vec::new();
+    while !interfaces.is_empty() {
+        let mut owners = BTreeSet::new();
+        let (round, rest) = interfaces.into_iter().partition(|it: &Interface| owners.insert(it.owner));
+        rounds.push(round);
+        interfaces = rest;
+    }
+    rounds
+}
+
+fn at(interface: &Interface, error: FieldError) -> (Uid, FieldError) {
+    (interface.owner.into(), FieldError { pointer: interface.pointer.clone(), ..error })
+}
+
+fn somebody_s(interface: &Interface, holder: &Holder) -> (Uid, FieldError) {
+    at(interface, fit::taken("", &interface.address.to_string(), holder))
+}
+
+/// Without a MAC: DHCP serves the address from the day on which the Deployment has its machine.
+async fn own(tx: &mut Tx, owned: &[&Interface]) -> Result<(), StoreError> {
+    if owned.is_empty() {
+        return Ok(());
+    }
+    let owners: Vec<Uuid> = owned.iter().map(|it| it.owner).collect();
+    let subnets: Vec<Uuid> = owned.iter().map(|it| it.subnet).collect();
+    let addresses: Vec<String> = owned.iter().map(|it| it.address.to_string()).collect();
+    let purposes: Vec<String> = owned.iter().map(|it| it.purpose.clone()).collect();
+    let insert = sqlx::query!(
+        "insert into address (subnet, address, owner, purpose)
+         select s, a::inet, o, p from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) with ordinality u(o, s, a, p, n)
+         join subnet_cidr c on c.subnet = s
+         order by n
+         on conflict do nothing",
+        &owners,
+        &subnets,
+        &addresses,
+        &purposes
+    );
+    insert.execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Reports addresses that belong to somebody else.
+pub(crate) async fn taken(
+    tx: &mut Tx,
+    interfaces: Vec<Interface>,
+) -> Result<Vec<(Uid, FieldError)>, StoreError> {
+    let (mut errors, mut reserved) = (Vec::new(), Vec::<(Interface, Holder)>::new());
+    for round in rounds(interfaces) {
+        let places: Vec<Place> = round.iter().map(Interface::place).collect();
+        let mut holders = fit::holders(tx, &places).await?;
+        for interface in round {
+            match holders.remove(&interface.owner) {
+                // A machine's network says what its deployment has. An address that is about to be free is waited for.
+                Some(holder)
+                    if holder.kind == kinds::Deployment::NAME && (holder.leaves || !interface.owns) => {}
+                Some(holder) if holder.mac.is_some() => reserved.push((interface, holder)),
+                Some(holder) => errors.push(somebody_s(&interface, &holder)),
+                None => {}
+            }
+        }
+    }
+    let machines: Vec<Uuid> = reserved.iter().filter_map(|(interface, _)| interface.machine).collect();
+    let macs = macs(tx, &machines).await?;
+    for (interface, holder) in reserved {
+        // An IpAddress keeps the address for a MAC: for a machine's own, or nobody knows yet for which machine's.
+        let is_own = interface.machine.is_none_or(|machine| {
+            macs.get(&machine).zip(holder.mac.as_ref()).is_none_or(|(macs, mac)| macs.contains(mac))
+        });
+        if !is_own {
+            errors.push(somebody_s(&interface, &holder));
+        }
+    }
+    Ok(errors)
+}
+
+/// The MACs of machines; none of a machine whose hardware is not known.
+async fn macs(tx: &mut Tx, machines: &[Uuid]) -> Result<BTreeMap<Uuid, BTreeSet<String>>, StoreError> {
+    if machines.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = sqlx::query!(
+        r#"select o.uid, array(
+             select m.mac::text from machine_mac m where m.machine = o.uid
+             union select lower(i.value->>'mac') from json_each(o.status #> '{inventory,interfaces}') i
+             where i.value->>'mac' is not null) as "macs!: Vec<String>"
+           from object o where o.uid = any($1) and o.status #> '{inventory,interfaces}' is not null"#,
+        machines
+    );
+    let rows = rows.fetch_all(&mut **tx).await?;
+    Ok(rows.into_iter().map(|row| (row.uid, row.macs.into_iter().collect())).collect())
+}
