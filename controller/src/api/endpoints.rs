@@ -29,6 +29,8 @@ pub struct Endpoint {
     pub judged: bool,
     /// It is about the caller alone: whoever is known may call it, whatever its roles and scopes.
     pub own: bool,
+    /// Bytes of a body, at most; `None`: the handler keeps none of it in memory.
+    pub body: Option<usize>,
     handler: fn() -> MethodRouter<App>,
 }
 
@@ -39,7 +41,7 @@ impl Endpoint {
         role: Option<Role>,
         handler: fn() -> MethodRouter<App>,
     ) -> Self {
-        Self { method, path, role, dry_run: None, judged: false, own: false, handler }
+        Self { method, path, role, dry_run: None, judged: false, own: false, body: Some(BODY_BYTES), handler }
     }
 
     const fn dry_run(self, role: Role) -> Self {
@@ -52,6 +54,10 @@ impl Endpoint {
 
     const fn own(self) -> Self {
         Self { own: true, ..self }
+    }
+
+    const fn body(self, bytes: Option<usize>) -> Self {
+        Self { body: bytes, ..self }
     }
 
     /// The first word behind `/api/v1/`, or the whole path: by these words tokens are scoped.
@@ -110,14 +116,15 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .dry_run(Role::Viewer),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/operations", VIEWER, || get(operations::list)),
     Endpoint::new("GET", "/api/v1/{plural}/{name}/operations/{id}", VIEWER, || get(operations::read)),
-    Endpoint::new("POST", "/api/v1/apply", OPERATOR, || {
-        post(apply::apply).layer(DefaultBodyLimit::max(APPLY_BYTES))
-    })
-    .dry_run(Role::Viewer)
-    .judged(),
-    Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)),
+    Endpoint::new("POST", "/api/v1/apply", OPERATOR, || post(apply::apply))
+        .dry_run(Role::Viewer)
+        .judged()
+        .body(Some(APPLY_BYTES)),
+    Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)).body(Some(LOGIN_BYTES)),
     Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)).own(),
-    Endpoint::new("POST", "/api/v1/password", VIEWER, || post(session::change_password)).own(),
+    Endpoint::new("POST", "/api/v1/password", VIEWER, || post(session::change_password))
+        .own()
+        .body(Some(LOGIN_BYTES)),
     Endpoint::new("GET", "/api/v1/whoami", VIEWER, || get(session::whoami)).own(),
     Endpoint::new("POST", "/api/v1/api_tokens/{name}/issue", ADMIN, || post(tokens::issue))
         .dry_run(Role::Admin),
@@ -131,9 +138,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("POST", "/api/v1/join_tokens", ADMIN, || post(racks::join_token)),
     Endpoint::new("HEAD", "/api/v1/blobs/{sha256}", VIEWER, || head(blobs::state)),
     Endpoint::new("GET", "/api/v1/blobs/{sha256}", VIEWER, || get(blobs::download)),
-    Endpoint::new("PUT", "/api/v1/blobs/{sha256}", OPERATOR, || {
-        put(blobs::upload).layer(DefaultBodyLimit::disable())
-    }),
+    Endpoint::new("PUT", "/api/v1/blobs/{sha256}", OPERATOR, || put(blobs::upload)).body(None),
 ];
 
 /// Room for metadata and spaces around a spec.
@@ -142,11 +147,16 @@ const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
 /// Room for ten thousand documents of a few kilobytes.
 const APPLY_BYTES: usize = 64 << 20;
 
+/// Names and passwords, or an ID token with the groups of a person. Strangers send it.
+const LOGIN_BYTES: usize = 32 << 10;
+
 pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();
     for (place, endpoint) in ENDPOINTS.iter().enumerate() {
         let guard = Guard { app: app.clone(), endpoint };
-        let handler = (endpoint.handler)().layer(middleware::from_fn_with_state(guard, guard::authorise));
+        let limit = endpoint.body.map_or_else(DefaultBodyLimit::disable, DefaultBodyLimit::max);
+        let handler = (endpoint.handler)().layer(limit);
+        let handler = handler.layer(middleware::from_fn_with_state(guard, guard::authorise));
         let measured = (app.clone(), place);
         let handler = handler.layer(middleware::from_fn_with_state(measured, metrics::measure));
         router = router.route(endpoint.path, handler);
@@ -162,7 +172,6 @@ pub(super) fn router(app: App) -> Router {
                 format!("{} does not have this method; see Allow, or /openapi.json", uri.path()),
             )
         })
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), slow::guard))
         .layer(middleware::from_fn_with_state(app.clone(), guard::arrive))
         .with_state(app)

@@ -14,7 +14,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
 use super::listener::Peer;
-use super::service::{REVOKED, Racks, unavailable};
+use super::service::{REVOKED, Racks, caller, unavailable};
 
 /// SHA-256 of the public key that a certificate request (PKCS#10, DER) is of.
 fn key_of(csr_der: &[u8]) -> Result<[u8; 32], Status> {
@@ -82,7 +82,7 @@ impl Racks {
         &self,
         request: Request<RenewRequest>,
     ) -> Result<Response<RenewReply>, Status> {
-        let rack = self.rack_of(&request).await?;
+        let rack = caller(&request)?;
         let peer = request.extensions().get::<Peer>().and_then(|peer| peer.spki_sha256);
         let RenewRequest { csr_der } = request.into_inner();
         let spki = key_of(&csr_der)?;

@@ -1,5 +1,5 @@
-//! TLS for the racks' port. Client certificates are asked for, and needed by everything but enrolment. What is asked there and is no
-//! call of the racks' protocol, a rack passes on from somebody who asks the API.
+//! TLS for the racks' port. Client certificates are asked for, and needed by everything but enrolment. Other requests than
+//! calls of the racks' protocol come from clients of the API, by way of a rack.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use basalt_api::values::RackId;
+use basalt_proto::MAX_FROM_RACK;
 use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
 use basalt_proto::rack_v1::rack_link_server::RackLinkServer;
 use rustls::crypto::aws_lc_rs;
@@ -28,6 +30,7 @@ use tonic::transport::server::Connected;
 use x509_parser::prelude::FromDer;
 
 use super::authority::{Authority, AuthorityError};
+use super::call::{self, Call};
 use super::service::Racks;
 use crate::api::Forwarded;
 
@@ -39,11 +42,10 @@ const SERVER_RENEWAL: Duration = Duration::from_secs(30 * 86_400);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Ports that region processes on one host choose from.
 pub const PORTS: std::ops::RangeInclusive<u16> = 5250..=5270;
-/// A boot concern of thousands of machines is larger than tonic's default of 4 MiB.
-const MAX_MESSAGE: usize = 256 * 1024 * 1024;
-
-/// How the paths of the racks' protocol begin.
-const PROTOCOL: &str = "/basalt.rack.v1.";
+/// The largest message to a rack: a boot concern of thousands of machines is larger than tonic's default of 4 MiB.
+const MAX_TO_RACK: usize = 256 * 1024 * 1024;
+/// Calls of one connection at once: a link, a renewal, and the blobs that a rack fetches; further ones wait at the rack.
+const STREAMS: u32 = 32;
 
 /// Why racks cannot be listened to.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,14 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
 }
 
+/// The rack that makes a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enrolled(pub(super) RackId);
+
+/// The call is of a deleted rack, which is told to forget.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retired;
+
 /// Binds the address; a port of 0 means the first free one of 5250 to 5270.
 ///
 /// # Errors
@@ -105,11 +115,13 @@ pub async fn serve(
     let (sender, incoming) = mpsc::channel(64);
     let accepting = tokio::spawn(accept(listener, Arc::clone(&racks.authority), acceptor, sender));
     let link = RackLinkServer::new(racks.clone())
-        .max_decoding_message_size(MAX_MESSAGE)
-        .max_encoding_message_size(MAX_MESSAGE);
-    let routes = Routes::new(EnrolmentServer::new(racks.clone())).add_service(link).into_axum_router();
+        .max_decoding_message_size(MAX_FROM_RACK)
+        .max_encoding_message_size(MAX_TO_RACK);
+    let enrolment = EnrolmentServer::new(racks.clone()).max_decoding_message_size(call::SMALL);
+    let routes = Routes::new(enrolment).add_service(link).into_axum_router();
     let routes = routes.layer(middleware::from_fn_with_state((racks, api), sort));
     let served = Server::builder()
+        .max_concurrent_streams(STREAMS)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_routes(Routes::from(routes))
@@ -119,18 +131,31 @@ pub async fn serve(
     served.map_err(|error| ListenError::Tls(error.to_string()))
 }
 
-/// Tells calls of the racks' protocol from what racks pass on.
-async fn sort(State((racks, api)): State<(Racks, Forwarded)>, request: Request, next: Next) -> Response {
-    if request.uri().path().starts_with(PROTOCOL) {
-        return next.run(request).await;
+/// Tells calls of the racks' protocol from requests that racks pass on. Only a rack's request is read, and enrolment.
+async fn sort(State((racks, api)): State<(Racks, Forwarded)>, mut request: Request, next: Next) -> Response {
+    let call = Call::of(request.uri().path());
+    if let Some(call) = call.filter(|call| call.is_open) {
+        return next.run(call.bounded(request)).await;
     }
-    let peer = request.extensions().get::<Peer>().cloned();
-    match racks.rack_behind(peer.as_ref()).await {
-        Ok(_) => {
-            let rack = peer.and_then(|peer| peer.address).map(|address| address.ip().to_canonical());
+    let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+    match (racks.rack_behind(&peer).await, call) {
+        (Ok(rack), Some(call)) => {
+            request.extensions_mut().insert(Enrolled(rack));
+            next.run(call.bounded(request)).await
+        }
+        (Ok(_), None) => {
+            let rack = peer.address.map(|address| address.ip().to_canonical());
             api.answer(rack.unwrap_or(IpAddr::from([0; 4])), request).await
         }
-        Err(status) => Forwarded::refuse(status.message()),
+        (Err(_), Some(call)) if call.name == "Link" && racks.is_retired(&peer).await => {
+            request.extensions_mut().insert(Retired);
+            next.run(call.bounded(request)).await
+        }
+        (Err(status), Some(call)) => {
+            racks.sessions.meters().refused(call.name, status.code());
+            status.into_http()
+        }
+        (Err(status), None) => Forwarded::refuse(status.message()),
     }
 }
 

@@ -108,6 +108,11 @@ impl Meters {
         answer
     }
 
+    /// A call was refused before it was read.
+    pub fn refused(&self, name: &'static str, code: tonic::Code) {
+        *locked(&self.counts).rpcs.entry((name, format!("{code:?}"))).or_default() += 1;
+    }
+
     fn message(&self, direction: &'static str, kind: &'static str) {
         *locked(&self.counts).messages.entry((direction, kind)).or_default() += 1;
     }

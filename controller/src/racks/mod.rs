@@ -7,10 +7,12 @@
 //! | [`sessions`] | the streams that racks hold open to this process |
 //! | [`observed`] | facts, from the wire to the store |
 //! | `enrolment` | enrolling, and renewing certificates |
+//! | `call` | the calls: who may make each, and how much of it is read |
 //! | [`service`] | the gRPC services: link, blobs |
 //! | [`listener`] | TLS in front of them |
 
 pub mod authority;
+mod call;
 mod enrolment;
 pub mod join_token;
 pub mod listener;

@@ -24,7 +24,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::authority::Authority;
-use super::listener::Peer;
+use super::listener::{Enrolled, Peer, Retired};
 use super::observed::{self, Observed};
 use super::sessions::{BACKLOG, Sessions};
 use crate::blobs::Blobs;
@@ -73,24 +73,28 @@ pub(super) fn unavailable(error: &StoreError) -> Status {
     Status::unavailable(format!("the region's store did not answer: {error}"))
 }
 
-/// The public key, by its SHA-256, of the certificate that a peer has shown.
-fn key_of(peer: Option<&Peer>) -> Result<[u8; 32], Status> {
-    let missing = || Status::unauthenticated("this call needs the certificate that enrolment gave");
-    peer.and_then(|peer| peer.spki_sha256).ok_or_else(missing)
-}
-
 impl Racks {
-    /// The enrolled rack behind a connection.
-    pub(super) async fn rack_of<T>(&self, request: &Request<T>) -> Result<RackId, Status> {
-        self.rack_behind(request.extensions().get::<Peer>()).await
-    }
-
-    /// As [`Racks::rack_of`], of whoever is at the other end.
-    pub(super) async fn rack_behind(&self, peer: Option<&Peer>) -> Result<RackId, Status> {
-        let spki = key_of(peer)?;
+    /// The enrolled rack at the other end of a connection.
+    pub(super) async fn rack_behind(&self, peer: &Peer) -> Result<RackId, Status> {
+        let Some(spki) = peer.spki_sha256 else { return Err(no_certificate()) };
         let enrolled = self.store.enrolled(&spki).await.map_err(|e| unavailable(&e))?;
         enrolled.map(|e| e.rack).ok_or_else(|| Status::unauthenticated(REVOKED))
     }
+
+    /// Says if a deleted rack is at the other end of a connection. If the store does not answer, the rack asks again.
+    pub(super) async fn is_retired(&self, peer: &Peer) -> bool {
+        let Some(spki) = peer.spki_sha256 else { return false };
+        self.store.is_retired(&spki).await.unwrap_or(false)
+    }
+}
+
+/// The rack that makes a call, as the listener found before the call was read.
+pub(super) fn caller<T>(request: &Request<T>) -> Result<RackId, Status> {
+    request.extensions().get::<Enrolled>().map(|rack| rack.0).ok_or_else(no_certificate)
+}
+
+fn no_certificate() -> Status {
+    Status::unauthenticated("this call needs the certificate that enrolment gave")
 }
 
 #[tonic::async_trait]
@@ -122,14 +126,13 @@ impl Racks {
         &self,
         request: Request<Streaming<FromRack>>,
     ) -> Result<Response<<Self as RackLink>::LinkStream>, Status> {
-        let spki = key_of(request.extensions().get::<Peer>())?;
-        let rack = match self.rack_of(&request).await {
-            Err(_) if self.store.is_retired(&spki).await.map_err(|e| unavailable(&e))? => {
-                let forget = FromRegion { message: Some(Message::Forget(Forget {})) };
-                return Ok(Response::new(Box::pin(tokio_stream::once(Ok(forget)))));
-            }
-            rack => rack?,
-        };
+        if request.extensions().get::<Retired>().is_some() {
+            let forget = FromRegion { message: Some(Message::Forget(Forget {})) };
+            return Ok(Response::new(Box::pin(tokio_stream::once(Ok(forget)))));
+        }
+        let rack = caller(&request)?;
+        let peer = request.extensions().get::<Peer>();
+        let spki = peer.and_then(|peer| peer.spki_sha256).ok_or_else(no_certificate)?;
         let object = self.store.get("Rack", Key::Uid(rack.into())).await.map_err(|e| unavailable(&e))?;
         let mut said = request.into_inner();
         let hello = match tokio::time::timeout(Duration::from_secs(10), said.next()).await {
@@ -147,7 +150,7 @@ impl Racks {
         &self,
         request: Request<FetchBlobRequest>,
     ) -> Result<Response<<Self as RackLink>::FetchBlobStream>, Status> {
-        self.rack_of(&request).await?;
+        caller(&request)?;
         let FetchBlobRequest { sha256, offset } = request.into_inner();
         let name: basalt_api::values::Sha256 = sha256
             .parse()

@@ -2,6 +2,8 @@
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
+use axum::body::{Body, Bytes};
+use axum::http::Request;
 use basalt_db::testing::clock::Hand;
 use basalt_engine::Policy;
 use basalt_proto::REGION_SERVER_NAME;
@@ -13,6 +15,7 @@ use basalt_proto::rack_v1::{
 use basalt_region::controller::Controller;
 use basalt_region::racks::authority::Authority;
 use basalt_region::racks::join_token::Joiner;
+use futures_util::StreamExt;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -24,6 +27,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+use tower::{Service, ServiceExt};
 
 /// A rack that has a key, and is of no region yet.
 pub(crate) struct NewRack {
@@ -180,6 +184,43 @@ async fn a_deleted_rack_is_told_to_forget_on_its_link_and_when_it_dials_later() 
     let (away, enrolled) = NewRack { secret, ..away }.enrol().await;
     let word = first_word(&away, &enrolled.certificate_der, &enrolled.rack_uid).await;
     assert!(matches!(word, from_region::Message::Welcome(_)), "{word:?}");
+}
+
+/// Begins a call with a message that announces `announced` bytes and has `sent` of them. No more comes, and no end.
+/// Answers the status that the region answers all the same.
+async fn begun(mut channel: Channel, call: &str, announced: u32, sent: usize) -> Status {
+    let message = [&[0][..], &announced.to_be_bytes(), &vec![0; sent][..]].concat();
+    let body = futures_util::stream::iter([Ok::<_, Status>(Bytes::from(message))]);
+    let body = Body::from_stream(body.chain(futures_util::stream::pending()));
+    let request = Request::post(format!("http://region/basalt.rack.v1.{call}"))
+        .header("content-type", "application/grpc")
+        .body(tonic::body::Body::new(body))
+        .expect("a request");
+    let answering = async { channel.ready().await.expect("a connection").call(request).await };
+    let answer = tokio::time::timeout(Duration::from_secs(5), answering).await;
+    let answer =
+        answer.unwrap_or_else(|_| panic!("{call}: the region waits for the rest")).expect("an answer");
+    Status::from_header_map(answer.headers()).expect("a refusal without a body")
+}
+
+#[tokio::test]
+async fn who_has_no_certificate_is_refused_before_its_message_is_read() {
+    let (lab, controller) = region().await;
+    let (rack, enrolled) = NewRack::new(&lab, controller.rpc_address(), "r1").await.enrol().await;
+    let large = 128 << 20;
+    for call in ["RackLink/Renew", "RackLink/FetchBlob", "RackLink/Link", "RackLink/Nothing"] {
+        let refused = begun(rack.dial(None).await, call, large, 1000).await;
+        assert_eq!(refused.code(), Code::Unauthenticated, "{call}: {refused}");
+    }
+    let refused = begun(rack.dial(None).await, "Enrolment/Enrol", large, 1000).await;
+    assert_eq!(refused.code(), Code::OutOfRange, "enrolment is open, and small: {refused}");
+    let known = || rack.dial(Some(&enrolled.certificate_der));
+    for call in ["RackLink/Renew", "RackLink/FetchBlob"] {
+        let refused = begun(known().await, call, 1 << 20, 17 << 10).await;
+        assert_eq!(refused.code(), Code::OutOfRange, "{call} of a rack is small too: {refused}");
+    }
+    let refused = begun(known().await, "RackLink/Link", large, 1000).await;
+    assert_eq!(refused.code(), Code::InvalidArgument, "no Hello is so large: {refused}");
 }
 
 #[tokio::test]

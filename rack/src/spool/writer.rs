@@ -19,6 +19,10 @@ use crate::trace::Trace;
 const QUEUE: usize = 16_384;
 /// Facts made durable by one sync.
 const BATCH: usize = 4_096;
+/// Facts that are sent at once, and their bytes without the last one's.
+const SENT_FACTS: usize = 512;
+const SENT_BYTES: usize = 1 << 20;
+const _: () = assert!(SENT_BYTES + super::record::MAX_PAYLOAD + (1 << 20) < basalt_proto::MAX_FROM_RACK);
 
 enum Command {
     Push(Box<Fact>, Option<oneshot::Sender<Result<(), String>>>),
@@ -245,7 +249,7 @@ fn run(
         for command in rest {
             match command {
                 Command::Read { from, reply } => {
-                    reply.send(spool.read(from, 512, 1 << 20)).ok();
+                    reply.send(spool.read(from, SENT_FACTS, SENT_BYTES)).ok();
                 }
                 Command::Acknowledge { uid, through } => {
                     if let Err(error) = spool.acknowledge(&uid, through) {
