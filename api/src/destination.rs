@@ -1,4 +1,4 @@
-//! Where secrets are sent: a stored secret does not follow a change of its destination.
+//! Destinations of secrets: a stored secret does not follow a change of its destination.
 
 use crate::diff::FieldChange;
 use crate::pointer;
