@@ -42,7 +42,7 @@ pub struct Selector {
     pub preferences: BTreeMap<String, Preference>,
     /// What the deployments of a group are spread over: the next one goes to where the fewest are. Goes before preferences.
     pub spread_by: Option<SpreadBy>,
-    /// The group to spread. Absent: the deployments whose selectors are equal.
+    /// The group to spread, of the deployments with the same `pool`. Absent: the deployments whose selectors are equal.
     pub spread_group: Option<String>,
 }
 

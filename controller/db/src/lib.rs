@@ -98,6 +98,7 @@ pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;
 pub use password::{hash_password, verify_password};
 pub use queue::{Lease, StatusWrite, Then};
+pub use reach::Named;
 pub use remove::{Deletion, Removal};
 pub use rename::{Namesake, Renamed};
 pub use seal::{BadSealKey, SealKey};

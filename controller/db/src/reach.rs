@@ -6,11 +6,14 @@ use crate::write::Judge;
 use crate::{Store, StoreError};
 use basalt_api::FieldCode;
 use basalt_api::values::Uid;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use uuid::Uuid;
 
 /// The pools of objects, by which roles are limited.
 pub(crate) type Pools = HashMap<Uuid, Option<String>>;
+
+/// A kind and a name.
+pub type Named = (String, String);
 
 /// Of which pools these objects are, as the transaction has them.
 pub(crate) async fn pools(tx: &mut Tx, objects: &[Uuid]) -> Result<Pools, StoreError> {
@@ -33,6 +36,28 @@ impl Store {
         let uids: Vec<Uuid> = objects.iter().map(|uid| uid.get()).collect();
         let pools = pools(&mut self.begin().await?, &uids).await?;
         Ok(pools.into_iter().map(|(uid, pool)| (Uid::from(uid), pool)).collect())
+    }
+
+    /// The pools of the objects of these kinds and names. A name that no object has is left out.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn pools_of_named(
+        &self,
+        named: &BTreeSet<Named>,
+    ) -> Result<HashMap<Named, Option<String>>, StoreError> {
+        if named.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let (kinds, names): (Vec<String>, Vec<String>) = named.iter().cloned().unzip();
+        let rows = sqlx::query!(
+            "select o.kind, o.name, object_pool(o.kind, o.uid, o.spec) as pool
+             from unnest($1::text[], $2::text[]) u(kind, name) join object o on o.kind = u.kind and o.name = u.name",
+            &kinds,
+            &names
+        );
+        let rows = rows.fetch_all(self.pool()).await?;
+        Ok(rows.into_iter().map(|row| ((row.kind, row.name), row.pool)).collect())
     }
 
     /// Refuses what the judge does not let a locked object undergo.

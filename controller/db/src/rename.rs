@@ -4,7 +4,7 @@ use crate::object::{self, Key, Object, Referrer, Row, select_objects};
 use crate::splice::Text;
 use crate::store::Tx;
 use crate::write::{Judge, NoJudge};
-use crate::{Store, StoreError, audit, change};
+use crate::{Store, StoreError, audit, change, reach};
 use basalt_api::values::Uid;
 
 /// What a rename came to, or in a dry run would.
@@ -74,7 +74,7 @@ impl Store {
                 let (kind, from, to) = (row.kind.clone(), row.name.clone(), to.clone());
                 namesakes.push(Namesake { kind, from, to });
             }
-            renames.extend(self.rename_one(&mut tx, row, &to, &mut referrers).await?);
+            renames.extend(self.rename_one(&mut tx, row, &to, (judge, &mut referrers)).await?);
         }
         let row = select_objects!("where uid = $1", uid).fetch_one(&mut *tx).await?;
         self.audit(&mut tx, &written).await?;
@@ -88,11 +88,18 @@ impl Store {
         tx: &mut Tx,
         mut row: Row,
         to: &str,
-        referrers: &mut Vec<Referrer>,
+        (judge, referrers): (&dyn Judge, &mut Vec<Referrer>),
     ) -> Result<Vec<(Row, String)>, StoreError> {
-        let taken = sqlx::query!("select manager from object where kind = $1 and name = $2", row.kind, to);
+        let taken =
+            sqlx::query!("select uid, manager from object where kind = $1 and name = $2", row.kind, to);
         if let Some(other) = taken.fetch_optional(&mut **tx).await? {
-            return Err(StoreError::Exists { kind: row.kind, name: to.to_owned(), manager: other.manager });
+            let pools = match judge.minds_pools() {
+                true => reach::pools(tx, &[other.uid]).await?,
+                false => reach::Pools::new(),
+            };
+            let pool = pools.get(&other.uid).and_then(Option::as_deref);
+            let manager = other.manager.filter(|_| !judge.minds_pools() || judge.sees(&row.kind, pool));
+            return Err(StoreError::Exists { kind: row.kind, name: to.to_owned(), manager });
         }
         let update =
             sqlx::query!("update object set name = $2, updated_at = now() where uid = $1", row.uid, to);

@@ -191,11 +191,15 @@ impl Store {
         Ok(rows.fetch_all(self.pool()).await?.into_iter().collect())
     }
 
-    /// How many machines have the tags of these names.
+    /// How many machines have the tags of these names. With `pools`, errors are told of machines in these pools alone.
     ///
     /// # Errors
     /// The database.
-    pub async fn tag_use(&self, names: &[String]) -> Result<BTreeMap<String, TagUse>, StoreError> {
+    pub async fn tag_use(
+        &self,
+        names: &[String],
+        pools: Option<&[String]>,
+    ) -> Result<BTreeMap<String, TagUse>, StoreError> {
         let rows = sqlx::query!(
             r#"select n.name as "name!", h.machines, k.automatic, k.errors, k.error
                from unnest($1::text[]) n(name)
@@ -208,11 +212,14 @@ impl Store {
                      where m.kind = 'Machine' and t.name = any($1)) every group by name) h on h.name = n.name
                left join (
                  select k.name, count(*) filter (where k.error is null) as automatic,
-                   count(*) filter (where k.error is not null) as errors,
-                   min(o.name || ': ' || k.error) as error
+                   count(*) filter (where k.error is not null and seen.shown) as errors,
+                   min(o.name || ': ' || k.error) filter (where seen.shown) as error
                  from machine_tag k join object o on o.uid = k.machine
+                 cross join lateral (
+                   select $2::text[] is null or coalesce(object_pool(o.kind, o.uid, o.spec) = any($2), false)) seen(shown)
                  where k.name = any($1) group by k.name) k on k.name = n.name"#,
-            names
+            names,
+            pools as Option<&[String]>
         );
         let rows = rows.fetch_all(self.pool()).await?;
         let mut uses = BTreeMap::new();

@@ -104,10 +104,14 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
             format!("waiting for machine {machine}; {}", nearest.join("; ")),
             "free the machine, or name another".to_owned(),
         ),
-        None if nearest.is_empty() => (
-            "waiting for a machine that matches the selector: there are no machines".to_owned(),
-            "declare machines, or ask for less in selector".to_owned(),
-        ),
+        None if nearest.is_empty() => {
+            let pool = input.spec.selector.as_ref().and_then(|selector| selector.pool.as_ref());
+            let place = pool.map(|pool| format!(" in pool {pool}")).unwrap_or_default();
+            (
+                format!("waiting for a machine that matches the selector: there are no machines{place}"),
+                format!("declare machines{place}, or ask for less in selector"),
+            )
+        }
         None => (
             format!(
                 "waiting for a machine that matches the selector: none of {} does ({}); nearest: {}",

@@ -5,13 +5,13 @@ use super::endpoints::Endpoint;
 use super::problem::{REQUEST, Refusal};
 use super::query;
 use super::rights::{ACCESS, Grant, POOLED, Rights, Role, SETTINGS, Scopes};
-use super::{App, body};
+use super::{App, body, names};
 use crate::telemetry::Context;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use basalt_api::{Problem, ProblemCode};
+use basalt_api::{Kind, Problem, ProblemCode};
 use basalt_db::{Actor, RoleGrant};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -148,9 +148,22 @@ pub(super) async fn authorise(
         if let Err(refusal) = admit(&app, &caller, endpoint, needed, &path).await {
             return refusal.into_response();
         }
+        let rights = caller.rights.clone();
         request.extensions_mut().insert(caller);
+        let response = next.run(request).await;
+        return match names::hidden(&app, &rights, of(endpoint, &path), response).await {
+            Ok(response) => response,
+            Err(refusal) => refusal.into_response(),
+        };
     }
     next.run(request).await
+}
+
+/// The kind that a request is about, where its path says so.
+fn of(endpoint: &Endpoint, path: &RawPathParams) -> Option<&'static Kind> {
+    let plural = path.iter().find(|(key, _)| *key == "plural").map(|(_, value)| value);
+    let plural = plural.or_else(|| endpoint.kind())?;
+    basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural)
 }
 
 /// Whether the caller may make this request, as far as the endpoint and the object that its path names say.
@@ -165,6 +178,7 @@ async fn admit(
         return Ok(());
     }
     let part = |name: &str| path.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+    let kind = of(endpoint, path);
     let plural = part("plural").or_else(|| endpoint.kind());
     let word = plural.unwrap_or_else(|| endpoint.word());
     let reads = matches!(endpoint.method, "GET" | "HEAD");
@@ -175,7 +189,6 @@ async fn admit(
         return Err(Refusal::new(ProblemCode::Forbidden, detail));
     }
     let rights = &caller.rights;
-    let kind = plural.and_then(|plural| basalt_api::KINDS.iter().copied().find(|kind| kind.plural == plural));
     let (needed, has) = match kind {
         Some(kind)
             if ACCESS.contains(&kind.name) || (kind.name == SETTINGS && !reads && needed > Role::Viewer) =>

@@ -53,6 +53,10 @@ impl Judge for Guards<'_> {
         self.rights.unlimited() < Some(changes("Machine", self.dry_run))
     }
 
+    fn sees(&self, kind: &str, pool: Option<&str>) -> bool {
+        self.rights.may_see(kind, pool)
+    }
+
     fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
         let may = self.rights.may_change(kind, pool, self.dry_run);
         if may == Some(true) {
@@ -78,12 +82,6 @@ impl Judge for Guards<'_> {
         };
         let wanted = parsed(wanted);
         let machine = wanted.get("machine").and_then(Value::as_str);
-        if let (Some(machine), None) = (machine, may) {
-            // As one that is not there: see basalt_db's references.
-            let message = format!("there is no Machine {machine:?}");
-            let hint = "create the Machine first, or name another one";
-            return Some(FieldError::new("/machine", FieldCode::ReferenceNotFound, message, hint));
-        }
         let pointer = match (kind, machine) {
             ("Machine", _) => "/pool",
             (_, Some(_)) => "/machine",
@@ -145,6 +143,10 @@ impl Judge for ApplyGuards<'_> {
 
     fn minds_pools(&self) -> bool {
         self.guards.minds_pools()
+    }
+
+    fn sees(&self, kind: &str, pool: Option<&str>) -> bool {
+        self.guards.sees(kind, pool)
     }
 
     fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {

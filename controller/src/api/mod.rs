@@ -46,6 +46,7 @@ mod guards;
 mod layers;
 mod logins;
 mod metrics;
+mod names;
 mod objects;
 mod operations;
 mod patch;

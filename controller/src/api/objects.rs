@@ -9,7 +9,7 @@ use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
-use super::{serving, utilisation, wait, webhooks};
+use super::{names, serving, utilisation, wait, webhooks};
 use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -81,7 +81,7 @@ pub(super) async fn list(
         query::fields(kind, fields)?;
     }
     let mut page = app.store().list(&query).await?;
-    utilisation::fill(&app, &mut page.objects).await?;
+    utilisation::fill(&app, &caller.rights, &mut page.objects).await?;
     serving::fill(&app, &mut page.objects).await?;
     webhooks::fill(&app, &mut page.objects).await?;
     let mut items = Vec::with_capacity(page.objects.len());
@@ -96,11 +96,35 @@ pub(super) async fn list(
             None => item,
         });
     }
+    if let Some(text) = parameters.q.as_deref().filter(|_| pools.is_some()) {
+        items = saying(&app, &caller.rights, kind, items, text).await?;
+    }
     let Some(fields) = &parameters.fields else {
         return Ok(axum::Json(WholeList { items, next: page.next, position }).into_response());
     };
     let items = items.iter().map(|i| i.only(fields)).collect::<Answer<_>>()?;
     Ok(axum::Json(List { items, next: page.next, position }).into_response())
+}
+
+/// The items that say a text where the caller may read it. The search has also looked at names that are hidden from the caller.
+async fn saying(
+    app: &App,
+    rights: &Rights,
+    kind: &'static Kind,
+    items: Vec<Rendered>,
+    text: &str,
+) -> Answer<Vec<Rendered>> {
+    let wanted = Value::from(text.to_lowercase()).to_string();
+    let wanted = wanted.trim_matches('"');
+    let sees = |pool: Option<&str>| rights.over(pool).is_some();
+    let mut kept = Vec::with_capacity(items.len());
+    for item in items {
+        let shown = names::without_hidden(app.store(), &sees, Some(kind), item.text()?).await?;
+        if shown.to_lowercase().contains(wanted) {
+            kept.push(item);
+        }
+    }
+    Ok(kept)
 }
 
 pub(super) async fn read(
@@ -303,7 +327,7 @@ pub(super) async fn rename(
 
 /// The object as it is at this moment, for somebody with these rights.
 pub(super) async fn rendered(app: &App, rights: &Rights, mut object: Object) -> Answer<Rendered> {
-    utilisation::fill(app, std::slice::from_mut(&mut object)).await?;
+    utilisation::fill(app, rights, std::slice::from_mut(&mut object)).await?;
     serving::fill(app, std::slice::from_mut(&mut object)).await?;
     webhooks::fill(app, std::slice::from_mut(&mut object)).await?;
     shown(app, rights, object).await

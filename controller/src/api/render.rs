@@ -214,6 +214,11 @@ impl Rendered {
         self
     }
 
+    /// The whole object as a JSON text.
+    pub(super) fn text(&self) -> Answer<String> {
+        serde_json::to_string(self).map_err(|error| internal("the object is no JSON", &error))
+    }
+
     /// The answer, with the generation as its ETag.
     pub(super) fn answer(&self, status: StatusCode) -> Response {
         let tag = format!("\"{}\"", self.metadata.generation);

@@ -3,6 +3,7 @@
 
 use super::App;
 use super::problem::Answer;
+use super::rights::Rights;
 use basalt_api::kinds::{BlockState, RangeBlock, SubnetPurposes};
 use basalt_db::{Object, RangeUse, StoreError, SubnetUse};
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Fills in what the objects' addresses come to, where they are of a kind that has any.
-pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
+pub(super) async fn fill(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     let uids = |kind: &str| objects.iter().filter(|o| o.kind == kind).map(|o| o.uid).collect::<Vec<_>>();
     let (subnets, ranges) = (uids("Subnet"), uids("IpRange"));
     let subnets = match subnets.is_empty() {
@@ -21,7 +22,7 @@ pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
         true => BTreeMap::new(),
         false => app.store().range_use(&ranges).await?,
     };
-    fill_groups(app, objects).await?;
+    fill_groups(app, rights, objects).await?;
     for object in objects {
         if let Some(of) = subnets.get(&object.uid) {
             object.status = with(&object.status, of_subnet(of))?;
@@ -34,7 +35,7 @@ pub(super) async fn fill(app: &App, objects: &mut [Object]) -> Answer<()> {
 }
 
 /// How many machines zones, pools and tags have.
-async fn fill_groups(app: &App, objects: &mut [Object]) -> Answer<()> {
+async fn fill_groups(app: &App, rights: &Rights, objects: &mut [Object]) -> Answer<()> {
     let has = |kind: &str| objects.iter().any(|object| object.kind == kind);
     let mut places = BTreeMap::new();
     for (kind, pools) in [("Zone", false), ("Pool", true)] {
@@ -45,7 +46,10 @@ async fn fill_groups(app: &App, objects: &mut [Object]) -> Answer<()> {
     let names: Vec<_> = objects.iter().filter(|o| o.kind == "Tag").map(|o| o.name.clone()).collect();
     let tags = match names.is_empty() {
         true => BTreeMap::new(),
-        false => app.store().tag_use(&names).await?,
+        false => {
+            let pools = rights.visible_pools().map(|pools| pools.into_iter().collect::<Vec<_>>());
+            app.store().tag_use(&names, pools.as_deref()).await?
+        }
     };
     for object in objects {
         if let Some(places) = places.get(object.kind.as_str()) {

@@ -421,12 +421,12 @@ async fn an_apply_of_a_role_for_a_pool_is_judged_document_by_document() {
         (
             json!([machine("b", "red", 1), machine("a", "blue", 2), machine("c", "green", 3), of_red]),
             (422, "reference_not_found"),
-            vec!["/documents/2/spec/pool"],
+            vec!["/documents/2/spec/pool", "/documents/3/spec/machine"],
         ),
         (
-            json!([machine("b", "red", 1), machine("a", "blue", 2), of_red]),
+            json!([machine("b", "red", 1), machine("a", "blue", 2)]),
             (403, "forbidden"),
-            vec!["/documents/0/spec/pool", "/documents/2/spec/machine"],
+            vec!["/documents/0/spec/pool"],
         ),
         (json!([of_red]), (422, "reference_not_found"), vec!["/documents/0/spec/machine"]),
     ];

@@ -18,6 +18,7 @@ mod examples;
 mod faults;
 mod first_token;
 mod forwarded;
+mod hidden;
 mod hostile;
 mod images;
 mod inventory;

@@ -18,7 +18,7 @@ async fn declare(lab: &Lab, document: &Value, plural: &str) {
 }
 
 /// As if its agent had just reported.
-async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
+pub(crate) async fn report(lab: &Lab, machine: &str, attempt: u64, cores: u32) {
     let object = lab.region.store().get("Machine", Key::Name(machine)).await.expect("it is there").uid;
     let inventory = Inventory { cpu: Cpu { cores, ..Cpu::default() }, ..Inventory::default() };
     let outcome = Outcome::Succeeded;

@@ -25,7 +25,7 @@ fn client(lab: &Lab) -> Client {
     client_with(lab, lab.api.token.clone())
 }
 
-fn client_with(lab: &Lab, token: Option<String>) -> Client {
+pub(crate) fn client_with(lab: &Lab, token: Option<String>) -> Client {
     let endpoints = vec![format!("http://{}", lab.region.address())];
     Client::new(&ClientConfig { endpoints, token, ..ClientConfig::default() }).unwrap()
 }

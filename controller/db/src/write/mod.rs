@@ -75,6 +75,13 @@ pub trait Judge: Send + Sync {
         false
     }
 
+    /// True if the caller sees an object of this pool. A new reference to an object that is not seen is refused like one to a missing
+    /// object.
+    fn sees(&self, kind: &str, pool: Option<&str>) -> bool {
+        let _ = (kind, pool);
+        true
+    }
+
     /// What stands against writing an object of this pool at all, by who asks: `wanted` is the spec that would put it there; without
     /// it the object is as it is. Asked before anything else is said of the object.
     fn reach(&self, kind: &str, name: &str, pool: Option<&str>, wanted: Option<&str>) -> Option<FieldError> {
@@ -179,7 +186,7 @@ impl Store {
         if !refused.is_empty() {
             return Err(StoreError::Refused { errors: refused });
         }
-        references::resolve(&mut tx, &mut drafts).await?;
+        references::resolve(&mut tx, &mut drafts, batch.judge).await?;
         stop_at_errors(batch, &drafts)?;
 
         rows::write(self, &mut tx, &mut drafts).await?;

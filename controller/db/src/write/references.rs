@@ -1,8 +1,9 @@
 //! Names to uids. What is referred to is locked, so that nobody deletes or renames it before we commit.
 
+use super::Judge;
 use super::draft::Draft;
-use crate::StoreError;
 use crate::store::Tx;
+use crate::{StoreError, reach};
 use basalt_api::values::Uid;
 use basalt_api::{FieldCode, FieldError, Reference};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,10 +14,16 @@ type Named = (&'static str, String);
 struct Target {
     uid: Uid,
     deleting: bool,
+    /// The caller does not see it.
+    hidden: bool,
 }
 
 /// Resolves the references of every draft that is written; what is missing becomes its error.
-pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(), StoreError> {
+pub(super) async fn resolve(
+    tx: &mut Tx,
+    drafts: &mut [Draft<'_>],
+    judge: &dyn Judge,
+) -> Result<(), StoreError> {
     let wanted: Vec<Vec<Reference>> = drafts
         .iter()
         .map(|draft| match draft.touched {
@@ -37,7 +44,8 @@ pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(),
         .map(|r| (r.kind, r.name.clone()))
         .filter(|named| !ours.contains_key(named))
         .collect();
-    let theirs = lock(tx, &others).await?;
+    let mut theirs = lock(tx, &others).await?;
+    hide(tx, &mut theirs, judge).await?;
     let held = held(tx, drafts, &theirs).await?;
     for (draft, references) in drafts.iter_mut().zip(wanted) {
         for Reference { pointer, kind, name } in references {
@@ -49,12 +57,14 @@ pub(super) async fn resolve(tx: &mut Tx, drafts: &mut [Draft<'_>]) -> Result<(),
                 draft.references.insert(pointer, *uid);
                 continue;
             }
-            match theirs.get(&named) {
+            let target = theirs.get(&named);
+            let is_held = target.is_some_and(|it| held.contains(&(draft.uid.get(), it.uid.get())));
+            match target.filter(|target| !target.hidden || is_held) {
                 None => missing(
                     format!("there is no {kind} {:?}", named.1),
                     format!("create the {kind} first, or name another one"),
                 ),
-                Some(target) if target.deleting && !held.contains(&(draft.uid.get(), target.uid.get())) => {
+                Some(target) if target.deleting && !is_held => {
                     missing(
                         format!("{kind} {:?} is being deleted", named.1),
                         format!("wait until it is gone, or name another {kind}"),
@@ -103,26 +113,45 @@ async fn lock(tx: &mut Tx, names: &BTreeSet<Named>) -> Result<BTreeMap<Named, Ta
     let rows = rows.fetch_all(&mut **tx).await?;
     let found = rows.into_iter().filter_map(|row| {
         let (kind, _) = names.iter().find(|(kind, _)| *kind == row.kind)?;
-        Some(((*kind, row.name), Target { uid: Uid::from(row.uid), deleting: row.deleting }))
+        Some(((*kind, row.name), Target { uid: Uid::from(row.uid), deleting: row.deleting, hidden: false }))
     });
     Ok(found.collect())
 }
 
-/// Who of us refers already to what is being deleted, and may go on doing so.
+/// Marks the targets that the caller does not see.
+async fn hide(
+    tx: &mut Tx,
+    targets: &mut BTreeMap<Named, Target>,
+    judge: &dyn Judge,
+) -> Result<(), StoreError> {
+    if !judge.minds_pools() || targets.is_empty() {
+        return Ok(());
+    }
+    let uids: Vec<uuid::Uuid> = targets.values().map(|target| target.uid.get()).collect();
+    let pools = reach::pools(tx, &uids).await?;
+    for ((kind, _), target) in targets {
+        let pool = pools.get(&target.uid.get()).and_then(Option::as_deref);
+        target.hidden = !judge.sees(kind, pool);
+    }
+    Ok(())
+}
+
+/// Pairs of a draft and a target that is being deleted or hidden: the draft refers to the target already, and may go on doing so.
 async fn held(
     tx: &mut Tx,
     drafts: &[Draft<'_>],
     targets: &BTreeMap<Named, Target>,
 ) -> Result<BTreeSet<(uuid::Uuid, uuid::Uuid)>, StoreError> {
-    let deleting: Vec<uuid::Uuid> = targets.values().filter(|t| t.deleting).map(|t| t.uid.get()).collect();
-    if deleting.is_empty() {
+    let special = targets.values().filter(|target| target.deleting || target.hidden);
+    let special: Vec<uuid::Uuid> = special.map(|target| target.uid.get()).collect();
+    if special.is_empty() {
         return Ok(BTreeSet::new());
     }
     let from: Vec<uuid::Uuid> = drafts.iter().map(|draft| draft.uid.get()).collect();
     let rows = sqlx::query!(
         "select from_uid, to_uid from object_ref where from_uid = any($1) and to_uid = any($2)",
         &from,
-        &deleting
+        &special
     );
     Ok(rows.fetch_all(&mut **tx).await?.into_iter().map(|r| (r.from_uid, r.to_uid)).collect())
 }

@@ -160,8 +160,10 @@ fn text(selector: &Selector) -> String {
 
 /// The group that a selector's deployments are spread in.
 fn group(selector: &Selector, by: SpreadBy) -> String {
+    // A group of one pool says nothing of another pool.
+    let pool = selector.pool.as_ref().map_or("", |pool| pool.as_str());
     match &selector.spread_group {
-        Some(group) => format!("{by:?} group {group}"),
+        Some(group) => format!("{by:?} pool {pool} group {group}"),
         None => format!("{by:?} {}", text(selector)),
     }
 }
@@ -290,7 +292,11 @@ impl Round<'_> {
         }
     }
 
-    fn nearest(&self, wish: &Wish, all: Vec<(&Candidate, Option<&str>)>) -> Misses {
+    /// Only machines of the pool that the selector names are told of: who reads this may see no other pool.
+    fn nearest(&self, wish: &Wish, mut all: Vec<(&Candidate, Option<&str>)>) -> Misses {
+        if let Some(pool) = &wish.selector.pool {
+            all.retain(|(candidate, _)| candidate.pool == pool.as_str());
+        }
         let mut misses = Misses { looked_at: all.len(), ..Misses::default() };
         let mut by_distance = Vec::with_capacity(all.len());
         for (candidate, owner) in all {

@@ -247,6 +247,36 @@ fn plan_of(spec: DeploymentSpec, machines: &[Candidate]) -> DeploymentPlan {
 }
 
 #[test]
+fn misses_are_told_of_the_selector_s_pool_alone() {
+    let mut machines = fleet();
+    machines[2].pool = "blue".to_owned();
+    let mut spec = deployment_spec();
+    let pool = Some("blue".parse().unwrap());
+    spec.selector = Some(Selector { min_cores: Some(16), pool, ..Selector::default() });
+    let plan = plan_of(spec.clone(), &machines);
+    insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: none of 1 does (cores: 1); nearest: m3: 8 cores, 16 asked");
+    machines.remove(2);
+    let plan = plan_of(spec, &machines);
+    insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: there are no machines in pool blue");
+}
+
+#[test]
+fn a_spread_group_counts_the_deployments_of_its_pool_alone() {
+    let mut machines = vec![candidate(1, 8, "a"), candidate(2, 8, "b"), candidate(3, 8, "a")];
+    machines[2].pool = "red".to_owned();
+    let of = |pool: &str| Selector {
+        pool: Some(pool.parse().unwrap()),
+        spread_by: Some(SpreadBy::Zone),
+        spread_group: Some("web".to_owned()),
+        ..Selector::default()
+    };
+    let placed = [Placed { selector: of("red"), machine: machines[2].uid }];
+    let choices = allocate(&[wish(1, &of("default"))], &placed, &machines);
+    let Some(Choice::Chosen { machine, why }) = choices.into_values().next() else { panic!("none") };
+    assert_eq!((machine, why.contains("zone a holds 0 of its group")), (machines[0].uid, true), "{why}");
+}
+
+#[test]
 fn no_match_is_a_wait_that_names_the_nearest_misses() {
     let mut spec = deployment_spec();
     let tags = ["gpu".parse().unwrap()].into();

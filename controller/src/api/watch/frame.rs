@@ -1,9 +1,6 @@
 //! Server-sent events as bytes.
 
-use super::super::problem::{Answer, Refusal};
-use super::super::render::Rendered;
 use axum::body::Bytes;
-use basalt_api::ProblemCode;
 use basalt_api::values::Incarnation;
 use basalt_api::watch::{Cut, CutReason};
 use basalt_db::{Changed, Object};
@@ -14,11 +11,9 @@ use serde_json::json;
 pub(super) struct Frames(pub(super) Incarnation);
 
 impl Frames {
-    pub(super) fn put(self, position: i64, object: &Rendered) -> Answer<Bytes> {
-        let data = serde_json::to_string(object).map_err(|error| {
-            Refusal::new(ProblemCode::Internal, format!("the object is no JSON: {error}"))
-        })?;
-        Ok(self.frame("put", position, &data))
+    /// An object, as JSON.
+    pub(super) fn put(self, position: i64, object: &str) -> Bytes {
+        self.frame("put", position, object)
     }
 
     /// [`basalt_api::watch::Gone`].

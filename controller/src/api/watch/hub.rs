@@ -6,10 +6,11 @@
 
 use super::super::problem::{Answer, Refusal};
 use super::super::waiting::WaitsFor;
-use super::super::{App, render};
+use super::super::{App, names, render};
 use super::frame::Frames;
 use super::view::View;
 use axum::body::Bytes;
+use basalt_api::Kind;
 use basalt_api::values::Uid;
 use basalt_api::watch::CutReason;
 use basalt_db::{Changed, StoreError};
@@ -299,26 +300,23 @@ async fn hand_one(
     let gone = frames.delete(&changed, object.as_ref());
     let shown_to =
         |limited| covered.iter().any(|(reader, shown)| *shown && reader.view.is_limited() == limited);
-    let (mut put_everywhere, mut put_limited) = (None, None);
+    let (mut for_all, mut for_limited) = (None, None);
+    // Those whom an object waits for are told apart before it is rendered.
+    let differ = object.as_ref().is_some_and(|object| object.deletion_requested_at.is_some());
     if let Some(object) = object {
-        // They read differently only where others are named.
-        let differ = object.deletion_requested_at.is_some();
         if differ && shown_to(true) {
-            put_limited = put(app, frames, position, object.clone(), true).await?;
+            for_limited = put(app, frames, position, object.clone(), true).await?;
         }
         if shown_to(false) || (!differ && shown_to(true)) {
-            put_everywhere = put(app, frames, position, object, false).await?;
-        }
-        if !differ {
-            put_limited.clone_from(&put_everywhere);
+            for_all = put(app, frames, position, object, false).await?;
         }
     }
     for (reader, shown) in covered {
-        let put = if reader.view.is_limited() { &put_limited } else { &put_everywhere };
+        let put = if differ && reader.view.is_limited() { &for_limited } else { &for_all };
         let frame = match (put, shown) {
             (Some(put), true) => {
                 reader.hidden.remove(&uid);
-                put.clone()
+                put.for_reader(app, &reader.view).await?
             }
             // It cannot be rendered.
             (None, true) => continue,
@@ -339,6 +337,29 @@ async fn hand_one(
     Ok(())
 }
 
+/// A frame of an object.
+#[derive(Debug)]
+pub(super) struct Rendering {
+    frames: Frames,
+    position: i64,
+    kind: Option<&'static Kind>,
+    frame: Bytes,
+    /// The object, where it may name what some readers do not see.
+    text: Option<String>,
+}
+
+impl Rendering {
+    /// The frame as this reader may read it.
+    pub(super) async fn for_reader(&self, app: &App, view: &View) -> Result<Bytes, StoreError> {
+        let Some(text) = self.text.as_ref().filter(|_| view.is_limited()) else {
+            return Ok(self.frame.clone());
+        };
+        let sees = |pool: Option<&str>| view.sees(pool);
+        let text = names::without_hidden(app.store(), &sees, self.kind, text.clone()).await?;
+        Ok(self.frames.put(self.position, &text))
+    }
+}
+
 /// The object's frame, for who sees everything, or only some pools. One that cannot be rendered is in the log, and stops nobody else's.
 pub(super) async fn put(
     app: &App,
@@ -346,15 +367,19 @@ pub(super) async fn put(
     position: i64,
     object: basalt_db::Object,
     limited: bool,
-) -> Result<Option<Bytes>, StoreError> {
+) -> Result<Option<Rendering>, StoreError> {
     let (kind, name) = (object.kind.clone(), object.name.clone());
     let waits_for = match object.deletion_requested_at {
         Some(_) if limited => WaitsFor::of_no_pool(app.store().referrers(object.uid).await?),
         Some(_) => WaitsFor::all(app.store().referrers(object.uid).await?),
         None => WaitsFor::default(),
     };
-    match render::render(object, &waits_for).and_then(|rendered| frames.put(position, &rendered)) {
-        Ok(frame) => Ok(Some(frame)),
+    match render::render(object, &waits_for).and_then(|rendered| rendered.text()) {
+        Ok(text) => {
+            let (kind, frame) = (Kind::find(&kind), frames.put(position, &text));
+            let text = names::may_name(kind, &text).then_some(text);
+            Ok(Some(Rendering { frames, position, kind, frame, text }))
+        }
         Err(refusal) => {
             tracing::error!(kind, name, ?refusal, "an object cannot be rendered, and watchers do not see it");
             Ok(None)

@@ -148,7 +148,10 @@ impl Watch {
                 Some(object) if self.view.shows(&object, changed.pool.as_deref()) => {
                     let put =
                         hub::put(&self.app, self.frames, changed.position, object, self.view.is_limited());
-                    put.await.map_err(unavailable)?
+                    match put.await.map_err(unavailable)? {
+                        Some(put) => Some(put.for_reader(&self.app, &self.view).await.map_err(unavailable)?),
+                        None => None,
+                    }
                 }
                 object if self.view.knew(&changed) => Some(self.frames.delete(&changed, object.as_ref())),
                 _ => None,

@@ -82,6 +82,11 @@ impl View {
         self.rights.unlimited().is_none()
     }
 
+    /// True if its reader sees machines and deployments of this pool.
+    pub(super) fn sees(&self, pool: Option<&str>) -> bool {
+        self.rights.over(pool).is_some()
+    }
+
     /// Whether what its reader may see rests on this object.
     pub(super) fn rests_on(&self, uid: Uid) -> bool {
         self.rests_on.contains(&uid)

@@ -1,0 +1,307 @@
+//! Nobody is told of machines and deployments in pools that one does not see: not by name, and not by any value of theirs.
+
+use crate::accounts::issue;
+use crate::allocation::{apply, image, once};
+use crate::support::{Client, Lab, driven_lab, network};
+use crate::tags::report;
+use crate::tried::headers;
+use crate::watch::{client_with, told};
+use basalt_api::Kind;
+use basalt_api::client::WatchOptions;
+use basalt_api::watch::What;
+use basalt_region::api::endpoints::ENDPOINTS;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// In every name and value of the hidden pool.
+const MARK: &str = "zqx";
+
+/// A MAC, a BMC and an address of the hidden pool. Whoever asks for one of them names it already.
+const MAC: &str = "52:54:00:00:0f:01";
+const BMC: &str = "10.0.0.66";
+const ADDRESS: &str = "10.77.0.33";
+
+const OBJECT: &str = "/api/v1/{plural}/{name}";
+
+/// Requests that meet what is hidden, and name nothing of it: method, path in the table, path, body. What writes is tried as well.
+const REQUESTS: &[(&str, &str, &str, &str)] = &[
+    ("GET", "/metrics", "/metrics", ""),
+    ("GET", "/api/v1/{plural}", "/api/v1/devices?fields=spec", ""),
+    ("GET", "/api/v1/{plural}/{name}/layers", "/api/v1/devices/phone/layers", ""),
+    ("GET", "/api/v1/{plural}/{name}/plan", "/api/v1/deployments/web/plan", ""),
+    ("GET", "/api/v1/{plural}/{name}/plan", "/api/v1/machines/own/plan", ""),
+    ("GET", "/api/v1/{plural}/{name}/waits", "/api/v1/deployments/web/waits", ""),
+    ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/deployments/web/timeline", ""),
+    ("GET", "/api/v1/{plural}/{name}/timeline", "/api/v1/machines/own/timeline", ""),
+    ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/deployments/db/decisions?replay=true", ""),
+    ("GET", "/api/v1/{plural}/{name}/decisions", "/api/v1/machines/own/decisions?replay=true", ""),
+    ("GET", "/api/v1/{plural}/{name}/operations", "/api/v1/machines/own/operations", ""),
+    (
+        "GET",
+        "/api/v1/{plural}/{name}/operations/{id}",
+        "/api/v1/machines/own/operations/00000000-0000-0000-0000-000000000001",
+        "",
+    ),
+    ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/own", ""),
+    ("GET", "/api/v1/boots/{machine}", "/api/v1/boots/52:54:00:00:0f:01", ""),
+    ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere", ""),
+    ("GET", "/api/v1/whoami", "/api/v1/whoami", ""),
+    ("GET", "/api/v1/audit", "/api/v1/audit", ""),
+    ("GET", "/api/v1/webhooks/{name}/deliveries", "/api/v1/webhooks/hook/deliveries", ""),
+    // What only one object can have.
+    ("PUT", OBJECT, "/api/v1/machines/new", r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}}"#),
+    (
+        "PUT",
+        OBJECT,
+        "/api/v1/machines/new",
+        r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0b:09"],"bmc":{"driver":"ipmi","address":"10.0.0.66"}}}"#,
+    ),
+    ("PUT", OBJECT, "/api/v1/devices/new", r#"{"spec":{"macs":["52:54:00:00:0f:01"]}}"#),
+    ("PUT", OBJECT, "/api/v1/devices/new", r#"{"spec":{"addresses":["10.77.0.33"]}}"#),
+    ("PUT", OBJECT, "/api/v1/ip_addresses/new", r#"{"spec":{"subnet":"lab","address":"10.77.0.33"}}"#),
+    (
+        "PUT",
+        OBJECT,
+        "/api/v1/ip_ranges/new",
+        r#"{"spec":{"subnet":"lab","start":"10.77.0.20","end":"10.77.0.90"}}"#,
+    ),
+    // Machines for deployments.
+    (
+        "PUT",
+        OBJECT,
+        "/api/v1/deployments/new",
+        r#"{"spec":{"image":"debian","selector":{"pool":"blue","min_cores":64}}}"#,
+    ),
+    (
+        "PUT",
+        OBJECT,
+        "/api/v1/deployments/new",
+        r#"{"spec":{"image":"debian","selector":{"min_cores":64,"pool":"red"}}}"#,
+    ),
+    ("PUT", OBJECT, "/api/v1/deployments/new", r#"{"spec":{"image":"debian","selector":{"min_cores":64}}}"#),
+    // What hidden objects refer to, and what refers to them.
+    ("PUT", OBJECT, "/api/v1/tags/odd", r#"{"spec":{"expression":"disks[0].bytes > 1"}}"#),
+    ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"description":"other"}"#),
+    ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"parent":"own"}"#),
+    ("DELETE", OBJECT, "/api/v1/devices/phone", ""),
+    ("DELETE", OBJECT, "/api/v1/zones/hall", ""),
+    ("DELETE", OBJECT, "/api/v1/zones/hall?if_unused=true", ""),
+    ("DELETE", OBJECT, "/api/v1/pools/red?if_unused=true", ""),
+    ("DELETE", OBJECT, "/api/v1/images/debian", ""),
+    ("DELETE", OBJECT, "/api/v1/subnets/lab?if_unused=true", ""),
+    ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/zones/hall/rename", r#"{"name":"other"}"#),
+    ("POST", "/api/v1/{plural}/{name}/rename", "/api/v1/machines/own/rename", r#"{"name":"taken"}"#),
+    ("PUT", "/api/v1/{plural}/{name}/layers/{manager}", "/api/v1/devices/phone/layers/cmdb", "{}"),
+    (
+        "POST",
+        "/api/v1/{plural}/{name}/operations",
+        "/api/v1/machines/own/operations",
+        r#"{"verb":"recommission"}"#,
+    ),
+    (
+        "POST",
+        "/api/v1/apply",
+        "/api/v1/apply",
+        r#"{"documents":[
+            {"kind":"Machine","metadata":{"name":"new"},"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}},
+            {"kind":"Machine","metadata":{"name":"taken"},"spec":{"pool":"blue"}},
+            {"kind":"Deployment","metadata":{"name":"new"},"spec":{"image":"debian","selector":{"pool":"blue","min_cores":64}}},
+            {"kind":"Device","metadata":{"name":"phone"},"spec":{"macs":["52:54:00:00:0f:01"]}}]}"#,
+    ),
+    (
+        "POST",
+        "/api/v1/apply",
+        "/api/v1/apply",
+        r#"{"documents":[{"kind":"Device","metadata":{"name":"phone"},"spec":{"macs":["52:54:00:00:0c:01"]}}]}"#,
+    ),
+    ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"ann","password":"wrong horse battery"}"#),
+    ("POST", "/api/v1/logout", "/api/v1/logout", ""),
+    ("POST", "/api/v1/password", "/api/v1/password", "{}"),
+    ("POST", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/blue/issue", ""),
+    ("POST", "/api/v1/api_tokens/{name}/revoke", "/api/v1/api_tokens/blue/revoke", ""),
+    ("POST", "/api/v1/webhooks/{name}/redeliver", "/api/v1/webhooks/hook/redeliver", "{}"),
+    ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", "{}"),
+    ("HEAD", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
+    ("GET", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
+    ("PUT", "/api/v1/blobs/{sha256}", "/api/v1/blobs/00", ""),
+];
+
+/// The pool `blue` has a machine that is taken and a deployment that waits for one. The pool `red` has marks.
+async fn fleet() -> Lab {
+    let lab = driven_lab().await;
+    network(&lab.api).await;
+    for path in ["zones/hall", "pools/blue", "pools/red"] {
+        lab.api.declare(&format!("/api/v1/{path}"), "{}").await;
+    }
+    apply(&lab.api, vec![image()]).await;
+    let by_red = &[("x-basalt-manager", "zqx-manager")][..];
+    let put = async |by: &[(&str, &str)], path: &str, spec: Value, labels: Value| {
+        let body = json!({"spec": spec, "metadata": {"labels": labels}}).to_string();
+        let answer = lab.api.send("PUT", &format!("/api/v1/{path}"), by, body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text());
+    };
+    let red = |more: Value| {
+        let mut spec =
+            json!({"pool": "red", "zone": "hall", "description": "zqx", "commissioning": {"skip": true}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let labels = json!({"zqx-label": "zqx"});
+    let bmc = json!({"driver": "ipmi", "address": BMC, "username": "zqx", "password": "zqx"});
+    let first = red(json!({"boot_macs": [MAC], "bmc": bmc, "tags": ["zqx"]}));
+    put(by_red, "machines/zqx-1", first, labels.clone()).await;
+    put(by_red, "machines/zqx-2", red(json!({"mode": "broken"})), labels.clone()).await;
+    put(by_red, "machines/taken", red(json!({})), labels.clone()).await;
+    report(&lab, "zqx-1", 1, 8).await;
+    let interface = json!({"addressing": "static", "subnet": "lab", "address": ADDRESS});
+    let web = json!({"image": "debian", "machine": "zqx-1", "hostname": "zqx-host", "user_data": "#cloud-config\n# zqx\n",
+        "description": "zqx", "network": {"interfaces": {"zqx0": interface}}});
+    put(by_red, "deployments/zqx-web", web, labels.clone()).await;
+    put(
+        &[],
+        "devices/phone",
+        json!({"macs": ["52:54:00:00:0c:01"], "parent": "zqx-1", "zone": "hall"}),
+        json!({}),
+    )
+    .await;
+    put(&[], "tags/odd", json!({"expression": "disks[0].bytes > 0"}), json!({})).await;
+
+    let own = json!({"pool": "blue", "zone": "hall", "boot_macs": ["52:54:00:00:0b:01"], "commissioning": {"skip": true}, "locked": true});
+    put(&[], "machines/own", own, json!({})).await;
+    put(&[], "deployments/db", json!({"image": "debian", "machine": "own"}), json!({})).await;
+    let selector = json!({"pool": "blue", "min_cores": 64});
+    put(&[], "deployments/web", json!({"image": "debian", "selector": selector}), json!({})).await;
+    lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
+    lab.api.declare("/api/v1/roles/blue-viewer", r#"{"base":"viewer","pools":["blue"]}"#).await;
+
+    // All that the region has to say of it is there.
+    once("the waiting deployment says why", async || {
+        let web = lab.api.get("/api/v1/deployments/web").await;
+        web.text().contains("waiting for a machine").then_some(())
+    })
+    .await;
+    once("the tag cannot be computed for a machine", async || {
+        let odd = lab.api.get("/api/v1/tags/odd").await;
+        odd.text().contains("zqx-1: ").then_some(())
+    })
+    .await;
+    once("the hidden deployment has its address", async || {
+        let taken = lab.api.put(
+            "/api/v1/ip_addresses/new?dry_run=true",
+            r#"{"spec":{"subnet":"lab","address":"10.77.0.33"}}"#,
+        );
+        taken.await.text().contains("zqx-web").then_some(())
+    })
+    .await;
+    lab
+}
+
+/// Requests for whatever there is of kinds of no pool, and by their uids for what is hidden.
+async fn reads(lab: &Lab) -> Vec<String> {
+    let mut paths = Vec::new();
+    for kind in basalt_api::KINDS {
+        let list = format!("/api/v1/{}", kind.plural);
+        let listed = lab.api.get(&list).await.json();
+        for object in listed["items"].as_array().into_iter().flatten() {
+            let (name, uid) = (object["metadata"]["name"].as_str(), object["metadata"]["uid"].as_str());
+            paths.extend(name.filter(|name| !name.contains(MARK)).map(|name| format!("{list}/{name}")));
+            paths.extend(uid.map(|uid| format!("{list}/uid:{uid}")));
+        }
+        paths.extend([list.clone(), format!("{list}?layers=true&q=zq")]);
+    }
+    paths
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
+    let of_endpoints: BTreeSet<_> =
+        ENDPOINTS.iter().filter(|e| e.role.is_some()).map(|e| (e.method, e.path)).collect();
+    let of_reads = [("GET", "/api/v1/{plural}"), ("GET", OBJECT)];
+    let asked: BTreeSet<_> = REQUESTS.iter().map(|row| (row.0, row.1)).chain(of_reads).collect();
+    let missing: Vec<_> = of_endpoints.difference(&asked).collect();
+    assert!(missing.is_empty(), "nobody asks these: {missing:?}");
+
+    let lab = fleet().await;
+    let reads = reads(&lab).await;
+    let (mut wrong, mut words) = (Vec::new(), Vec::new());
+    for role in ["blue-viewer", "blue"] {
+        let token = issue(&lab, role, &json!({"role": role}).to_string()).await;
+        let caller = Client::new(lab.region.address(), Some(token));
+        let mut told = 0;
+        let mut ask = async |method: &str, path: &str, body: &str| {
+            let answer = caller.send(method, path, headers(method), body.to_owned()).await;
+            assert!(answer.status.as_u16() < 500, "{method} {path}: {answer:?}");
+            told += usize::from(answer.text().contains("that you do not see"));
+            if answer.text().contains(MARK) {
+                wrong.push(format!("{role}: {method} {path} {body}: {}", answer.text()));
+            }
+        };
+        for path in &reads {
+            ask("GET", path, "").await;
+        }
+        for (method, of, path, body) in REQUESTS {
+            let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *of)).unwrap();
+            if endpoint.dry_run.is_some() {
+                let more = if path.contains('?') { "&" } else { "?" };
+                ask(method, &format!("{path}{more}dry_run=true"), body).await;
+            }
+            if !path.contains("api_tokens") {
+                ask(method, path, body).await;
+            }
+        }
+        words.push((role, told));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(words.iter().all(|(_, told)| *told > 5), "there are conflicts with what is hidden: {words:?}");
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_as_good_as_missing() {
+    let lab = crate::support::lab().await;
+    for path in ["pools/blue", "pools/red"] {
+        lab.api.declare(&format!("/api/v1/{path}"), "{}").await;
+    }
+    lab.api
+        .declare("/api/v1/machines/elsewhere", r#"{"pool":"red","boot_macs":["52:54:00:00:0f:01"]}"#)
+        .await;
+    lab.api.declare("/api/v1/machines/own", r#"{"pool":"blue","boot_macs":["52:54:00:00:0b:01"]}"#).await;
+    lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
+    let token = issue(&lab, "blue", r#"{"role":"blue"}"#).await;
+    let blue = Client::new(lab.region.address(), Some(token.clone()));
+    let tried = async |parent: &str| {
+        let body = json!({"spec": {"macs": ["52:54:00:00:0c:02"], "parent": parent}}).to_string();
+        let answer = blue.put("/api/v1/devices/d?dry_run=true", &body).await.json();
+        (answer["object"]["spec"]["parent"].clone(), answer["advisories"].to_string().replace(parent, "it"))
+    };
+    assert_eq!(tried("elsewhere").await, tried("nowhere").await);
+    assert!(tried("elsewhere").await.1.contains("there is no Machine"));
+    assert_eq!(tried("own").await, (json!("own"), "[]".to_owned()));
+
+    // A search finds nothing by a name that is not shown.
+    lab.api.declare("/api/v1/devices/found", r#"{"macs":["52:54:00:00:0c:03"],"parent":"elsewhere"}"#).await;
+    let found = async |client: &Client| {
+        client.get("/api/v1/devices?q=elsewher").await.json()["items"].as_array().unwrap().len()
+    };
+    assert_eq!((found(&lab.api).await, found(&blue).await), (1, 0));
+
+    // A Device says whose it is to those who see that machine; the others are told of the Device without it.
+    let device = Kind::find("Device").unwrap();
+    let client = client_with(&lab, Some(token));
+    let (_, since) = client.list_to_watch(device, &BTreeMap::new()).await.unwrap();
+    let mut watch = client.watch(WatchOptions { kinds: vec![device], since, ..WatchOptions::default() });
+    for (mac, parent, shown) in
+        [("52:54:00:00:0c:04", "elsewhere", Value::Null), ("52:54:00:00:0c:05", "own", json!("own"))]
+    {
+        let path = format!("/api/v1/devices/of-{parent}");
+        lab.api.declare(&path, &json!({"macs": [mac], "parent": parent}).to_string()).await;
+        assert_eq!(blue.get(&path).await.json()["spec"]["parent"], shown);
+        // What was there before may be told again.
+        let of = loop {
+            match told(&mut watch).await.what {
+                What::Put(object) if path.ends_with(object.metadata.name.as_str()) => break object,
+                _ => {}
+            }
+        };
+        assert_eq!(of.spec["parent"], shown);
+    }
+}
