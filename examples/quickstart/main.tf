@@ -121,3 +121,13 @@ resource "basalt_deployment" "this" {
     check = "cloud_init"
   }
 }
+
+# A deployment that is not ready in time, or that waits for a person, ends the apply with a warning: an error would have Terraform replace it.
+# This fails in its place, and the next apply waits again.
+resource "basalt_wait" "this" {
+  for_each = local.machines
+
+  kind    = "Deployment"
+  name    = basalt_deployment.this[each.key].name
+  timeout = "5m"
+}

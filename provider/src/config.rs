@@ -26,6 +26,7 @@ const SETTINGS: &[(&str, &str)] = &[
     (REQUEST_TIMEOUT, "BASALT_REQUEST_TIMEOUT"),
     (RETRY_TIMEOUT, "BASALT_RETRY_TIMEOUT"),
     (MAX_PARALLEL, "BASALT_MAX_PARALLEL"),
+    (ON_NOT_READY, "BASALT_ON_NOT_READY"),
 ];
 
 const CLIENT_CERTIFICATE: &str = "client_certificate";
@@ -33,8 +34,19 @@ const CLIENT_KEY: &str = "client_key";
 const REQUEST_TIMEOUT: &str = "request_timeout";
 const RETRY_TIMEOUT: &str = "retry_timeout";
 const MAX_PARALLEL: &str = "max_parallel";
+const ON_NOT_READY: &str = "on_not_ready";
 
 const BLOCK_IS_WRONG: &str = "The provider's block is wrong";
+
+/// How an apply ends that has stored an object which is not ready when its time is up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnNotReady {
+    /// With a warning. The next apply goes on waiting.
+    #[default]
+    Warning,
+    /// With an error. Terraform taints what it created.
+    Error,
+}
 
 /// What every resource is labelled with.
 pub(crate) const DEFAULT_LABELS: &str = "default_labels";
@@ -77,6 +89,12 @@ pub(crate) fn schema() -> Schema {
             "How many requests may be under way at once. Requests that wait for machines do not count. By default the \
              environment's `BASALT_MAX_PARALLEL`, then as many as Terraform's `-parallelism` lets come.",
         ),
+        text(ON_NOT_READY).doc(
+            "How an apply ends for an object that the region has stored, and that is not ready when its time is up or when it waits for a \
+             person. `warning`: with a warning and `ready = false`; the next apply goes on waiting. `error`: with an error; Terraform then taints \
+             what it created, and its next apply replaces it, which erases a machine. By default the environment's `BASALT_ON_NOT_READY`, then \
+             `warning`. A `basalt_wait` fails without that.",
+        ),
         Attribute::optional(DEFAULT_LABELS, Type::map(Type::String)).doc(
             "Labels of every resource; its own `labels` count before them. What both come to is in its `labels_all`.",
         ),
@@ -103,6 +121,8 @@ pub(crate) fn check(config: &Val) -> Diags {
     }
     let most = text(config, MAX_PARALLEL);
     diags.extend(most.and_then(|text| parallel(&text).err()).into_iter().flatten());
+    let end = config.get(ON_NOT_READY).as_str();
+    diags.extend(end.and_then(|text| end_of_wait(text).err()).into_iter().flatten());
     // What is not known yet may turn out to be null.
     if ["token", "token_file"].iter().all(|name| config.get(name).as_str().is_some()) {
         let detail = "token and token_file are both given. Leave one of them out.";
@@ -147,6 +167,19 @@ pub(crate) fn client(
         .map_err(|wrong| Diags(wrong.into_iter().map(|diag| from_where(config, &env, diag)).collect()))
 }
 
+/// How an apply ends for what is not ready, as the block and the environment say.
+pub(crate) fn on_not_ready(config: &Val, env: impl Fn(&str) -> Option<String>) -> Result<OnNotReady, Diags> {
+    let said = setting(config, &env, ON_NOT_READY);
+    let end = said.map_or(Ok(OnNotReady::default()), |text| end_of_wait(&text));
+    end.map_err(|wrong| Diags(wrong.into_iter().map(|diag| from_where(config, &env, diag)).collect()))
+}
+
+/// A setting of the block, or of the environment where the block does not say it.
+fn setting(config: &Val, env: impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    let variable = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, variable)| *variable);
+    text(config, name).or_else(|| env(variable?)).filter(|value| !value.is_empty())
+}
+
 /// What is wrong with a setting, and which variable says it where the block does not.
 fn from_where(config: &Val, env: impl Fn(&str) -> Option<String>, mut wrong: Diag) -> Diag {
     let at = wrong.path.to_string();
@@ -163,10 +196,7 @@ fn from_where(config: &Val, env: impl Fn(&str) -> Option<String>, mut wrong: Dia
 }
 
 fn made(config: &Val, terraform: &str, env: impl Fn(&str) -> Option<String>) -> Result<Bounded, Diags> {
-    let setting = |name: &str| {
-        let variable = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, variable)| *variable);
-        text(config, name).or_else(|| env(variable?)).filter(|value| !value.is_empty())
-    };
+    let setting = |name: &str| setting(config, &env, name);
     let Some(endpoint) = setting("endpoint") else {
         let detail = "The provider does not know where the region is. Set endpoint in its block, or BASALT_ENDPOINT in \
                       the environment: https://HOST:5240, http://127.0.0.1:5240 or unix:/PATH/api.sock.";
@@ -230,6 +260,17 @@ fn parallel(text: &str) -> Result<NonZeroU16, Diags> {
         let detail = format!("{text} is not a whole number from 1 to {}; like 10.", NonZeroU16::MAX);
         Diag::error("Not a number of requests", detail).at(Path::root().attr(MAX_PARALLEL)).into()
     })
+}
+
+fn end_of_wait(text: &str) -> Result<OnNotReady, Diags> {
+    match text {
+        "warning" => Ok(OnNotReady::Warning),
+        "error" => Ok(OnNotReady::Error),
+        _ => {
+            let detail = format!("{text:?} is no end of an apply; give warning or error.");
+            Err(Diag::error("Neither warning nor error", detail).at(Path::root().attr(ON_NOT_READY)).into())
+        }
+    }
 }
 
 fn duration(setting: &str, text: &str) -> Result<Duration, Diags> {
@@ -352,6 +393,23 @@ mod tests {
             |name: &str| if name == "BASALT_REQUEST_TIMEOUT" { Some("soon".to_owned()) } else { env(name) };
         let error = client(&block(&[]), "1.11.4", of_environment).expect_err("no duration");
         assert!(error.0[0].detail.contains("soon"), "{error:?}");
+    }
+
+    #[test]
+    fn what_is_not_ready_is_a_warning_unless_the_block_or_the_environment_says_error() {
+        let says = |name: &str| (name == "BASALT_ON_NOT_READY").then(|| "error".to_owned());
+        let end = |given: &[(&str, &str)]| on_not_ready(&block(given), says);
+        assert_eq!(on_not_ready(&block(&[]), env), Ok(OnNotReady::Warning));
+        assert_eq!(end(&[]), Ok(OnNotReady::Error));
+        assert_eq!(end(&[("on_not_ready", "warning")]), Ok(OnNotReady::Warning));
+        assert_eq!(check(&block(&[("on_not_ready", "later")])).0[0].path.to_string(), "on_not_ready");
+        let wrong = on_not_ready(&block(&[]), |_| Some("later".to_owned())).expect_err("neither").0.remove(0);
+        assert!(wrong.detail.starts_with("\"later\" is no end"), "{}", wrong.detail);
+        assert!(
+            wrong.detail.ends_with("BASALT_ON_NOT_READY of the environment says it."),
+            "{}",
+            wrong.detail
+        );
     }
 
     #[test]

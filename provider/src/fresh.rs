@@ -35,9 +35,14 @@ pub(crate) async fn state(
 
 /// Whether its last change is done.
 pub(crate) fn is_ready(object: &Object) -> bool {
+    holds(object, Condition::READY)
+}
+
+/// The condition is true, and was seen after the object's last change.
+pub(crate) fn holds(object: &Object, condition: &str) -> bool {
     let status = object.common_status();
-    let ready = status.condition(Condition::READY);
-    ready.is_some_and(|ready| ready.status == ConditionStatus::True)
+    let found = status.condition(condition);
+    found.is_some_and(|found| found.status == ConditionStatus::True)
         && status.observed_generation >= object.metadata.generation
 }
 

@@ -49,6 +49,7 @@ mod resource;
 mod snapshot;
 mod tags;
 mod token;
+mod wait;
 
 pub use provider::{ADDRESS, provider};
 

@@ -1,4 +1,4 @@
-//! The provider: its block, per kind a resource, a list resource and two data sources, and per verb an action.
+//! The provider: its block, per kind a resource, a list resource and two data sources, per verb an action, and what stands beside the kinds.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -10,7 +10,7 @@ use tfplugin::{
 };
 
 use crate::action::Operate;
-use crate::config;
+use crate::config::{self, OnNotReady};
 use crate::data_source::{KindData, KindsData};
 use crate::functions;
 use crate::greeting::greet;
@@ -20,6 +20,7 @@ use crate::region::Region;
 use crate::resource::KindResource;
 use crate::tags::MachineTags;
 use crate::token::Token;
+use crate::wait::Wait;
 
 /// The provider's source address, as `required_providers` has it behind the implied host.
 pub const ADDRESS: &str = "registry.terraform.io/basalt-metal/basalt";
@@ -40,6 +41,7 @@ pub(crate) struct Session {
     region: RwLock<Option<Region>>,
     trouble: Mutex<Trouble>,
     default_labels: RwLock<Val>,
+    on_not_ready: RwLock<OnNotReady>,
     /// What this process has planned and done.
     pub(crate) memory: Memory,
 }
@@ -58,6 +60,11 @@ impl Session {
     /// What the provider's block says of the labels of every resource.
     pub(crate) fn default_labels(&self) -> Val {
         self.default_labels.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How an apply ends for an object that is stored and not ready.
+    pub(crate) fn on_not_ready(&self) -> OnNotReady {
+        *self.on_not_ready.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was wrong when the region was greeted: in full for whoever asks first, and in a line for the next ones.
@@ -110,7 +117,11 @@ impl Provider for Basalt {
     fn resources(&self) -> Vec<Box<dyn Resource>> {
         let session = || Arc::clone(&self.session);
         let of_kinds = declarable().map(|kind| Box::new(KindResource::new(kind, session())) as Box<_>);
-        of_kinds.chain([Box::new(MachineTags::new(session())) as Box<_>]).collect()
+        let others = [
+            Box::new(MachineTags::new(session())) as Box<dyn Resource>,
+            Box::new(Wait::new(session())) as Box<_>,
+        ];
+        of_kinds.chain(others).collect()
     }
 
     fn list_resources(&self) -> Vec<Box<dyn ListResource>> {
@@ -144,10 +155,12 @@ impl Provider for Basalt {
 
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
         let mut trouble = Trouble::None;
+        let mut on_not_ready = OnNotReady::default();
         let region = if config::says_where(config) {
             let env = |name: &str| std::env::var(name).ok();
             let client = config::client(config, cx.terraform_version(), env)?.until(cx.cancellation());
             let token_from = config::token_from(config, env);
+            on_not_ready = config::on_not_ready(config, env)?;
             match greet(&client, token_from.as_deref()).await {
                 Ok(warning) => warning.into_iter().for_each(|warning| cx.warn(warning)),
                 Err(diags) if config::is_said(config) || cx.is_cancelled() => return Err(diags),
@@ -164,6 +177,7 @@ impl Provider for Basalt {
         };
         let labels = config.get(config::DEFAULT_LABELS).clone();
         *self.session.default_labels.write().unwrap_or_else(PoisonError::into_inner) = labels;
+        *self.session.on_not_ready.write().unwrap_or_else(PoisonError::into_inner) = on_not_ready;
         *self.session.region.write().unwrap_or_else(PoisonError::into_inner) = region;
         *self.session.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
         self.session.memory.forget();
@@ -216,9 +230,10 @@ mod tests {
         let resources: Vec<_> = provider.resources().iter().map(|r| r.type_name().to_owned()).collect();
         let sources: Vec<_> = provider.data_sources().iter().map(|s| s.type_name().to_owned()).collect();
         let lists: Vec<_> = provider.list_resources().iter().map(|l| l.type_name().to_owned()).collect();
-        // What is a part of an object is found with it.
+        // Tags are found with their machine, and a wait is nothing that is there.
+        let others = ["basalt_machine_tags", "basalt_wait"];
         let of_kinds: Vec<_> =
-            resources.iter().filter(|name| *name != "basalt_machine_tags").cloned().collect();
+            resources.iter().filter(|name| !others.contains(&name.as_str())).cloned().collect();
         assert_eq!(lists, of_kinds);
         for kind in KINDS {
             let name = kind.terraform_name.to_owned();

@@ -50,6 +50,14 @@ const MACHINE_TAGS: &str = r#"resource "basalt_machine_tags" "example" {
 }
 "#;
 
+/// A pipeline that is to fail where a system does not run in time.
+const WAIT: &str = r#"resource "basalt_wait" "example" {
+  kind    = "Deployment"
+  name    = basalt_deployment.example.name
+  timeout = "30m"
+}
+"#;
+
 /// Under what the registry lists the kinds.
 const SUBCATEGORIES: &[(&str, &[&str])] = &[
     ("Machines", &["Machine", "Deployment", "Image", "Script", "Tag", "ImageSource", "PackageRepository"]),
@@ -67,7 +75,7 @@ const SUBCATEGORIES: &[(&str, &[&str])] = &[
 fn subcategory(subject: Subject<'_>) -> &'static str {
     let of = match subject {
         Subject::Provider | Subject::Function(_) => return "",
-        Subject::Resource("basalt_machine_tags") | Subject::Action(_) => return "Machines",
+        Subject::Resource("basalt_machine_tags" | "basalt_wait") | Subject::Action(_) => return "Machines",
         Subject::Ephemeral(_) => return "Access",
         Subject::Resource(of) | Subject::DataSource(of) | Subject::ListResource(of) => of,
     };
@@ -116,6 +124,7 @@ fn usage(subject: Subject<'_>) -> Example {
             import: ["web1", "web1/monitoring", "uid:UID/monitoring"].map(str::to_owned).to_vec(),
             ..Example::default()
         },
+        Subject::Resource("basalt_wait") => Example { usage: Some(WAIT.to_owned()), ..Example::default() },
         Subject::Resource(of) => {
             let kind = Kind::find(of).expect("a kind");
             let name = name(kind);

@@ -54,10 +54,9 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
     attributes.extend(status(kind, Facts::Stable));
     if patience::is_awaited(kind) {
         attributes.push(Attribute::computed(READY, Type::Bool).doc(
-            "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting. A creation that is interrupted, \
-             or whose token is no longer good, ends with a warning and not with an error, since Terraform would replace what is being made: \
-             whoever needs it ready looks at this. One whose time is up, or that nothing can go on with, ends with an error: Terraform holds it \
-             for tainted until `terraform untaint`.",
+            "Whether it was seen to be ready since its last change. While it is not, an apply goes on waiting. An apply ends with a warning \
+             where the time is up, where a person has to do something, and where it is interrupted: an error would have Terraform replace what \
+             is being made. To have an apply fail, declare a `basalt_wait`, look at this, or set `on_not_ready` of the provider's block.",
         ));
     }
     let timeouts = patience::timeouts(kind).attribute();

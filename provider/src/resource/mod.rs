@@ -30,7 +30,7 @@ use crate::refusal;
 use crate::region;
 
 use region::Turn;
-use settle::ProgressLog;
+pub(crate) use settle::{ProgressLog, is_late, is_stalled};
 
 /// The resource of a kind.
 pub(crate) struct KindResource {

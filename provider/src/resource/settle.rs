@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Outcome, WaitFor};
-use basalt_api::{Effect, Kind, Object, ProblemCode};
+use basalt_api::kinds::Condition;
+use basalt_api::{Effect, Kind, Object};
 use tfplugin::{Change, Cx, Diag, Diags, Operation, Val};
 
 use super::{Beside, KindResource, foresee};
+use crate::config::OnNotReady;
 use crate::fresh;
 use crate::map::{self, NAME, READY, Revisions, STATUS, UID};
 use crate::patience;
@@ -14,6 +16,9 @@ use crate::region::Region;
 
 /// How often a wait tells the log how it goes.
 const PROGRESS: Duration = Duration::from_secs(30);
+
+/// Kinds that `basalt explain` knows.
+const EXPLAINED: &[&str] = &["Machine", "Deployment", "Rack"];
 
 impl KindResource {
     /// Takes what was written into state and private, and has it kept from here on.
@@ -55,16 +60,39 @@ impl KindResource {
             && effects.iter().all(|effect| *effect == Effect::None)
     }
 
-    /// What Terraform does to what it created with an error, and how to have it otherwise.
-    fn if_tainted(&self, operation: Operation) -> String {
-        if operation != Operation::Create {
-            return String::new();
+    /// Ends a wait for an object that is stored and not ready: with a warning, or with the error that the provider's block asks for.
+    ///
+    /// Terraform taints what is created with an error. Its next apply would replace the object, and erase what the region goes on making.
+    fn not_ready(
+        &self,
+        cx: &Cx,
+        planned: &Val,
+        object: &Object,
+        operation: Operation,
+        (title, why): (&str, String),
+    ) -> Result<Val, Diags> {
+        let state = self.keep(cx, planned, object, false);
+        let title = self.of(title, object.metadata.name.as_str());
+        match (self.session.on_not_ready(), operation) {
+            (OnNotReady::Warning, _) => {
+                let detail = format!(
+                    "{why} The next apply goes on waiting. To have an apply fail for it, declare a `basalt_wait`."
+                );
+                cx.warn(Diag::warning(title, detail));
+                Ok(state)
+            }
+            (OnNotReady::Error, Operation::Create) => {
+                let detail = format!(
+                    "{why} It is an error because on_not_ready says so, and Terraform taints the resource: the next apply would replace it, and \
+                     lose what was done so far. To have that apply go on waiting for it, run `terraform untaint {}.NAME` first.",
+                    self.kind.terraform_name
+                );
+                Err(Diag::error(title, detail).into())
+            }
+            (OnNotReady::Error, _) => {
+                Err(Diag::error(title, format!("{why} The next apply goes on waiting.")).into())
+            }
         }
-        format!(
-            " Terraform holds it for tainted now: the next apply would replace it, and lose what was done so far. To have that apply go on \
-             waiting for it, run `terraform untaint {}.NAME` first.",
-            self.kind.terraform_name
-        )
     }
 
     /// Waits until what was written is so, if anybody waits for this kind.
@@ -87,7 +115,7 @@ impl KindResource {
         let waited = tokio::select! {
             waited = region.client.for_waiting().wait(self.kind, &key, &wait, |object| log.see(object)) => waited,
             () = cx.cancelled() => {
-                // Not an error: Terraform would replace at the next apply what is being made right now.
+                // Never an error: Terraform says itself that it was interrupted, and would replace at the next apply what is being made.
                 cx.warn(Diag::warning(
                     self.of("It is not ready yet", name),
                     format!("The region goes on with {} {name:?} by itself; the next apply goes on waiting.", self.kind.name),
@@ -95,65 +123,72 @@ impl KindResource {
                 return Ok(self.keep(cx, planned, &object, false));
             }
         };
-        let outcome = match waited {
-            Ok(outcome) => outcome,
-            // No more an error than an interruption: it says nothing of what is being made.
-            Err(error) if operation == Operation::Create && error.code() != Some(ProblemCode::NotFound) => {
-                let detail = format!(
-                    "{} {name:?} is there, and the region goes on with it by itself; but it can no longer be asked how it goes: {error}. \
-                     The next apply goes on waiting.",
-                    self.kind.name
-                );
-                cx.warn(Diag::warning(self.of("It is not ready yet", name), detail));
-                return Ok(self.keep(cx, planned, &object, false));
+        let why = match waited {
+            Ok(Outcome::Met(object)) => return Ok(self.keep(cx, planned, &object, true)),
+            Ok(Outcome::Stalled(now, condition)) => {
+                let why = ("It will not become ready by itself", is_stalled(self.kind, name, &condition));
+                return self.not_ready(cx, planned, &now, operation, why);
             }
-            Err(error) => return Err(region.diags(self.kind, name, &error)),
+            Ok(Outcome::TimedOut(now)) => {
+                let late = is_late(&now, self.kind, "ready", timeout);
+                let why = format!("{late} More time can be given in timeouts.{}.", operation.as_str());
+                return self.not_ready(cx, planned, &now, operation, ("It takes too long", why));
+            }
+            Err(error) if error.is_not_found() => format!(
+                "{} {name:?} was stored. It is no longer there, or this token may no longer see it.",
+                self.kind.name
+            ),
+            Err(error) => format!(
+                "{} {name:?} is there, and the region goes on with it by itself; but it can no longer be asked how it goes: {error}.",
+                self.kind.name
+            ),
         };
-        match outcome {
-            Outcome::Met(object) => Ok(self.keep(cx, planned, &object, true)),
-            Outcome::Stalled(object, condition) => {
-                self.keep(cx, planned, &object, false);
-                let detail = format!(
-                    "{} {name:?} is stalled: {} ({}). See `basalt explain {} {name}`.{}",
-                    self.kind.name,
-                    condition.message.trim_end_matches('.'),
-                    condition.reason,
-                    self.kind.singular(),
-                    self.if_tainted(operation)
-                );
-                Err(Diag::error(self.of("It will not become ready by itself", name), detail).into())
-            }
-            Outcome::TimedOut(object) => {
-                self.keep(cx, planned, &object, false);
-                let detail = format!(
-                    "{} {name:?} is not ready after {} s: {}. The region goes on by itself. See `basalt explain {} \
-                     {name}`; more time can be given in timeouts.{}.{}",
-                    self.kind.name,
-                    timeout.as_secs(),
-                    fresh::reason(&object),
-                    self.kind.singular(),
-                    operation.as_str(),
-                    self.if_tainted(operation)
-                );
-                Err(Diag::error(self.of("It takes too long", name), detail).into())
-            }
-        }
+        self.not_ready(cx, planned, &object, operation, ("It is not ready yet", why))
     }
 }
 
+/// That nothing goes on with an object until a person does something.
+pub(crate) fn is_stalled(kind: &Kind, name: &str, condition: &Condition) -> String {
+    format!(
+        "{} {name:?} is stalled: {} ({}). {}",
+        kind.name,
+        condition.message.trim_end_matches('.'),
+        condition.reason,
+        more(kind, name)
+    )
+}
+
+/// That an object is not what was waited for, for so long.
+pub(crate) fn is_late(object: &Object, kind: &Kind, wanted: &str, after: Duration) -> String {
+    let name = object.metadata.name.as_str();
+    format!(
+        "{} {name:?} is not {wanted} after {} s: {}. The region goes on by itself. {}",
+        kind.name,
+        after.as_secs(),
+        fresh::reason(object),
+        more(kind, name)
+    )
+}
+
+/// The command that says more of an object.
+fn more(kind: &Kind, name: &str) -> String {
+    let verb = if EXPLAINED.contains(&kind.name) { "explain" } else { "get" };
+    format!("See `basalt {verb} {} {name}`.", kind.singular())
+}
+
 /// Tells the log how a wait goes.
-pub(super) struct ProgressLog<'a> {
+pub(crate) struct ProgressLog<'a> {
     kind: &'static Kind,
     name: &'a str,
     last: Option<Instant>,
 }
 
 impl<'a> ProgressLog<'a> {
-    pub(super) fn new(kind: &'static Kind, name: &'a str) -> Self {
+    pub(crate) fn new(kind: &'static Kind, name: &'a str) -> Self {
         Self { kind, name, last: None }
     }
 
-    pub(super) fn see(&mut self, object: &Object) {
+    pub(crate) fn see(&mut self, object: &Object) {
         if self.last.is_none_or(|last| last.elapsed() >= PROGRESS) {
             self.last = Some(Instant::now());
             tracing::info!(kind = self.kind.name, name = self.name, state = fresh::reason(object), "waiting");

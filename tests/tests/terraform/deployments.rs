@@ -160,11 +160,18 @@ fn what_is_protected_is_not_destroyed() {
     });
 }
 
+/// A configuration whose provider says more in its block.
+fn with_block(world: &World, text: &str, more: &str) -> String {
+    text.replace(&provider(world), &provider(world).replace("{\n", &format!("{{\n  {more}\n")))
+}
+
 #[test]
-fn what_is_protected_and_was_not_ready_in_time_can_be_kept() {
+fn what_is_protected_and_was_tainted_for_its_time_can_be_kept() {
     within(async |world| {
         let text = deployment(&world, "deletion_protection = true\n  timeouts = { create = \"1s\" }");
-        world.config(&text).fails(&["apply", "-auto-approve"]).await;
+        let text = with_block(&world, &text, "on_not_ready = \"error\"");
+        let said = flat(&world.config(&text).fails(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("on_not_ready says so") && said.contains("`terraform untaint "), "{said}");
         let said = flat(&world.fails(&["plan"]).await);
         assert!(said.contains("deletion_protection") && said.contains("`terraform untaint`"), "{said}");
         world.ok(&["untaint", "basalt_deployment.web"]).await;
@@ -180,19 +187,38 @@ fn what_is_protected_and_was_not_ready_in_time_can_be_kept() {
 }
 
 #[test]
-fn a_stalled_deployment_ends_the_wait_with_its_reason() {
+fn a_stalled_deployment_ends_the_wait_with_its_reason_and_the_next_apply_goes_on() {
     within(async |world| {
         world.config(&deployment(&world, ""));
-        let (child, _lines) = world.start(&["apply", "-auto-approve"]);
-        world.until_there("Deployment", "web-1").await;
-        world
-            .say("web-1", json!([condition("Stalled", "true", "DiskTooSmall", "No disk has 10 GiB.")]))
-            .await;
-        let output = end_of(child).await;
-        assert!(!output.status.success());
-        let said = flat(&everything(&output));
-        assert!(said.contains("No disk has 10 GiB (DiskTooSmall)"), "{said}");
-        assert!(said.contains("basalt explain deployment web-1"), "{said}");
+        let (child, mut lines) = world.start(&["apply", "-auto-approve"]);
+        let made = world.until_there("Deployment", "web-1").await;
+        let stalled = json!([condition("Stalled", "true", "DiskTooSmall", "No disk has 10 GiB.")]);
+        world.say("web-1", stalled).await;
+        let mut said = String::new();
+        while let Some(line) = lines.next_line().await.expect("output") {
+            said += &format!("{line}\n");
+        }
+        assert!(end_of(child).await.status.success(), "{said}");
+        let said = flat(&said);
+        for told in [
+            "Warning: It will not become ready by itself: Deployment \"web-1\"",
+            "No disk has 10 GiB (DiskTooSmall)",
+            "basalt explain deployment web-1",
+            "declare a `basalt_wait`",
+        ] {
+            assert!(said.contains(told), "{told}: {said}");
+        }
+        assert_eq!(world.state("basalt_deployment.web").await["ready"], false);
+
+        // It waits again, and ends likewise.
+        let said = world.ok(&["apply", "-auto-approve"]).await;
+        assert!(said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
+        assert!(said.contains("Warning: It will not become ready by itself"), "{said}");
+        world.say_ready("web-1").await;
+        let said = world.apply().await;
+        assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
+        assert_eq!(world.state("basalt_deployment.web").await["ready"], true);
+        assert_eq!(world.get("Deployment", "web-1").await.metadata.uid, made.metadata.uid);
         world.end().await;
     });
 }
@@ -201,13 +227,20 @@ fn a_stalled_deployment_ends_the_wait_with_its_reason() {
 fn time_that_is_up_is_told_and_can_be_configured() {
     within(async |world| {
         let text = deployment(&world, "timeouts = { create = \"1s\", delete = \"1s\" }");
-        let said = flat(&world.config(&text).fails(&["apply", "-auto-approve"]).await);
-        assert!(said.contains("is not ready after 1 s"), "{said}");
+        let said = flat(&world.config(&text).ok(&["apply", "-auto-approve"]).await);
+        assert!(said.contains("Warning: It takes too long: Deployment \"web-1\""), "{said}");
+        assert!(said.contains("is not ready after 1 s") && said.contains("timeouts.create"), "{said}");
+        let said = flat(&world.ok(&["plan"]).await);
+        assert!(said.contains("~ ready = false -> (known after apply)"), "the next apply waits: {said}");
+        assert!(said.contains("0 to add, 1 to change, 0 to destroy"), "{said}");
         let said = flat(&world.fails(&["destroy", "-auto-approve"]).await);
         assert!(said.contains("is not gone after 1 s"), "{said}");
         let wrong = text.replace("create = \"1s\"", "create = \"soon\"");
         let said = flat(&world.config(&wrong).fails(&["validate"]).await);
         assert!(said.contains("timeouts.create") && said.contains("soon"), "{said}");
+        let wrong = with_block(&world, &text, "on_not_ready = \"later\"");
+        let said = flat(&world.config(&wrong).fails(&["validate"]).await);
+        assert!(said.contains("\"later\" is no end of an apply; give warning or error."), "{said}");
         world.end().await;
     });
 }

@@ -32,6 +32,7 @@ mod tags;
 mod tokens;
 mod unknowns;
 mod user;
+mod waits;
 mod ways;
 mod world;
 

@@ -99,7 +99,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         };
         let apply = ["apply", "staging"];
         let (said, ()) = tokio::join!(checkout.ends(0, &apply, &world.token), become_ready);
-        assert!(said.contains("11 added, 0 changed, 0 destroyed"), "{said}");
+        assert!(said.contains("13 added, 0 changed, 0 destroyed"), "{said}");
         let machine = world.get("Machine", "staging-web-1").await;
         assert_eq!(machine.metadata.labels["environment"], "staging");
         assert_eq!(machine.spec["bmc"]["password"]["set"], true);
@@ -117,7 +117,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
         };
         let apply = ["apply", "production"];
         let (said, ()) = tokio::join!(checkout.ends(0, &apply, &world.token), become_ready);
-        assert!(said.contains("15 added, 0 changed, 0 destroyed"), "{said}");
+        assert!(said.contains("19 added, 0 changed, 0 destroyed"), "{said}");
         let said = checkout.ends(0, &["drift", "production"], &viewer).await;
         assert!(said.contains("No changes."), "{said}");
 

@@ -28,3 +28,12 @@ resource "basalt_deployment" "this" {
     }
   }
 }
+
+# A pipeline is to fail where a system does not run in time. This fails, and not the deployment, which Terraform would replace.
+resource "basalt_wait" "this" {
+  for_each = var.machines
+
+  kind    = "Deployment"
+  name    = basalt_deployment.this[each.key].name
+  timeout = "5m"
+}
