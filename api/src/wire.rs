@@ -7,6 +7,7 @@ mod decisions;
 mod deliveries;
 mod login;
 mod operations;
+mod runs;
 
 pub use apply::{
     ApplyAction, ApplyRequest, ApplyResponse, ApplyResult, BlastRadius, Document, DocumentMetadata,
@@ -25,6 +26,8 @@ pub use operations::{
     IDEMPOTENCY_HEADER, Operation, OperationList, OperationRequest, OperationState, RESCUE_KEYS,
     RESCUE_LASTS, RESCUE_LIMITS, Verb,
 };
+
+pub use runs::{MAX_CONFIRMED, RUN_HEADER, RunReport};
 
 use crate::object::Object;
 use crate::plan::{Advisory, Consequences, PlanReport, TimelineEntry, Wait};

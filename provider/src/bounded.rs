@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientConfig, ClientError};
+use basalt_api::values::RunId;
 use tfplugin::CancellationToken;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -69,6 +70,13 @@ impl Bounded {
             places: Arc::new(Semaphore::new(places)),
             missed: Arc::default(),
         })
+    }
+
+    /// The same, creating for this run.
+    pub(crate) fn of_run(self, run: RunId) -> Self {
+        let [client, hasty, unending] =
+            [&self.client, &self.hasty, &self.unending].map(|client| client.of_run(run));
+        Self { client, hasty, unending, ..self }
     }
 
     /// The same, whose calls an interruption ends.

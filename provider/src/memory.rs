@@ -10,6 +10,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// An object's kind and name.
 pub(crate) type Named = (&'static str, String);
 
+/// How a new resource asks for an object that another address has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// It asks again a moment later.
+    On,
+    /// It fails if it does not get the object now.
+    ForTheLastTime,
+}
+
+/// An object that a new resource would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The new resource waits for it.
+    Asked,
+    /// Another resource was to destroy the object, and has given it away.
+    Given,
+    /// The new resource has failed without it.
+    InVain,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     known: Mutex<Known>,
@@ -30,7 +50,7 @@ struct Known {
     held: HashMap<Named, BTreeSet<Named>>,
     kept: HashSet<String>,
     made: HashSet<String>,
-    adopted: HashSet<String>,
+    wanted: HashMap<String, Wanted>,
 }
 
 impl Memory {
@@ -191,21 +211,34 @@ impl Memory {
         self.known().kept.contains(uid)
     }
 
-    /// A resource has created the object of this uid.
-    pub(crate) fn makes(&self, uid: &str) {
-        self.known().made.insert(uid.to_owned());
+    /// A resource has created the object of this uid; false where another one of this run has.
+    pub(crate) fn makes(&self, uid: &str) -> bool {
+        self.known().made.insert(uid.to_owned())
     }
 
-    /// A resource takes the object of this uid that was there already; false where another one of this run has it.
-    pub(crate) fn adopts(&self, uid: &str) -> bool {
+    /// True if a resource of this run has created the object of this uid.
+    pub(crate) fn is_made(&self, uid: &str) -> bool {
+        self.known().made.contains(uid)
+    }
+
+    /// A new resource asks for the existing object of this uid. True once another resource gives the object away.
+    pub(crate) fn asks_for(&self, uid: &str, asks: Asks) -> bool {
         let mut known = self.known();
-        known.adopted.insert(uid.to_owned());
-        known.made.insert(uid.to_owned())
+        let wanted = known.wanted.entry(uid.to_owned()).or_insert(Wanted::Asked);
+        if asks == Asks::ForTheLastTime && *wanted == Wanted::Asked {
+            *wanted = Wanted::InVain;
+        }
+        *wanted == Wanted::Given
     }
 
-    /// Whether a resource has taken the object of this uid over.
-    pub(crate) fn is_adopted(&self, uid: &str) -> bool {
-        self.known().adopted.contains(uid)
+    /// A resource is to destroy the object of this uid. A new resource that asks for the object gets it.
+    pub(crate) fn gives(&self, uid: &str) -> Option<Wanted> {
+        let mut known = self.known();
+        let wanted = known.wanted.get_mut(uid)?;
+        if *wanted == Wanted::Asked {
+            *wanted = Wanted::Given;
+        }
+        Some(*wanted)
     }
 
     /// Another run begins.
@@ -228,6 +261,20 @@ mod tests {
         assert!(memory.is_to_be("Zone", "a"), "the other one goes");
         memory.is_there("Zone", "a");
         assert!(memory.stays("Zone", "a"), "it is the same by now");
+    }
+
+    #[test]
+    fn an_object_is_given_to_the_new_resource_that_waits_for_it_and_to_none_that_has_failed() {
+        let memory = Memory::default();
+        assert_eq!(memory.gives("a"), None, "nobody wants it");
+        assert!(!memory.asks_for("a", Asks::On));
+        assert_eq!(memory.gives("a"), Some(Wanted::Given));
+        assert!(memory.asks_for("a", Asks::On));
+        assert!(!memory.asks_for("b", Asks::On) && !memory.asks_for("b", Asks::ForTheLastTime));
+        assert_eq!(memory.gives("b"), Some(Wanted::InVain));
+        assert!(!memory.asks_for("c", Asks::On));
+        memory.gives("c");
+        assert!(memory.asks_for("c", Asks::ForTheLastTime), "it was given just in time");
     }
 
     #[test]

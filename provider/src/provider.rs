@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use basalt_api::wire::Verb;
 use basalt_api::{KINDS, Kind};
 use tfplugin::{
-    Action, Cx, DataSource, Deferral, Diag, Diags, Ephemeral, Function, ListResource, Path, Provider,
+    Action, Cx, DataSource, Deferral, Diag, Diags, End, Ephemeral, Function, ListResource, Path, Provider,
     Resource, Schema, Val, async_trait,
 };
 
@@ -18,6 +18,7 @@ use crate::list::KindList;
 use crate::memory::Memory;
 use crate::region::Region;
 use crate::resource::KindResource;
+use crate::run::Kept;
 use crate::tags::MachineTags;
 use crate::token::Token;
 use crate::wait::Wait;
@@ -90,6 +91,13 @@ impl Session {
         self.region.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The run before the next configuration of the provider ends.
+    async fn ends(&self, kept: Kept) {
+        if let Some(region) = self.region_if_known() {
+            region.run.end(kept).await;
+        }
+    }
+
     /// The region.
     pub(crate) fn region(&self) -> Result<Region, Diags> {
         self.is_well()?;
@@ -154,6 +162,8 @@ impl Provider for Basalt {
     }
 
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags> {
+        // A process that Terraform did not start serves many commands, and hears of no end.
+        self.session.ends(Kept::Unknown).await;
         let mut trouble = Trouble::None;
         let mut on_not_ready = OnNotReady::default();
         let region = if config::says_where(config) {
@@ -182,6 +192,14 @@ impl Provider for Basalt {
         *self.session.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
         self.session.memory.forget();
         Ok(())
+    }
+
+    async fn end(&self, end: End) {
+        let kept = match end {
+            End::Asked => Kept::Yes,
+            End::Orphaned => Kept::Unknown,
+        };
+        self.session.ends(kept).await;
     }
 }
 

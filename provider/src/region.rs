@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{ClientError, DeleteOptions, ListOptions, Precondition};
-use basalt_api::values::{Name, Naming, nearest};
+use basalt_api::values::{Name, Naming, RunId, nearest};
 use basalt_api::wire::{Layer, ObjectList, PutLayer, PutRequest};
 use basalt_api::{FieldCode, Kind, Object, Problem, ProblemCode};
 use tfplugin::{Cx, Diag, Diags, Path, Val};
@@ -22,6 +22,7 @@ use crate::listing::{AsOf, Listings};
 use crate::natural::NaturalKey;
 use crate::pages::Pages;
 use crate::patience;
+use crate::run::Run;
 use crate::snapshot::Snapshots;
 use crate::{MANAGER, refusal};
 
@@ -70,6 +71,7 @@ impl Turn {
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     pub(crate) client: Bounded,
+    pub(crate) run: Run,
     written: Arc<Mutex<Written>>,
     pages: Arc<Pages>,
     snapshots: Arc<Snapshots>,
@@ -83,7 +85,10 @@ type Written = BTreeMap<(&'static str, String), Instant>;
 impl Region {
     pub(crate) fn new(client: Bounded) -> Self {
         let pages = Arc::<Pages>::default();
+        let id = RunId::generate();
+        let client = client.of_run(id);
         Self {
+            run: Run::new(id, client.clone()),
             client,
             written: Arc::default(),
             snapshots: Arc::new(Snapshots::of(Arc::clone(&pages))),

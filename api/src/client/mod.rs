@@ -27,6 +27,7 @@ mod blob;
 mod config;
 mod error;
 mod proxies;
+mod runs;
 mod sending;
 mod tls;
 mod transport;

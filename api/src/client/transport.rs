@@ -3,7 +3,8 @@
 use super::proxies::is_this_host;
 use super::{ClientConfig, ClientError, Precondition, sending, tls};
 use crate::problem::{PROBLEM_JSON, Problem, ProblemCode};
-use crate::wire::{IDEMPOTENCY_HEADER, MANAGER_HEADER};
+use crate::values::RunId;
+use crate::wire::{IDEMPOTENCY_HEADER, MANAGER_HEADER, RUN_HEADER};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
@@ -169,6 +170,8 @@ pub(super) struct Transport {
     preferred: Arc<AtomicUsize>,
     timeout: Duration,
     patience: Duration,
+    /// The run that creations are of.
+    run: Option<RunId>,
     /// When nobody wants an answer any more.
     pub(super) end: CancellationToken,
 }
@@ -195,12 +198,17 @@ impl Transport {
             preferred: Arc::default(),
             timeout: config.timeout,
             patience: config.patience,
+            run: None,
             end: CancellationToken::new(),
         })
     }
 
     pub(super) fn until(self, end: CancellationToken) -> Self {
         Self { end, ..self }
+    }
+
+    pub(super) fn of_run(self, run: RunId) -> Self {
+        Self { run: Some(run), ..self }
     }
 
     pub(super) fn within(self, timeout: Duration, patience: Duration) -> Self {
@@ -242,6 +250,9 @@ impl Transport {
             url.query_pairs_mut().extend_pairs(&call.query);
         }
         let mut request = endpoint.http.request(call.method.clone(), url).headers(call.headers.clone());
+        if let Some(run) = self.run.filter(|_| call.method == Method::PUT) {
+            request = request.header(RUN_HEADER, run.to_string());
+        }
         if !call.streaming {
             request = request.timeout(call.timeout.unwrap_or(self.timeout));
         }

@@ -85,7 +85,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::All,
         id: "put{Kind}",
         summary: "Create a {Kind}, or replace its spec",
-        parameters: &["name", "dry_run", "manager", "if_match", "if_none_match"],
+        parameters: &["name", "dry_run", "manager", "creating_run", "if_match", "if_none_match"],
         request: Some("{Kind}Put"),
         answers: &[
             ("200", "The object as it is now; with `dry_run` a DryRun", Some("{Kind}OrDryRun")),
@@ -228,6 +228,16 @@ const ENDPOINTS: &[Endpoint] = &[
         parameters: &["dry_run", "manager"],
         request: Some("ApplyRequest"),
         answers: &[("200", "What became of each", Some("ApplyResponse"))],
+    },
+    Endpoint {
+        method: "post",
+        path: "/api/v1/runs/{run}",
+        exists_for: For::Itself,
+        id: "reportRun",
+        summary: "Say that a run of this client goes on or ends, and which objects the client keeps",
+        parameters: &["run"],
+        request: Some("RunReport"),
+        answers: &[("204", "Noted", None)],
     },
     Endpoint {
         method: "post",

@@ -6,7 +6,7 @@ use crate::KINDS;
 use crate::schema::{Kind, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
-use crate::wire::{DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER};
+use crate::wire::{DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER, RUN_HEADER};
 use serde_json::{Map, Value, json};
 
 /// A position of the watch: which life of the database, and how far into it.
@@ -68,6 +68,14 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "header",
             like("^[!-~]{1,128}$"),
             "A repeat with the same key is the same: it answers what the first one became",
+        ),
+        ("run", "run", "path", form(Semantic::Uid), "The run's id, which its client chose"),
+        (
+            "creating_run",
+            RUN_HEADER,
+            "header",
+            form(Semantic::Uid),
+            "The client's run: what it creates is unconfirmed until a report of a run confirms it",
         ),
         ("namespace", "namespace", "path", like("^basalt-metal$"), "The provider's namespace"),
         ("type", "type", "path", like("^basalt$"), "The provider"),

@@ -8,7 +8,9 @@ use crate::schema::{MAX_INT, Semantic};
 use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
-use crate::wire::{DeliveryState, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState, RESCUE_KEYS, Verb};
+use crate::wire::{
+    DeliveryState, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState, RESCUE_KEYS, Verb,
+};
 use serde_json::{Value, json};
 
 /// Labels, as they are written and read.
@@ -38,7 +40,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 60] {
+pub(super) fn components() -> [(&'static str, Value); 61] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -236,6 +238,22 @@ pub(super) fn components() -> [(&'static str, Value); 60] {
                     "id": form(Semantic::Uid), "state": {"type": "string", "enum": delivery_states}, "event": text(),
                     "at": time(), "sequence": number(), "kind": text(), "name": text(), "uid": form(Semantic::Uid),
                     "attempts": number(), "due": time(), "ended_at": time(), "error": text(),
+                }),
+            ),
+        ),
+        (
+            "RunReport",
+            closed(
+                &[],
+                json!({
+                    "confirms": {
+                        "description": "Objects that the client keeps, whichever run made them",
+                        "type": "array", "maxItems": MAX_CONFIRMED, "items": form(Semantic::Uid),
+                    },
+                    "ends": {
+                        "description": "The run has ended: what it has created and not confirmed may be taken up at once",
+                        "type": "boolean",
+                    },
                 }),
             ),
         ),

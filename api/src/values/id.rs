@@ -67,8 +67,18 @@ uuid_id! {
     ImageId,
     /// The id of an operation that was asked of a Machine.
     OperationId,
+    /// A run of a client, such as one apply of Terraform. The client chooses it.
+    RunId,
     /// Which life of the database a number belongs to; renewed after a restore that lost commits.
     Incarnation,
+}
+
+impl RunId {
+    /// A new one.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
 }
 
 impl Uid {

@@ -27,7 +27,7 @@ pub use duid::Duid;
 pub use duration::Duration;
 pub use id::{
     Attempt, DeploymentId, Epoch, Generation, ImageId, Incarnation, MachineId, OperationId, RackId, Revision,
-    SubnetId, Uid, VlanId,
+    RunId, SubnetId, Uid, VlanId,
 };
 pub use mac::Mac;
 pub use name::{Name, Naming};

@@ -23,6 +23,9 @@ pub enum StoreError {
         name: String,
         /// Who declared it.
         manager: Option<String>,
+        /// Seconds until the request may take it up, unless the run that made it is renewed: a creation of the same account, equal
+        /// and not confirmed. `None`: never.
+        free_in: Option<u32>,
     },
     /// `If-Match` named another generation.
     #[error("{kind} {name:?} is at {}, and not at the generation that the request asks for", at(*current))]
@@ -119,6 +122,16 @@ fn list(errors: &[FieldError]) -> String {
 }
 
 impl StoreError {
+    /// The same, of a creation that may be taken up in so many seconds.
+    pub(crate) fn free_in(self, seconds: Option<u32>) -> Self {
+        match self {
+            Self::Exists { kind, name, manager, .. } => {
+                Self::Exists { kind, name, manager, free_in: seconds }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the same call may succeed when it is simply made again: two transactions met.
     #[must_use]
     pub fn is_race(&self) -> bool {

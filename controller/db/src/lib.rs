@@ -10,6 +10,7 @@
 //! | `overlay` | objects as they would be, for plans of what is only tried |
 //! | `layer` | labels and tags of one manager |
 //! | `reach` | who may write what, by pools |
+//! | `run` | runs of clients, and creations that nobody has confirmed |
 //! | `invariant` | what only one object can have |
 //! | `ipam` | addresses: who has which, which are free |
 //! | [`change`], `watch` | the change log and its follower; what watchers read of it |
@@ -68,6 +69,7 @@ mod queue;
 mod reach;
 mod remove;
 mod rename;
+mod run;
 mod seal;
 mod step;
 mod store;
@@ -101,6 +103,7 @@ pub use queue::{Lease, StatusWrite, Then};
 pub use reach::Named;
 pub use remove::{Deletion, Removal};
 pub use rename::{Namesake, Renamed};
+pub use run::Run;
 pub use seal::{BadSealKey, SealKey};
 pub use step::{Announced, Announcement, StepEnd, StepRecord};
 pub use store::{Options, Store};

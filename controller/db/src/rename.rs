@@ -99,7 +99,7 @@ impl Store {
             };
             let pool = pools.get(&other.uid).and_then(Option::as_deref);
             let manager = other.manager.filter(|_| !judge.minds_pools() || judge.sees(&row.kind, pool));
-            return Err(StoreError::Exists { kind: row.kind, name: to.to_owned(), manager });
+            return Err(StoreError::Exists { kind: row.kind, name: to.to_owned(), manager, free_in: None });
         }
         let update =
             sqlx::query!("update object set name = $2, updated_at = now() where uid = $1", row.uid, to);

@@ -3,6 +3,7 @@
 use crate::gather::Gather;
 use crate::holders::Holders;
 use crate::overlay::Overlay;
+use crate::run::Run;
 use crate::seal::{Place, SealKey};
 use crate::{Actor, StoreError};
 use basalt_api::values::{Incarnation, Uid};
@@ -62,6 +63,8 @@ pub struct Store {
     inner: Arc<Inner>,
     /// Whose writes these are; nobody's are the region's own.
     actor: Option<Arc<Actor>>,
+    /// For which run of a client it creates.
+    run: Option<Arc<Run>>,
     /// How other objects would be.
     pub(crate) overlay: Option<Arc<Overlay>>,
 }
@@ -140,7 +143,7 @@ impl Store {
             woken,
             holders: Holders::default(),
         };
-        let store = Self { inner: Arc::new(inner), actor: None, overlay: None };
+        let store = Self { inner: Arc::new(inner), actor: None, run: None, overlay: None };
         sqlx::query!("select maintain_fact_history(30)").fetch_one(store.pool()).await?;
         let (notifier, listener, analyst) = (store.clone(), store.clone(), store.clone());
         tokio::spawn(async move { analyst.analyze_what_grew().await });
@@ -159,6 +162,16 @@ impl Store {
     #[must_use]
     pub fn acting(&self, actor: Arc<Actor>) -> Self {
         Self { actor: Some(actor), ..self.clone() }
+    }
+
+    /// The same store, creating for a run: what it creates is unconfirmed.
+    #[must_use]
+    pub fn creating_for(&self, run: Run) -> Self {
+        Self { run: Some(Arc::new(run)), ..self.clone() }
+    }
+
+    pub(crate) fn run(&self) -> Option<&Run> {
+        self.run.as_deref()
     }
 
     pub(crate) fn actor(&self) -> Option<&Actor> {

@@ -43,6 +43,14 @@ impl Caller {
         app.store().acting(self.actor.clone())
     }
 
+    /// The user that the caller acts for; of a token without a user, and of the socket, the caller itself.
+    pub(super) fn account(&self) -> String {
+        match &self.bearer {
+            Some(Bearer { user: Some(user), .. }) => format!("user {user}"),
+            _ => self.actor.name.clone(),
+        }
+    }
+
     /// The same, for what the caller asks for with force: the audit log says so.
     pub(super) fn insisting(&self, app: &App) -> Store {
         let request = format!("{}?force=true", self.actor.request);

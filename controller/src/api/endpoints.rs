@@ -5,7 +5,7 @@ use super::problem::Refusal;
 use super::rights::Role;
 use super::{
     App, apply, audit, blobs, boots, docs, explain, layers, metrics, objects, operations, patch, racks,
-    registry, session, slow, system, tokens, watch, webhooks,
+    registry, runs, session, slow, system, tokens, watch, webhooks,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -77,8 +77,8 @@ const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
-/// All of them. What writes and has no `dry_run` makes or ends something of the caller's own, of which there is nothing to say
-/// beforehand: sessions, tokens for racks, bytes of blobs.
+/// All of them. A write without `dry_run` makes or ends something of the caller's own: sessions, runs, tokens for racks, bytes of blobs.
+/// There is nothing to say of it beforehand.
 pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/healthz", OPEN, || get(system::healthz)),
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
@@ -120,6 +120,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .dry_run(Role::Viewer)
         .judged()
         .body(Some(APPLY_BYTES)),
+    Endpoint::new("POST", "/api/v1/runs/{run}", VIEWER, || post(runs::report)).own(),
     Endpoint::new("POST", "/api/v1/login", OPEN, || post(session::login)).body(Some(LOGIN_BYTES)),
     Endpoint::new("POST", "/api/v1/logout", VIEWER, || post(session::logout)).own(),
     Endpoint::new("POST", "/api/v1/password", VIEWER, || post(session::change_password))

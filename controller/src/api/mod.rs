@@ -11,6 +11,7 @@
 //! | `objects`, `body`, `render`, `query` | objects: handlers, what comes in, what goes out |
 //! | `patch`, `layers` | some of a spec; labels and tags beside it |
 //! | `apply` | many objects in one transaction |
+//! | `runs` | runs of clients, and which creations they confirm |
 //! | `announce` | what a write would do |
 //! | `webhooks` | deliveries, and what webhooks' status says of them |
 //! | `utilisation`, `serving` | how full subnets and ranges are; whether racks serve them |
@@ -55,6 +56,7 @@ mod query;
 mod racks;
 mod registry;
 mod render;
+mod runs;
 mod serve;
 mod serving;
 mod session;

@@ -9,7 +9,7 @@ use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
-use super::{names, serving, utilisation, wait, webhooks};
+use super::{names, runs, serving, utilisation, wait, webhooks};
 use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -157,6 +157,7 @@ pub(super) async fn write(
     let flags: Flags = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
     let manager = body::manager(&headers)?;
+    let run = runs::of(&headers, &caller)?;
     let by_name = match key {
         Key::Name(name) => Some(name),
         Key::Uid(_) => None,
@@ -179,7 +180,9 @@ pub(super) async fn write(
     };
     let guards = caller.guards(flags.dry_run);
     let batch = Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, allocation: None };
-    let mut written = caller.store(&app).write(&batch).await?;
+    let store = caller.store(&app);
+    let store = run.map_or_else(|| store.clone(), |run| store.creating_for(run));
+    let mut written = store.write(&batch).await?;
     let stored = written.stored.pop().ok_or_else(|| {
         Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
     })?;

@@ -74,12 +74,12 @@ impl From<StoreError> for Refusal {
         let detail = error.to_string();
         let code = match error {
             StoreError::NotFound { .. } => ProblemCode::NotFound,
-            StoreError::Exists { manager, kind, name } => {
+            StoreError::Exists { manager, kind, name, free_in } => {
                 let who = manager.map_or_else(|| "nobody in particular".to_owned(), |m| format!("{m:?}"));
                 let detail = format!(
                     "{kind} {name:?} exists already, and is managed by {who}; import it, or choose another name"
                 );
-                return Self::new(ProblemCode::Exists, detail);
+                return Self::from(exists(detail, free_in));
             }
             StoreError::Conflict { .. } | StoreError::LayerConflict { .. } => ProblemCode::Conflict,
             StoreError::StalePlan => ProblemCode::StalePlan,
@@ -133,6 +133,16 @@ fn of_errors(errors: Vec<FieldError>) -> Problem {
     };
     let problem = Problem::invalid(errors);
     Problem { errors: problem.errors, ..Problem::new(code, problem.detail) }
+}
+
+/// A creation that its run may not have recorded, or may be about to, can be tried again.
+fn exists(detail: String, free_in: Option<u32>) -> Problem {
+    let Some(seconds) = free_in else { return Problem::new(ProblemCode::Exists, detail) };
+    let detail = format!(
+        "{detail}; an earlier run of the same user created it and has not confirmed it: if that run was cut off, this one takes it up in \
+         {seconds} s"
+    );
+    Problem { retry_after: Some(seconds.into()), ..Problem::new(ProblemCode::Exists, detail) }
 }
 
 impl IntoResponse for Refusal {

@@ -2,7 +2,7 @@
 
 use crate::accounts::{issue, pools};
 use crate::support::{Client, Lab, lab, over_unix};
-use crate::tried::{OF_USERS, WRITES, furnished, headers};
+use crate::tried::{OF_USERS, RUNS, WRITES, furnished, headers};
 use basalt_region::api::Role;
 use basalt_region::api::endpoints::ENDPOINTS;
 use std::collections::BTreeSet;
@@ -134,6 +134,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST", "/api/v1/apply", "/api/v1/apply?dry_run=true", LOOK),
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere", LOOK),
     ("GET", "/api/v1/watch", "/api/v1/watch?since=nowhere&kinds=users", LOOK_EVERYWHERE),
+    ("POST", "/api/v1/runs/{run}", "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", KNOWN),
     ("POST", "/api/v1/login", "/api/v1/login", ANYBODY),
     ("POST", "/api/v1/logout", "/api/v1/logout", KNOWN),
     ("POST", "/api/v1/password", "/api/v1/password", KNOWN),
@@ -267,8 +268,8 @@ async fn a_role_does_what_it_may_and_nothing_else() {
         lab.api.declare(&format!("/api/v1/roles/{role}"), &format!("{{\"base\":\"{role}\"}}")).await;
         let token = issue(&lab, role, &format!("{{\"role\":\"{role}\"}}")).await;
         let caller = Client::new(lab.region.address(), Some(token));
-        // Sessions are their users' own.
-        let of_tokens = WRITES.iter().filter(|row| !OF_USERS.contains(&row.1));
+        // Sessions and runs are their users' own.
+        let of_tokens = WRITES.iter().filter(|row| !OF_USERS.contains(&row.1) && row.1 != RUNS);
         for (method, path, at, body) in of_tokens {
             let endpoint = ENDPOINTS.iter().find(|e| (e.method, e.path) == (*method, *path)).expect("a row");
             let governs = endpoint.role == Some(Role::Admin) || at.contains("/users/");

@@ -38,6 +38,7 @@ mod process;
 mod receiver;
 mod redfish;
 mod rotate;
+mod runs;
 mod servable;
 mod support;
 mod tags;

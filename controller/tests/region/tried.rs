@@ -36,6 +36,7 @@ pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
         "/api/v1/apply",
         r#"{"documents":[{"kind":"Zone","metadata":{"name":"c"},"spec":{}}]}"#,
     ),
+    ("POST", RUNS, "/api/v1/runs/0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", r#"{"ends":true}"#),
     ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"alice","password":"correct horse battery"}"#),
     (
         "POST",
@@ -50,6 +51,9 @@ pub(crate) const WRITES: &[(&str, &str, &str, &str)] = &[
     ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", "{}"),
     ("PUT", BLOB, HELLO, "hello"),
 ];
+
+/// The path of reports of runs.
+pub(crate) const RUNS: &str = "/api/v1/runs/{run}";
 
 /// Those of [`WRITES`] that are for users: a token has no session and no password.
 pub(crate) const OF_USERS: [&str; 3] = ["/api/v1/login", "/api/v1/logout", "/api/v1/password"];
@@ -99,6 +103,9 @@ pub(crate) async fn furnished() -> Lab {
     for (name, mac) in [("m", "52:54:00:00:00:01"), ("leaving", "52:54:00:00:00:02")] {
         lab.api.declare(&format!("/api/v1/machines/{name}"), &json!({"boot_macs": [mac]}).to_string()).await;
     }
+    let run = [("x-basalt-run", "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e"), ("if-none-match", "*")];
+    let made = lab.api.send("PUT", "/api/v1/spaces/made", &run, r#"{"spec":{}}"#).await;
+    assert_eq!(made.status, 201, "{made:?}");
     lab.api.declare("/api/v1/roles/viewer", r#"{"base":"viewer"}"#).await;
     let alice = r#"{"password":"correct horse battery","roles":["viewer"]}"#;
     lab.api.declare("/api/v1/users/alice", alice).await;

@@ -1,4 +1,4 @@
-//! Objects that are there already: adopted where they are ours and as declared, and left alone otherwise.
+//! Objects that were there before: imports, other tools' objects, and changes whose answer was lost.
 
 use basalt_api::client::Precondition;
 use basalt_api::wire::PutRequest;
@@ -11,43 +11,6 @@ use crate::map::{NAME, UID};
 use crate::region::Region;
 
 impl KindResource {
-    /// Takes an object that is there already, if it is ours and as declared; such as one whose creation was
-    /// interrupted before Terraform heard of it.
-    pub(super) async fn adopt(
-        &self,
-        cx: &Cx,
-        region: &Region,
-        name: &str,
-        request: &PutRequest,
-    ) -> Result<Object, Diags> {
-        if let Some(ours) = self.catch_up(cx, region, name, request).await? {
-            if self.memory().adopts(&ours.metadata.uid.to_string()) {
-                return Ok(ours);
-            }
-            let detail = format!(
-                "Another {} of this configuration is {} {name:?} already. Give this one another name, or leave one of them out.",
-                self.kind.terraform_name, self.kind.name
-            );
-            return Err(Diag::error(self.of("It is declared twice", name), detail)
-                .at(Path::root().attr(NAME))
-                .into());
-        }
-        let Some(there) = region.find(self.kind, name).await? else {
-            let detail = format!("{} {name:?} was there and is gone again. Apply again.", self.kind.name);
-            return Err(Diag::error(self.of("Changed by somebody else", name), detail).into());
-        };
-        let manager = there.metadata.manager.as_deref();
-        let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
-        let detail = format!(
-            "There is a {} {name:?} already, managed by {who}{}. Nothing was changed. {}{}",
-            self.kind.name,
-            if manager == Some(MANAGER) { ", and declared differently" } else { "" },
-            if manager == Some(MANAGER) { self.if_it_is_the_one_before() } else { String::new() },
-            self.how_to_import(name),
-        );
-        Err(Diag::error(self.of("It exists already", name), detail).at(Path::root().attr(NAME)).into())
-    }
-
     /// That what is to be imported is not there.
     pub(super) async fn not_there(&self, region: &Region, state: &Val) -> Diags {
         if let Some(name) = state.get(NAME).as_str() {
@@ -83,16 +46,6 @@ impl KindResource {
         Diag::warning(self.of("Another tool manages it", name), detail).at(Path::root().attr(NAME))
     }
 
-    /// What to do where the object in the way is the one that this one is to replace. Terraform does not say so to a provider.
-    fn if_it_is_the_one_before(&self) -> String {
-        format!(
-            "If this resource is to replace it, create_before_destroy keeps it until the new one is there, and no two of a kind have one \
-             name: take create_before_destroy out of the lifecycle of this {} and of what refers to it, or give the new one another name. \
-             Otherwise: ",
-            self.kind.terraform_name
-        )
-    }
-
     /// How to have an object managed here that is there already. Terraform leaves lines alone that begin with a space.
     pub(super) fn how_to_import(&self, name: &str) -> String {
         let of = self.kind.terraform_name;
@@ -103,7 +56,7 @@ impl KindResource {
     }
 
     /// Whether an object is ours, and as declared but for its secrets, which nobody can read.
-    fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
+    pub(super) fn is_as_declared(&self, there: &Object, request: &PutRequest) -> bool {
         there.metadata.manager.as_deref() == Some(MANAGER)
             && basalt_api::equal(self.kind, &there.spec, &without_secrets(self.kind, &request.spec))
     }

@@ -5,6 +5,7 @@ use basalt_api::plan::{Advisory, Consequences, PlanReport};
 use basalt_api::{Effect, FieldCode, Kind, ProblemCode};
 use tfplugin::{Change, Cx, Diag, Diags, Path, Severity, Val};
 
+use super::creation::{free_in_seconds, managed_by};
 use super::{KindResource, is_replacement, key, request, would_hold};
 use crate::MANAGER;
 use crate::fresh;
@@ -70,7 +71,7 @@ impl KindResource {
             }
             // It may be about to go, in this very plan.
             Err(error) if matches!(error.code(), Some(ProblemCode::Exists | ProblemCode::Deleting)) => {
-                self.look_at_existing(cx, region, change, name).await
+                self.look_at_existing(cx, region, change, name, &error).await
             }
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(region.diags_of(self.kind, name, &error, change.config)),
@@ -196,13 +197,14 @@ impl KindResource {
         region: &Region,
         change: Change<'_>,
         name: &str,
+        error: &ClientError,
     ) -> Result<(), Diags> {
         let Some(there) = region.find(self.kind, name).await? else { return Ok(()) };
         let uid = there.metadata.uid.to_string();
         let is_kept = self.memory().is_kept(&uid);
         match there.metadata.manager.as_deref() {
             manager if manager != Some(MANAGER) => {
-                let who = manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"));
+                let who = managed_by(&there);
                 let detail = format!(
                     "There is a {} {name:?} already, managed by {who}. Unless it goes before the apply, the apply \
                      will fail. {}",
@@ -239,11 +241,11 @@ impl KindResource {
             }
             Some(_) if change.prior.is_null() => {
                 let detail = format!(
-                    "There is a {} {name:?} already, which Terraform made, and which this resource does not have yet. If this plan destroys it \
-                     at another address, {IF_MOVED}. Otherwise the apply takes it over where it is as declared here, and fails where it is \
-                     not. If another configuration has it, both would manage it: give this one \
-                     another name, or read it by a data source. {}",
+                    "There is a {} {name:?} already, which Terraform made, and which this resource does not have.{} If this plan destroys it at \
+                     another address, {IF_MOVED}. Otherwise the apply fails, and leaves it as it is. If another configuration has it, give \
+                     this one another name, or read it by a data source. {}",
                     self.kind.name,
+                    if_cut_off(error),
                     self.how_to_import(name)
                 );
                 cx.warn(
@@ -414,6 +416,15 @@ impl KindResource {
 /// says what comes of it.
 fn is_of_its_deployment(kind: &Kind, plan: &PlanReport) -> bool {
     kind.name == "Machine" && region::named(&plan.summary).any(|(kind, _)| kind.name == "Deployment")
+}
+
+/// The apply takes up a creation, if the run that made it was cut off.
+fn if_cut_off(error: &ClientError) -> String {
+    free_in_seconds(error).map_or(String::new(), |seconds| {
+        format!(
+            " A run of the same user created it a moment ago: if that run was cut off, the apply waits {seconds} s, and takes it up."
+        )
+    })
 }
 
 /// Where in a spec an advisory belongs.

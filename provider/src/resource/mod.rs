@@ -1,6 +1,7 @@
 //! What creating, reading, updating and deleting an object of any kind means.
 
 mod adopt;
+mod creation;
 mod foresee;
 mod look;
 mod name;
@@ -27,9 +28,7 @@ use crate::natural::{self, NaturalKey};
 use crate::patience;
 use crate::provider::Session;
 use crate::refusal;
-use crate::region;
 
-use region::Turn;
 pub(crate) use settle::{ProgressLog, is_late, is_stalled};
 
 /// The resource of a kind.
@@ -51,6 +50,9 @@ struct Beside {
     /// Who else manages it: of an object that was imported a moment ago, or that another tool took over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shared: Option<String>,
+    /// It was created, and no read has seen it in the state yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unconfirmed: bool,
     /// It is to be imported, and has not been read yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     import: bool,
@@ -311,6 +313,7 @@ impl Resource for KindResource {
         if !was_ready && !is_ready.is_null() {
             now.set(READY, is_ready);
         }
+        self.confirm(cx, &now).await;
         let mut beside = Beside { import: false, ..Beside::read(cx) };
         beside.secrets.forget_changed(&Revisions::of(self.kind, &object.spec), &mut now);
         beside.generation = Some(object.metadata.generation);
@@ -321,6 +324,7 @@ impl Resource for KindResource {
 
     async fn review(&self, cx: &Cx, change: Change<'_>) -> Result<Vec<Path>, Diags> {
         self.session.is_well()?;
+        self.confirm(cx, change.prior).await;
         let after = change.planned.get(NAME).as_str();
         if let Some(before) = change.prior.get(NAME).as_str() {
             self.memory().moves(self.kind.name, before);
@@ -372,6 +376,7 @@ impl Resource for KindResource {
     }
 
     async fn review_unchanged(&self, cx: &Cx, state: &Val) -> Result<(), Diags> {
+        self.confirm(cx, state).await;
         let name = state.get(NAME).as_str().unwrap_or_default();
         // Of what an import reads Terraform shows no warnings.
         if let Some(manager) = Beside::read(cx).shared {
@@ -400,28 +405,13 @@ impl Resource for KindResource {
         let _under_way = region.begins();
         let name = change.planned.get(NAME).as_str().unwrap_or_default();
         let request = request(self.declared(change).spec, change);
-        let mut turn = Turn::default();
-        let object = loop {
-            match region.put(cx, self.kind, name, &request, Precondition::Absent).await {
-                Ok(object) => {
-                    self.memory().makes(&object.metadata.uid.to_string());
-                    break object;
-                }
-                Err(error) if error.code() == Some(ProblemCode::Exists) => {
-                    match self.adopt(cx, &region, name, &request).await {
-                        Ok(object) => break object,
-                        Err(taken) if !self.may_be_given_up(cx, &region, name, &mut turn).await => {
-                            return Err(taken);
-                        }
-                        Err(_) => {}
-                    }
-                }
-                Err(error) => return Err(region.diags_of(self.kind, name, &error, change.config)),
-            }
-        };
+        let object = self.make(cx, &region, name, &request, change.config).await?;
+        let uid = object.metadata.uid;
         self.memory().comes(self.kind.name, name);
         self.memory().is_there(self.kind.name, name);
-        self.settle(cx, &region, change.planned, object, Operation::Create).await
+        let settled = self.settle(cx, &region, change.planned, object, Operation::Create).await;
+        self.hand_over(cx, &region, uid);
+        settled
     }
 
     async fn update(&self, cx: &Cx, change: Change<'_>) -> Result<Val, Diags> {
@@ -473,15 +463,8 @@ impl Resource for KindResource {
         let _under_way = region.begins();
         let name = state.get(NAME).as_str().unwrap_or_default();
         let key = key(state);
-        // Another address, or the second half of a replacement, has the very same object by now.
-        if state.get(UID).as_str().is_some_and(|uid| self.memory().is_adopted(uid)) {
-            let detail = format!(
-                "{} {name:?} was as another resource of this configuration declares it, so that one took it over, and it is not destroyed. \
-                 A moved block says so beforehand.",
-                self.kind.name
-            );
-            cx.warn(Diag::warning(self.of("It is kept", name), detail));
-            return Ok(());
+        if let Some(wanted) = state.get(UID).as_str().and_then(|uid| self.memory().gives(uid)) {
+            return self.is_wanted(cx, name, wanted);
         }
         match region.delete(cx, self.kind, &key).await {
             Ok(None) => return Ok(()),
@@ -534,7 +517,7 @@ impl Resource for KindResource {
     }
 
     async fn import(&self, cx: &Cx, id: &str) -> Result<Val, Diags> {
-        Beside { import: true, ..Beside::default() }.write(cx);
+        Beside { import: true, unconfirmed: true, ..Beside::default() }.write(cx);
         let id = id.strip_prefix("name=").or_else(|| id.strip_prefix("uid=")).unwrap_or(id);
         if let Some(key) = NaturalKey::read(self.kind, id) {
             let key = key.map_err(|why| Diag::error(self.of("Not a key", id), why))?;

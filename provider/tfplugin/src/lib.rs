@@ -81,7 +81,7 @@ pub use list::{ListResource, Listed, Listing, Query};
 pub use model::{Cidr, Mac, Model, Nested, Text, Tf, Typed, Unreadable};
 pub use number::Num;
 pub use path::{Path, Step};
-pub use provider::{Change, Cx, DataSource, Deferral, Moved, Provider, Resource};
+pub use provider::{Change, Cx, DataSource, Deferral, End, Moved, Provider, Resource};
 pub use rule::Rule;
 pub use same::Semantics;
 pub use schema::{Attribute, Mode, Nesting, ReplaceIf, Schema, Shape};

@@ -61,6 +61,19 @@ pub trait Provider: Send + Sync + 'static {
     /// Takes the provider block before anything is read, planned or applied. Values may be unknown
     /// during a plan; what needs them should then fail when it needs them, or all is put off: see [`Cx::defer`].
     async fn configure(&self, cx: &Cx, config: &Val) -> Result<(), Diags>;
+
+    /// The last call. Terraform waits for it, five seconds at most. A process that Terraform did not start
+    /// ([`Reattached`](crate::Reattached)) hears of no end.
+    async fn end(&self, _end: End) {}
+}
+
+/// How a provider's process comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Terraform asked for it: it has received every answer.
+    Asked,
+    /// Terraform is gone: nobody knows which of the answers it has kept.
+    Orphaned,
 }
 
 /// A change that is planned or applied.

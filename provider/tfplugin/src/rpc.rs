@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, async_trait};
-use tracing::{Instrument, debug, error};
+use tracing::{Instrument, debug, error, warn};
 
 use crate::action::Action;
 use crate::codec::{self, CodecError};
@@ -32,10 +32,13 @@ use crate::ephemeral::Ephemeral;
 use crate::function::{Function, Signature};
 use crate::list::ListResource;
 use crate::pb;
-use crate::provider::{Cx, DataSource, Deferral, Provider, Resource};
+use crate::provider::{Cx, DataSource, Deferral, End, Provider, Resource};
 use crate::schema::Schema;
 use crate::types::Type;
 use crate::value::Val;
+
+/// For what a provider does at its end.
+const ENDING: Duration = Duration::from_secs(5);
 
 type Reply<T> = Result<Response<T>, Status>;
 
@@ -76,6 +79,17 @@ impl Rpc {
     /// Ends all work in progress.
     pub(crate) fn cancel(&self) {
         self.session().cancel.cancel();
+    }
+
+    /// Tells the provider that this is the end, and waits for it.
+    pub(crate) async fn end(&self, end: End) {
+        let told = guarded("Shutdown", "", async {
+            self.provider.end(end).await;
+            Ok(())
+        });
+        if tokio::time::timeout(ENDING, told).await.is_err() {
+            warn!(limit_s = ENDING.as_secs(), "the provider did not end in time");
+        }
     }
 
     fn session(&self) -> std::sync::MutexGuard<'_, Session> {

@@ -29,6 +29,7 @@ mod repository;
 mod requests;
 mod revoked;
 mod tags;
+mod takeover;
 mod tokens;
 mod unknowns;
 mod user;

@@ -1,4 +1,4 @@
-//! Objects that were there before: imported, adopted, or left alone.
+//! Objects that were there before: imported, or left alone.
 
 use basalt_api::client::{Client, ClientConfig, DeleteOptions, Precondition};
 use basalt_api::wire::PutRequest;
@@ -125,7 +125,7 @@ fn an_object_of_another_manager_is_never_seized() {
 }
 
 #[test]
-fn our_own_object_is_adopted_where_it_is_as_declared() {
+fn what_another_state_may_hold_is_left_alone_also_where_it_is_as_declared() {
     within(async |world| {
         world.put("terraform", "Zone", "row-1", json!({"description": "mine"})).await;
         let text = |description: &str| {
@@ -136,13 +136,21 @@ fn our_own_object_is_adopted_where_it_is_as_declared() {
         };
         let said = flat(&world.config(&text("other")).fails(&["apply", "-auto-approve"]).await);
         assert!(said.contains("and declared differently"), "{said}");
-        world.config(&text("mine")).apply().await;
+        let before = world.get("Zone", "row-1").await;
+        let said = flat(&world.config(&text("mine")).fails(&["apply", "-auto-approve"]).await);
+        assert!(
+            said.contains("and as it is declared here: another configuration or another resource"),
+            "{said}"
+        );
+        assert_eq!(world.get("Zone", "row-1").await, before, "untouched");
+        let import = "import {\n  to = basalt_zone.row\n  id = \"row-1\"\n}\n";
+        world.config(&format!("{}{import}", text("mine"))).apply().await;
         world.end().await;
     });
 }
 
 #[test]
-fn what_another_resource_took_over_in_the_same_apply_is_not_destroyed() {
+fn a_replacement_that_comes_first_under_the_same_name_is_refused_and_nothing_is_destroyed() {
     within(async |world| {
         let text = |lifecycle: &str| {
             format!(
@@ -152,13 +160,13 @@ fn what_another_resource_took_over_in_the_same_apply_is_not_destroyed() {
         };
         world.config(&text("lifecycle {\n create_before_destroy = true\n}")).apply().await;
         let made = world.get("Zone", "row-1").await;
-        let said = world.ok(&["apply", "-auto-approve", "-replace=basalt_zone.row"]).await;
-        assert!(flat(&said).contains("Warning: It is kept"), "{said}");
+        let said = world.fails(&["apply", "-auto-approve", "-replace=basalt_zone.row"]).await;
+        assert!(flat(&said).contains("take create_before_destroy out of the lifecycle"), "{said}");
         assert_eq!(world.get("Zone", "row-1").await.metadata.uid, made.metadata.uid);
         world.apply().await;
 
         let said = world.config(&text("")).ok(&["apply", "-auto-approve", "-replace=basalt_zone.row"]).await;
-        assert!(!said.contains("It is kept"), "destroyed first, it is another one: {said}");
+        assert!(said.contains("1 added, 0 changed, 1 destroyed"), "{said}");
         assert_ne!(world.get("Zone", "row-1").await.metadata.uid, made.metadata.uid);
         world.end().await;
     });
@@ -230,7 +238,7 @@ fn what_is_being_deleted_takes_no_change_and_its_users_stay() {
 }
 
 #[test]
-fn what_another_state_has_is_told_before_it_is_taken_over() {
+fn what_another_state_may_hold_is_told_by_the_plan() {
     within(async |world| {
         world.put("terraform", "Zone", "row-1", json!({})).await;
         world.config(&format!(
@@ -239,7 +247,8 @@ fn what_another_state_has_is_told_before_it_is_taken_over() {
         ));
         let said = flat(&world.ok(&["plan"]).await);
         assert!(said.contains("It exists already: Zone \"row-1\""), "{said}");
-        assert!(said.contains("If another configuration has it, both would manage it"), "{said}");
+        assert!(said.contains("Otherwise the apply fails, and leaves it as it is."), "{said}");
+        assert!(said.contains("import { to = basalt_zone.NAME id = \"row-1\" }"), "{said}");
         world.end().await;
     });
 }

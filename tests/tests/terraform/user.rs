@@ -33,6 +33,12 @@ impl User {
         Self { dir, settings, environment: Vec::new() }
     }
 
+    /// The same user in another, empty directory.
+    pub(crate) fn elsewhere(&self) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        Self { dir, settings: self.settings.clone(), environment: self.environment.clone() }
+    }
+
     pub(crate) fn configure(&self, source: &str, rest: &str) {
         let head = format!(
             "terraform {{\n  required_providers {{\n    basalt = {{ source = {source:?} }}\n  }}\n}}\n{rest}"
@@ -40,7 +46,8 @@ impl User {
         std::fs::write(self.dir.path().join("main.tf"), head).expect("a configuration");
     }
 
-    pub(crate) async fn terraform(&self, args: &[&str]) -> Output {
+    /// A command with its arguments, to be started.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("terraform");
         command
             .args(args)
@@ -52,7 +59,11 @@ impl User {
             .env_remove("TF_LOG")
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let output = tokio::time::timeout(COMMAND, command.output()).await;
+        command
+    }
+
+    pub(crate) async fn terraform(&self, args: &[&str]) -> Output {
+        let output = tokio::time::timeout(COMMAND, self.command(args).output()).await;
         output.unwrap_or_else(|_| panic!("terraform {args:?} hangs")).expect("terraform on the PATH")
     }
 

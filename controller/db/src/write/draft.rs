@@ -4,6 +4,7 @@ use super::passwords::Hashes;
 use super::rows::SecretRow;
 use crate::invariant::Subject;
 use crate::object::{self, Key, Layers, Object, Row, unsigned};
+use crate::run::Unconfirmed;
 use crate::seal::Place;
 use crate::splice::Text;
 use crate::{Store, StoreError};
@@ -11,7 +12,7 @@ use crate::{audit, password};
 use basalt_api::values::{Generation, Uid};
 use basalt_api::{Effect, FieldChange, FieldCode, FieldError, Kind, SecretWrite};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A spec to store.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,8 @@ pub(super) struct Draft<'a> {
     pub(super) changed: bool,
     /// Its row is written.
     pub(super) touched: bool,
+    /// Its run takes up an unconfirmed creation.
+    taken_up: bool,
     /// It refers to others than before.
     pub(super) refers_anew: bool,
     /// As it was declared before.
@@ -128,9 +131,16 @@ impl<'a> Draft<'a> {
         (store, hashes): (&Store, Option<&Hashes>),
         put: &'a Put<'a>,
         old: Option<Row>,
-        secrets: &mut BTreeMap<uuid::Uuid, Vec<SecretRow>>,
+        (secrets, unconfirmed): (
+            &mut BTreeMap<uuid::Uuid, Vec<SecretRow>>,
+            &HashMap<uuid::Uuid, Unconfirmed>,
+        ),
     ) -> Result<Result<Self, Vec<FieldError>>, StoreError> {
-        precondition(put, old.as_ref())?;
+        let cut_off = old.as_ref().and_then(|old| unconfirmed.get(&old.uid)).copied();
+        let exists = match precondition(put, old.as_ref()) {
+            Err(exists @ StoreError::Exists { .. }) => Some(exists),
+            other => other.map(|()| None)?,
+        };
         let uid = old.as_ref().map_or_else(Uid::generate, |o| Uid::from(o.uid));
         let before = old.as_ref().map_or_else(|| Ok(Value::Object(Map::new())), |o| parse(&o.spec))?;
         let stored = secrets.remove(&uid.get()).unwrap_or_default();
@@ -144,6 +154,14 @@ impl<'a> Draft<'a> {
             return Ok(Err(redirected));
         }
         changes.retain(|change| !sealed.kept.contains(&change.pointer));
+        if let (Some(exists), Some(old)) = (exists, &old) {
+            let is_secret = |change: &FieldChange| sealed.fresh.iter().any(|(at, ..)| *at == change.pointer);
+            let is_equal = old.manager.as_deref() == put.manager && changes.iter().all(is_secret);
+            let cut_off = cut_off.filter(|_| is_equal);
+            if cut_off.is_none_or(|it| it.free_in > 0) {
+                return Err(exists.free_in(cut_off.map(|it| it.free_in)));
+            }
+        }
         let changed = old.is_none() || !changes.is_empty() || sealed.changed;
         let layers_before = old.as_ref().map(Row::layers).transpose()?.unwrap_or_default();
         let mut layers = layers_before.clone();
@@ -172,12 +190,18 @@ impl<'a> Draft<'a> {
             rewritten,
             changed,
             touched,
+            taken_up: cut_off.is_some() && put.precondition == Precondition::Absent,
             refers_anew: touched,
             before,
             references,
             errors,
             row: None,
         }))
+    }
+
+    /// It is new, or is taken up as if it were.
+    pub(super) fn is_creation(&self) -> bool {
+        self.old.is_none() || self.taken_up
     }
 
     /// The generation that its status speaks of. Kinds without machinery are ready as soon as they are stored.
@@ -341,7 +365,7 @@ fn precondition(put: &Put<'_>, old: Option<&Row>) -> Result<(), StoreError> {
         (_, None) if matches!(put.key, Key::Uid(_)) => Err(object::not_found(put.kind.name, put.key)),
         (_, Some(old)) if old.deletion_us.is_some() => Err(StoreError::Deleting { kind, name }),
         (Precondition::Absent, Some(old)) => {
-            Err(StoreError::Exists { kind, name, manager: old.manager.clone() })
+            Err(StoreError::Exists { kind, name, manager: old.manager.clone(), free_in: None })
         }
         (Precondition::Present, None) => Err(StoreError::Conflict { kind, name, current }),
         (Precondition::Generation(wanted), _) if current != Some(wanted) => {

@@ -161,11 +161,12 @@ impl Store {
             None => Vec::new(),
         };
         let mut sealed = rows::secrets(&mut tx, &olds).await?;
+        let unconfirmed = self.unconfirmed(&mut tx, batch.puts, &olds).await?;
         let mut drafts = Vec::with_capacity(batch.puts.len());
         let mut errors = Vec::new();
         for (place, (put, old)) in batch.puts.iter().zip(olds).enumerate() {
             let hashes = passwords.of_put(place);
-            match Draft::new((self, hashes), put, old, &mut sealed)? {
+            match Draft::new((self, hashes), put, old, (&mut sealed, &unconfirmed))? {
                 Ok(draft) => drafts.push(draft),
                 Err(refused) => errors.extend(below(put, refused)),
             }
@@ -200,6 +201,9 @@ impl Store {
         rows::write_references(&mut tx, &drafts).await?;
         reach_after(&mut tx, batch, &drafts).await?;
         rows::write_secrets(&mut tx, &drafts).await?;
+        let created: Vec<uuid::Uuid> =
+            drafts.iter().filter(|d| d.is_creation()).map(|d| d.uid.get()).collect();
+        self.created_in_run(&mut tx, &created).await?;
         let mut log: Vec<_> = leaving.iter().map(audit::Written::removal).collect();
         let pruned = self.let_go(&mut tx, leaving).await?;
         self.free(&mut tx, held).await?;

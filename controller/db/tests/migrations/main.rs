@@ -34,6 +34,7 @@ const FROZEN: &[(&str, &str)] = &[
     ("0024_lease6.sql", "591f68c6528278e71bdd20459582ab807faadf0d010a90a9cf9de5c3a3082b41"),
     ("0025_duid.sql", "9b07ba6c81509614845e722bd9a22f25a4f25b8c9c6217c7b74d6a4d4c234a0d"),
     ("0026_redfish.sql", "d4fce4e86e4de9b791e9508fb5598a91817cd842d37961fb4ece6cd61293e2fe"),
+    ("0027_runs.sql", "8147b16a3d573faff3f87ff77826d900a9f88c36a070048274ad629de655e79a"),
 ];
 
 /// Older than the rules.

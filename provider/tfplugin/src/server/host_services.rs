@@ -10,14 +10,21 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use super::until;
 use crate::pb_plugin as pb;
+use crate::provider::End;
+use crate::rpc::Rpc;
 
-/// Ends the process.
-pub(crate) struct Controller(pub(crate) Arc<watch::Sender<bool>>);
+/// Ends the process, once the provider knows of it.
+pub(crate) struct Controller {
+    pub(crate) rpc: Arc<Rpc>,
+    pub(crate) stop: Arc<watch::Sender<bool>>,
+}
 
 #[async_trait]
 impl pb::grpc_controller_server::GrpcController for Controller {
     async fn shutdown(&self, _: Request<pb::Empty>) -> Result<Response<pb::Empty>, Status> {
-        let _ = self.0.send(true);
+        // Terraform waits for this answer; two seconds after it, it kills the process.
+        self.rpc.end(End::Asked).await;
+        let _ = self.stop.send(true);
         Ok(Response::new(pb::Empty {}))
     }
 }

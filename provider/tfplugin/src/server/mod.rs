@@ -27,7 +27,7 @@ pub use reattach::Reattached;
 use crate::log;
 use crate::pb::provider_server::ProviderServer;
 use crate::pb_plugin;
-use crate::provider::Provider;
+use crate::provider::{End, Provider};
 use crate::rpc::Rpc;
 use handshake::Handshake;
 use place::Place;
@@ -145,6 +145,8 @@ async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Res
     // Whatever prints from here on would corrupt or block the pipe to Terraform.
     rustix::stdio::dup2_stdout(io::stderr()).map_err(io::Error::from)?;
 
+    let rpc = Arc::new(Rpc::new(Box::new(provider)));
+    let orphan = Arc::clone(&rpc);
     let (stop, stopped) = watch::channel(false);
     let stop = Arc::new(stop);
     let ender = Arc::clone(&stop);
@@ -157,6 +159,8 @@ async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Res
                 _ = check.tick() => {
                     if rustix::process::getppid() != parent {
                         warn!("Terraform is gone");
+                        orphan.cancel();
+                        orphan.end(End::Orphaned).await;
                         let _ = ender.send(true);
                         return;
                     }
@@ -164,7 +168,6 @@ async fn plugin(provider: impl Provider, handshake: Handshake, tcp: bool) -> Res
             }
         }
     });
-    let rpc = Arc::new(Rpc::new(Box::new(provider)));
     let incoming = listener::accept(place.listener()?, acceptor);
     run(rpc, incoming, stop, stopped).await
 }
@@ -180,9 +183,9 @@ async fn run(
     health.set_service_status("plugin", tonic_health::ServingStatus::Serving).await;
     let server = Server::builder()
         .add_service(health_service)
-        .add_service(pb_plugin::grpc_controller_server::GrpcControllerServer::new(host_services::Controller(
-            stop,
-        )))
+        .add_service(pb_plugin::grpc_controller_server::GrpcControllerServer::new(
+            host_services::Controller { rpc: Arc::clone(&rpc), stop },
+        ))
         .add_service(pb_plugin::grpc_stdio_server::GrpcStdioServer::new(host_services::Stdio(
             stopped.clone(),
         )))

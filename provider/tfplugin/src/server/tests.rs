@@ -18,10 +18,13 @@ use crate::pb::provider_client::ProviderClient;
 use crate::pb_plugin::grpc_broker_client::GrpcBrokerClient;
 use crate::pb_plugin::grpc_controller_client::GrpcControllerClient;
 use crate::pb_plugin::grpc_stdio_client::GrpcStdioClient;
-use crate::provider::{Cx, DataSource, Resource};
+use crate::provider::{Cx, DataSource, End, Resource};
 use crate::{Attribute, Diags, Schema, Type, Val, async_trait, pb};
 
-struct Empty;
+#[derive(Default)]
+struct Empty {
+    ends: Arc<std::sync::Mutex<Vec<End>>>,
+}
 
 #[async_trait]
 impl Provider for Empty {
@@ -40,6 +43,10 @@ impl Provider for Empty {
     async fn configure(&self, _: &Cx, config: &Val) -> Result<(), Diags> {
         assert_ne!(config.get("endpoint").as_str(), Some("panic"), "asked to panic");
         Ok(())
+    }
+
+    async fn end(&self, end: End) {
+        self.ends.lock().expect("a lock").push(end);
     }
 }
 
@@ -80,6 +87,7 @@ struct Served {
     place: Place,
     task: tokio::task::JoinHandle<Result<(), ServeError>>,
     certificate: Option<Vec<u8>>,
+    ends: Arc<std::sync::Mutex<Vec<End>>>,
     _stop: Arc<watch::Sender<bool>>,
 }
 
@@ -91,9 +99,11 @@ impl Served {
         let incoming = listener::accept(place.listener().expect("a listener"), acceptor);
         let (stop, stopped) = watch::channel(false);
         let stop = Arc::new(stop);
-        let rpc = Arc::new(Rpc::new(Box::new(Empty)));
+        let provider = Empty::default();
+        let ends = Arc::clone(&provider.ends);
+        let rpc = Arc::new(Rpc::new(Box::new(provider)));
         let task = tokio::spawn(run(rpc, incoming, Arc::clone(&stop), stopped));
-        Self { place, task, certificate, _stop: stop }
+        Self { place, task, certificate, ends, _stop: stop }
     }
 
     async fn connect(&self, tls: Option<TlsConnector>) -> Result<Channel, tonic::transport::Error> {
@@ -189,6 +199,7 @@ fn ends_soon_after_shutdown_although_the_host_keeps_its_streams_open() {
             .shutdown(pb_plugin::Empty {})
             .await
             .expect("an answer to the shutdown");
+        assert_eq!(*served.ends.lock().expect("a lock"), [End::Asked], "the provider knew before the answer");
         tokio::time::timeout(Duration::from_secs(2), served.task)
             .await
             .expect("ended in time")

@@ -1,0 +1,25 @@
+//! Runs: what is created in one is unconfirmed until a report confirms it.
+
+use super::transport::Call;
+use super::{Client, ClientError};
+use crate::values::RunId;
+use crate::wire::RunReport;
+use reqwest::Method;
+use std::sync::Arc;
+
+impl Client {
+    /// The same client, creating for this run. It shares what is known of the endpoints.
+    #[must_use]
+    pub fn of_run(&self, run: RunId) -> Self {
+        Self { transport: Arc::new(self.transport.as_ref().clone().of_run(run)) }
+    }
+
+    /// Says that a run goes on or ends, and which objects the client keeps.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn report_run(&self, run: RunId, report: &RunReport) -> Result<(), ClientError> {
+        let call = Call::new(Method::POST, &format!("/api/v1/runs/{run}")).repeatable().body(report)?;
+        self.transport.json_with_status::<Option<()>>(call).await.map(drop)
+    }
+}

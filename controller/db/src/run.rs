@@ -1,0 +1,118 @@
+//! Runs of clients, and the creations that nobody has confirmed yet.
+//!
+//! A client that dies between a creation and its own record of it leaves an object that it does not know of. So a creation is
+//! *unconfirmed* until a client says that it keeps the object. Another run takes an unconfirmed creation up, as if it were its
+//! own, when all of this is so:
+//!
+//! | condition | why |
+//! | --- | --- |
+//! | the run that made it has ended, or was not renewed for [`LEASE`]; or it is the same run | a run that goes on may still record it; a repeated request is the same creation |
+//! | it acts for the same account | nobody takes what another user made |
+//! | manager and spec are those of the creation, secrets aside | it is the same declaration, and nobody has changed the object since |
+
+use crate::object::Row;
+use crate::store::Tx;
+use crate::write::{Precondition, Put};
+use crate::{Store, StoreError};
+use basalt_api::values::{RunId, Uid};
+use std::collections::HashMap;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A run that was not renewed for so long has been cut off.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A run, and the account that it acts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The client chose it.
+    pub id: RunId,
+    /// The user or token.
+    pub account: String,
+}
+
+/// An unconfirmed creation, as the run sees it that would take it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unconfirmed {
+    /// Seconds until it may be taken up, unless its run is renewed.
+    pub(crate) free_in: u32,
+}
+
+impl Store {
+    /// Renews the run or ends it, and confirms creations, of whichever run. A run that has created nothing is not known, and is
+    /// left alone.
+    ///
+    /// # Errors
+    /// The database.
+    pub async fn report_run(&self, run: &Run, confirms: &[Uid], ends: bool) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query!(
+            "update run set renewed_at = case when $3 then '-infinity' else now() end where id = $1 and account = $2",
+            run.id.get(),
+            run.account,
+            ends
+        )
+        .execute(&mut *tx)
+        .await?;
+        if !confirms.is_empty() {
+            let uids: Vec<Uuid> = confirms.iter().map(|uid| uid.get()).collect();
+            sqlx::query!("delete from unconfirmed where object = any($1)", &uids).execute(&mut *tx).await?;
+        }
+        if ends || !confirms.is_empty() {
+            sqlx::query!(
+                "delete from run r where r.renewed_at < now() - make_interval(secs => $1)
+                   and not exists (select from unconfirmed u where u.run = r.id)",
+                LEASE.as_secs_f64()
+            )
+            .execute(&mut *tx)
+            .await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Those of the objects whose creation may be taken up by this store's run, by their uids; `puts` and `olds` belong together.
+    pub(crate) async fn unconfirmed(
+        &self,
+        tx: &mut Tx,
+        puts: &[Put<'_>],
+        olds: &[Option<Row>],
+    ) -> Result<HashMap<Uuid, Unconfirmed>, StoreError> {
+        let Some(run) = self.run() else { return Ok(HashMap::new()) };
+        let there = puts.iter().zip(olds).filter(|(put, _)| put.precondition == Precondition::Absent);
+        let uids: Vec<Uuid> = there.filter_map(|(_, old)| Some(old.as_ref()?.uid)).collect();
+        if uids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = sqlx::query!(
+            r#"select u.object,
+                 case when r.id = $2 or r.renewed_at < now() - make_interval(secs => $4) then 0
+                   else ceil(extract(epoch from r.renewed_at - now()) + $4)::int end as "free_in!"
+               from unconfirmed u join run r on r.id = u.run where u.object = any($1) and r.account = $3"#,
+            &uids,
+            run.id.get(),
+            run.account,
+            LEASE.as_secs_f64()
+        );
+        let rows = rows.fetch_all(&mut **tx).await?;
+        let seen = |free_in: i32| Unconfirmed { free_in: free_in.max(0).unsigned_abs() };
+        Ok(rows.into_iter().map(|row| (row.object, seen(row.free_in))).collect())
+    }
+
+    /// Notes that this store's run has created these objects or has taken them up, if it is a run's.
+    pub(crate) async fn created_in_run(&self, tx: &mut Tx, uids: &[Uuid]) -> Result<(), StoreError> {
+        let Some(run) = self.run().filter(|_| !uids.is_empty()) else { return Ok(()) };
+        // An existing row of the run is not written, so creations of one run do not wait for each other.
+        sqlx::query!(
+            "with known as (insert into run (id, account) values ($1, $2) on conflict do nothing)
+             insert into unconfirmed (object, run) select object, $1 from unnest($3::uuid[]) object
+             on conflict (object) do update set run = excluded.run",
+            run.id.get(),
+            run.account,
+            uids
+        )
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+}
