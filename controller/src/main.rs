@@ -21,6 +21,9 @@ fn main() -> ExitCode {
     if let Err(error) = log_to_stderr(&settings) {
         return fail(error.as_ref());
     }
+    if let Err(error) = basalt_proto::open_files::raise_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),

@@ -178,6 +178,7 @@ impl Region {
             bookmark_every: settings.watch_bookmark,
             watch_buffer: settings.watch_buffer,
             client_timeout: settings.client_timeout,
+            connections: settings.client_connections(),
             telemetry,
             stopping: stop.clone(),
         });

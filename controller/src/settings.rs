@@ -2,12 +2,17 @@
 
 use crate::api::CertificateFiles;
 use basalt_api::values::{ByteSize, Cidr, Duration as Span};
+use basalt_proto::open_files;
+use basalt_proto::places::Limits;
 use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Connections to the API, where this process may open as many files.
+const API_CONNECTIONS: usize = 4096;
 
 /// What a region runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +41,10 @@ pub struct Settings {
     pub deadline_divisor: u32,
     /// How long a client may take to send the head of a request, or the next piece of its body.
     pub client_timeout: Duration,
+    /// Connections to the API, at most; as many as the limit of open files has room for otherwise.
+    pub api_connections: Option<u32>,
+    /// Those of one client; an eighth of all otherwise.
+    pub api_connections_per_client: Option<u32>,
     /// How often a quiet watch says where it is.
     pub watch_bookmark: Duration,
     /// Bytes that may wait for one watch; who reads more slowly is cut.
@@ -172,6 +181,12 @@ struct Flags {
     /// How long a client may take to send the head of a request, or the next piece of its body [default: 30s]
     #[arg(long, value_name = "DURATION", env = "BASALT_CLIENT_TIMEOUT")]
     client_timeout: Option<Span>,
+    /// Connections to the API, at most [default: 4096, or half of the files that this process may open]
+    #[arg(long, global = true, value_name = "N", env = "BASALT_API_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    api_connections: Option<u32>,
+    /// Connections to the API of one client, which is an IPv4 address or an IPv6 /64; 127.0.0.1 and ::1 have no such limit [default: an eighth of all]
+    #[arg(long, global = true, value_name = "N", env = "BASALT_API_CONNECTIONS_PER_CLIENT", value_parser = clap::value_parser!(u32).range(1..))]
+    api_connections_per_client: Option<u32>,
     /// How often a watch on which nothing happens says where it is [default: 15s]
     #[arg(long, global = true, value_name = "DURATION", env = "BASALT_WATCH_BOOKMARK")]
     watch_bookmark: Option<Span>,
@@ -233,6 +248,8 @@ struct File {
     join_urls: Option<Vec<String>>,
     deadline_divisor: Option<u32>,
     client_timeout: Option<Span>,
+    api_connections: Option<u32>,
+    api_connections_per_client: Option<u32>,
     watch_bookmark: Option<Span>,
     watch_buffer: Option<usize>,
     change_retention: Option<Span>,
@@ -275,6 +292,8 @@ impl Settings {
             join_urls: Vec::new(),
             deadline_divisor: 1,
             client_timeout: Duration::from_secs(30),
+            api_connections: None,
+            api_connections_per_client: None,
             watch_bookmark: Duration::from_secs(15),
             watch_buffer: 16 << 20,
             change_retention: Duration::from_secs(24 * 3600),
@@ -289,6 +308,15 @@ impl Settings {
             log: "info".to_owned(),
             log_json: None,
         }
+    }
+
+    /// Connections to the API: in all, and of one client.
+    #[must_use]
+    pub fn client_connections(&self) -> Limits {
+        let given = |limit: Option<u32>| limit.and_then(|limit| usize::try_from(limit).ok());
+        let all = given(self.api_connections).unwrap_or_else(|| open_files::places(2, API_CONNECTIONS));
+        let shared = Limits::shared(all);
+        Limits { of_one: given(self.api_connections_per_client).unwrap_or(shared.of_one), ..shared }
     }
 
     /// How the log is written.
@@ -331,6 +359,8 @@ impl Settings {
                 .or(file.deadline_divisor)
                 .unwrap_or(usual.deadline_divisor),
             client_timeout: span(flags.client_timeout.or(file.client_timeout), usual.client_timeout),
+            api_connections: flags.api_connections.or(file.api_connections),
+            api_connections_per_client: flags.api_connections_per_client.or(file.api_connections_per_client),
             watch_bookmark: span(flags.watch_bookmark.or(file.watch_bookmark), usual.watch_bookmark),
             watch_buffer: flags.watch_buffer.or(file.watch_buffer).unwrap_or(usual.watch_buffer),
             change_retention: span(flags.change_retention.or(file.change_retention), usual.change_retention),

@@ -22,6 +22,8 @@ pub const DISK: &str = "disk";
 pub const MAX_FROM_RACK: usize = 8 << 20;
 
 pub mod kill;
+pub mod open_files;
+pub mod places;
 
 /// The trace that a W3C `traceparent` names; empty where it names none.
 #[must_use]

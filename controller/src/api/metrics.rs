@@ -145,6 +145,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Answer<impl IntoResponse>
     let mut text = Exposition::default();
     requests(&app.0.metrics, &mut text);
     watches(&app, &mut text);
+    connections(&app, &mut text);
     spans(&app, &mut text);
     deliveries(&app, &mut text).await?;
     store(&app, &mut text).await?;
@@ -257,6 +258,14 @@ fn racks(counts: &rack_meters::Counts, text: &mut Exposition) {
     let name = "basalt_power_command_duration_seconds";
     text.family(name, "histogram", "From sending a power command until its result is told.");
     histogram(name, &[], bounds, &counts.power, text);
+}
+
+fn connections(app: &App, text: &mut Exposition) {
+    let counts = app.0.connections.counts();
+    text.gauge("basalt_api_connections", "Connections to the API over TCP.", counts.taken);
+    let name = "basalt_api_connections_refused_total";
+    text.family(name, "counter", "Connections that were closed because their client had its share.");
+    text.sample(name, &[], counts.refused);
 }
 
 fn spans(app: &App, text: &mut Exposition) {

@@ -90,6 +90,8 @@ use crate::telemetry::Telemetry;
 use crate::webhooks::Counters;
 use basalt_db::Store;
 use basalt_db::change::Follower;
+use basalt_proto::places::{Limits, Places};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch::Receiver;
@@ -113,6 +115,8 @@ pub struct Parts {
     pub watch_buffer: usize,
     /// How long a client may take for what it has to send.
     pub client_timeout: Duration,
+    /// Connections over TCP, and as many more over the unix socket.
+    pub connections: Limits,
     /// Where spans go.
     pub telemetry: Telemetry,
     /// Turns true when the region is to stop.
@@ -133,6 +137,7 @@ struct Inner {
     issuers: Issuers,
     webhooks: Arc<Counters>,
     networks: serving::Recent,
+    connections: Places<IpAddr>,
 }
 
 impl std::fmt::Debug for App {
@@ -145,6 +150,7 @@ impl App {
     /// The API on these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
+        let connections = Places::new(parts.connections);
         let watchers = watch::hub::Hub::new(parts.follower.position(), parts.watch_buffer);
         Self(Arc::new(Inner {
             parts,
@@ -156,6 +162,7 @@ impl App {
             issuers: Issuers::default(),
             webhooks: Arc::default(),
             networks: serving::Recent::default(),
+            connections,
         }))
     }
 

@@ -1,4 +1,5 @@
 //! The listeners: TCP, and the unix socket of this host. A connection on which nothing comes, or nothing can be written, ends.
+//! There are places for so many connections, and for so many of one client ([`basalt_proto::places`]).
 
 use super::App;
 use super::endpoints::router;
@@ -9,13 +10,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::serve::Listener;
+use basalt_proto::places::{Full, Places, counted};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::Error as TlsError;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -23,6 +25,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+/// Bytes of a request's head, and of what is read or written at once.
+const BUFFER: usize = 64 << 10;
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the region is gone, which is a stop too.
@@ -51,7 +56,9 @@ impl Tls {
 
 /// Answers on a TCP socket until the region stops, and requests under way have ended.
 pub async fn serve_tcp(listener: TcpListener, tls: Tls, app: App, stopping: watch::Receiver<bool>) {
-    serve(Impatient(listener), &app, stopping, |talk, stream, address| {
+    let doors =
+        Doors { places: app.0.connections.clone(), client: |address: &SocketAddr| counted(address.ip()) };
+    serve(Impatient(listener), &app, doors, stopping, |talk, stream, address| {
         begin(talk, tls.clone(), stream, address)
     })
     .await;
@@ -59,7 +66,8 @@ pub async fn serve_tcp(listener: TcpListener, tls: Tls, app: App, stopping: watc
 
 /// Answers on a unix socket until the region stops, and requests under way have ended.
 pub async fn serve_unix(listener: UnixListener, app: App, stopping: watch::Receiver<bool>) {
-    serve(Impatient(listener), &app, stopping, |talk, stream: Writing<UnixStream>, _| {
+    let doors = Doors { places: Places::new(app.0.connections.limits()), client: |_: &_| None };
+    serve(Impatient(listener), &app, doors, stopping, |talk, stream: Writing<UnixStream>, _| {
         let uid = stream.io.peer_cred().ok().map(|credentials| credentials.uid());
         talk.converse(stream, Peer::Unix { uid })
     })
@@ -95,16 +103,23 @@ async fn spoken(Tls(acceptor): Tls, stream: Writing<TcpStream>) -> io::Result<Sp
     }
 }
 
+/// The places of a listener's connections, and the client that each is counted for.
+struct Doors<C> {
+    places: Places<IpAddr>,
+    client: C,
+}
+
 async fn serve<L: Listener, B: Future<Output = ()> + Send + 'static>(
     mut listener: L,
     app: &App,
+    doors: Doors<impl Fn(&L::Addr) -> Option<IpAddr>>,
     stopping: watch::Receiver<bool>,
     begin: impl Fn(Talk, L::Io, L::Addr) -> B,
 ) {
     let patience = app.0.parts.client_timeout;
     let mut http = http1::Builder::new();
     // Until a request's headers are whole; between two requests as well.
-    http.timer(TokioTimer::new()).header_read_timeout(patience);
+    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(BUFFER);
     let talk = Talk { http, router: router(app.clone()), patience, stopping };
     let mut connections = JoinSet::new();
     loop {
@@ -113,7 +128,29 @@ async fn serve<L: Listener, B: Future<Output = ()> + Send + 'static>(
             () = stopped(talk.stopping.clone()) => break,
             Some(_) = connections.join_next() => continue,
         };
-        connections.spawn(begin(talk.clone(), io, address));
+        let client = (doors.client)(&address);
+        let place = tokio::select! {
+            place = doors.places.take(client) => place,
+            () = stopped(talk.stopping.clone()) => break,
+        };
+        match place {
+            Ok(place) => {
+                let begun = begin(talk.clone(), io, address);
+                connections.spawn(async move {
+                    begun.await;
+                    drop(place);
+                });
+            }
+            Err(Full::Client { is_news: true }) => {
+                let (client, most) = (client.map(|it| it.to_string()), doors.places.limits().of_one);
+                tracing::warn!(
+                    client,
+                    most,
+                    "a client has as many connections as one may have, and opens more: they are closed"
+                );
+            }
+            Err(_) => {}
+        }
     }
     drop(listener);
     while connections.join_next().await.is_some() {}

@@ -3,9 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::{Request, State};
@@ -13,24 +11,22 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use basalt_api::values::RackId;
 use basalt_proto::MAX_FROM_RACK;
+use basalt_proto::places::Full;
 use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
 use basalt_proto::rack_v1::rack_link_server::RackLinkServer;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::transport::server::Connected;
-use x509_parser::prelude::FromDer;
 
 use super::authority::{Authority, AuthorityError};
 use super::call::{self, Call};
+use super::doors::{Doors, Stream, Tls};
 use super::service::Racks;
 use crate::api::Forwarded;
 
@@ -113,7 +109,8 @@ pub async fn serve(
 ) -> Result<(), ListenError> {
     let acceptor = acceptor(&racks.authority)?;
     let (sender, incoming) = mpsc::channel(64);
-    let accepting = tokio::spawn(accept(listener, Arc::clone(&racks.authority), acceptor, sender));
+    let doors = Doors::new();
+    let accepting = tokio::spawn(accept(listener, doors, Arc::clone(&racks.authority), acceptor, sender));
     let link = RackLinkServer::new(racks.clone())
         .max_decoding_message_size(MAX_FROM_RACK)
         .max_encoding_message_size(MAX_TO_RACK);
@@ -185,9 +182,10 @@ fn acceptor(authority: &Authority) -> Result<TlsAcceptor, ListenError> {
 
 async fn accept(
     listener: TcpListener,
+    doors: Doors,
     authority: Arc<Authority>,
     mut acceptor: TlsAcceptor,
-    sender: mpsc::Sender<io::Result<Stream>>,
+    sender: mpsc::Sender<io::Result<Stream<Tls>>>,
 ) {
     let mut made = Instant::now();
     loop {
@@ -202,55 +200,33 @@ async fn accept(
                 Err(error) => tracing::error!(%error, "this region's own certificate could not be renewed"),
             }
         }
-        let (acceptor, sender) = (acceptor.clone(), sender.clone());
+        let place = match doors.arrive(from).await {
+            Ok(place) => place,
+            Err(full) => {
+                refused(from, full);
+                continue;
+            }
+        };
+        let (acceptor, doors, sender) = (acceptor.clone(), doors.clone(), sender.clone());
         tokio::spawn(async move {
             let _ = tcp.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp)).await {
-                Ok(Ok(stream)) => {
-                    let _ = sender.send(Ok(Stream(stream))).await;
+            let begun = async { Ok::<_, io::Error>(doors.admit(acceptor.accept(tcp).await?, from).await) };
+            match tokio::time::timeout(HANDSHAKE, begun).await {
+                Ok(Ok(Ok(stream))) => {
+                    let _ = sender.send(Ok(stream)).await;
                 }
+                Ok(Ok(Err(full))) => refused(from, full),
                 Ok(Err(error)) => tracing::warn!(%from, %error, "a rack's TLS handshake failed"),
                 Err(_) => tracing::warn!(%from, "a rack's TLS handshake took too long"),
             }
+            drop(place);
         });
     }
 }
 
-/// A TLS connection of a rack.
-struct Stream(TlsStream<TcpStream>);
-
-impl Connected for Stream {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        let (tcp, session) = self.0.get_ref();
-        let spki_sha256 = session.peer_certificates().and_then(|chain| chain.first()).and_then(|der| {
-            let (_, certificate) = x509_parser::certificate::X509Certificate::from_der(der).ok()?;
-            let spki = certificate.public_key().raw;
-            ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, spki).as_ref().try_into().ok()
-        });
-        Peer { spki_sha256, address: tcp.peer_addr().ok() }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+/// Says in the log that a client has its share of connections.
+fn refused(from: SocketAddr, full: Full) {
+    if full == (Full::Client { is_news: true }) {
+        tracing::warn!(%from, "a client has as many connections to the racks' port as one may have, and opens more: they are closed");
     }
 }

@@ -9,10 +9,11 @@
 //! | `enrolment` | enrolling, and renewing certificates |
 //! | `call` | the calls: who may make each, and how much of it is read |
 //! | [`service`] | the gRPC services: link, blobs |
-//! | [`listener`] | TLS in front of them |
+//! | [`listener`], `doors` | TLS in front of them; how many connections there may be |
 
 pub mod authority;
 mod call;
+mod doors;
 mod enrolment;
 pub mod join_token;
 pub mod listener;

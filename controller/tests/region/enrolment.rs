@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
@@ -109,6 +110,18 @@ impl NewRack {
     /// A connection that shows this certificate.
     pub(crate) async fn link(&self, certificate: &[u8]) -> RackLinkClient<Channel> {
         RackLinkClient::new(self.dial(Some(certificate)).await)
+    }
+
+    /// TLS on a connection, and nothing said in it.
+    pub(crate) async fn shake_hands(
+        &self,
+        tcp: TcpStream,
+        certificate: Option<&[u8]>,
+    ) -> TlsStream<TcpStream> {
+        let identity = certificate.map(|certificate| (certificate.to_vec(), &self.key));
+        let connector = TlsConnector::from(Arc::new(tls(&self.ca, identity)));
+        let name = ServerName::try_from(REGION_SERVER_NAME).expect("a name");
+        connector.connect(name, tcp).await.expect("a handshake")
     }
 
     pub(crate) async fn dial(&self, certificate: Option<&[u8]>) -> Channel {

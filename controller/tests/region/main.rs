@@ -11,6 +11,7 @@ mod backup;
 mod blobs;
 mod boots;
 mod carried;
+mod connections;
 mod consequences;
 mod dhcp;
 mod enrolment;

@@ -1,0 +1,98 @@
+//! Connections: so many in all and of one client, on the API's port and on the racks'.
+
+use crate::enrolment::{NewRack, region};
+use crate::support::lab_with;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// A connection of a client on loopback other than 127.0.0.1, which is counted as any stranger is.
+async fn from(client: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind((Ipv4Addr::new(127, 0, 0, client), 0).into()).expect("an address of loopback");
+    socket.connect(to).await.expect("it listens")
+}
+
+/// Waits until the region closes a connection on which nothing is said.
+async fn closed(stream: &mut (impl AsyncRead + Unpin)) {
+    let end = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut [0; 1])).await;
+    let end = end.expect("the region closes it");
+    assert!(matches!(end, Ok(0) | Err(_)), "nothing was asked: {end:?}");
+}
+
+/// The first bytes of the answer to a request.
+async fn asked(stream: &mut TcpStream) -> String {
+    let request = b"GET /healthz HTTP/1.1\r\nHost: region\r\n\r\n";
+    stream.write_all(request).await.expect("it is read");
+    let mut answer = [0; 12];
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_exact(&mut answer)).await;
+    read.expect("an answer in time").expect("an answer");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn one_client_has_its_share_of_connections_and_keeps_nobody_out() {
+    let lab = lab_with(|settings| {
+        (settings.api_connections, settings.api_connections_per_client) = (Some(20), Some(3));
+    })
+    .await;
+    let to = lab.region.address();
+    let mut greedy = Vec::new();
+    for _ in 0..3 {
+        greedy.push(from(9, to).await);
+    }
+    closed(&mut from(9, to).await).await;
+    assert_eq!(asked(&mut from(10, to).await).await, "HTTP/1.1 200");
+    let mut own = Vec::new();
+    for _ in 0..8 {
+        own.push(TcpStream::connect(to).await.expect("it listens"));
+    }
+    assert_eq!(asked(own.last_mut().expect("eight")).await, "HTTP/1.1 200", "this host is no stranger");
+    for stream in &mut greedy {
+        assert_eq!(asked(stream).await, "HTTP/1.1 200", "what was open goes on");
+    }
+    let metrics = lab.api.get("/metrics").await;
+    let refused =
+        metrics.text().lines().find(|line| line.starts_with("basalt_api_connections_refused_total"));
+    assert_eq!(refused, Some("basalt_api_connections_refused_total 1"));
+}
+
+#[tokio::test]
+async fn silent_connections_on_all_places_are_closed_and_whoever_waits_is_answered() {
+    let lab = lab_with(|settings| {
+        (settings.api_connections, settings.api_connections_per_client) = (Some(3), Some(1));
+        settings.client_timeout = Duration::from_millis(300);
+    })
+    .await;
+    let to = lab.region.address();
+    let mut silent = Vec::new();
+    for client in 9..12 {
+        silent.push(from(client, to).await);
+    }
+    assert_eq!(asked(&mut from(20, to).await).await, "HTTP/1.1 200");
+    for stream in &mut silent {
+        closed(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn strangers_on_the_racks_port_leave_room_for_racks_and_other_strangers() {
+    let (lab, controller) = region().await;
+    let rpc = controller.rpc_address();
+    let (rack, enrolled) = NewRack::new(&lab, rpc, "r1").await.enrol().await;
+    let mut strangers = Vec::new();
+    // One more than a client may have that shows no certificate.
+    for _ in 0..17 {
+        strangers.push(rack.shake_hands(from(9, rpc).await, None).await);
+    }
+    closed(strangers.last_mut().expect("seventeen")).await;
+    let mut known = rack.shake_hands(from(9, rpc).await, Some(&enrolled.certificate_der)).await;
+    // The settings that a server of HTTP/2 says at once.
+    let said = tokio::time::timeout(Duration::from_secs(20), known.read(&mut [0; 9])).await;
+    assert!(
+        said.expect("in time").is_ok_and(|bytes| bytes > 0),
+        "a rack behind the same address is not refused"
+    );
+    NewRack::new(&lab, rpc, "r2").await.enrol().await;
+}
