@@ -1,5 +1,6 @@
 //! How large a spec may be. Checked before anything else looks at it.
 
+use crate::pointer;
 use crate::problem::{FieldCode, FieldError};
 use serde_json::Value;
 
@@ -11,40 +12,63 @@ pub const MAX_DEPTH: usize = 16;
 pub const MAX_ITEMS: usize = 4096;
 /// Longest line of text, in bytes.
 pub const MAX_STRING_BYTES: usize = 4096;
+/// Longest name of a field or key of a map, in bytes. The error about each value below repeats it.
+const MAX_KEY_BYTES: usize = 1024;
 /// Longest text of several lines, in bytes.
 pub const MAX_TEXT_BYTES: usize = 256 << 10;
 
 pub(super) fn check(spec: &Value) -> Result<(), FieldError> {
+    let too_large = |message, hint: String| Err(FieldError::new("", FieldCode::TooLarge, message, hint));
     match measure(spec, 0) {
-        Some(bytes) if bytes <= MAX_SPEC_BYTES => Ok(()),
-        Some(bytes) => Err(FieldError::new(
-            "",
-            FieldCode::TooLarge,
-            format!("the spec has {bytes} bytes"),
-            format!("at most {MAX_SPEC_BYTES}"),
-        )),
-        None => Err(FieldError::new(
-            "",
-            FieldCode::TooLarge,
+        Ok(bytes) if bytes <= MAX_SPEC_BYTES => Ok(()),
+        Ok(bytes) => too_large(format!("the spec has {bytes} bytes"), format!("at most {MAX_SPEC_BYTES}")),
+        Err(Excess::Depth) => too_large(
             format!("the spec is nested more than {MAX_DEPTH} levels deep"),
-            "no field needs that",
+            "no field needs that".to_owned(),
+        ),
+        Err(Excess::Key { bytes, at }) => Err(FieldError::new(
+            at,
+            FieldCode::TooLarge,
+            format!("a name here has {bytes} bytes"),
+            format!("at most {MAX_KEY_BYTES}"),
         )),
     }
 }
 
-/// Bytes of `value` as compact JSON, escapes not counted; `None` when it is too deep.
-fn measure(value: &Value, depth: usize) -> Option<usize> {
+/// Beyond a limit other than that of bytes.
+enum Excess {
+    Depth,
+    /// A name of so many bytes in the object at this pointer.
+    Key {
+        bytes: usize,
+        at: String,
+    },
+}
+
+impl Excess {
+    fn below(self, step: &str) -> Self {
+        match self {
+            Self::Key { bytes, at } => Self::Key { bytes, at: pointer::child("", step) + &at },
+            Self::Depth => Self::Depth,
+        }
+    }
+}
+
+/// Bytes of `value` as compact JSON, escapes not counted.
+fn measure(value: &Value, depth: usize) -> Result<usize, Excess> {
     if depth > MAX_DEPTH {
-        return None;
+        return Err(Excess::Depth);
     }
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => Some(8),
-        Value::String(text) => Some(text.len() + 2),
-        Value::Array(items) => {
-            items.iter().try_fold(2, |sum, item| Some(sum + 1 + measure(item, depth + 1)?))
-        }
-        Value::Object(map) => {
-            map.iter().try_fold(2, |sum, (key, item)| Some(sum + key.len() + 4 + measure(item, depth + 1)?))
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(8),
+        Value::String(text) => Ok(text.len() + 2),
+        Value::Array(items) => items.iter().enumerate().try_fold(2, |sum, (index, item)| {
+            let bytes = measure(item, depth + 1).map_err(|excess| excess.below(&index.to_string()))?;
+            Ok(sum + 1 + bytes)
+        }),
+        Value::Object(map) => map.iter().try_fold(2, |sum, (key, item)| match key.len() {
+            bytes if bytes > MAX_KEY_BYTES => Err(Excess::Key { bytes, at: String::new() }),
+            bytes => Ok(sum + bytes + 4 + measure(item, depth + 1).map_err(|excess| excess.below(key))?),
+        }),
     }
 }

@@ -223,6 +223,8 @@ fn a_spec_can_be_too_large_and_too_deep() {
     let large = json!({"description": "x".repeat(MAX_SPEC_BYTES)});
     assert!(errors("Zone", &large)[0].contains("at most 1048576"));
     assert!(errors("Zone", &json!("x"))[0].contains("is not an object"));
+    let long = json!({"a": [{"x".repeat(1025): {"a": 1}}]});
+    assert_eq!(errors("Zone", &long), ["/a/0: a name here has 1025 bytes; at most 1024"]);
     let many: Value =
         (0..1000).map(|n| (format!("f{n}"), json!(1))).collect::<serde_json::Map<_, _>>().into();
     assert_eq!(errors("Zone", &many).len(), 100, "more errors than that help nobody");

@@ -17,7 +17,6 @@ pub(super) fn walk(kind: &Kind, spec: &Value, unknown: &[String]) -> Vec<FieldEr
         Value::Object(map) => walk.fields(kind.spec, map, ""),
         other => walk.wrong_type("", "an object", other),
     }
-    walk.errors.truncate(MAX_ERRORS);
     walk.errors
 }
 
@@ -28,7 +27,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn fields(&mut self, schema: &Schema, map: &Map<String, Value>, at: &str) {
-        for name in map.keys().filter(|name| schema.field(name).is_none()) {
+        let unknown = map.keys().filter(|name| schema.field(name).is_none());
+        for name in unknown.take(MAX_ERRORS) {
             self.unknown_field(schema, name, at);
         }
         for field in schema.fields {
@@ -134,7 +134,9 @@ impl Walk<'_> {
                 if is_text { "text" } else { "one line of text" },
             );
         }
-        if let Err(bad) = form(ty, text, at) {
+        if let Err(bad) = form(ty, text, at)
+            && self.errors.len() < MAX_ERRORS
+        {
             self.errors.push(FieldError::format(at, bad));
         }
     }
@@ -197,6 +199,9 @@ impl Walk<'_> {
     }
 
     fn push(&mut self, at: &str, code: FieldCode, message: impl Into<String>, hint: impl Into<String>) {
+        if self.errors.len() >= MAX_ERRORS {
+            return;
+        }
         self.errors.push(FieldError::new(at, code, message, hint));
     }
 }

@@ -8,6 +8,9 @@ use std::ops::Range;
 
 /// Objects and arrays inside one another, at most.
 const MAX_DEPTH: usize = 64;
+/// Bytes of all pointers together that a text from outside may have, for each of its bytes, and beside these. The pointer of a value
+/// repeats the names of all around it: without a bound, a name of 1 MB around 500,000 numbers takes 500 GB.
+const POINTERS: (usize, usize) = (16, 4096);
 
 /// Why a text cannot be indexed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +21,9 @@ pub enum SpliceError {
     /// Deeper than 64 levels.
     #[error("{0} is nested too deeply")]
     TooDeep(String),
+    /// Too many values have too long names around them.
+    #[error("the names around the values in {0} are too long in all")]
+    TooLong(String),
     /// Not JSON.
     #[error("not JSON at byte {0}")]
     Syntax(usize),
@@ -31,13 +37,26 @@ pub struct Text {
 }
 
 impl Text {
-    /// Indexes `text`.
+    /// Indexes a text of our own, or one that was [received](Self::received) before.
     ///
     /// # Errors
     /// Not JSON, a member that stands twice, or too deep.
     pub fn parse(text: impl Into<String>) -> Result<Self, SpliceError> {
-        let text = text.into();
-        let mut scan = Scan { bytes: text.as_bytes(), text: &text, at: 0, spans: BTreeMap::new() };
+        Self::within(text.into(), usize::MAX)
+    }
+
+    /// Indexes a text from outside, in memory that its length bounds.
+    ///
+    /// # Errors
+    /// The same, or too long names around too many values.
+    pub fn received(text: impl Into<String>) -> Result<Self, SpliceError> {
+        let (text, (each, beside)) = (text.into(), POINTERS);
+        let room = text.len().saturating_mul(each).saturating_add(beside);
+        Self::within(text, room)
+    }
+
+    fn within(text: String, room: usize) -> Result<Self, SpliceError> {
+        let mut scan = Scan { bytes: text.as_bytes(), text: &text, at: 0, spans: BTreeMap::new(), room };
         scan.value(&mut String::new(), 0)?;
         scan.space();
         if scan.at != text.len() {
@@ -99,6 +118,8 @@ struct Scan<'a> {
     text: &'a str,
     at: usize,
     spans: BTreeMap<String, Range<usize>>,
+    /// Bytes that further pointers may have.
+    room: usize,
 }
 
 impl Scan<'_> {
@@ -148,6 +169,8 @@ impl Scan<'_> {
             Some(_) => self.scalar()?,
             None => return Err(SpliceError::Syntax(start)),
         }
+        let left = self.room.checked_sub(pointer.len());
+        self.room = left.ok_or_else(|| SpliceError::TooLong(above_long_names(pointer)))?;
         if self.spans.insert(pointer.clone(), start..self.at).is_some() {
             return Err(SpliceError::Duplicate(pointer.clone()));
         }
@@ -227,6 +250,13 @@ impl Scan<'_> {
     }
 }
 
+/// The part of a pointer before its first long name.
+fn above_long_names(pointer: &str) -> String {
+    const LONG: usize = 256;
+    let steps = pointer.split('/').skip(1).take_while(|step| step.len() <= LONG);
+    steps.fold(String::new(), |above, step| above + "/" + step)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,6 +273,19 @@ mod tests {
         }
         assert_eq!(text.get(""), Some(TEXT));
         assert_eq!(text.get("/b~1c/d/2"), None);
+    }
+
+    #[test]
+    fn long_names_around_many_values_are_refused_before_they_fill_the_memory() {
+        let around = |name: usize, values: usize| {
+            let (name, zeros) = ("x".repeat(name), ",0".repeat(values));
+            Text::received(format!("{{\"a\":{{\"{name}\":[0{zeros}]}}}}"))
+        };
+        assert_eq!(around(100_000, 100_000).unwrap_err(), SpliceError::TooLong("/a".to_owned()));
+        assert!(around(20, 4096).is_ok());
+        assert!(around(4000, 10).is_ok());
+        let nested = format!("{}1{}", "{\"name\":".repeat(60), "}".repeat(60));
+        assert!(Text::received(nested).is_ok());
     }
 
     #[test]

@@ -141,12 +141,18 @@ fn done(written: &Written, chosen: &Chosen) -> Answer<axum::Json<ApplyResponse>>
     )?))
 }
 
-/// Reads every document; what is wrong with any of them is said of all.
+/// Errors of one apply: a document of some bytes can have a hundred, each with a hint.
+const MAX_ERRORS: usize = 1000;
+
+/// Reads every document; what is wrong with any of them is said of all, until there are [`MAX_ERRORS`].
 fn documents(raw: &[Box<RawValue>], first_status: impl Fn(&str) -> Value) -> Answer<Vec<Document>> {
     let mut errors = Vec::new();
     let mut documents = Vec::with_capacity(raw.len());
     let mut seen: HashMap<(&str, String), usize> = HashMap::with_capacity(raw.len());
     for (index, raw) in raw.iter().enumerate() {
+        if errors.len() >= MAX_ERRORS {
+            break;
+        }
         let here = format!("/documents/{index}");
         match document(raw, &here, &first_status) {
             Err(found) => errors.extend(found.into_iter().map(|error| error.below(&here))),

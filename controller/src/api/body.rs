@@ -1,5 +1,6 @@
 //! What comes in: headers and bodies of writes, checked before anything else looks at them.
 
+use super::endpoints::BODY_BYTES;
 use super::problem::{Answer, Refusal};
 use super::shape;
 use axum::body::Bytes;
@@ -140,16 +141,29 @@ pub(super) fn spec(
     name: Option<&str>,
     raw: &RawValue,
 ) -> Result<(Text, Value), Vec<FieldError>> {
-    let text = Text::parse(raw.get()).map_err(|error| {
+    let bytes = raw.get().len();
+    if bytes > BODY_BYTES {
+        let message = format!("the spec has {bytes} bytes");
+        return Err(vec![FieldError::new(
+            "/spec",
+            FieldCode::TooLarge,
+            message,
+            format!("at most {BODY_BYTES}"),
+        )]);
+    }
+    let text = Text::received(raw.get()).map_err(|error| {
         let pointer = match &error {
-            SpliceError::Duplicate(pointer) | SpliceError::TooDeep(pointer) => format!("/spec{pointer}"),
+            SpliceError::Duplicate(pointer)
+            | SpliceError::TooDeep(pointer)
+            | SpliceError::TooLong(pointer) => format!("/spec{pointer}"),
             SpliceError::Syntax(_) => "/spec".to_owned(),
         };
-        let code = match error {
-            SpliceError::TooDeep(_) => FieldCode::TooLarge,
-            _ => FieldCode::Duplicate,
+        let (code, hint) = match error {
+            SpliceError::TooDeep(_) => (FieldCode::TooLarge, "say each thing once"),
+            SpliceError::TooLong(_) => (FieldCode::TooLarge, "shorten the names, or nest less"),
+            _ => (FieldCode::Duplicate, "say each thing once"),
         };
-        vec![FieldError::new(pointer, code, format!("in the spec, {error}"), "say each thing once")]
+        vec![FieldError::new(pointer, code, format!("in the spec, {error}"), hint)]
     })?;
     let value: Value = serde_json::from_str(text.as_str()).map_err(|error| {
         let message = format!("the spec cannot be read: {error}");

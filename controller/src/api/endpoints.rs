@@ -143,7 +143,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
 ];
 
 /// Room for metadata and spaces around a spec.
-const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
+pub(super) const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
 
 /// Room for ten thousand documents of a few kilobytes.
 const APPLY_BYTES: usize = 64 << 20;

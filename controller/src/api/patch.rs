@@ -89,7 +89,7 @@ fn merge_patch(headers: &HeaderMap, body: &Bytes) -> Answer<Map<String, Value>> 
         return Err(Refusal::new(ProblemCode::UnsupportedMediaType, detail));
     }
     let text = std::str::from_utf8(body).unwrap_or_default();
-    Text::parse(text).map_err(|error| {
+    Text::received(text).map_err(|error| {
         let hint = "a JSON object with the fields that change; null removes one";
         Refusal::field("", FieldCode::Format, format!("the patch cannot be read: {error}"), hint)
     })?;

@@ -97,8 +97,16 @@ pub(super) fn labels(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
     if wrong.is_empty() { Ok(labels) } else { Err(Refusal::invalid(wrong)) }
 }
 
+/// Members that a list can be asked for: each is copied from each object.
+const MAX_FIELDS: usize = 64;
+
 /// `metadata.name,status.conditions`: members that objects of the kind can have.
 pub(super) fn fields(kind: &Kind, text: &str) -> Answer<()> {
+    let named = text.split(',').count();
+    if named > MAX_FIELDS {
+        let message = format!("fields names {named} members");
+        return Err(Refusal::field("/fields", FieldCode::TooLarge, message, format!("at most {MAX_FIELDS}")));
+    }
     for path in text.split(',').filter(|path| !path.is_empty()) {
         let mut words = path.split('.');
         let known = match (words.next(), words.next()) {

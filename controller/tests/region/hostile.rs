@@ -424,6 +424,28 @@ async fn a_secret_that_is_refused_is_not_repeated() {
     }
 }
 
+/// The region notes where each value stands, by the names around it.
+#[tokio::test]
+async fn long_names_around_many_values_do_not_fill_the_memory() {
+    let lab = lab().await;
+    lab.api.declare("/api/v1/zones/a", "{}").await;
+    let spec = format!(r#"{{"{}":[0{}]}}"#, "x".repeat(LONG), ",0".repeat(LONG / 3));
+    invalid(&lab, ("PUT", "/api/v1/zones/a"), format!(r#"{{"spec":{spec}}}"#)).await;
+    invalid(&lab, ("PATCH", "/api/v1/zones/a"), spec.clone()).await;
+    let documents = format!(r#"{{"kind":"Zone","metadata":{{"name":"new"}},"spec":{spec}}}"#);
+    invalid(&lab, ("POST", "/api/v1/apply"), format!(r#"{{"documents":[{documents}]}}"#)).await;
+}
+
+/// Each is copied from each object of a list.
+#[tokio::test]
+async fn a_member_is_not_asked_for_a_thousand_times() {
+    let lab = lab().await;
+    let fields = |count: usize| format!("/api/v1/zones?fields={}", vec!["status"; count].join(","));
+    assert_eq!(lab.api.get(&fields(64)).await.status, 200);
+    let (status, _, errors) = lab.api.get(&fields(1000)).await.problem();
+    assert_eq!((status, errors.len()), (422, 1), "{errors:?}");
+}
+
 #[tokio::test]
 async fn deep_json_is_refused_wherever_it_stands() {
     let lab = lab().await;
