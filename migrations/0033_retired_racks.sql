@@ -1,4 +1,4 @@
--- Keys of racks that were deleted. A rack that dials with one of them is told to forget what it holds.
+-- Keys of deleted racks. A rack that dials with such a key is told to forget.
 create table retired_rack (
   spki_sha256 bytea primary key check (length(spki_sha256) = 32),
   not_after   timestamptz not null   -- the end of its certificate: afterwards it cannot dial

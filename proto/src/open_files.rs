@@ -12,13 +12,13 @@ const LEAST: u64 = 16;
 /// Raises the limit as far as this process may.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel refuses.
 pub fn raise_limit() -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }
 
-/// Places for connections out of what this process may open: one `part`th of it, `most` at most.
+/// The number of places for connections: a `part`th of the files that this process may open, `most` at most.
 #[must_use]
 pub fn places(part: u64, most: usize) -> usize {
     of_limit(getrlimit(Resource::Nofile).current, part, most)

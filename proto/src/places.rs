@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// How many places there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// In all.
+    /// For all clients together.
     pub all: usize,
     /// For one client.
     pub of_one: usize,
@@ -52,7 +52,7 @@ pub fn counted(address: IpAddr) -> Option<IpAddr> {
     (!is_this_host).then(|| client(address))
 }
 
-/// What each client holds.
+/// Places that each client holds.
 #[derive(Debug)]
 struct Shares<K> {
     of_one: usize,
@@ -128,7 +128,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
         Self(Arc::new(Inner { limits, room, shares, refused: AtomicU64::new(0) }))
     }
 
-    /// The limits.
+    /// The limits that were given.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.0.limits
@@ -154,7 +154,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
         Ok(Place { _share: share, _room: room })
     }
 
-    /// The numbers.
+    /// The numbers for metrics.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let taken = self.0.limits.all.saturating_sub(self.0.room.available_permits());

@@ -25,7 +25,7 @@ use crate::bounded::Bounded;
 /// How often a run is renewed; the region takes one for cut off after 30 s.
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// Whether a state holds what a run has created.
+/// A state's hold on the objects of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Terraform has received every answer.
@@ -43,7 +43,7 @@ struct Inner {
     id: RunId,
     client: Bounded,
     now: Mutex<Now>,
-    /// Reports of what states hold, one after the other: those who wait share the next one.
+    /// Held during a report of confirmed objects. Tasks that wait for it share the next report.
     confirming: tokio::sync::Mutex<()>,
 }
 
@@ -90,7 +90,7 @@ impl Run {
         }));
     }
 
-    /// A creation was answered: Terraform holds it, once it says that it has everything.
+    /// Notes an answered creation. Terraform has stored it when it asks for the shutdown.
     pub(crate) fn answers(&self, uid: Uid) {
         self.now().created.insert(uid);
     }

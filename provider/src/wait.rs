@@ -108,7 +108,7 @@ fn kind(state: &Val) -> Option<&'static Kind> {
     Kind::find(state.get(KIND).as_str()?)
 }
 
-/// That there is no such kind, and which there are.
+/// The error about an unknown kind, with the nearest kinds.
 fn no_kind(word: &str) -> Diag {
     let near = nearest(word, KINDS.iter().map(|kind| kind.name), NEAREST).join(", ");
     let detail = format!("There is no kind {word:?}. The nearest that there are: {near}.");
@@ -205,7 +205,7 @@ impl Resource for Wait {
         }
     }
 
-    /// A wait that was not met is done again, and so is one for an object that this run changes.
+    /// Plans another wait after an unmet one, and for an object that this run changes.
     fn derive(&self, planned: &mut tfplugin::Object, _prior: Option<&tfplugin::Object>) {
         let given = |name: &str| planned.get(name).and_then(Val::as_str);
         let is_changed = given(KIND).and_then(Kind::find).zip(given(NAME));

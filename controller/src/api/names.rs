@@ -103,12 +103,12 @@ struct Mention<'a> {
     kind: &'a str,
     /// `None`: the text ends within the name.
     name: Option<String>,
-    /// Where it stands, from the kind on.
+    /// The place of the kind, the mention's first byte.
     from: usize,
     to: usize,
 }
 
-/// Machines and deployments that a JSON text names, but for those that it only repeats.
+/// Machines and deployments that a JSON text names. Texts that only repeat a request are left out.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     POOLED.into_iter().flat_map(move |kind| {
         let begin = format!("{kind} {QUOTE}");
@@ -156,7 +156,7 @@ fn references(kind: &'static Kind) -> impl Iterator<Item = (&'static str, &'stat
     })
 }
 
-/// Whether an answer of this text can have such references.
+/// Says if an answer of this text can have such references.
 fn may_refer(kind: Option<&'static Kind>, text: &str) -> bool {
     let mut kinds = KINDS.iter().copied().filter(|kind| references(kind).next().is_some());
     kinds.any(|it| kind == Some(it) || text.contains(&format!("\"{}\"", it.name)))
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(answer["other"]["spec"]["parent"], "m");
     }
 
-    /// Where else one stood, nothing here would find it.
+    /// The filter looks for references there and nowhere else.
     #[test]
     fn references_from_kinds_of_no_pool_stand_at_the_top_of_their_specs() {
         fn deep(ty: &'static Type) -> bool {

@@ -1,4 +1,4 @@
-//! Removing what nobody needs: blobs that no Image names, parts that nobody goes on with, and files that the store does not know.
+//! Removes unused blobs: without an Image, unfinished uploads, and files without a row in the store.
 
 use super::{BlobError, Blobs, file_error, place_in, whole};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ impl Blobs {
     /// Forgets unused blobs, and removes from this host's disk what is not needed. Every region does so for its own disk.
     ///
     /// # Errors
-    /// The store, or the file system. What could not be removed is tried again the next time.
+    /// The store, or the file system. The next call tries the rest again.
     pub async fn collect(&self) -> Result<(), BlobError> {
         for blob in self.store.collect_blobs(self.limits.unused).await? {
             let (sha256, days) = (hex::encode(blob.sha256), self.limits.unused.as_secs() / 86_400);

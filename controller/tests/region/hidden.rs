@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// In every name and value of the hidden pool.
 const MARK: &str = "zqx";
 
-/// A MAC, a BMC and an address of the hidden pool. Whoever asks for one of them names it already.
+/// A MAC, a BMC and an address of the hidden pool. A request for one of them names it already.
 const MAC: &str = "52:54:00:00:0f:01";
 const BMC: &str = "10.0.0.66";
 const ADDRESS: &str = "10.77.0.33";
 
 const OBJECT: &str = "/api/v1/{plural}/{name}";
 
-/// Requests that meet what is hidden, and name nothing of it: method, path in the table, path, body. What writes is tried as well.
+/// Requests that meet what is hidden, and name nothing of it: method, path in the table, path, body. Writes are tried as dry runs as well.
 const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/metrics", "/metrics", ""),
     ("GET", "/api/v1/{plural}", "/api/v1/devices?fields=spec", ""),
@@ -48,7 +48,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/api/v1/whoami", "/api/v1/whoami", ""),
     ("GET", "/api/v1/audit", "/api/v1/audit", ""),
     ("GET", "/api/v1/webhooks/{name}/deliveries", "/api/v1/webhooks/hook/deliveries", ""),
-    // What only one object can have.
+    // MACs, BMCs and addresses are of one object.
     ("PUT", OBJECT, "/api/v1/machines/new", r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0f:01"]}}"#),
     (
         "PUT",
@@ -79,7 +79,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         r#"{"spec":{"image":"debian","selector":{"min_cores":64,"pool":"red"}}}"#,
     ),
     ("PUT", OBJECT, "/api/v1/deployments/new", r#"{"spec":{"image":"debian","selector":{"min_cores":64}}}"#),
-    // What hidden objects refer to, and what refers to them.
+    // References from hidden objects, and to them.
     ("PUT", OBJECT, "/api/v1/tags/odd", r#"{"spec":{"expression":"disks[0].bytes > 1"}}"#),
     ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"description":"other"}"#),
     ("PATCH", OBJECT, "/api/v1/devices/phone", r#"{"parent":"own"}"#),
@@ -284,7 +284,7 @@ async fn what_is_hidden_is_as_good_as_missing() {
     };
     assert_eq!((found(&lab.api).await, found(&blue).await), (1, 0));
 
-    // A Device says whose it is to those who see that machine; the others are told of the Device without it.
+    // A Device names its machine to callers who see that machine. For others it names none.
     let device = Kind::find("Device").unwrap();
     let client = client_with(&lab, Some(token));
     let (_, since) = client.list_to_watch(device, &BTreeMap::new()).await.unwrap();
@@ -295,7 +295,7 @@ async fn what_is_hidden_is_as_good_as_missing() {
         let path = format!("/api/v1/devices/of-{parent}");
         lab.api.declare(&path, &json!({"macs": [mac], "parent": parent}).to_string()).await;
         assert_eq!(blue.get(&path).await.json()["spec"]["parent"], shown);
-        // What was there before may be told again.
+        // Changes from before may be told again.
         let of = loop {
             match told(&mut watch).await.what {
                 What::Put(object) if path.ends_with(object.metadata.name.as_str()) => break object,

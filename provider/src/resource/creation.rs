@@ -1,6 +1,6 @@
 //! Creations, and objects that are there already.
 //!
-//! An object that is there is another state's: it is left alone, also where it is as declared. There are two exceptions:
+//! An object that is there is another state's. A creation leaves it alone, even an equal one. There are two exceptions:
 //!
 //! | the object | how that is known |
 //! | --- | --- |
@@ -86,7 +86,7 @@ impl KindResource {
         }
     }
 
-    /// Takes the object of this name over, once this run destroys it at another address; asks for that where it does not yet.
+    /// Takes over the object of this name when this run destroys it at another address. Asks for it until then.
     async fn take_from_another_address(
         &self,
         cx: &Cx,
@@ -175,7 +175,7 @@ impl KindResource {
         Diag::error(self.of("It exists already", name), detail).at(Path::root().attr(NAME)).into()
     }
 
-    /// What to do where the object in the way is the one that this one is to replace. Terraform does not say so to a provider.
+    /// Advice for a resource that replaces the object in its way. Terraform tells no provider that it replaces.
     fn if_it_is_the_one_before(&self) -> String {
         format!(
             "If this resource is to replace it, create_before_destroy keeps it until the new one is there, and no two of a kind have one \
@@ -186,13 +186,13 @@ impl KindResource {
     }
 }
 
-/// Who manages an object, in words.
+/// The manager of an object, in words.
 pub(super) fn managed_by(object: &Object) -> String {
     let manager = object.metadata.manager.as_deref();
     manager.map_or("nobody in particular".to_owned(), |manager| format!("{manager:?}"))
 }
 
-/// Seconds until this run may take up a creation that was refused because it is there, unless its run is renewed.
+/// Seconds until this run may take up the object that refused a creation, if the object's run is not renewed.
 pub(super) fn free_in_seconds(error: &ClientError) -> Option<u64> {
     error.problem().filter(|problem| problem.code == ProblemCode::Exists)?.retry_after
 }

@@ -1,4 +1,4 @@
-//! Nothing is seized: what a state holds, no other apply makes its own; and what an apply has created before it died, the next one finds.
+//! Nothing is seized: no apply takes an object of another state, and an apply finds the objects of one that died.
 //!
 //! Terraform starts the provider's program here, so that the provider sees its end, or Terraform's.
 
@@ -110,7 +110,7 @@ fn two_applies_at_once_make_each_object_once_and_for_one_state() {
     });
 }
 
-/// Who dies between the creation and the state.
+/// The program that dies between the creation and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     /// Terraform alone, by SIGKILL: the provider sees that it is gone.

@@ -17,7 +17,7 @@ resource "basalt_wait" "web" {
 "#;
 
 impl World {
-    /// Applies; once Terraform says this of the deployment, the region says that of it, of the generation that it has then.
+    /// Applies. When Terraform prints `line`, the region sets the deployment's status to `says`, at its generation then.
     async fn apply_while(&self, line: &str, says: serde_json::Value) -> Output {
         let (child, mut lines) = self.start(&["apply", "-auto-approve"]);
         let mut said = Vec::new();
