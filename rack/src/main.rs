@@ -12,11 +12,14 @@ use basalt_rack::check::{Table, check};
 use basalt_rack::concern::{Concern, Content, store};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::hash::sha256;
+use basalt_rack::log_limit::LogLimit;
 use basalt_rack::settings::{self, Given};
 use clap::{Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The rack controller: DHCP, TFTP, HTTP and BMCs next to the machines
 ///
@@ -108,21 +111,22 @@ fn allow_many_files() {
 fn daemon(given: Given) -> Result<ExitCode, String> {
     let settings = given.settle().map_err(|error| error.to_string())?;
     let filter = EnvFilter::try_new(&settings.log).map_err(|error| error.to_string())?;
+    let limit = LogLimit::default();
     // Colours are escape sequences, and a log of what strangers say has none.
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(|| PrintableLog(std::io::stderr()));
+    let layer =
+        tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| PrintableLog(std::io::stderr()));
+    let log = tracing_subscriber::registry().with(filter);
     if std::io::stderr().is_terminal() {
-        log.init();
+        log.with(layer.with_filter(limit.clone())).init();
     } else {
-        log.json().flatten_event(true).init();
+        log.with(layer.json().flatten_event(true).with_filter(limit.clone())).init();
     }
     allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
+    runtime.spawn(limit.run());
     runtime.block_on(async {
         let handle = |kind| signal(kind).map_err(|error| error.to_string());
         let (mut terminate, mut interrupt) =

@@ -1,7 +1,6 @@
 //! What the rack counts, and `/metrics`, on a listener of its own: by default nobody but this host may look.
 //!
-//! What becomes a fact is counted where facts are told, so no service has counters of its own; HTTP answers are counted in
-//! the router.
+//! Facts are counted where they are told, boot requests where they are answered (most of them are no facts), HTTP answers in the router.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -23,7 +22,7 @@ use crate::http::{Web, admission};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Requests of machines at boot, by service.
-    pub boot_requests: BTreeMap<String, u64>,
+    pub boot_requests: BTreeMap<&'static str, u64>,
     /// Answers over HTTP, by route and first digit of the status.
     pub http: BTreeMap<(String, u16), u64>,
     /// Leases: `granted`, or `ended`.
@@ -32,6 +31,8 @@ pub struct Counts {
     pub power: BTreeMap<String, u64>,
     /// Facts that were told.
     pub facts: u64,
+    /// Facts that exceeded their budget.
+    pub left_out: u64,
     /// Facts that were told and could not be kept.
     pub lost: u64,
     /// Facts that no region has stored yet.
@@ -60,9 +61,6 @@ impl Meters {
         self.with(|counts| {
             counts.facts += 1;
             match &fact.body {
-                Some(Body::BootRequest(request)) => {
-                    *counts.boot_requests.entry(request.service.clone()).or_default() += 1;
-                }
                 Some(Body::Lease(lease)) => {
                     let word = if lease.released { "ended" } else { "granted" };
                     *counts.leases.entry(word).or_default() += 1;
@@ -74,6 +72,16 @@ impl Meters {
                 _ => {}
             }
         });
+    }
+
+    /// A machine asked for something at boot.
+    pub fn asked(&self, service: &'static str) {
+        self.with(|counts| *counts.boot_requests.entry(service).or_default() += 1);
+    }
+
+    /// A fact exceeded its budget.
+    pub fn left_out(&self) {
+        self.with(|counts| counts.left_out += 1);
     }
 
     /// A fact could not be kept.
@@ -149,6 +157,8 @@ fn text(counts: &Counts, bound: usize, unprobed: u64) -> String {
         let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
     }
     single(&mut text, "basalt_rack_facts_total", "counter", "Facts that were told.", counts.facts);
+    let left_out = "Facts that exceeded what packets may cause: left out, or told later.";
+    single(&mut text, "basalt_rack_facts_left_out_total", "counter", left_out, counts.left_out);
     let lost = "Facts that could not be kept: the disk refused them, or did not keep up.";
     single(&mut text, "basalt_rack_facts_lost_total", "counter", lost, counts.lost);
     let waiting = "Facts that no region has stored yet.";
@@ -193,6 +203,8 @@ mod tests {
         told(Body::Power(PowerResult { ok: true, ..PowerResult::default() }));
         told(Body::Power(PowerResult { error_code: "unreachable".into(), ..PowerResult::default() }));
         told(Body::Lease(LeaseFact { released: true, ..LeaseFact::default() }));
+        meters.asked("tftp");
+        meters.left_out();
         meters.spool(2, 100);
         let text = text(&meters.read(), 1, 3);
         for line in [
@@ -202,6 +214,8 @@ mod tests {
             "basalt_rack_leases 1",
             "basalt_rack_offers_unprobed_total 3",
             "basalt_rack_facts_total 3",
+            "basalt_rack_facts_left_out_total 1",
+            "basalt_rack_boot_requests_total{service=\"tftp\"} 1",
             "basalt_rack_spool_facts 2",
             "basalt_rack_spool_bytes 100",
         ] {

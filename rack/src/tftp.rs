@@ -17,7 +17,6 @@ use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config};
-use crate::facts::About;
 use crate::health::Health;
 use crate::http::Web;
 use crate::http::boot::{self, Asks};
@@ -133,33 +132,18 @@ pub async fn run(
         vec![socket],
         Source::new(web.loaders.clone(), Some((Arc::clone(&web), SocketAddr::from((address, http_port))))),
         Settings { open_timeout: OPENING, mtu: interfaces::mtu(address), ..Settings::default() },
-        move |event| observe(&observed, event),
+        move |event| observe(&observed, &event),
         stop.cancelled(),
     )
     .await
 }
 
-/// Tells what a machine fetched; `basalt-tftp` logs it. Who it is, TFTP does not say; its address is enough to find out.
-fn observe(web: &Web, event: Event) {
-    trace(web, &event);
-    let (client, file, answer) = match event {
-        Event::Finished { client, path, outcome, .. } => (client, path, words(&outcome)),
-        Event::Refused { client, file, message, .. } => (client, file, format!("refused: {message}")),
-        Event::Dropped { .. } => return,
-    };
-    web.facts.tell(About::default().requested("tftp", &file, &answer, &client.ip().to_string()));
-}
-
-fn words(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Completed => "sent".to_owned(),
-        Outcome::Probed => "size told".to_owned(),
-        Outcome::Aborted { message, .. } => format!("ended by the client: {message}"),
-        Outcome::TimedOut | Outcome::Unreachable => "the client fell silent".to_owned(),
+/// Notes what a machine fetched in the trace of its boot; `basalt-tftp` logs it. TFTP does not say which machine asks: its address is enough
+/// to find out. It makes no fact, since anybody can ask for any name.
+fn observe(web: &Web, event: &Event) {
+    if !matches!(event, Event::Dropped { .. }) {
+        web.facts.meters().asked("tftp");
     }
-}
-
-fn trace(web: &Web, event: &Event) {
     let (client, entry) = traced(event);
     web.facts.trace().saw_at(client, web.boot.borrow().as_deref(), entry);
 }

@@ -1,8 +1,8 @@
 //! Texts from outside: file names that machines ask for, host names, messages of agents and BMCs, words of vendors in inventories.
 //!
 //! Anybody on a network of machines can choose such a text, and a person reads it in a terminal. So it is a type of its own,
-//! [`UntrustedText`]: one line, printable, of bounded length. The rack makes it of what it receives, the region makes it again of what a
-//! rack tells, and the command prints nothing else.
+//! [`UntrustedText`]: one line, printable, of bounded length. Rack and region each convert what they receive, and the command escapes
+//! whatever it prints.
 //!
 //! The escape: a character that is not printable becomes its code point in angle brackets, `<U+001B>` for ESC. Printable is what
 //! [`str::escape_debug`] leaves: no control, no format (directions of writing, zero width), no private and no unassigned character, and no
@@ -33,7 +33,7 @@ impl<const MAX: usize> UntrustedText<MAX> {
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut kept = String::new();
-        // Where the text ends if it has to be cut: there is room for the mark.
+        // The end of the text if it has to be cut, with room for the mark.
         let (mut characters, mut cut) = (0, 0);
         for c in text.chars() {
             let added = push(&mut kept, c);
@@ -56,7 +56,7 @@ impl<const MAX: usize> UntrustedText<MAX> {
         Self::new(&String::from_utf8_lossy(bytes))
     }
 
-    /// The text.
+    /// The text, escaped and cut.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -406,8 +406,11 @@ impl Session {
         let waited = i64::try_from(batch.oldest_ms).unwrap_or(i64::MAX);
         let first = batch.facts.first().map_or(0, |first| first.observed_unix_ms);
         let rack_now_ms = first.saturating_add(waited);
-        let facts: Vec<NewFact> =
-            batch.facts.into_iter().map(|fact| self.at_home(observed::new_fact(fact, rack_now_ms))).collect();
+        let facts: Vec<NewFact> = batch
+            .facts
+            .into_iter()
+            .map(|fact| at_home(self.rack, observed::new_fact(fact, rack_now_ms)))
+            .collect();
         let through = self.stored(spool, &facts).await?;
         let unix_ms = Timestamp::now().as_millisecond();
         self.send(Message::FactAck(FactAck { spool_uid: batch.spool_uid, through_seq: through, unix_ms }))
@@ -426,19 +429,20 @@ impl Session {
         }
     }
 
-    /// What is about no machine and no MAC is about the rack itself.
-    fn at_home(&self, mut fact: NewFact) -> NewFact {
-        if fact.object.is_none() && fact.mac.is_none() {
-            fact.object = Some(self.rack.into());
-        }
-        fact
-    }
-
     async fn send(&self, message: Message) {
         self.racks.sessions.meters().told(self.rack, &message);
         // A closed stream is noticed by the caller's loop.
         let _ = self.sender.send(Ok(FromRegion { message: Some(message) })).await;
     }
+}
+
+/// Makes the rack the owner of a fact without machine and MAC. A lease or boot request without them is of an unknown client, not of the rack.
+fn at_home(rack: RackId, mut fact: NewFact) -> NewFact {
+    let is_of_client = fact.kind.starts_with("lease") || fact.kind == "boot_request";
+    if fact.object.is_none() && fact.mac.is_none() && !is_of_client {
+        fact.object = Some(rack.into());
+    }
+    fact
 }
 
 fn told(lease: basalt_db::RackLease) -> RackLease {
@@ -477,5 +481,23 @@ fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
         body,
         observed_at: now,
         wakes: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_proto::rack_v1::{BootRequestFact, Fact, LeaseFact, ServiceHealth, fact::Body};
+
+    #[test]
+    fn a_client_that_nobody_knows_is_not_the_rack() {
+        let rack = RackId::from(Uid::generate());
+        let owner =
+            |body| at_home(rack, observed::new_fact(Fact { body: Some(body), ..Fact::default() }, 0)).object;
+        assert_eq!(owner(Body::Health(ServiceHealth::default())), Some(rack.into()));
+        let lease = LeaseFact { address: "2001:db8::1".into(), ..LeaseFact::default() };
+        assert_eq!(owner(Body::Lease(lease)), None);
+        let tftp = BootRequestFact { service: "tftp".into(), ..BootRequestFact::default() };
+        assert_eq!(owner(Body::BootRequest(tftp)), None);
     }
 }

@@ -473,6 +473,7 @@ impl Dhcp {
                     BootClient::Rom { .. } => "network boot ROM",
                     BootClient::Unsupported { .. } => "unsupported architecture",
                 };
+                self.facts.meters().asked("dhcp");
                 self.facts.tell(about.requested("dhcp", what, &file, &address.to_string()));
             }
             Event::Conflict { lease, ended } => {

@@ -333,6 +333,7 @@ impl Dhcp6 {
                     BootClient::Rom { .. } => "network boot ROM",
                     BootClient::Unsupported { .. } => "unsupported architecture",
                 };
+                self.facts.meters().asked("dhcp");
                 self.facts.tell(about.requested("dhcp", what, &url, &address.to_string()));
             }
             Event::Refused { duid, mac, reason } => {

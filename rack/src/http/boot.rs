@@ -92,6 +92,7 @@ pub fn script(web: &Web, asks: Asks) -> Result<String, &'static str> {
     let name = named.unwrap_or_else(|| mac.to_string());
     let scene = Scene { name: &name, mac, rack, spki: &web.spki_sha256 };
     let peer = asks.peer.to_string();
+    web.facts.meters().asked(service);
     let trace = |answered: &str, reason| {
         let asked = format!("script for {}", language.name());
         let asker = if language == Language::Ipxe { Asker::Ipxe } else { Asker::Unknown };

@@ -11,6 +11,7 @@ use super::{Limits, Spool, Taken};
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::facts::printable;
+use crate::gate::Gate;
 use crate::kill;
 use crate::meters::Meters;
 use crate::trace::Trace;
@@ -50,6 +51,7 @@ pub struct Facts {
     uid: std::sync::Arc<str>,
     meters: Meters,
     trace: std::sync::Arc<Trace>,
+    gate: std::sync::Arc<Gate>,
     disk: std::sync::Arc<Disk>,
     clock: Clock,
 }
@@ -77,14 +79,29 @@ pub fn start(data_dir: &Path, limits: Limits, clock: Clock) -> io::Result<(Facts
         .name("spool".to_owned())
         .spawn(move || run(spool, queue, &publish, &counted, &found))?;
     let trace = std::sync::Arc::new(Trace::new(clock.clone()));
-    let facts = Facts { commands: commands.clone(), durable, uid, meters, trace, disk, clock };
+    let gate = std::sync::Arc::<Gate>::default();
+    let facts = Facts { commands: commands.clone(), durable, uid, meters, trace, gate, disk, clock };
     Ok((facts, SpoolThread { commands, thread }))
 }
 
 impl Facts {
-    /// Tells a fact without waiting for the disk. When the queue is full it is dropped, loudly.
+    /// Tells a fact without waiting for the disk, within its [budget](crate::gate). When the queue is full it is dropped, loudly.
     pub fn tell(&self, fact: Fact) {
-        let fact = self.dated(fact);
+        if let Some(fact) = self.admitted(fact) {
+            self.push(fact);
+        }
+    }
+
+    /// Tells leases whose budget has room again; all of them when the rack stops.
+    pub fn tell_deferred(&self, stops: bool) {
+        let due = if stops { self.gate.rest() } else { self.gate.due(self.clock.unix_now()) };
+        for fact in due {
+            self.meters.told(&fact);
+            self.push(fact);
+        }
+    }
+
+    fn push(&self, fact: Fact) {
         if self.commands.try_send(Command::Push(Box::new(fact), None)).is_err() {
             self.meters.lost();
             tracing::error!("a fact was dropped: the spool's disk does not keep up, or the rack is stopping");
@@ -98,25 +115,29 @@ impl Facts {
         }
     }
 
-    /// Tells a fact and returns when it is durable.
+    /// Tells a fact and returns when it is durable, or at once where its [budget](crate::gate) is spent.
     ///
     /// # Errors
-    /// It is not.
+    /// It is not durable.
     pub async fn record(&self, fact: Fact) -> Result<(), NotKept> {
-        let fact = self.dated(fact);
+        let Some(fact) = self.admitted(fact) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Push(Box::new(fact), Some(reply))).await.map_err(|_| NotKept::Closed)?;
         answer.await.map_err(|_| NotKept::Closed)?.map_err(NotKept::Disk)
     }
 
-    /// Every fact passes here.
-    fn dated(&self, fact: Fact) -> Fact {
-        let mut fact = printable(fact);
-        self.meters.told(&fact);
+    /// Every fact passes here. `None`: it exceeds its budget.
+    fn admitted(&self, fact: Fact) -> Option<Fact> {
+        let (mut fact, now_ms) = (printable(fact), self.clock.unix_now());
         if fact.observed_unix_ms == 0 {
-            fact.observed_unix_ms = self.clock.unix_now();
+            fact.observed_unix_ms = now_ms;
         }
-        fact
+        let admitted = self.gate.pass(fact, now_ms);
+        match &admitted {
+            Some(fact) => self.meters.told(fact),
+            None => self.meters.left_out(),
+        }
+        admitted
     }
 
     /// Durable facts from this number on: at most one batch.

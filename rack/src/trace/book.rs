@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use basalt_dhcp::Mac;
 
 use super::{Asker, Due, Entry};
+use crate::budget::{Budget, Spent};
 
 /// Declared machines that are remembered. Whose turn is longest ago makes way.
 const DECLARED: usize = 16_384;
@@ -15,40 +16,16 @@ const OTHERS: usize = 1_024;
 const OF_ONE: Budget = Budget { most: 128, every_ms: 5_000 };
 /// Entries of all machines together that nobody declared.
 const OF_OTHERS: Budget = Budget { most: 1_024, every_ms: 250 };
+/// Entries in names that nobody declared, from one address: a stranger that makes names up leaves room for others.
+const OF_SOURCE: Budget = Budget { most: 128, every_ms: 5_000 };
+/// Addresses whose budgets are remembered. While there are more, those are in what all have together.
+const SOURCES: usize = 4_096;
 /// For so long after a boot client asked, what the same machine's operating system asks belongs to the boot.
 const BOOT_MS: i64 = 10 * 60_000;
 /// What is the same again within this time is counted in one line.
 const SAME_MS: i64 = 60_000;
 /// That line is told when there was no more of it for so long.
 const PAUSE_MS: i64 = 10_000;
-
-#[derive(Debug, Clone, Copy)]
-struct Budget {
-    most: i64,
-    every_ms: i64,
-}
-
-/// What is left of a budget.
-#[derive(Debug, Clone, Copy, Default)]
-struct Spent {
-    entries: i64,
-    since_ms: i64,
-}
-
-impl Spent {
-    fn take(&mut self, budget: Budget, now_ms: i64) -> bool {
-        // A clock that was set back gives nothing, and what is regained counts from there.
-        self.since_ms = self.since_ms.min(now_ms);
-        let regained = (now_ms - self.since_ms) / budget.every_ms;
-        if regained > 0 {
-            self.entries = (self.entries - regained).max(0);
-            self.since_ms = now_ms;
-        }
-        let left = self.entries < budget.most;
-        self.entries += i64::from(left);
-        left
-    }
-}
 
 /// A machine.
 #[derive(Debug, Default)]
@@ -75,6 +52,7 @@ pub struct Book {
     /// Those with something to tell.
     to_tell: BTreeSet<[u8; 6]>,
     spent: Spent,
+    sources: HashMap<IpAddr, Spent>,
     others_lost: u64,
 }
 
@@ -95,6 +73,10 @@ impl Book {
     /// Takes an entry, or counts it as lost. What an operating system asks long after a boot is no part of it.
     pub fn note(&mut self, now_ms: i64, mac: Mac, declared: bool, entry: Entry) {
         if entry.asker == Asker::System && !self.follows(mac, now_ms) {
+            return;
+        }
+        if !declared && !self.source_may(&entry, now_ms) {
+            self.others_lost += 1;
             return;
         }
         // Of those that nobody declared, each that is new, and each further entry, is of what they have together; repeats are not.
@@ -163,6 +145,24 @@ impl Book {
             due.push(Due { mac, entries, lost, others_lost });
         }
         due
+    }
+
+    /// Spends from the budget of the address that asks; `false`: it is spent. In an entry of DHCP the address is the one that was given, which
+    /// has no budget.
+    fn source_may(&mut self, entry: &Entry, now_ms: i64) -> bool {
+        let Some(source) = entry.address.filter(|_| !entry.service.starts_with("dhcp")) else { return true };
+        let source = match source.to_canonical() {
+            // A host has as many addresses of its /64 as it likes.
+            IpAddr::V6(address) => IpAddr::from((address.to_bits() & !u128::from(u64::MAX)).to_be_bytes()),
+            v4 => v4,
+        };
+        if self.sources.len() >= SOURCES && !self.sources.contains_key(&source) {
+            self.sources.retain(|_, spent| !spent.is_whole(OF_SOURCE, now_ms));
+            if self.sources.len() >= SOURCES {
+                return true;
+            }
+        }
+        self.sources.entry(source).or_default().take(OF_SOURCE, now_ms)
     }
 
     /// Makes room for a machine.
@@ -329,6 +329,23 @@ mod tests {
         let due = book.due(4_000);
         assert_eq!(due[0].entries.len(), 128);
         assert!(book.due(5_000).is_empty(), "what was lost is told with the next");
+    }
+
+    #[test]
+    fn one_address_that_makes_names_up_leaves_room_for_other_addresses() {
+        let mut book = Book::default();
+        let script =
+            |address: &str| Entry { address: address.parse().ok(), ..entry("http", Asker::Ipxe, "script") };
+        for number in 0..9_000 {
+            book.note(0, made_up(number), false, script("10.0.0.66"));
+            book.note(0, made_up(9_000 + number), false, script(&format!("2001:db8::{number:x}")));
+        }
+        book.note(0, made_up(99_999), false, script("10.0.0.5"));
+        let due = book.due(1_000);
+        assert!(due.iter().any(|it| it.mac == made_up(99_999)));
+        let told: usize = due.iter().map(|it| it.entries.len()).sum();
+        assert_eq!(told, 128 + 128 + 1);
+        assert_eq!(due.iter().map(|it| it.others_lost).sum::<u64>(), 18_000 - 256, "the others are counted");
     }
 
     #[test]

@@ -212,9 +212,13 @@ pub async fn tell(
     let mut timer = tokio::time::interval(EVERY);
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => {
+                facts.tell_deferred(true);
+                return;
+            }
             _ = timer.tick() => {}
         }
+        facts.tell_deferred(false);
         let table = boot.borrow().clone();
         facts.trace().introduce_strangers(table.as_deref()).await;
         for due in facts.trace().due() {

@@ -26,8 +26,8 @@ use super::support::{Answer, Client, DEADLINE, KEY, MAC, MACHINE, boot_concern, 
 
 const THIEF_MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 2]);
 const THIEF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
-const RACK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-const RELAY6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+pub(super) const RACK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+pub(super) const RELAY6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 const MACHINE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x77);
 const THIEF6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x66);
 

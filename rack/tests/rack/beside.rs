@@ -7,7 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use basalt_dhcp::egress::Message;
-use basalt_proto::rack_v1::{BootAnswers, BootRequestFact, BootTraceEntry, DhcpSubnet, Fact, fact::Body};
+use basalt_proto::rack_v1::boot_machine::Action;
+use basalt_proto::rack_v1::{
+    BootAnswers, BootConcern, BootMachine, BootRequestFact, BootTraceEntry, DhcpSubnet, Fact, LocalBoot,
+    fact::Body,
+};
 use basalt_rack::check::check;
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
@@ -68,6 +72,35 @@ pub(super) fn uefi(dir: &Path, further: &[&str]) -> Running {
     machine(dir, &[&["-drive", code, "-drive", &variables], further].concat(), ",romfile=")
 }
 
+/// Declares the machine: its requests become facts, beside the trace of its boot.
+pub(super) fn declare(dir: &Path) {
+    let machine = BootMachine {
+        machine_uid: "uid-1".into(),
+        name: "m1".into(),
+        macs: vec![MACHINE.into()],
+        action: Some(Action::Local(LocalBoot {})),
+        networks: Vec::new(),
+    };
+    let boot = BootConcern { machines: vec![machine], enlist: None };
+    write_concern(&dir.join("data"), &version(Concern::Boot, 1, "local", &boot)).unwrap();
+}
+
+/// Waits until the machine has fetched this file by TFTP.
+pub(super) async fn fetched(rack: &Daemon, dir: &Path, file: &str) -> BootTraceEntry {
+    let is_it = |entry: &&BootTraceEntry| entry.service == "tftp" && entry.asked == file;
+    let found = |fact: &Fact| match &fact.body {
+        Some(Body::BootTrace(trace)) => trace.entries.iter().find(is_it).cloned(),
+        _ => None,
+    };
+    let told =
+        timeout(PATIENCE, super::support::fact_in_time(&rack.facts, |fact| found(fact).is_some())).await;
+    let told = told.unwrap_or_else(|_| {
+        let serial = std::fs::read(dir.join("serial.log")).unwrap_or_default();
+        panic!("nobody fetched {file}: {}", String::from_utf8_lossy(&serial))
+    });
+    found(&told).unwrap()
+}
+
 /// Waits until this was asked for, and answers what was said.
 pub(super) async fn asked(rack: &Daemon, dir: &Path, service: &str, what: &str) -> BootRequestFact {
     let wanted = |fact: &Fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == service && it.what.contains(what));
@@ -103,6 +136,7 @@ async fn a_bios_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     make_switch(&["10.9.0.1/24"]);
     let other = Host::plug("other", OTHER);
     let _dnsmasq = dnsmasq_at_nine(dir.path(), &other);
+    declare(dir.path());
     let rack = start(dir.path(), vec![beside()]).await;
 
     // Its ROM is iPXE.
@@ -145,12 +179,13 @@ async fn a_uefi_machine_boots_from_the_rack_with_an_address_of_the_other_server(
     make_switch(&["10.9.0.1/24"]);
     let other = Host::plug("other", OTHER);
     let _dnsmasq = dnsmasq_at_nine(dir.path(), &other);
+    declare(dir.path());
     let rack = start(dir.path(), vec![beside()]).await;
 
     let _machine = uefi(dir.path(), &[]);
     let rom = asked(&rack, dir.path(), "dhcp", "ROM").await;
     assert_eq!((rom.answer.as_str(), is_its_own(&rom.address)), ("snponly.efi", true), "{rom:?}");
-    asked(&rack, dir.path(), "tftp", "snponly.efi").await;
+    fetched(&rack, dir.path(), "snponly.efi").await;
     asked(&rack, dir.path(), "dhcp", "iPXE").await;
     let http = asked(&rack, dir.path(), "http", "").await;
     assert!(is_its_own(&http.address), "{http:?}");

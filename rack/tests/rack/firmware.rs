@@ -2,7 +2,7 @@
 
 use basalt_proto::rack_v1::{BootAnswers, DhcpSubnet};
 
-use super::beside::{MACHINE, asked, machine, uefi};
+use super::beside::{MACHINE, asked, declare, machine, uefi};
 use super::dnsmasq::dnsmasq;
 use super::namespace::{Host, is_inside, make_switch, peer};
 use super::peers::{start, subnet};
@@ -16,6 +16,7 @@ async fn a_uefi_machine_boots_by_http() {
     }
     let dir = tempfile::tempdir().unwrap();
     make_switch(&["10.9.0.1/24"]);
+    declare(dir.path());
     let rack = start(dir.path(), vec![subnet("s1", "10.9.0", ("100", "101"))]).await;
     let no = |support: &str| format!("name=opt/org.tianocore/{support},string=no");
     let [four, six] = ["IPv4PXESupport", "IPv6PXESupport"].map(no);

@@ -5,7 +5,7 @@ use std::path::Path;
 use basalt_proto::rack_v1::{Dhcp6Reservation, Dhcp6Subnet};
 use basalt_rack::daemon::Daemon;
 
-use super::beside::{MACHINE, asked, uefi};
+use super::beside::{MACHINE, asked, declare, fetched, uefi};
 use super::dnsmasq::dnsmasq;
 use super::namespace::{Host, Running, is_inside, peer};
 use super::peers6::{start_with, subnet};
@@ -40,13 +40,14 @@ async fn a_uefi_machine_boots_by_pxe_over_ipv6() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    declare(dir.path());
     let rack = start(dir.path()).await;
     let _router = router(dir.path());
     let [option, value] = without("IPv4PXESupport");
     let _machine = uefi(dir.path(), &[&option, &value]);
     let rom = asked(&rack, dir.path(), "dhcp", "ROM").await;
     assert_eq!((rom.answer.as_str(), rom.address.as_str()), ("tftp://[2001:db8::1]/snponly.efi", RESERVED));
-    let loader = asked(&rack, dir.path(), "tftp", "snponly.efi").await;
+    let loader = fetched(&rack, dir.path(), "snponly.efi").await;
     assert_eq!(loader.address, RESERVED);
     let ipxe = asked(&rack, dir.path(), "dhcp", "iPXE").await;
     assert!(ipxe.answer.contains("/ipxe?mac=52:54:00:00:00:01"), "{ipxe:?}");
@@ -62,6 +63,7 @@ async fn a_uefi_machine_boots_by_http_over_ipv6() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    declare(dir.path());
     let rack = start(dir.path()).await;
     let _router = router(dir.path());
     let [option, four] = without("IPv4PXESupport");

@@ -396,21 +396,22 @@ async fn a_boot_is_told_that_another_one_has_claimed_its_attempt_elsewhere() {
 async fn a_rom_fetches_its_loader_by_tftp() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
     let rack = Daemon::start(settings.clone()).await.unwrap();
     let up =
         |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == "tftp 127.0.0.1");
     fact(&rack.facts, up).await;
-    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    boot_exchange(&settings).await;
+    let client = UdpSocket::bind((MACHINE, 0)).await.unwrap();
     client.send_to(b"\0\x01undionly.kpxe\0octet\0", ("127.0.0.1", settings.tftp_port)).await.unwrap();
     let mut buffer = [0; 600];
     let (length, from) =
         tokio::time::timeout(DEADLINE, client.recv_from(&mut buffer)).await.unwrap().unwrap();
     assert_eq!(&buffer[..length], b"\0\x03\0\x01a loader");
     client.send_to(b"\0\x04\0\x01", from).await.unwrap();
-    let told =
-        fact(&rack.facts, |fact| matches!(&fact.body, Some(Body::BootRequest(it)) if it.service == "tftp"))
-            .await;
-    assert!(matches!(told.body, Some(Body::BootRequest(it)) if it.what == "undionly.kpxe"));
+    let traced = traced(&rack.facts, &MAC.to_string(), "undionly.kpxe").await;
+    let told = traced.iter().find(|it| it.service == "tftp").unwrap();
+    assert!(told.asked == "undionly.kpxe" && told.answered.starts_with("8 bytes"), "{told:?}");
     rack.stop().await;
 }
 

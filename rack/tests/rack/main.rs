@@ -29,6 +29,7 @@ mod router_advertisement;
 mod secure_boot;
 mod shared_leases;
 mod storm;
+mod strangers;
 mod support;
 mod tftp;
 mod two_ways;

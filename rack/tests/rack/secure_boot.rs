@@ -14,7 +14,7 @@ use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 use dhcproto::v4::{MessageType, OptionCode};
 
-use super::beside::{MACHINE, PATIENCE, asked, beside, machine};
+use super::beside::{MACHINE, PATIENCE, asked, beside, fetched, machine};
 use super::namespace::{Host, Running, hide, is_inside, make_switch, peer};
 use super::peers::{on_switch, start_with, subnet};
 use super::support::{fact, traced};
@@ -110,7 +110,7 @@ async fn shim_and_grub_start_from_the_rack_and_obey_their_script() {
     let mut machine = secure(dir.path(), &[]);
     let rom = asked(&rack, dir.path(), "dhcp", "ROM").await;
     assert_eq!(rom.answer, "shimx64.efi");
-    asked(&rack, dir.path(), "tftp", "grubx64.efi").await;
+    fetched(&rack, dir.path(), "grubx64.efi").await;
     until(dir.path(), "switched off", || machine.has_ended()).await;
     let said = console(dir.path());
     assert!(said.contains("Basalt: m1 is to be off"), "{said}");
@@ -160,7 +160,7 @@ async fn ipxe_is_refused_by_the_same_firmware() {
     install(dir.path(), &shim);
     let rack = start(dir.path(), BootLoader::Unspecified).await;
     let _machine = secure(dir.path(), &[]);
-    asked(&rack, dir.path(), "tftp", "snponly.efi").await;
+    fetched(&rack, dir.path(), "snponly.efi").await;
     until(dir.path(), "refused", || console(dir.path()).contains("failed to load Boot")).await;
     until(dir.path(), "denied", || console(dir.path()).contains("Access Denied")).await;
     // All of it was sent, and nothing was asked for after it: that is how `loader_is_silent` is told from other faults.

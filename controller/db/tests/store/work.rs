@@ -253,6 +253,18 @@ async fn facts_are_stored_once_however_often_they_are_delivered() {
 }
 
 #[tokio::test]
+async fn facts_of_macs_that_no_machine_has_leave_no_rows() {
+    let url = basalt_db::testing::database().await;
+    let store = open(&url, [7; 32]).await.unwrap();
+    let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);
+    let facts: Vec<NewFact> = (1..=100).map(|n| fact(n, &format!("06:00:00:00:00:{n:02x}"))).collect();
+    let spool = Uid::generate().get();
+    assert_eq!(store.store_facts(rack, "r1", spool, &facts).await.unwrap(), 100, "the rack may forget them");
+    let mut hand = Hand::on(&url).await;
+    assert_eq!(hand.run("select count(*) from fact_history").await, [["0"]]);
+}
+
+#[tokio::test]
 async fn a_concern_is_written_by_compare_and_swap() {
     let store = store().await;
     let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);

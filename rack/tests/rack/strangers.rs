@@ -1,0 +1,193 @@
+//! Strangers: how much anybody on a link can make a rack tell a region, by each of its protocols. Rows, bytes and names are bounded.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use basalt_dhcp::Mac;
+use basalt_dhcp::egress::Message as Dhcp;
+use basalt_proto::rack_v1::{AddressRange, Dhcp6Subnet, DhcpConcern, DhcpSubnet, Fact, fact::Body};
+use basalt_rack::concern::store::write_concern;
+use basalt_rack::concern::{Concern, version};
+use basalt_rack::daemon::Daemon;
+use basalt_rack::settings::Settings;
+use basalt_rack::spool::{Limits, Spool};
+use dhcproto::v4::{MessageType, OptionCode};
+use prost::Message;
+use socket2::{Domain, Socket, Type};
+use tokio::net::UdpSocket;
+
+use super::attacks::{RACK6, RELAY6, solicit};
+use super::namespace::{ip, is_inside};
+use super::support::{Client, MAC, boot_concern, fact, settings};
+
+/// Packets by each way in.
+const PACKETS: u32 = 600;
+/// A name with what a terminal obeys, and a line that looks like another.
+const HOSTILE: &str = "a\u{1b}[2J\n12:00:00  rack-1  the agent took its task";
+
+fn write_concerns(data_dir: &Path) {
+    let range = AddressRange { start: "127.0.0.100".into(), end: "127.0.0.107".into() };
+    let subnet = DhcpSubnet {
+        subnet_uid: "s1".into(),
+        cidr: "127.0.0.0/24".into(),
+        dynamic: vec![range],
+        ..DhcpSubnet::default()
+    };
+    let subnet6 = Dhcp6Subnet {
+        subnet_uid: "s6".into(),
+        cidr: "2001:db8::/64".into(),
+        rapid_commit: true,
+        dynamic: vec![AddressRange { start: "2001:db8::100".into(), end: "2001:db8::107".into() }],
+        ..Dhcp6Subnet::default()
+    };
+    let dhcp = DhcpConcern {
+        subnets: vec![subnet],
+        subnets6: vec![subnet6],
+        serve_unknown: true,
+        ..DhcpConcern::default()
+    };
+    write_concern(data_dir, &version(Concern::Dhcp, 1, "local", &dhcp)).unwrap();
+    write_concern(data_dir, &version(Concern::Boot, 1, "local", &boot_concern(17))).unwrap();
+}
+
+fn made_up(number: u32) -> Mac {
+    let [_, b, c, d] = number.to_be_bytes();
+    Mac([6, 0, 0, b, c, d])
+}
+
+/// DISCOVERs and REQUESTs in made-up names, with a host name of the stranger's choice.
+async fn dhcp(settings: &Settings) {
+    let relay = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 3), settings.dhcp_port)).await.unwrap();
+    for number in 0..PACKETS {
+        let kind = if number % 2 == 0 { MessageType::Discover } else { MessageType::Request };
+        let mut message = Dhcp::request(kind, number, made_up(number / 2));
+        message.giaddr = Ipv4Addr::new(127, 0, 0, 3);
+        message.option(OptionCode::UserClass, "iPXE");
+        message.option(OptionCode::Hostname, HOSTILE);
+        if kind == MessageType::Request {
+            message
+                .option(OptionCode::RequestedIpAddress, [127, 0, 0, 100 + u8::try_from(number % 8).unwrap()]);
+            message.option(OptionCode::ServerIdentifier, Ipv4Addr::LOCALHOST.octets());
+        }
+        relay.send_to(&message.encode(), (Ipv4Addr::LOCALHOST, settings.dhcp_port)).await.unwrap();
+    }
+}
+
+/// SOLICITs with rapid commit in made-up names.
+async fn dhcp6() {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
+    socket.set_freebind_v6(true).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.bind(&SocketAddr::from((RELAY6, 547)).into()).unwrap();
+    let relay = UdpSocket::from_std(socket.into()).unwrap();
+    for number in 0..PACKETS {
+        relay.send_to(&solicit(made_up(number), RELAY6), (RACK6, 547)).await.unwrap();
+    }
+}
+
+/// Requests for files that nobody has; each is answered before the next.
+async fn tftp(settings: &Settings, from: Ipv4Addr) {
+    let client = UdpSocket::bind((from, 0)).await.unwrap();
+    let mut buffer = [0; 600];
+    for number in 0..PACKETS {
+        let request = [b"\0\x01", HOSTILE.as_bytes(), number.to_string().as_bytes(), b"\0octet\0"].concat();
+        client.send_to(&request, (Ipv4Addr::LOCALHOST, settings.tftp_port)).await.unwrap();
+        // Some are lost: no answer is waited for in vain.
+        tokio::time::timeout(Duration::from_millis(50), client.recv_from(&mut buffer)).await.ok();
+    }
+}
+
+/// Requests for scripts in made-up names and in a machine's, for loaders and blobs, claims and reports with made-up tokens.
+async fn http(settings: &Settings, spki: &str, from: IpAddr) {
+    let plain = Client { from, rack: (Ipv4Addr::LOCALHOST, settings.http_port).into(), spki: None };
+    let agent = Client { spki: Some(spki.to_owned()), ..plain.clone() };
+    for number in 0..PACKETS / 6 {
+        plain.get(&format!("/ipxe?mac={}", made_up(number))).await;
+        plain.get(&format!("/ipxe?mac={MAC}")).await;
+        plain.get(&format!("/loaders/x%1b%0a{number}")).await;
+        plain.get(&format!("/grub/grub.cfg-01-06-00-00-00-00-{:02x}", number % 256)).await;
+        plain.post(&format!("/report/{number}/booted"), None, HOSTILE.to_owned()).await;
+        if number % 10 == 0 {
+            let claim = format!(r#"{{"token":"{number}","boot_id":"x","mac":"{MAC}","agent_version":"x"}}"#);
+            agent.post("/agent/v1/claim", None, claim).await;
+            agent
+                .post("/agent/v1/progress", Some("x"), r#"{"seq":1,"stage":"x","percent":1,"message":"x"}"#)
+                .await;
+            agent.post("/agent/v1/log?offset=0", Some("x"), HOSTILE.to_owned()).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bounds() {
+    if !is_inside("strangers::nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bounds") {
+        return;
+    }
+    ip("link set lo up");
+    ip(&format!("-6 address add {RACK6}/128 dev lo nodad"));
+    ip("-6 route add local 2001:db8::/64 dev lo");
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    write_concerns(&settings.data_dir);
+    let rack = Daemon::start(settings.clone()).await.unwrap();
+    for service in ["tftp 127.0.0.1", "dhcp lo", "dhcp6 lo"] {
+        let up = |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == service);
+        fact(&rack.facts, up).await;
+    }
+    let stranger = Ipv4Addr::new(127, 0, 0, 66);
+    tokio::join!(
+        dhcp(&settings),
+        dhcp6(),
+        tftp(&settings, stranger),
+        http(&settings, &rack.spki_sha256, stranger.into())
+    );
+    let clock = rack.facts.clock().clone();
+    rack.stop().await;
+
+    let (mut rows, mut bytes, mut lines) = (BTreeMap::<&str, usize>::new(), 0, 0);
+    let mut next = 1;
+    let mut spool = Spool::open(&settings.data_dir, Limits::default(), clock).unwrap();
+    loop {
+        let facts = spool.read(next, 512, 1 << 20).unwrap();
+        let Some(last) = facts.last().map(|fact| fact.seq) else { break };
+        for told in facts {
+            bytes += told.encoded_len();
+            let kind = match &told.body {
+                Some(Body::Lease(lease)) => {
+                    assert!(lease.hostname.chars().all(|c| !c.is_control()), "{lease:?}");
+                    "lease"
+                }
+                Some(Body::BootTrace(trace)) => {
+                    lines += trace.entries.len();
+                    for entry in &trace.entries {
+                        let texts = [&entry.asked, &entry.answered];
+                        assert!(texts.iter().all(|it| it.chars().count() <= 256), "{entry:?}");
+                        assert!(texts.iter().all(|it| it.chars().all(|c| !c.is_control())), "{entry:?}");
+                    }
+                    "trace"
+                }
+                Some(Body::Health(_)) => "health",
+                Some(Body::DhcpInForce(_)) => "blocks",
+                Some(Body::BootRequest(request)) => {
+                    assert_eq!(
+                        (told.machine_uid.as_str(), request.answer.starts_with("refused")),
+                        ("uid-1", true)
+                    );
+                    "refusal"
+                }
+                other => panic!("a stranger made the rack tell {other:?}"),
+            };
+            *rows.entry(kind).or_default() += 1;
+        }
+        next = last + 1;
+    }
+    let of = |kind| rows.get(kind).copied().unwrap_or_default();
+    assert!((8..=9).contains(&of("refusal")), "in a machine's name: {rows:?}");
+    // Each of sixteen addresses is granted, and may have come back once.
+    assert!(of("lease") > 0 && of("lease") <= 2 * 16, "{rows:?}");
+    // The names share 1,024 entries, and four more each second.
+    assert!(lines <= 1_024 + 128 + 400, "{lines} lines");
+    assert!(bytes < 600_000, "{bytes} bytes in {rows:?}");
+}
