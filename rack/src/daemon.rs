@@ -122,6 +122,8 @@ struct Services {
     dhcp: Arc<Dhcp>,
     web: Arc<Web>,
     tls: TlsAcceptor,
+    /// The same for all addresses, so that their connections are counted together.
+    site: Site,
     facts: Facts,
     tasks: TaskTracker,
 }
@@ -198,11 +200,13 @@ impl Daemon {
         });
         let (stop, deleted) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
+        let tls = TlsAcceptor::from(Arc::new(identity.agent_tls()?));
         let services = Services {
             settings: Arc::clone(&settings),
             dhcp: Arc::clone(&dhcp),
+            site: Site::new(Arc::clone(&web), tls.clone()),
             web,
-            tls: TlsAcceptor::from(Arc::new(identity.agent_tls()?)),
+            tls,
             facts: facts.clone(),
             tasks: tasks.clone(),
         };
@@ -481,7 +485,7 @@ impl Services {
         let health = self.health(format!("http {address}"));
         self.tasks.spawn(async move {
             let port = this.settings.http_port;
-            let site = Site::new(Arc::clone(&this.web), this.tls.clone());
+            let site = this.site.clone();
             while !stop.is_cancelled() {
                 let at = SocketAddr::from((address, port));
                 let ended = http::serve(at, site.clone(), &health, &stop).await;
@@ -491,7 +495,8 @@ impl Services {
     }
 
     fn start_metrics(&self, address: SocketAddr, stop: CancellationToken) {
-        let router = meters::router(Arc::clone(&self.web), Arc::clone(&self.dhcp));
+        let router =
+            meters::router(Arc::clone(&self.web), Arc::clone(&self.dhcp), self.site.connections().clone());
         let site = Site::other(router, self.tls.clone());
         let health = self.health(format!("metrics {address}"));
         self.tasks.spawn(async move {

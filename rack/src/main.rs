@@ -15,7 +15,6 @@ use basalt_rack::hash::sha256;
 use basalt_rack::log_limit::LogLimit;
 use basalt_rack::settings::{self, Given};
 use clap::{Parser, Subcommand};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -98,16 +97,6 @@ fn run(cli: Cli) -> Result<ExitCode, String> {
     }
 }
 
-/// Takes all of the open files that this process may have: each transfer and each connection is one, and what shells and service
-/// managers begin with are 1,024.
-fn allow_many_files() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
-    if let Err(error) = raised {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-}
-
 fn daemon(given: Given) -> Result<ExitCode, String> {
     let settings = given.settle().map_err(|error| error.to_string())?;
     let filter = EnvFilter::try_new(&settings.log).map_err(|error| error.to_string())?;
@@ -121,7 +110,9 @@ fn daemon(given: Given) -> Result<ExitCode, String> {
     } else {
         log.with(layer.json().flatten_event(true).with_filter(limit.clone())).init();
     }
-    allow_many_files();
+    if let Err(error) = basalt_proto::open_files::raise_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -11,6 +12,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use basalt_proto::places::Places;
 use basalt_proto::rack_v1::{Fact, fact::Body};
 use http::{StatusCode, header};
 
@@ -110,15 +112,22 @@ pub async fn count(State(meters): State<Meters>, request: Request, next: Next) -
 }
 
 /// `/metrics`, of one rack.
-pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state((web, dhcp))
+pub fn router(web: Arc<Web>, dhcp: Arc<Dhcp>, connections: Places<IpAddr>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state((web, dhcp, connections))
 }
 
-async fn metrics(State((web, dhcp)): State<(Arc<Web>, Arc<Dhcp>)>) -> impl IntoResponse {
+type Measured = (Arc<Web>, Arc<Dhcp>, Places<IpAddr>);
+
+async fn metrics(State((web, dhcp, connections)): State<Measured>) -> impl IntoResponse {
     let Web { facts, blobs, admission, .. } = &*web;
     let mut text = text(&facts.meters().read(), dhcp.bound(), dhcp.unprobed());
     cache(&mut text, &blobs.counts());
     bodies(&mut text, &admission.counts());
+    let counts = connections.counts();
+    let name = "basalt_rack_http_connections";
+    single(&mut text, name, "gauge", "Connections over HTTP.", counts.taken);
+    let help = "Connections that were closed because their client had its share.";
+    single(&mut text, &format!("{name}_refused_total"), "counter", help, counts.refused);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use basalt_proto::places;
 use tokio::sync::oneshot;
 
 /// Bodies up to this many bytes wait for nobody.
@@ -129,7 +130,7 @@ impl Admission {
     }
 
     async fn place_within(self: &Arc<Self>, client: IpAddr, patience: Duration) -> Result<Place, Busy> {
-        let client = host(client);
+        let client = places::client(client);
         let mut turn = {
             let mut line = self.line();
             if line.counts.sending < self.limits.places && line.held_by(client) < self.limits.of_one {
@@ -154,14 +155,6 @@ impl Admission {
                 Err(Busy)
             }
         }
-    }
-}
-
-/// A host of IPv6 has as many addresses of its link as it likes.
-fn host(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
     }
 }
 

@@ -16,12 +16,13 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::{Extension, Router};
+use basalt_proto::places::{self, Full, Limits, Place, Places, counted};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 
 use super::{Ends, Problem, Web};
 use crate::identity::{Identity, Membership};
@@ -39,8 +40,8 @@ const PATHS: [&str; 8] = [
     "/healthz",
     "/readyz",
 ];
-/// Requests at once, watches among them.
-const PLACES: usize = 256;
+/// Requests at once, watches among them. A client may have an eighth: people behind one address have some dozens.
+const PLACES: Limits = Limits::shared(256);
 /// How long a region may take to answer a dial; the next one is tried then.
 const DIAL: Duration = Duration::from_secs(3);
 /// How long a silent region is believed to be there.
@@ -69,7 +70,7 @@ pub struct Regions {
     identity: Arc<Identity>,
     membership: Arc<Mutex<Membership>>,
     links: Arc<RegionOrigin>,
-    places: Arc<Semaphore>,
+    places: Places<IpAddr>,
 }
 
 impl Regions {
@@ -80,7 +81,7 @@ impl Regions {
         membership: Arc<Mutex<Membership>>,
         links: Arc<RegionOrigin>,
     ) -> Self {
-        Self { identity, membership, links, places: Arc::new(Semaphore::new(PLACES)) }
+        Self { identity, membership, links, places: Places::new(PLACES) }
     }
 
     /// A connection to the first region that takes one.
@@ -135,9 +136,14 @@ async fn forward(
     let Some(regions) = &web.regions else {
         return Err(unavailable("this rack has joined no region".to_owned()).into_response());
     };
-    let Ok(place) = Arc::clone(&regions.places).try_acquire_owned() else {
-        return Err(unavailable(format!("this rack passes on {PLACES} requests already")).into_response());
-    };
+    let place = regions.places.try_take(counted(ends.peer.ip())).map_err(|full| {
+        let (most, whose) = match full {
+            Full::Client { .. } => (PLACES.of_one, format!(" from {}", places::client(ends.peer.ip()))),
+            Full::All => (PLACES.all, String::new()),
+        };
+        unavailable(format!("this rack forwards {most} requests{whose} already, and no more at once"))
+            .into_response()
+    })?;
     let request = outgoing(request, ends.peer.ip().to_canonical()).map_err(IntoResponse::into_response)?;
     let (region, mut sender) = regions.dial().await.map_err(IntoResponse::into_response)?;
     match sender.send_request(request).await {
@@ -176,11 +182,7 @@ fn outgoing(request: Request, from: IpAddr) -> Result<Request, Problem> {
 }
 
 /// The answer as the client gets it. Its place and its connection last as long as its body.
-fn incoming(
-    answer: http::Response<Incoming>,
-    place: OwnedSemaphorePermit,
-    sender: SendRequest<Body>,
-) -> Response {
+fn incoming(answer: http::Response<Incoming>, place: Place<IpAddr>, sender: SendRequest<Body>) -> Response {
     let (parts, body) = answer.into_parts();
     let mut response = Response::new(Body::new(Passing { body, _held: (place, sender) }));
     *response.status_mut() = parts.status;

@@ -9,7 +9,7 @@
 //! | `/api/…` and the regions' other paths | TLS | [`forward`] |
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use basalt_proto::open_files;
+use basalt_proto::places::{Full, Limits, Places, counted};
 use http::{HeaderValue, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -25,9 +27,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::admission::Admission;
-use self::connections::Connections;
 use crate::attempts::Attempts;
 use crate::blobs::BlobStore;
 use crate::boot::BootTable;
@@ -41,7 +43,6 @@ pub mod admission;
 pub mod agent;
 pub mod boot;
 pub mod conditions;
-mod connections;
 pub mod direct;
 pub mod files;
 pub mod forward;
@@ -55,6 +56,11 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(60);
 /// How long sent bytes may stay unacknowledged, and a silent connection unprobed.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Connections at once, of all addresses of this rack. A connection may open two files more: a blob, or its way to a region.
+const CONNECTIONS: usize = 4096;
+const FILES: u64 = 3;
+/// Bytes of a request's head, and of what is read or written at once.
+const BUFFER: usize = 64 << 10;
 /// First byte of a TLS record that carries a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// How long requests may go on when the rack stops.
@@ -107,6 +113,7 @@ pub struct Site {
     /// Whose blobs are sent past the router.
     web: Option<Arc<Web>>,
     tls: TlsAcceptor,
+    connections: Places<IpAddr>,
 }
 
 impl std::fmt::Debug for Site {
@@ -119,14 +126,24 @@ impl Site {
     /// Everything that machines ask for.
     #[must_use]
     pub fn new(web: Arc<Web>, tls: TlsAcceptor) -> Self {
-        Self { router: router(Arc::clone(&web)), web: Some(web), tls }
+        Self { router: router(Arc::clone(&web)), web: Some(web), tls, connections: connections() }
     }
 
     /// Something else, on a listener of its own.
     #[must_use]
     pub fn other(router: Router, tls: TlsAcceptor) -> Self {
-        Self { router, web: None, tls }
+        Self { router, web: None, tls, connections: connections() }
     }
+
+    /// Its connections, on whichever listener.
+    #[must_use]
+    pub fn connections(&self) -> &Places<IpAddr> {
+        &self.connections
+    }
+}
+
+fn connections() -> Places<IpAddr> {
+    Places::new(Limits::shared(open_files::places(FILES, CONNECTIONS)))
 }
 
 /// Every path.
@@ -184,25 +201,33 @@ pub async fn serve(
 
 /// [`serve`] on a listener that is bound already.
 pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToken) {
-    let connections = Connections::default();
+    let running = TaskTracker::new();
     loop {
-        let Some(room) = connections.room().await else { return };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(counted) = connections.of(peer.ip(), room) else {
-                    tracing::debug!(%peer, "one more connection than one address may have");
-                    continue;
+                let place = tokio::select! {
+                    () = stop.cancelled() => break,
+                    place = site.connections.take(counted(peer.ip())) => place,
+                };
+                let place = match place {
+                    Ok(place) => place,
+                    Err(Full::Client { is_news: true }) => {
+                        let most = site.connections.limits().of_one;
+                        tracing::warn!(%peer, most, "a client has as many connections as one may have, and opens more: they are closed");
+                        continue;
+                    }
+                    Err(_) => continue,
                 };
                 let (site, stop) = (site.clone(), stop.clone());
-                tokio::spawn(async move {
+                running.spawn(async move {
                     if let Err(error) = connection(stream, peer, site, &stop).await {
                         tracing::debug!(%peer, %error, "HTTP connection ended");
                     }
-                    drop(counted);
+                    drop(place);
                 });
             }
             Err(error) => {
@@ -211,7 +236,8 @@ pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToke
             }
         }
     }
-    tokio::time::timeout(DRAIN, connections.are_over()).await.ok();
+    running.close();
+    tokio::time::timeout(DRAIN, running.wait()).await.ok();
 }
 
 async fn connection(
@@ -262,7 +288,7 @@ where
     let router = router.layer(axum::Extension(ends)).layer(axum::Extension(Hangup(hangup.clone())));
     let service = TowerToHyperService::new(router);
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {

@@ -172,6 +172,36 @@ async fn a_watch_is_heard_while_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_client_does_not_take_all_places_of_what_a_rack_forwards() {
+    // An eighth of the 256.
+    const SHARE: usize = 32;
+    let endless = async || Body::from_stream(tokio_stream::pending::<Result<Bytes, std::io::Error>>());
+    let api = Router::new().route("/api/v1/watch", get(endless)).fallback(echo);
+    let world = World::new(api).await;
+    let watch = || http::Request::get("/api/v1/watch").body(Full::default()).unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..SHARE {
+        watches.push(world.client.open(watch()).await);
+    }
+    let refused = world.client.get("/api/v1/zones").await;
+    assert_eq!(
+        (refused.status, &refused.headers["retry-after"]),
+        (503, &http::HeaderValue::from_static("5"))
+    );
+    let said = String::from_utf8(refused.body).unwrap();
+    assert!(said.contains("forwards 32 requests from 127.0.0.9 already"), "{said}");
+    let other = |host| {
+        let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
+        Client { from, rack: world.client.rack, spki: world.client.spki.clone() }
+    };
+    for host in [10, 1] {
+        assert_eq!(other(host).get("/api/v1/zones").await.status, 200, "127.0.0.{host}");
+    }
+    drop(watches);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_knows_the_racks_key_asks_the_api_through_it() {
     let version = r#"{"version":"7","api":"v1"}"#;
     let world = World::new(Router::new().route("/api/v1/version", get(async move || version))).await;

@@ -31,6 +31,7 @@ use super::support::DEADLINE;
 /// The HTTP server of a rack that has one blob.
 struct Server {
     web: Arc<Web>,
+    site: Site,
     address: SocketAddr,
     name: String,
     stop: CancellationToken,
@@ -63,18 +64,14 @@ impl Server {
         let site = Site::new(Arc::clone(&web), TlsAcceptor::from(Arc::new(identity.agent_tls().unwrap())));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let ends = stop.clone();
-        tokio::spawn(async move { serve_on(listener, site, &ends).await });
-        Self { web, address, name, stop }
+        let (served, ends) = (site.clone(), stop.clone());
+        tokio::spawn(async move { serve_on(listener, served, &ends).await });
+        Self { web, site, address, name, stop }
     }
 
     /// Asks for the blob from this byte on. Answers the connection after the head of the answer, and its status.
     async fn ask(&self, client: u8, version: &str, from: usize) -> (TcpStream, u16) {
-        let socket = TcpSocket::new_v4().unwrap();
-        // What is on its way is not much.
-        socket.set_recv_buffer_size(64 << 10).unwrap();
-        socket.bind((Ipv4Addr::new(127, 0, 1, client), 0).into()).unwrap();
-        let mut stream = socket.connect(self.address).await.unwrap();
+        let mut stream = connect(client, self.address).await;
         let request =
             format!("GET /blobs/{} {version}\r\nHost: rack\r\nRange: bytes={from}-\r\n\r\n", self.name);
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -251,15 +248,31 @@ async fn a_machine_that_opens_connections_and_says_nothing_keeps_nobody_out() {
     const MANY: usize = 600;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), 1 << 20, Limits::default()).await;
+    let beside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let another = beside.local_addr().unwrap();
+    let (site, stop) = (server.site.clone(), server.stop.clone());
+    tokio::spawn(async move { serve_on(beside, site, &stop).await });
     let mut silent = Vec::new();
     for _ in 0..MANY {
-        silent.push(TcpStream::connect(server.address).await.unwrap());
+        silent.push(connect(8, server.address).await);
     }
-    let last = silent.last_mut().unwrap();
-    let read = tokio::time::timeout(DEADLINE, last.read(&mut [0])).await.expect("it is one too many");
-    assert!(matches!(read, Ok(0) | Err(_)), "nothing was asked: {read:?}");
+    let one_more = connect(8, another).await;
+    for (mut stream, place) in [(silent.pop().unwrap(), "here"), (one_more, "at the rack's other address")] {
+        let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0])).await;
+        let read = read.unwrap_or_else(|_| panic!("it is one too many {place}"));
+        assert!(matches!(read, Ok(0) | Err(_)), "nothing was asked: {read:?}");
+    }
     let (_, status) = server.ask(9, "HTTP/1.1", 0).await;
     assert_eq!(status, 206);
+}
+
+/// A connection of this client.
+async fn connect(client: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    // Little of a body is in flight.
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    socket.bind((Ipv4Addr::new(127, 0, 1, client), 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 /// A request as it is written, on a connection of its own: the head of the answer, and its body.

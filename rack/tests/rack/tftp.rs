@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use basalt_rack::daemon::Daemon;
 use basalt_tftp::packet::Packet;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::UdpSocket;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -87,8 +86,7 @@ async fn two_thousand_machines_fetch_at_once_and_the_rack_holds_their_loader_onc
         return;
     }
     ip("link set lo up");
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    basalt_proto::open_files::raise_limit().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.tftp_port));
