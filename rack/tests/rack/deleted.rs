@@ -17,7 +17,8 @@ async fn a_deleted_rack_erases_what_the_region_told_it_whenever_it_hears_of_it()
     let address = serve(region.clone(), REGION_SERVER_NAME, stop.clone()).await;
     let settings = Settings { join: Some(token(&region, address, SECRET)), ..settings(dir.path()) };
     let forget = || from_region::Message::Forget(Forget {});
-    let there = |name: &str| dir.path().join(name).exists();
+    let data = settings.data_dir.clone();
+    let there = |name: &str| data.join(name).exists();
 
     // While it is linked.
     let rack = Daemon::start(settings.clone()).await.unwrap();
