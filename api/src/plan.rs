@@ -26,6 +26,12 @@ pub struct PlanReport {
     /// The machine that a selector chose or would choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
+    /// The manager that declared the object until now, where the write takes it over from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_from: Option<String>,
+    /// The running system that is cut off at once, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<String>,
     /// Over uid, generation, operation, changes, effect and machine; nothing that time alone changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,

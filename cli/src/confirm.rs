@@ -1,4 +1,4 @@
-//! Questions to a person.
+//! Questions to a person before something is destroyed, cut off or taken over.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -6,7 +6,8 @@ use crate::region::Failed;
 
 /// Asks, and goes on after yes alone.
 pub(crate) fn confirm(question: &str, otherwise: &str) -> Result<(), Failed> {
-    if !std::io::stdin().is_terminal() {
+    // Tests have nobody to ask, also where somebody runs them at a terminal.
+    if cfg!(test) || !std::io::stdin().is_terminal() {
         return Err(Failed::Words("nobody is there to ask; --yes goes on without asking".to_owned()));
     }
     eprint!("{question} Only yes does: ");

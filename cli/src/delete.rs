@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Leave it as it is where anybody refers to it, instead of waiting for them
     #[arg(long, conflicts_with = "force")]
     if_unused: bool,
+    /// Also if another tool manages it
+    #[arg(long)]
+    adopt: bool,
     /// Only say what would happen
     #[arg(long)]
     dry_run: bool,
@@ -35,7 +38,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let (client, kind) = (connection.client()?, kind(&args.kind)?);
-    let options = |generation| DeleteOptions { generation, force: args.force, if_unused: args.if_unused };
+    let Args { force, if_unused, adopt, .. } = args;
+    let options = |generation| DeleteOptions { generation, force, if_unused, adopt };
     let dry = client.delete_dry_run(kind, &args.name, options(None)).await?;
     show(&dry_run::shown(&dry));
     if args.dry_run {

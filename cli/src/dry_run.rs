@@ -8,6 +8,12 @@ use crate::output::line;
 /// The plan, what follows for machines that the write does not name, and what stands against it.
 pub(crate) fn shown(dry: &DryRun) -> String {
     let mut text = format!("{}\n", line(&dry.plan.summary));
+    if let Some(manager) = &dry.plan.taken_from {
+        text.push_str(&format!("  taken over from {}\n", line(manager)));
+    }
+    if let Some(interrupts) = &dry.plan.interrupts {
+        text.push_str(&format!("  {}\n", line(interrupts)));
+    }
     for change in &dry.plan.changes {
         let word = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
         text.push_str(&format!("  {}: {} -> {}\n", change.pointer, word(&change.old), word(&change.new)));

@@ -8,6 +8,8 @@ use basalt_api::client::Client;
 use basalt_api::values::SshPublicKey;
 use basalt_api::wire::{Operation, OperationRequest, OperationState, Verb};
 
+use crate::confirm::confirm;
+use crate::dry_run;
 use crate::output::{line, say, show, show_exactly, show_json};
 use crate::region::{Connection, Failed};
 
@@ -46,6 +48,9 @@ pub(crate) struct Args {
     /// Go on until it is over, and fail where it was not done
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
+    /// Do not ask, even if a running system is cut off
+    #[arg(long, short)]
+    yes: bool,
     /// text for people, json for programs
     #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
     output: String,
@@ -80,6 +85,9 @@ pub(crate) struct RescueArgs {
     /// Do not wait until people can come in
     #[arg(long, conflicts_with = "dry_run")]
     no_wait: bool,
+    /// Do not ask, even if a running system is cut off
+    #[arg(long, short)]
+    yes: bool,
     /// text for people, json for programs
     #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
     output: String,
@@ -136,8 +144,8 @@ pub(crate) async fn rescue(args: RescueArgs, connection: &Connection) -> Result<
         ssh_keys.extend(keys(file)?);
     }
     let request = OperationRequest { ssh_keys, duration: args.duration, ..Verb::Rescue.into() };
-    let RescueArgs { machine, dry_run, no_wait, output, .. } = args;
-    ask(request, Args { machine, dry_run, wait: !no_wait && !dry_run, output }, connection).await
+    let RescueArgs { machine, dry_run, no_wait, yes, output, .. } = args;
+    ask(request, Args { machine, dry_run, wait: !no_wait && !dry_run, yes, output }, connection).await
 }
 
 /// The public keys of whoever runs this.
@@ -173,17 +181,20 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
     let (verb, client) = (request.verb, connection.client()?);
     let json = args.output == "json";
     if args.dry_run {
-        let plan = client.operate_dry_run(&args.machine, &request).await?.plan;
+        let dry = client.operate_dry_run(&args.machine, &request).await?;
         if json {
-            show_json(&plan);
+            show_json(&dry.plan);
             return Ok(());
         }
-        let mut text = format!("{}\n", plan.summary);
-        for step in &plan.steps {
-            text.push_str(&format!("  {}\n", line(&step.message)));
-        }
-        show(&text);
+        show(&dry_run::shown(&dry));
         return Ok(());
+    }
+    if !args.yes && cuts_off(verb) {
+        let dry = client.operate_dry_run(&args.machine, &request).await?;
+        if let Some(interrupts) = &dry.plan.interrupts {
+            say(interrupts);
+            confirm(&format!("{verb} {}?", args.machine), "nothing was asked for")?;
+        }
     }
     let mut operation = client.operate(&args.machine, &request).await?;
     if args.wait {
@@ -205,6 +216,14 @@ async fn ask(request: OperationRequest, args: Args, connection: &Connection) -> 
             Err(Failed::Words(format!("{verb} is {}: {}", state.as_str(), operation.message)))
         }
         _ => Ok(()),
+    }
+}
+
+/// A verb that may cut off a running system. The others need no look at the machine first.
+const fn cuts_off(verb: Verb) -> bool {
+    match verb {
+        Verb::PowerOff | Verb::PowerCycle | Verb::Rescue | Verb::RunScript => true,
+        Verb::PowerOn | Verb::Recommission | Verb::Abort => false,
     }
 }
 
@@ -266,9 +285,24 @@ mod tests {
     use super::*;
     use crate::{Cli, Command, stand_in};
 
-    /// Accepts everything, and says that it ended so.
+    /// A dry run: of this machine nothing, or what this sentence says, is cut off.
+    fn tried(interrupts: Option<&str>) -> Response {
+        let mut object = stand_in::zone("Ready");
+        object["kind"] = json!("Machine");
+        let plan = json!({"summary": "web1: power off", "interrupts": interrupts});
+        Json(json!({"object": object, "plan": plan})).into_response()
+    }
+
+    fn is_tried(request: &Request) -> bool {
+        request.uri().query() == Some("dry_run=true")
+    }
+
+    /// Accepts everything, and says that it ended so. No system runs.
     fn ends(state: &'static str) -> impl Fn(&Request) -> Response + Clone {
         move |request: &Request| {
+            if is_tried(request) {
+                return tried(None);
+            }
             let state = if request.method() == "POST" { "requested" } else { state };
             let operation = json!({
                 "id": "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "machine": "web1", "verb": "power_cycle", "state": state,
@@ -309,6 +343,9 @@ mod tests {
 
     /// Accepts a rescue, and says that people can come in.
     fn opens(request: &Request) -> Response {
+        if is_tried(request) {
+            return tried(None);
+        }
         assert_eq!(request.method() == "POST", request.uri().path().ends_with("/operations"));
         let operation = json!({
             "id": "0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e", "machine": "web1", "verb": "rescue", "state": "running",
@@ -327,6 +364,30 @@ mod tests {
         stand_in::run(&words, opens).await.unwrap();
         std::fs::write(&file, "no key").unwrap();
         stand_in::run(&words, opens).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_running_system_is_not_cut_off_without_a_yes() {
+        let runs = |request: &Request| match is_tried(request) {
+            true => tried(Some("the system of Deployment \"web\" is cut off")),
+            false => ends("done")(request),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let key = directory.path().join("key.pub");
+        std::fs::write(&key, basalt_api::Semantic::SshPublicKey.example()).unwrap();
+        let key = key.to_str().unwrap();
+        let verbs: [&[&str]; 4] = [
+            &["power", "off", "web1"],
+            &["power", "cycle", "web1"],
+            &["rescue", "web1", "--ssh-key", key],
+            &["run-script", "web1", "flash"],
+        ];
+        for words in verbs {
+            let refused = stand_in::run(words, runs).await.unwrap_err().to_string();
+            assert!(refused.contains("--yes goes on without asking"), "{words:?}: {refused}");
+            stand_in::run(&[words, &["--yes"]].concat(), runs).await.unwrap();
+        }
+        stand_in::run(&["power", "on", "web1"], runs).await.expect("nothing is cut off");
     }
 
     #[tokio::test]

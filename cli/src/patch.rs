@@ -1,8 +1,14 @@
 //! `basalt patch`: changes some fields of an object's spec.
 
-use basalt_api::client::Precondition;
+use std::collections::BTreeSet;
+
+use basalt_api::Kind;
+use basalt_api::client::{Client, PatchOptions, Precondition};
+use basalt_api::plan::Step;
+use basalt_api::wire::DryRun;
 use serde_json::Value;
 
+use crate::confirm::confirm;
 use crate::dry_run;
 use crate::output::show;
 use crate::region::{Connection, Failed, kind};
@@ -20,9 +26,15 @@ pub(crate) struct Args {
     /// Only if the object is still of this generation
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
+    /// Take it over if another tool manages it
+    #[arg(long)]
+    adopt: bool,
     /// Store nothing, and say what would happen
     #[arg(long)]
     dry_run: bool,
+    /// Do not ask, even if disks are written or power is switched
+    #[arg(long, short)]
+    yes: bool,
 }
 
 /// Runs the command.
@@ -32,12 +44,90 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
         .map_err(|error| Failed::Words(format!("--merge {:?} is not JSON: {error}", args.merge)))?;
     let generation = |number| Precondition::Generation(basalt_api::values::Generation::new(number));
     let precondition = args.generation.map_or(Precondition::None, generation);
-    if args.dry_run {
-        let dry = client.patch_dry_run(kind, &args.name, &patch, precondition).await?;
-        show(&dry_run::shown(&dry));
-        return Ok(());
+    let options = PatchOptions { precondition, adopt: args.adopt };
+    if args.dry_run || !args.yes {
+        let dry = client.patch_dry_run(kind, &args.name, &patch, options).await?;
+        if args.dry_run {
+            show(&dry_run::shown(&dry));
+            return Ok(());
+        }
+        if harms(&client, kind, &args.name, &dry).await? {
+            show(&dry_run::shown(&dry));
+            confirm("Change it?", "not changed")?;
+        }
     }
-    let object = client.patch(kind, &args.name, &patch, precondition).await?;
+    let object = client.patch(kind, &args.name, &patch, options).await?;
     show(&format!("{} {}  generation {}\n", object.kind, object.metadata.name, object.metadata.generation));
     Ok(())
+}
+
+/// Looks for steps that write disks or switch power, and that the machine would not take without the patch.
+async fn harms(client: &Client, kind: &Kind, name: &str, dry: &DryRun) -> Result<bool, Failed> {
+    let harmful = |step: &&Step| step.destructive || step.power;
+    let mut elsewhere = dry.consequences.machines.iter().flat_map(|machine| &machine.steps);
+    if elsewhere.any(|step| harmful(&step)) {
+        return Ok(true);
+    }
+    if !dry.plan.steps.iter().any(|step| harmful(&step)) {
+        return Ok(false);
+    }
+    let now = client.plan(kind, name).await?;
+    let known: BTreeSet<&str> = now.steps.iter().map(|step| rule(&step.key)).collect();
+    Ok(dry.plan.steps.iter().filter(harmful).any(|step| !known.contains(rule(&step.key))))
+}
+
+/// The step that a key names: `install` of `m1/web/3/install/1`. The generation in it rises with every change.
+fn rule(key: &str) -> &str {
+    key.split('/').nth(3).unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Json;
+    use axum::extract::Request;
+    use axum::http::Method;
+    use axum::response::{IntoResponse, Response};
+    use serde_json::{Value, json};
+    use std::sync::{Arc, Mutex};
+
+    use crate::stand_in::{self, zone};
+
+    fn step(key: &str) -> Value {
+        json!({"key": key, "message": "install", "state": "next", "destructive": true})
+    }
+
+    /// Answers the plan now, the plan with the patch, and the patched object; keeps what was patched with.
+    fn region(now: Value, then: Value) -> (Arc<Mutex<Vec<String>>>, impl Fn(&Request) -> Response + Clone) {
+        let patched = Arc::new(Mutex::new(Vec::new()));
+        let seen = patched.clone();
+        let answer = move |request: &Request| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            if request.method() == Method::GET {
+                return Json(json!({"summary": "", "steps": now})).into_response();
+            }
+            if query.contains("dry_run") {
+                let plan = json!({"summary": "", "steps": then});
+                return Json(json!({"object": zone("Ready"), "plan": plan})).into_response();
+            }
+            seen.lock().unwrap().push(query);
+            Json(zone("Ready")).into_response()
+        };
+        (patched, answer)
+    }
+
+    #[tokio::test]
+    async fn a_patch_that_leads_to_an_install_is_not_made_without_a_yes() {
+        let words = ["patch", "zone", "row-1", "--merge", "{}"];
+        let (patched, answer) = region(json!([]), json!([step("m1/web/4/run-install/1")]));
+        let refused = stand_in::run(&words, answer.clone()).await.unwrap_err().to_string();
+        assert!(refused.contains("--yes goes on without asking"), "{refused}");
+        assert!(patched.lock().unwrap().is_empty());
+        stand_in::run(&[&words[..], &["--yes", "--adopt"]].concat(), answer).await.unwrap();
+        assert_eq!(*patched.lock().unwrap(), ["adopt=true"]);
+        // The install goes on whether or not the object is patched.
+        let (patched, answer) =
+            region(json!([step("m1/web/3/run-install/1")]), json!([step("m1/web/4/run-install/1")]));
+        stand_in::run(&words, answer).await.unwrap();
+        assert_eq!(*patched.lock().unwrap(), [""]);
+    }
 }

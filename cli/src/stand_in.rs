@@ -7,7 +7,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::{Cli, Command, apply, audit, delete, operate, wait};
+use crate::{Cli, Command, apply, audit, delete, operate, patch, wait};
 
 /// A Zone of which this condition is true.
 pub(crate) fn zone(condition: &str) -> Value {
@@ -36,6 +36,7 @@ where
         Command::Apply(args) => apply::run(args, &connection).await,
         Command::Audit(args) => audit::run(args, &connection).await,
         Command::Delete(args) => delete::run(args, &connection).await,
+        Command::Patch(args) => patch::run(args, &connection).await,
         Command::Wait(args) => wait::run(args, &connection).await,
         Command::Power(args) => operate::power(args, &connection).await,
         Command::RunScript(args) => operate::script(args, &connection).await,

@@ -140,6 +140,7 @@ def variables(machine):
         "basalt_description": spec.get("description"),
     }
     if addresses:
+        # The first interface's own address: further ones are called INTERFACE/NAME, which comes after it.
         found["ansible_host"] = addresses[sorted(addresses)[0]]
     return found
 

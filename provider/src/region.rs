@@ -407,7 +407,7 @@ impl Region {
 /// changes from then on, and stay for as long as they do.
 pub(crate) fn deletion(kind: &Kind) -> DeleteOptions {
     let if_unused = patience::timeouts(kind).delete.is_none();
-    DeleteOptions { if_unused, ..DeleteOptions::default() }
+    DeleteOptions { if_unused, adopt: true, ..DeleteOptions::default() }
 }
 
 fn none_at_all(kind: &Kind) -> String {

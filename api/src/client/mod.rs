@@ -109,6 +109,23 @@ pub struct DeleteOptions {
     pub force: bool,
     /// Only if nobody refers to it; refused as `in_use` otherwise, and left as it is.
     pub if_unused: bool,
+    /// Also if another manager declared it.
+    pub adopt: bool,
+}
+
+/// How to patch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatchOptions {
+    /// The patch happens only if this holds.
+    pub precondition: Precondition,
+    /// Take the object over if another manager declared it.
+    pub adopt: bool,
+}
+
+impl From<Precondition> for PatchOptions {
+    fn from(precondition: Precondition) -> Self {
+        Self { precondition, ..Self::default() }
+    }
 }
 
 impl Client {
@@ -240,9 +257,9 @@ impl Client {
         kind: &Kind,
         name: &str,
         patch: &serde_json::Value,
-        precondition: Precondition,
+        options: impl Into<PatchOptions>,
     ) -> Result<Object, ClientError> {
-        self.transport.json(patching(kind, name, patch, precondition)?).await
+        self.transport.json(patching(kind, name, patch, options.into())?).await
     }
 
     /// What [`Client::patch`] would do.
@@ -254,9 +271,9 @@ impl Client {
         kind: &Kind,
         name: &str,
         patch: &serde_json::Value,
-        precondition: Precondition,
+        options: impl Into<PatchOptions>,
     ) -> Result<DryRun, ClientError> {
-        let call = patching(kind, name, patch, precondition)?;
+        let call = patching(kind, name, patch, options.into())?;
         self.transport.json(call.query("dry_run", "true")).await
     }
 
@@ -470,10 +487,13 @@ fn patching(
     kind: &Kind,
     name: &str,
     patch: &serde_json::Value,
-    precondition: Precondition,
+    options: PatchOptions,
 ) -> Result<Call, ClientError> {
-    let call = Call::new(Method::PATCH, &path(kind, name, ""));
-    call.media_type(MERGE_PATCH).condition(precondition).body(patch)
+    let mut call = Call::new(Method::PATCH, &path(kind, name, ""));
+    if options.adopt {
+        call = call.query("adopt", "true");
+    }
+    call.media_type(MERGE_PATCH).condition(options.precondition).body(patch)
 }
 
 fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {
@@ -483,6 +503,9 @@ fn deletion(kind: &Kind, name: &str, options: DeleteOptions) -> Call {
     }
     if options.if_unused {
         call = call.query("if_unused", "true");
+    }
+    if options.adopt {
+        call = call.query("adopt", "true");
     }
     match options.generation {
         Some(generation) => call.condition(Precondition::Generation(generation)),

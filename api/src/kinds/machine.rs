@@ -251,9 +251,14 @@ pub struct MachineStatus {
     /// Its power, as last seen.
     #[field(volatile)]
     pub power: Option<PowerStatus>,
-    /// Its addresses by interface.
+    /// Addresses of the system that runs on it, by interface; further ones by `INTERFACE/NAME`. A leased
+    /// address is among them while its lease runs.
     #[field(volatile)]
     pub addresses: BTreeMap<String, IpAddr>,
+    /// The address that an interface leased last, even after the lease has ended: it shows the network of the interface. Empty while a
+    /// deployment has the machine.
+    #[field(volatile)]
+    pub last_leased: BTreeMap<String, IpAddr>,
     /// The BMC that was found from inside.
     pub bmc: Option<DetectedBmc>,
     /// How far its present boot has come.

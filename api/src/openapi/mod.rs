@@ -98,7 +98,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::All,
         id: "patch{Kind}",
         summary: "Change some of a {Kind}'s spec: JSON merge patch (RFC 7396), whose document is the spec",
-        parameters: &["name", "dry_run", "manager", "if_match"],
+        parameters: &["name", "dry_run", "adopt", "manager", "if_match"],
         request: Some("application/merge-patch+json"),
         answers: &[("200", "The object as it is now; with `dry_run` a DryRun", Some("{Kind}OrDryRun"))],
     },
@@ -108,7 +108,7 @@ const ENDPOINTS: &[Endpoint] = &[
         exists_for: For::Declarable,
         id: "delete{Kind}",
         summary: "Have a {Kind} go; repeating it is harmless",
-        parameters: &["name", "dry_run", "force", "if_unused", "if_match"],
+        parameters: &["name", "dry_run", "force", "if_unused", "adopt", "manager", "if_match"],
         request: None,
         answers: &[
             ("200", "With `dry_run`: what would happen", Some("DryRun")),

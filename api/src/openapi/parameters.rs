@@ -189,6 +189,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "Only if nobody refers to it; otherwise it is refused as `in_use`, and nothing changes",
         ),
         (
+            "adopt",
+            "adopt",
+            "query",
+            truth(),
+            "Also if another manager declared it; otherwise that is refused, and nothing changes",
+        ),
+        (
             "manager",
             MANAGER_HEADER,
             "header",

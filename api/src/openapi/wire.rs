@@ -300,7 +300,8 @@ pub(super) fn components() -> [(&'static str, Value); 61] {
                 &["summary", "changes", "effect", "steps", "waits"],
                 json!({
                     "summary": text(), "changes": list("FieldChange"), "effect": {"type": "string", "enum": effects},
-                    "steps": list("Step"), "waits": list("Wait"), "machine": text(), "digest": form(Semantic::Sha256),
+                    "steps": list("Step"), "waits": list("Wait"), "machine": text(), "taken_from": text(),
+                    "interrupts": text(), "digest": form(Semantic::Sha256),
                 }),
             ),
         ),

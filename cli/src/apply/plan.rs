@@ -22,6 +22,9 @@ pub(super) fn shown(plan: &ApplyResponse, declared: &[Declared]) -> String {
         };
         text.push_str(&format!("{sign}  {} {}\n", result.kind, result.name));
         let Some(report) = &result.plan else { continue };
+        if let Some(manager) = &report.taken_from {
+            text.push_str(&format!("      taken over from {manager}, which may undo this\n"));
+        }
         if result.action == ApplyAction::Updated {
             report.changes.iter().for_each(|change| text.push_str(&changed(change)));
         }
@@ -158,6 +161,7 @@ mod tests {
                 {"kind": "Zone", "name": "a", "action": "created", "plan": {"summary": "",
                     "changes": [{"pointer": "/description", "new": "x", "effect": "none"}]}},
                 {"kind": "Zone", "name": "b", "action": "unchanged"},
+                {"kind": "Zone", "name": "c", "action": "updated", "plan": {"summary": "", "taken_from": "terraform"}},
                 {"kind": "Deployment", "name": "web", "action": "updated", "plan": {"summary": "", "machine": "m1",
                     "changes": [{"pointer": "/image", "old": "a", "new": "b", "effect": "redeploy"}],
                     "steps": [step("arm the install", false), step("install", true)]}},
@@ -170,6 +174,7 @@ mod tests {
         assert_eq!(
             shown(&plan, &declared()),
             "+ create  Zone a\n\
+             ~ change  Zone c\n      taken over from terraform, which may undo this\n\
              ~ change  Deployment web\n      /image: \"a\" -> \"b\"  (a new installation)\n      \
              on m1: arm the install, INSTALL\n\
              + create  Deployment db\n      waiting for a machine; nearest: m2: it has tag slow (to do: add or free a machine)\n\

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use basalt_api::values::{RackId, Timestamp};
+use basalt_api::values::{Mac, RackId, Timestamp};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -76,7 +76,7 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
              select $1, subnet, $3::text::inet, $4::text::macaddr, now() + $5::bigint * interval '1 millisecond', $6
              from subnet_cidr where subnet = $2 and $3::text::inet <<= cidr
              on conflict (subnet, address, rack) do update
-             set mac = excluded.mac, ends_at = excluded.ends_at, given_back = excluded.given_back",
+             set mac = excluded.mac, ends_at = excluded.ends_at, given_back = excluded.given_back, told_at = now()",
             rack.get(),
             subnet,
             address.to_string(),
@@ -96,7 +96,8 @@ pub(crate) async fn note(tx: &mut Tx, rack: RackId, fact: &NewFact) -> Result<()
          from subnet_cidr where subnet = $2 and $3::text::inet <<= cidr
          on conflict (subnet, address, rack) do update
          set mac = excluded.mac, hostname = excluded.hostname, ends_at = excluded.ends_at,
-             kept_until = excluded.kept_until, given_back = excluded.given_back, changed = pg_current_xact_id()",
+             kept_until = excluded.kept_until, given_back = excluded.given_back, told_at = now(),
+             changed = pg_current_xact_id()",
         rack.get(),
         subnet,
         address.to_string(),
@@ -123,7 +124,49 @@ pub struct LastLease {
     pub ends_at: Timestamp,
 }
 
+/// A lease that has not ended and was not given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentLease {
+    /// The leased address.
+    pub address: IpAddr,
+    /// MAC address of the client.
+    pub mac: Mac,
+    /// When it ends.
+    pub ends_at: Timestamp,
+    /// When a rack last told of it.
+    pub told_at: Timestamp,
+}
+
 impl Store {
+    /// The current leases of these clients. IPv4 comes before IPv6, and the lease that a rack reported last comes first.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn current_leases(&self, macs: &[String]) -> Result<Vec<CurrentLease>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select host(address) as "address!", mac::text as "mac!",
+                 (extract(epoch from ends_at) * 1000000)::bigint as "ends_us!",
+                 (extract(epoch from told_at) * 1000000)::bigint as "told_us!"
+               from (select address, mac, ends_at, told_at, given_back from lease
+                       where mac = any($1::text[]::macaddr[])
+                     union all
+                     select address, mac, ends_at, told_at, given_back from lease6
+                       where mac = any($1::text[]::macaddr[])) l
+               where not given_back and ends_at > now() order by family(address), told_at desc, address"#,
+            macs
+        );
+        let corrupt = |bad: &dyn std::fmt::Display| StoreError::Corrupt(format!("a lease: {bad}"));
+        let rows = rows.fetch_all(self.pool()).await?.into_iter().map(|row| {
+            Ok(CurrentLease {
+                address: row.address.parse().map_err(|bad| corrupt(&bad))?,
+                mac: row.mac.parse().map_err(|bad| corrupt(&bad))?,
+                ends_at: timestamp(row.ends_us)?,
+                told_at: timestamp(row.told_us)?,
+            })
+        });
+        rows.collect()
+    }
+
     /// The lease of any of these clients that ends last, also where it has ended within the last day; of IPv4 alone.
     ///
     /// # Errors

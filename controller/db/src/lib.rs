@@ -94,8 +94,8 @@ pub use gauge::{FailingGauge, KindGauge, PhaseGauge, QueueGauge};
 pub use ipam::{
     Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
 };
-pub use lease::{Grantor, LastLease, LeasesSeen, RackLease};
-pub use object::{Key, ListQuery, Object, Page, Referrer};
+pub use lease::{CurrentLease, Grantor, LastLease, LeasesSeen, RackLease};
+pub use object::{BmcOf, Key, ListQuery, Object, Page, Referrer};
 pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;
 pub use password::{hash_password, verify_password};

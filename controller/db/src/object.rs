@@ -68,6 +68,15 @@ pub struct Referrer {
     pub pointer: String,
 }
 
+/// A machine's BMC, as far as it decides which rack speaks to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BmcOf {
+    /// The machine's name.
+    pub machine: String,
+    /// The BMC's address or host name.
+    pub address: Option<String>,
+}
+
 /// One page of a list.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -292,6 +301,19 @@ impl Store {
             kind
         );
         Ok(rows.fetch_all(self.pool()).await?.into_iter().map(Uid::from).collect())
+    }
+
+    /// The machines with a BMC that racks speak to, in the order of their names.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn bmcs(&self) -> Result<Vec<BmcOf>, StoreError> {
+        let rows = sqlx::query_as!(
+            BmcOf,
+            "select name as machine, spec -> 'bmc' ->> 'address' as address from object
+             where kind = 'Machine' and spec -> 'bmc' ->> 'driver' in ('ipmi', 'redfish') order by name"
+        );
+        Ok(rows.fetch_all(self.pool()).await?)
     }
 
     /// What keeps an object from leaving: who refers to it, holds its addresses, or has claimed it.

@@ -4,8 +4,9 @@ use super::App;
 use super::problem::Answer;
 use super::rights::Rights;
 use super::waiting::WaitsFor;
+use crate::driver::departure::Departure;
 use crate::driver::{Choices, PLANNED, Supposed, Wish};
-use basalt_api::kinds::Deployment;
+use basalt_api::kinds::{Deployment, Rack};
 use basalt_api::plan::{Consequences, PlanReport, Step};
 use basalt_api::values::{Generation, Name, Sha256, Uid};
 use basalt_api::wire::{ApplyAction, BlastRadius, Verb};
@@ -71,6 +72,7 @@ pub(super) async fn choices<'a>(
 /// What follows from writes that were only tried together, each with the spec that is wanted; in their order.
 pub(super) async fn of_writes(
     app: &App,
+    rights: &Rights,
     written: &[(&Stored, &Value)],
     choices: &Choices,
     others: Option<&Arc<Overlay>>,
@@ -81,11 +83,50 @@ pub(super) async fn of_writes(
         these.push((&stored.object, Supposed { spec: Some(wanted), choice, asked: None }));
     }
     let mut plans = planned(app, &these, others).await?;
-    let of_write = |(stored, _): &(&Stored, &Value)| {
-        let plan = plans.remove(&stored.object.uid).unwrap_or_else(|| said(in_words(stored)));
-        PlanReport { changes: stored.changes.clone(), effect: effect(stored), ..plan }
+    let mut reports = Vec::with_capacity(written.len());
+    for (stored, wanted) in written.iter().copied() {
+        let mut plan = plans.remove(&stored.object.uid).unwrap_or_else(|| said(in_words(stored)));
+        let sets_aside = stored.changes.iter().any(|change| change.pointer == "/maintenance")
+            && wanted.get("maintenance") == Some(&Value::Bool(true));
+        if sets_aside && stored.object.kind == Rack::KIND.name {
+            plan.summary = format!("Rack {:?} serves nobody from then on.", stored.object.name);
+            add_departure(app, rights, &stored.object, &mut plan).await?;
+        }
+        reports.push(PlanReport {
+            changes: stored.changes.clone(),
+            effect: effect(stored),
+            taken_from: stored.taken_from.clone(),
+            ..plan
+        });
+    }
+    Ok(reports)
+}
+
+/// Says who serves what a rack serves now, once it does not.
+async fn add_departure(app: &App, rights: &Rights, rack: &Object, plan: &mut PlanReport) -> Answer<()> {
+    let Some(machinery) = app.machinery() else { return Ok(()) };
+    let Departure { subnets, bmcs } = machinery.departure(rack.uid).await?;
+    if subnets.is_empty() && bmcs.is_empty() {
+        plan.summary.push_str(" It answers DHCP in no subnet now, and speaks to no BMC.");
+    }
+    let who = |racks: &[String]| match racks.is_empty() {
+        true => "nobody".to_owned(),
+        false => racks.join(" and "),
     };
-    Ok(written.iter().map(of_write).collect())
+    for (racks, subnets) in subnets {
+        let subnets = listed(subnets.into_iter()).unwrap_or_default();
+        plan.summary.push_str(&format!(" DHCP in subnet {subnets} is then answered by {}.", who(&racks)));
+    }
+    for (racks, machines) in bmcs {
+        let count = machines.len();
+        // Some of them may be of pools that the caller does not see.
+        let seen = rights.unlimited().and_then(|_| listed(machines.into_iter()));
+        let names = seen.map(|names| format!(" ({names})")).unwrap_or_default();
+        let machines = if count == 1 { "machine" } else { "machines" };
+        let of = format!("{count} {machines}{names}");
+        plan.summary.push_str(&format!(" The power of {of} is then switched by {}.", who(&racks)));
+    }
+    Ok(())
 }
 
 /// What becomes of an object that nothing is done for.
@@ -125,6 +166,7 @@ pub(super) fn of_layer(object: &Object, manager: &str) -> PlanReport {
 /// What follows from a deletion that was only tried.
 pub(super) async fn of_deletion(
     app: &App,
+    rights: &Rights,
     object: &Object,
     gone: bool,
     waits_for: &WaitsFor,
@@ -134,19 +176,25 @@ pub(super) async fn of_deletion(
     if gone {
         return Ok(said(format!("{kind} {name:?} will be gone.")));
     }
-    let plan = planned(app, &[(object, Supposed::default())], others).await?.remove(&object.uid);
+    let plan = match kind == Rack::KIND.name {
+        true => None,
+        false => planned(app, &[(object, Supposed::default())], others).await?.remove(&object.uid),
+    };
     let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
     if let Some(others) = waits_for.in_words(|other| format!("{} {:?}", other.kind, other.name)) {
         plan.summary = format!("{kind} {name:?} goes after {others}.");
+    }
+    if kind == Rack::KIND.name {
+        add_departure(app, rights, object, &mut plan).await?;
     }
     Ok(plan)
 }
 
 /// What follows from a deletion by force that was only tried.
-pub(super) async fn of_letting_go(app: &App, object: &Object) -> Answer<PlanReport> {
+pub(super) async fn of_letting_go(app: &App, rights: &Rights, object: &Object) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
     let machine = planned_alone(app, object, Supposed::default()).await?.and_then(|plan| plan.machine);
-    Ok(match (machine, kind.as_str()) {
+    let mut plan = match (machine, kind.as_str()) {
         (Some(machine), "Deployment") => PlanReport {
             machine: Some(machine.clone()),
             ..said(format!(
@@ -155,7 +203,11 @@ pub(super) async fn of_letting_go(app: &App, object: &Object) -> Answer<PlanRepo
             ))
         },
         _ => said(format!("{kind} {name:?} will be gone at once; nothing is done to what it stands for.")),
-    })
+    };
+    if kind == Rack::KIND.name {
+        add_departure(app, rights, object, &mut plan).await?;
+    }
+    Ok(plan)
 }
 
 /// What follows from a rename that was only tried.

@@ -3,7 +3,7 @@
 use super::announce::{self, Chosen};
 use super::body;
 use super::caller::Caller;
-use super::guards::ApplyGuards;
+use super::guards::OwnerGuards;
 use super::problem::{Answer, Refusal};
 use super::query::{Flags, parameters};
 use super::rights::Rights;
@@ -96,7 +96,7 @@ pub(super) async fn apply(
     let puts: Vec<Put<'_>> = documents.iter().map(|it| it.put(manager.as_deref(), request.adopt)).collect();
     let wanted: Vec<&Value> = documents.iter().map(|it| &it.value).collect();
     let tried =
-        |expected| ApplyGuards { manager: manager.as_deref(), adopt: request.adopt, expected, guards };
+        |expected| OwnerGuards { manager: manager.as_deref(), adopt: request.adopt, expected, guards };
     let dry = Batch { puts: &puts, prune, dry_run: true, judge: &tried(None), allocation: None };
     if flags.dry_run {
         let written = app.store().write(&dry).await?;
@@ -280,7 +280,7 @@ async fn announced(
         written.stored.iter().zip(wanted.iter().copied()).filter(|(stored, _)| is_changed(stored)).collect();
     let others = Arc::new(Overlay::of(written));
     let choices = announce::choices(app, changed.iter().copied(), &others).await?;
-    let mut planned = announce::of_writes(app, &changed, &choices, Some(&others)).await?.into_iter();
+    let mut planned = announce::of_writes(app, rights, &changed, &choices, Some(&others)).await?.into_iter();
     for stored in &written.stored {
         let Some(plan) = is_changed(stored).then(|| planned.next()).flatten() else {
             plans.push(None);
@@ -296,7 +296,7 @@ async fn announced(
     for pruned in &written.pruned {
         let Pruned { object, gone, waits_for } = pruned;
         let waits_for = WaitsFor::seen(app, rights, waits_for.clone()).await?;
-        let plan = announce::of_deletion(app, object, *gone, &waits_for, Some(&others)).await?;
+        let plan = announce::of_deletion(app, rights, object, *gone, &waits_for, Some(&others)).await?;
         announce::reach(&mut radius, &pruned.object.kind, &pruned.object.name, &plan);
         plans.push(Some(plan));
     }
@@ -310,7 +310,8 @@ fn changed(written: &Written) -> Vec<Option<PlanReport>> {
     let of = |stored: &Stored| {
         let (changes, effect) = (stored.changes.clone(), announce::effect(stored));
         let changed = announce::action(stored) != ApplyAction::Unchanged;
-        changed.then(|| PlanReport { changes, effect, ..PlanReport::default() })
+        let taken_from = stored.taken_from.clone();
+        changed.then(|| PlanReport { changes, effect, taken_from, ..PlanReport::default() })
     };
     let pruned = written.pruned.iter().map(|_| None);
     written.stored.iter().map(of).chain(pruned).collect()

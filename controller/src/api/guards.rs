@@ -112,9 +112,18 @@ impl Judge for Guards<'_> {
     }
 }
 
-/// The same for an apply, which takes nothing from another manager, and may be held to a plan.
-pub(super) struct ApplyGuards<'a> {
-    /// Who applies.
+/// Manager of racks and discoveries, which enrol themselves. A change of such an object takes nothing from another client.
+const REGION: &str = "region";
+
+/// The manager of an object, if another client is.
+fn other_manager<'a>(object: &'a Object, manager: Option<&str>) -> Option<&'a str> {
+    object.manager.as_deref().filter(|other| *other != REGION && manager != Some(*other))
+}
+
+/// The same for an apply, a patch and a deletion, which touch nothing of another manager unless they are told to. An apply may be
+/// held to a plan.
+pub(super) struct OwnerGuards<'a> {
+    /// Manager of the request.
     pub(super) manager: Option<&'a str>,
     /// Takes over what others declared.
     pub(super) adopt: bool,
@@ -124,21 +133,27 @@ pub(super) struct ApplyGuards<'a> {
     pub(super) guards: Guards<'a>,
 }
 
-impl Judge for ApplyGuards<'_> {
+impl Judge for OwnerGuards<'_> {
     fn change(&self, put: &Put<'_>, before: &Object) -> Vec<FieldError> {
         let mut errors = self.guards.change(put, before);
-        if let Some(other) =
-            before.manager.as_deref().filter(|other| self.manager != Some(*other) && !self.adopt)
-        {
+        if let Some(other) = other_manager(before, self.manager).filter(|_| !self.adopt) {
             let message = format!("{} {:?} is managed by {other:?}", before.kind, before.name);
-            let hint = format!("change it with {other}, or apply with adopt, which takes it over");
+            let hint = format!("change it with {other}, or say adopt (--adopt), which takes it over");
             errors.push(FieldError::new("", FieldCode::Rule, message, hint));
         }
         errors
     }
 
     fn removal(&self, object: &Object) -> Vec<FieldError> {
-        self.guards.removal(object)
+        let mut errors = self.guards.removal(object);
+        // A deletion that has begun is not stopped any more.
+        let stays = object.deletion_requested_at.is_none();
+        if let Some(other) = other_manager(object, self.manager).filter(|_| stays && !self.adopt) {
+            let message = format!("{} {:?} is managed by {other:?}", object.kind, object.name);
+            let hint = format!("delete it with {other}, or say adopt (--adopt)");
+            errors.push(FieldError::new("", FieldCode::Rule, message, hint));
+        }
+        errors
     }
 
     fn minds_pools(&self) -> bool {

@@ -4,6 +4,7 @@ use super::App;
 use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
+use super::guards::OwnerGuards;
 use super::problem::{Answer, Refusal};
 use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
@@ -210,7 +211,7 @@ pub(super) async fn enrolled(app: &App, kind: &Kind, key: Key<'_>) -> Answer<()>
 }
 
 pub(super) async fn dry_run(app: &App, rights: &Rights, stored: Stored, spec: &Value) -> Answer<Response> {
-    let plan = announce::of_writes(app, &[(&stored, spec)], &Choices::default(), None).await?;
+    let plan = announce::of_writes(app, rights, &[(&stored, spec)], &Choices::default(), None).await?;
     let plan = plan.into_iter().next().unwrap_or_default();
     let changes = announce::action(&stored) != ApplyAction::Unchanged;
     let these = if changes { Overlay::one(&stored.object, false) } else { Overlay::default() };
@@ -236,10 +237,12 @@ pub(super) async fn remove(
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;
-    let DeleteParameters { dry_run, force, if_unused } = parameters(&uri)?;
+    let DeleteParameters { dry_run, force, if_unused, adopt } = parameters(&uri)?;
     let precondition = body::precondition(&headers)?;
+    let manager = body::manager(&headers)?;
     let guards = caller.guards(dry_run);
-    let removal = Removal { kind: kind.name, key, precondition, dry_run, force, if_unused, judge: &guards };
+    let judge = OwnerGuards { manager: manager.as_deref(), adopt, expected: None, guards };
+    let removal = Removal { kind: kind.name, key, precondition, dry_run, force, if_unused, judge: &judge };
     if dry_run {
         return dry_removal(&app, &caller.rights, removal).await;
     }
@@ -279,17 +282,17 @@ async fn dry_removal(app: &App, rights: &Rights, removal: Removal<'_>) -> Answer
     let without = Arc::new(Overlay::one(&before, true));
     let (object, plan) = match app.store().delete(removal).await.map_err(protected)? {
         Deletion::Gone if removal.force => {
-            let plan = announce::of_letting_go(app, &before).await?;
+            let plan = announce::of_letting_go(app, rights, &before).await?;
             (render::render(before, &WaitsFor::default())?, plan)
         }
         Deletion::Gone => {
             let nobody = WaitsFor::default();
-            let plan = announce::of_deletion(app, &before, true, &nobody, None).await?;
+            let plan = announce::of_deletion(app, rights, &before, true, &nobody, None).await?;
             (render::render(before, &nobody)?, plan)
         }
         Deletion::Waits { object, waits_for } => {
             let waits_for = WaitsFor::seen(app, rights, waits_for).await?;
-            let plan = announce::of_deletion(app, &object, false, &waits_for, None).await?;
+            let plan = announce::of_deletion(app, rights, &object, false, &waits_for, None).await?;
             (render::render(*object, &waits_for)?, plan)
         }
         Deletion::InUse { by } => return Err(in_use(&WaitsFor::seen(app, rights, by).await?)),

@@ -3,9 +3,10 @@
 use super::App;
 use super::body;
 use super::caller::Caller;
+use super::guards::OwnerGuards;
 use super::objects;
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, parameters};
+use super::query::{PatchParameters, parameters};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -30,7 +31,7 @@ pub(super) async fn patch(
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let key = body::key(kind, &name)?;
-    let flags: Flags = parameters(&uri)?;
+    let PatchParameters { dry_run, adopt } = parameters(&uri)?;
     let asked = body::precondition(&headers)?;
     let manager = body::manager(&headers)?;
     let patch = merge_patch(&headers, &body)?;
@@ -54,13 +55,13 @@ pub(super) async fn patch(
             at: "/spec",
             labels: None,
             manager: manager.as_deref(),
-            adopt: true,
+            adopt,
             precondition,
             first_status: &json!({}),
         };
-        let guards = caller.guards(flags.dry_run);
-        let batch =
-            Batch { puts: &[put], prune: None, dry_run: flags.dry_run, judge: &guards, allocation: None };
+        let guards = caller.guards(dry_run);
+        let judge = OwnerGuards { manager: manager.as_deref(), adopt, expected: None, guards };
+        let batch = Batch { puts: &[put], prune: None, dry_run, judge: &judge, allocation: None };
         let stored = match caller.store(&app).write(&batch).await {
             Err(StoreError::Conflict { .. }) if asked != precondition && tries < TRIES => {
                 tries += 1;
@@ -71,7 +72,7 @@ pub(super) async fn patch(
         let stored = stored.ok_or_else(|| {
             Refusal::new(ProblemCode::Internal, "the store did not say what became of the spec")
         })?;
-        if flags.dry_run {
+        if dry_run {
             return objects::dry_run(&app, &caller.rights, stored, &value).await;
         }
         return Ok(objects::rendered(&app, &caller.rights, stored.object).await?.answer(StatusCode::OK));

@@ -39,6 +39,18 @@ pub(super) struct Flags {
     pub(super) dry_run: bool,
 }
 
+/// Parameters of patches.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PatchParameters {
+    /// Store nothing, say what would be.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+    /// Take over what another manager declared.
+    #[serde(default)]
+    pub(super) adopt: bool,
+}
+
 /// Of deletions.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +64,9 @@ pub(super) struct DeleteParameters {
     /// Only if nobody refers to it.
     #[serde(default)]
     pub(super) if_unused: bool,
+    /// Also what another manager declared.
+    #[serde(default)]
+    pub(super) adopt: bool,
 }
 
 /// Whether a write of any sort is only tried. What is not understood is not; the handler refuses it.

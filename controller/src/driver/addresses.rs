@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use basalt_api::kinds::{Link, LinkAddress, NetworkConfig, Sync};
+use basalt_api::kinds::{Link, LinkAddress, MachineSpec, NetworkConfig, Sync};
 use basalt_api::pointer::child;
 use basalt_api::values::{Mac, SubnetId, Uid};
 use basalt_db::{Address, AddressWish, Addressed, Store, StoreError};
 use basalt_engine::Plan;
+use basalt_engine::facts::Facts;
 use basalt_engine::input::{Claim, MachineInput};
 use basalt_engine::render::Assigned;
 
@@ -137,15 +138,15 @@ async fn refusal(
         address: one.address,
         mac: mac.as_deref(),
         hostname: None,
-        machine_macs: &macs(input),
+        machine_macs: &macs(&input.spec, &input.facts),
     };
     store.address_refusal(&wish).await
 }
 
 /// Every MAC that is known of a machine.
-fn macs(input: &MachineInput) -> Vec<String> {
-    let booting = input.spec.boot_macs.iter().map(ToString::to_string);
-    let inventory = input.facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
+pub(super) fn macs(spec: &MachineSpec, facts: &Facts) -> Vec<String> {
+    let booting = spec.boot_macs.iter().map(ToString::to_string);
+    let inventory = facts.inventory.iter().flat_map(|seen| &seen.inventory.nics);
     let found = inventory.filter_map(|nic| nic.mac.parse::<Mac>().ok()).map(|mac| mac.to_string());
     booting.chain(found).collect()
 }
@@ -159,7 +160,7 @@ pub(super) async fn assign(driver: &Driver, estate: &Estate, loaded: &Loaded) ->
     };
     let Some(network) = loaded.input.network() else { return Ok(false) };
     let hostname = claim.spec.hostname.as_ref().map(ToString::to_string);
-    let machine_macs = macs(&loaded.input);
+    let machine_macs = macs(&loaded.input.spec, &loaded.input.facts);
     let (mut given, mut by_mac) = (false, BTreeSet::new());
     for wanted in loaded.addressing.wanted(network) {
         let has = loaded.addressing.has(&wanted);

@@ -295,9 +295,11 @@ fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
 fn candidate(object: &Object, machine: MachineSpec, estate: &Estate) -> Candidate {
     let status: MachineStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let bmc = machine.bmc.as_ref().and_then(|bmc| bmc.address.as_ref()?.ip());
-    let known = status.addresses.values().copied().chain(bmc);
+    // A lease shows the network of an interface even after it has ended.
+    let seen = || status.addresses.iter().chain(&status.last_leased);
+    let known = seen().map(|(_, at)| *at).chain(bmc);
     let rack = estate::rack_near(known, &estate.nets, &estate.racks);
-    let attached = status.addresses.iter().map(|(name, at)| (name.clone(), attached(*at, estate)));
+    let attached = seen().map(|(name, at)| (name.clone(), attached(*at, estate)));
     Candidate {
         uid: MachineId::from(object.uid),
         name: object.name.clone(),

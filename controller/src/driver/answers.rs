@@ -20,7 +20,8 @@ use super::load::{Estate, spec};
 use super::meters::Counts;
 use super::serving::Network;
 use super::{
-    Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, deployment, operation,
+    Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, departure, deployment,
+    operation,
 };
 use crate::racks;
 use crate::racks::observed::Observed;
@@ -62,6 +63,10 @@ impl Machinery for Driver {
 
     fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
         Box::pin(consequences::of(self, others))
+    }
+
+    fn departure(&self, rack: Uid) -> Answer<'_, departure::Departure> {
+        Box::pin(departure::of(self, rack))
     }
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
@@ -152,6 +157,8 @@ impl Driver {
                 let planned = plan(&loaded.input, &policy, now);
                 let mut report = of_plan(&object.name, &planned);
                 report.waits.extend(operation::waits(&loaded.input, &planned));
+                report.interrupts =
+                    supposed.asked.and_then(|wish| operation::interrupts(&loaded.input, wish.verb));
                 Ok(report)
             }
             "Deployment" => {

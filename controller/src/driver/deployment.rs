@@ -161,15 +161,22 @@ fn waiting(planned: &DeploymentPlan) -> Axes {
 
 /// Addresses of an installed system.
 #[derive(Default)]
-struct Shown {
+pub(super) struct Shown {
     /// By interface.
     first: BTreeMap<String, IpAddr>,
     /// By interface and name: `INTERFACE/NAME`.
     further: BTreeMap<String, IpAddr>,
 }
 
+impl Shown {
+    /// The first and the further addresses in one map.
+    pub(super) fn all(self) -> BTreeMap<String, IpAddr> {
+        self.first.into_iter().chain(self.further).collect()
+    }
+}
+
 /// The addresses of an installed system: those that its interfaces own, and of the one that it boots from the one that was seen.
-fn addresses(
+pub(super) fn addresses(
     (network, claim): (Option<&NetworkConfig>, Option<&Claim>),
     inventory: &Inventory,
     seen: Option<IpAddr>,

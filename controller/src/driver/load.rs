@@ -8,7 +8,7 @@ use basalt_api::kinds::{
     SettingsSpec, StaticRouteSpec, SubnetSpec, VlanSpec,
 };
 use basalt_api::values::{Attempt, DeploymentId, ImageId, MachineId, RackId, Sha256, SubnetId, Timestamp};
-use basalt_db::{Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
+use basalt_db::{CurrentLease, Fact, FleetLimits, Object, Slot, Store, StoreError, Tagged};
 use basalt_engine::Policy;
 use basalt_engine::budget::Budget;
 use basalt_engine::deadlines::DEADLINES;
@@ -80,6 +80,8 @@ pub struct Loaded {
     pub markers: BTreeMap<String, DiskMarker>,
     /// The facts themselves.
     pub facts: Vec<Fact>,
+    /// Its leases that run.
+    pub leases: Vec<CurrentLease>,
     /// What it is made of.
     pub inventory: Option<Inventory>,
     /// All of its tags.
@@ -282,6 +284,7 @@ impl Estate {
         facts.power_rack = estate::link(self.power_rack(&machine));
         let zone = machine.zone.as_ref().map_or(DEFAULT_ZONE, |zone| zone.as_str());
         let (budget, slot) = self.budget(store, uid, zone).await?;
+        let leases = store.current_leases(&addresses::macs(&machine, &facts)).await?;
         let marks = store.machine_marks(uid).await?;
         let operations = store.planning_operations(uid).await?;
         let held = store.claim_on(uid).await?;
@@ -332,6 +335,7 @@ impl Estate {
             tasks,
             markers,
             facts: stored,
+            leases,
             inventory,
             tags,
             automatic,

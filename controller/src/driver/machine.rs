@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::converge::Driver;
 use super::load::{Estate, Loaded};
-use super::{addresses, decision, estate, operation, report_token, tag};
+use super::{addresses, decision, estate, machine_addresses, operation, report_token, tag};
 use crate::racks::observed::Observed;
 
 /// Steps in one go, before others get their turn.
@@ -71,7 +71,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         remember_boot(driver, lease, &loaded, &planned).await?;
         let Some(step) = planned.next.first() else {
             write(driver, lease, &object, &loaded, &planned, None, now).await?;
-            return Ok(wake(&planned, now));
+            return Ok(wake(&planned, &loaded, now));
         };
         let turn =
             Turn { driver, lease, estate: &estate, loaded: &loaded, policy: &policy, planned: &planned, now };
@@ -91,8 +91,10 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     Ok(Then::Again(Duration::ZERO))
 }
 
-fn wake(planned: &Plan, now: Timestamp) -> Then {
-    match planned.wake_at {
+/// The next look at the machine: at its earliest deadline, or when a lease ends and its address goes.
+fn wake(planned: &Plan, loaded: &Loaded, now: Timestamp) -> Then {
+    let lease_ends = loaded.leases.iter().map(|lease| lease.ends_at).min();
+    match planned.wake_at.into_iter().chain(lease_ends).min() {
         Some(at) => Then::Again(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)),
         None => Then::Rest,
     }
@@ -442,10 +444,11 @@ fn status(loaded: &Loaded, planned: &Plan) -> MachineStatus {
         certificate: facts.bmc_certificate,
         ..PowerStatus::new(reading.state, reading.at)
     });
-    if let (Some(lease), Some(nic)) = (&facts.lease, boot_nic(loaded))
+    status.addresses = machine_addresses::of(loaded, planned);
+    if let (None, Some(lease), Some(nic)) = (&loaded.input.claim, &facts.lease, boot_nic(loaded))
         && let Ok(address) = lease.address.parse()
     {
-        status.addresses.insert(nic, address);
+        status.last_leased.insert(nic, address);
     }
     status.boot = progress(loaded);
     status

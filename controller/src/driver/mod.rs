@@ -10,9 +10,11 @@
 //! | [`machine`], [`deployment`], [`rack`], [`image`], [`tag`] | one reconciliation each |
 //! | [`allocate`] | machines for deployments, decided in rounds |
 //! | [`addresses`] | addresses of deployments' interfaces |
+//! | `machine_addresses` | addresses of machines: of what runs on them |
 //! | [`load`], [`fold`], [`estate`] | the planner's input, from the store; pure but for reading |
 //! | [`scripts`] | what belongs to commissioning and release, as it is declared |
 //! | [`concerns`] | what racks are told |
+//! | [`departure`] | who takes over from a rack that serves no longer |
 //! | [`consequences`] | what follows for machines that a write does not name |
 //! | [`answers`] | plans, waits and timelines for people |
 //! | [`services`] | how a rack's services are, from what it said of them |
@@ -30,6 +32,7 @@ mod concerns6;
 pub mod consequences;
 pub mod converge;
 pub mod decision;
+pub mod departure;
 pub mod deployment;
 pub mod discovery;
 pub mod estate;
@@ -38,6 +41,7 @@ pub mod image;
 pub mod kill;
 pub mod load;
 pub mod machine;
+mod machine_addresses;
 pub mod meters;
 mod operation;
 pub mod poison;
@@ -136,6 +140,9 @@ pub trait Machinery: Send + Sync + 'static {
 
     /// What would happen to machines that are not among `others`, were those as they would be.
     fn consequences<'a>(&'a self, others: &'a Arc<Overlay>) -> Answer<'a, Consequences>;
+
+    /// The subnets and BMCs that others take over from a rack.
+    fn departure(&self, rack: Uid) -> Answer<'_, departure::Departure>;
 
     /// What is waited for.
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits>;

@@ -60,6 +60,29 @@ pub(super) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, 
     }
 }
 
+/// Says which running system the verb cuts off. The system of a deployment may run even if the last power reading says off.
+pub(super) fn interrupts(input: &MachineInput, verb: Verb) -> Option<String> {
+    let then = match verb {
+        Verb::PowerOff => "and stays off",
+        Verb::PowerCycle => "and boots again",
+        Verb::Rescue => "and comes back when the rescue ends",
+        Verb::RunScript => "before the script is booted",
+        Verb::PowerOn | Verb::Recommission | Verb::Abort => return None,
+    };
+    let name = &input.name;
+    let is_on = input.facts.power.as_ref().is_some_and(|reading| reading.state == PowerState::On);
+    match &input.claim {
+        Some(claim) => Some(format!(
+            "The system of Deployment {:?} on {name} is cut off without being shut down, {then}.",
+            claim.name
+        )),
+        None if is_on => {
+            Some(format!("{name} is on: whatever runs there is cut off without being shut down, {then}."))
+        }
+        None => None,
+    }
+}
+
 /// Notes how far operations are. True when one has ended: what it held back may go on.
 pub(super) async fn note(driver: &Driver, loaded: &Loaded, planned: &Plan) -> Result<bool, StoreError> {
     let mut has_ended = false;

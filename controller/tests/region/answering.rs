@@ -54,3 +54,32 @@ async fn a_rack_that_answers_nobody_is_no_rack_of_an_older_version_and_one_that_
     serves(&rack, 1).await;
     shows(&lab, &serde_json::json!(["default.0"])).await;
 }
+
+#[tokio::test]
+async fn deleting_a_rack_says_who_serves_its_subnets_and_bmcs_then() {
+    let lab = lab().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let controller = Controller::start(&lab.region, address, Policy::default(), Vec::new()).await.unwrap();
+    furnish(&lab).await;
+    let machine =
+        r#"{"commissioning":{"skip":true},"bmc":{"driver":"ipmi","address":"10.77.0.9","username":"a"}}"#;
+    lab.api.declare("/api/v1/machines/m1", machine).await;
+    let r1 = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    serves(&r1, 1).await;
+    let said = async |method: &str, body: &str| {
+        let headers = [("X-Basalt-Manager", "cli"), ("Content-Type", "application/merge-patch+json")];
+        let answer = lab.api.send(method, "/api/v1/racks/r1?dry_run=true", &headers, body.to_owned()).await;
+        answer.json()["plan"]["summary"].as_str().unwrap_or_default().to_owned()
+    };
+    let then = |who: &str| {
+        format!(
+            " DHCP in subnet \"lab\" (VLAN default.0) is then answered by {who}. The power of 1 machine (m1) is then switched by {who}."
+        )
+    };
+    assert_eq!(said("DELETE", "").await, format!("Rack \"r1\" will leave.{}", then("nobody")));
+    let r2 = Linked::come(&lab, controller.rpc_address(), "r2", "10.77.0.3/24").await;
+    serves(&r2, 1).await;
+    assert_eq!(said("DELETE", "").await, format!("Rack \"r1\" will leave.{}", then("r2")));
+    let aside = said("PATCH", r#"{"maintenance":true}"#).await;
+    assert_eq!(aside, format!("Rack \"r1\" serves nobody from then on.{}", then("r2")));
+}

@@ -305,7 +305,11 @@ async fn nothing_is_taken_from_another_manager_unless_it_is_asked_for() {
         assert_eq!(errors, [r#"/documents/0/spec: Zone "a" is managed by "terraform""#]);
     }
     other["adopt"] = json!(true);
+    let plan = apply(&lab.api, "?dry_run=true", "cli", &other).await.json();
+    assert_eq!(plan["results"][0]["plan"]["taken_from"], "terraform", "{plan}");
     assert_eq!(apply(&lab.api, "", "cli", &other).await.status, 200);
+    let again = apply(&lab.api, "?dry_run=true", "cli", &other).await.json();
+    assert_eq!(actions(&again), ["unchanged"], "it is taken over once");
     assert_eq!(lab.api.get("/api/v1/zones/a").await.json()["metadata"]["manager"], "cli");
 }
 

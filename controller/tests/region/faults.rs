@@ -6,6 +6,7 @@ use basalt_api::plan::{Consequences, PlanReport};
 use basalt_api::values::Uid;
 use basalt_api::wire::{Decisions, Timeline, Verb, Waits};
 use basalt_db::{Object, Overlay};
+use basalt_region::driver::departure::Departure;
 use basalt_region::driver::serving::Network;
 use basalt_region::driver::{Answer, Choices, Judged, Machinery, Supposed, meters};
 use basalt_region::racks;
@@ -43,6 +44,10 @@ impl Machinery for Faulty {
 
     fn consequences<'a>(&'a self, _: &'a Arc<Overlay>) -> Answer<'a, Consequences> {
         Box::pin(async { Ok(Consequences::default()) })
+    }
+
+    fn departure(&self, _: Uid) -> Answer<'_, Departure> {
+        Box::pin(async { Ok(Departure::default()) })
     }
 
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {

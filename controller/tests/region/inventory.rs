@@ -1,11 +1,15 @@
-//! examples/ansible, by Ansible itself against a live region.
+//! examples/ansible against a live region: by Ansible itself, and its recipes for other tools by the shell.
 
 use crate::allocation::{machine, once};
-use crate::support::driven_lab;
+use crate::support::{Lab, driven_lab, lab};
+use basalt_db::splice::Text;
+use basalt_db::{Key, Precondition, Put};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -72,4 +76,80 @@ async fn ansible_sees_machines_by_zone_pool_and_tag() {
     assert_eq!(host["basalt_zone"], "row-2");
     assert_eq!(host["basalt_tags"], json!(["second-row", "ssd"]));
     assert_eq!(inventory["_meta"]["hostvars"]["m3"], host);
+}
+
+/// The commands of examples/ansible/README.md: the block that asks the region, and the rows of these tools.
+fn recipes(tools: &[&str]) -> (String, Vec<String>) {
+    let text = std::fs::read_to_string(format!("{ROOT}/examples/ansible/README.md")).expect("the README");
+    let block =
+        text.split("```").find(|block| block.contains("curl")).expect("a block of commands").to_owned();
+    let command = |tool: &&str| {
+        let row = text.lines().find(|line| line.starts_with(&format!("| {tool} |"))).expect("a row");
+        row.split('`').nth(1).expect("a command").to_owned()
+    };
+    (block, tools.iter().map(command).collect())
+}
+
+/// A machine of a zone, as it would be seen.
+async fn seen(lab: &Lab, name: &str, zone: &str, status: Value) {
+    let spec =
+        Text::parse(&json!({"zone": zone, "commissioning": {"skip": true}}).to_string()).expect("JSON");
+    let put = Put {
+        kind: basalt_api::Kind::find("Machine").expect("a kind"),
+        key: Key::Name(name),
+        spec: &spec,
+        at: "",
+        labels: None,
+        manager: None,
+        adopt: false,
+        precondition: Precondition::None,
+        first_status: &status,
+    };
+    lab.region.store().put(&put).await.expect("it is stored");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recipes_for_juju_chef_and_puppet_name_each_deployed_machine_of_the_zone_once() {
+    let lab = lab().await;
+    for zone in ["row-1", "row-2"] {
+        lab.api.declare(&format!("/api/v1/zones/{zone}"), "{}").await;
+    }
+    let deployed = |addresses: Value| json!({"deployment": "web", "addresses": addresses});
+    let two = json!({"enp1s0": "10.77.0.11", "enp1s0/six": "2001:db8::11"});
+    seen(&lab, "m1", "row-1", deployed(two)).await;
+    seen(&lab, "m2", "row-1", deployed(json!({"enp1s0": "10.77.0.12"}))).await;
+    seen(&lab, "idle", "row-1", json!({"addresses": {"enp1s0": "10.77.0.13"}})).await;
+    seen(&lab, "silent", "row-1", deployed(json!({}))).await;
+    seen(&lab, "elsewhere", "row-2", deployed(json!({"enp1s0": "10.77.0.14"}))).await;
+    let found = lab.api.get("/api/v1/machines?q=2001:db8::11").await.json();
+    assert_eq!(found["items"][0]["metadata"]["name"], "m1", "an address finds its machine: {found}");
+
+    let (url, home) = (format!("http://{}", lab.region.address()), lab.dir.path().to_owned());
+    let ran = tokio::task::spawn_blocking(move || {
+        let work = tempfile::tempdir().expect("a directory");
+        // Stand-ins for the tools print their arguments. They consume standard input, as programs that call ssh do.
+        for tool in ["juju", "knife", "bolt"] {
+            let path = work.path().join(tool);
+            std::fs::write(&path, "#!/bin/sh\ncat > /dev/null\necho \"${0##*/} $*\"\n")
+                .expect("it is written");
+            std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it can be run");
+        }
+        let (block, rows) = recipes(&["Juju", "Chef", "Puppet"]);
+        let path = format!("{}:{}", work.path().display(), std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &format!("{block}\n{}", rows.join("\n"))]);
+        shell.current_dir(work.path()).env("PATH", path).stdin(Stdio::null());
+        shell.env("BASALT_ENDPOINT", &url).env("BASALT_TOKEN_FILE", home.join("admin-token"));
+        output(&mut shell)
+    });
+    assert_eq!(
+        ran.await.expect("it runs").lines().collect::<Vec<_>>(),
+        [
+            "juju add-machine ssh:ubuntu@10.77.0.11",
+            "juju add-machine ssh:ubuntu@10.77.0.12",
+            "knife bootstrap 10.77.0.11 --tags row-1",
+            "knife bootstrap 10.77.0.12 --tags row-1",
+            "bolt task run facts --targets 10.77.0.11,10.77.0.12",
+        ]
+    );
 }

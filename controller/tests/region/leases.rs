@@ -105,6 +105,17 @@ async fn a_rack_hears_what_another_leases_while_it_runs_and_all_of_it_when_it_co
         !first.told().leases.iter().flat_map(|told| &told.leases).any(|lease| lease.by() != Grantor::Self_),
         "nobody else leased anything"
     );
+    let ended = LeaseFact {
+        address: "10.77.0.102".into(),
+        expires_unix_ms: RACK_NOW_MS - 1,
+        subnet_uid: subnet_uid.clone(),
+        ..LeaseFact::default()
+    };
+    let (mac, body) = ("52:54:00:00:00:01".into(), Some(fact::Body::Lease(ended)));
+    said(&[new_fact(Fact { seq: 5, mac, body, ..Fact::default() }, RACK_NOW_MS)]).await;
+    let current = store.current_leases(&["52:54:00:00:00:01".to_owned()]).await.expect("leases");
+    let current: Vec<_> = current.iter().map(|lease| lease.address.to_string()).collect();
+    assert_eq!(current, ["10.77.0.101"], "one was given back, one has ended");
     drop((first, second));
 
     let again = Linked::come(&lab, rpc, "r1", "10.77.0.2/24").await;

@@ -1,5 +1,6 @@
 //! What is asked of machines once: accepted under an id, looked at, refused, the same when it is repeated.
 
+use crate::allocation::{image, once};
 use crate::support::{Lab, driven_lab, lab};
 use basalt_api::Semantic;
 use basalt_db::Key;
@@ -100,6 +101,38 @@ async fn an_operation_that_is_tried_lists_its_power_steps() {
     let steps: Vec<_> = plan["steps"].as_array().unwrap().iter().map(|step| &step["message"]).collect();
     assert_eq!(steps, ["power off, as was asked for", "power on, as was asked for"], "{plan}");
     assert_eq!(lab.api.get(OPERATIONS).await.json()["items"], json!([]));
+}
+
+#[tokio::test]
+async fn an_operation_that_is_tried_says_whose_system_it_cuts_off() {
+    let lab = driven_lab().await;
+    machine(&lab, json!({})).await;
+    let interrupts = async |verb: &str| {
+        let wish = json!({"verb": verb, "ssh_keys": [Semantic::SshPublicKey.example()]});
+        let wish = if verb == "rescue" { wish } else { json!({ "verb": verb }) };
+        let path = format!("{OPERATIONS}?dry_run=true");
+        let tried = lab.api.send("POST", &path, &[], wish.to_string()).await;
+        assert_eq!(tried.status, 200, "{}", tried.text());
+        tried.json()["plan"]["interrupts"].as_str().map(str::to_owned)
+    };
+    assert_eq!(interrupts("power_off").await, None, "nothing is known to run there");
+    lab.api.declare("/api/v1/images/debian", &image()["spec"].to_string()).await;
+    lab.api.declare("/api/v1/deployments/web", r#"{"image":"debian","machine":"m"}"#).await;
+    once("it has its machine", async || {
+        let machine = lab.api.get("/api/v1/machines/m").await.json();
+        (machine["status"]["deployment"] == "web").then_some(())
+    })
+    .await;
+    for (verb, then) in [
+        ("power_off", "and stays off."),
+        ("power_cycle", "and boots again."),
+        ("rescue", "and comes back when the rescue ends."),
+    ] {
+        let said = interrupts(verb).await.expect(verb);
+        let whole = "The system of Deployment \"web\" on m is cut off without being shut down, ";
+        assert_eq!(said, format!("{whole}{then}"));
+    }
+    assert_eq!(interrupts("power_on").await, None);
 }
 
 /// `run_script`, with more.

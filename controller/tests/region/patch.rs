@@ -132,6 +132,39 @@ async fn preconditions_dry_runs_and_refusals_are_those_of_a_put() {
 }
 
 #[tokio::test]
+async fn what_another_manager_declared_is_patched_and_deleted_only_with_adopt() {
+    let lab = lab().await;
+    let (cli, terraform) = (("X-Basalt-Manager", "cli"), ("X-Basalt-Manager", "terraform"));
+    let spec = r#"{"spec":{"description":"theirs"}}"#;
+    let zone = "/api/v1/zones/a";
+    assert_eq!(lab.api.send("PUT", zone, &[terraform], spec.to_owned()).await.status, 201);
+    let patched = async |query: &str, headers: &[(&str, &str)]| {
+        let headers = [&[TYPE], headers].concat();
+        let path = format!("{zone}{query}");
+        lab.api.send("PATCH", &path, &headers, r#"{"description":"ours"}"#.to_owned()).await
+    };
+    let managed = r#"Zone "a" is managed by "terraform""#;
+    for headers in [&[cli][..], &[]] {
+        for query in ["", "?dry_run=true"] {
+            let (status, _, errors) = patched(query, headers).await.problem();
+            assert_eq!((status, errors), (422, vec![format!("/spec: {managed}")]), "{headers:?} {query}");
+            let refused = lab.api.send("DELETE", &format!("{zone}{query}"), headers, "").await;
+            assert_eq!(refused.problem().1, "locked");
+            assert!(refused.json()["detail"].as_str().unwrap().contains("is managed by"), "{refused:?}");
+        }
+    }
+    assert_eq!(lab.api.get(zone).await.json()["spec"]["description"], "theirs");
+    let mine = lab.api.send("PATCH", zone, &[TYPE, terraform], r#"{"description":"still theirs"}"#).await;
+    assert_eq!(mine.status, 200, "{}", mine.text());
+    let plan = patched("?adopt=true&dry_run=true", &[cli]).await.json()["plan"].clone();
+    assert_eq!(plan["taken_from"], "terraform", "{plan}");
+    let ours = patched("?adopt=true", &[cli]).await;
+    assert_eq!(ours.json()["metadata"]["manager"], "cli");
+    assert_eq!(lab.api.send("DELETE", zone, &[terraform], "").await.problem().1, "locked");
+    assert_eq!(lab.api.send("DELETE", &format!("{zone}?adopt=true"), &[terraform], "").await.status, 204);
+}
+
+#[tokio::test]
 async fn patches_of_different_fields_that_meet_are_both_kept() {
     let lab = lab().await;
     lab.api.declare("/api/v1/samples/a", r#"{"serial":"s"}"#).await;

@@ -77,7 +77,7 @@ async fn nothing_else_is_taken_up() {
     let plain = lab.api.send("PUT", ZONE, &[("x-basalt-manager", "terraform")], body).await;
     assert_eq!(plain.status, 201);
     exists(&create(&lab.api, FIRST, "a").await);
-    assert_eq!(lab.api.delete(ZONE).await.status, 204);
+    assert_eq!(lab.api.delete(&format!("{ZONE}?adopt=true")).await.status, 204);
 
     create(&lab.api, FIRST, "a").await;
     report(&lab.api, FIRST, json!({"ends": true})).await;

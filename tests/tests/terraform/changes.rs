@@ -227,7 +227,8 @@ fn what_somebody_changes_between_plan_and_apply_is_not_overwritten_and_told() {
         world.config(&zones("two")).ok(&["plan", "-out=kept.tfplan"]).await;
         world.put("cli", "Zone", "row-1", json!({"description": "mine"})).await;
         let client = world.client("cli");
-        client.delete(described("Zone"), "row-2", DeleteOptions::default()).await.expect("it goes");
+        let options = DeleteOptions { adopt: true, ..DeleteOptions::default() };
+        client.delete(described("Zone"), "row-2", options).await.expect("it goes");
 
         let said = flat(&world.fails(&["apply", "kept.tfplan"]).await);
         assert_eq!(said.matches("Error: ").count(), 2, "{said}");

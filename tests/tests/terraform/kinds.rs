@@ -250,7 +250,8 @@ fn what_somebody_deletes_of_any_kind_is_planned_and_made_again() {
 
         let cli = world.client("cli");
         for one in &missing {
-            cli.delete(one.kind, one.name, DeleteOptions::default()).await.expect("it is to go");
+            let options = DeleteOptions { adopt: true, ..DeleteOptions::default() };
+            cli.delete(one.kind, one.name, options).await.expect("it is to go");
         }
         // Each goes when nothing refers to it any more.
         for one in &missing {

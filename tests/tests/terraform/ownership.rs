@@ -1,6 +1,6 @@
 //! Objects that were there before: imported, or left alone.
 
-use basalt_api::client::{Client, ClientConfig, DeleteOptions, Precondition};
+use basalt_api::client::{Client, ClientConfig, DeleteOptions, PatchOptions, Precondition};
 use basalt_api::wire::PutRequest;
 use serde_json::json;
 
@@ -226,7 +226,7 @@ fn a_second_resource_of_a_name_is_refused_by_the_plan_and_replaces_nothing() {
 fn what_is_being_deleted_takes_no_change_and_its_users_stay() {
     within(async |world| {
         world.config(&domain_with_record(&world, "")).apply().await;
-        let options = DeleteOptions::default();
+        let options = DeleteOptions { adopt: true, ..DeleteOptions::default() };
         let going = world.client("cli").delete(described("Domain"), "lab.example.com", options).await;
         assert!(going.expect("an answer").is_some(), "the record has a name in it");
         let changed = domain_with_record(&world, "description = \"changed\"");
@@ -259,7 +259,8 @@ fn what_another_tool_took_over_is_told_before_it_is_taken_back() {
         let zone = "resource \"basalt_zone\" \"row\" {\n  name = \"row-1\"\n}\n";
         world.config(&format!("{}{zone}", provider(&world))).apply().await;
         let (client, theirs) = (world.client("cli"), json!({"description": "theirs"}));
-        client.patch(described("Zone"), "row-1", &theirs, Precondition::None).await.expect("it is stored");
+        let options = PatchOptions { adopt: true, ..PatchOptions::default() };
+        client.patch(described("Zone"), "row-1", &theirs, options).await.expect("it is stored");
         assert_eq!(world.get("Zone", "row-1").await.metadata.manager.as_deref(), Some("cli"));
 
         let said = flat(&world.ok(&["plan"]).await);

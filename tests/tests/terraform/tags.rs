@@ -162,7 +162,7 @@ fn tags_follow_a_machine_that_is_renamed_and_not_another_one() {
         assert_eq!(world.layers("m9").await["terraform-tags"], layer(None, &["gpu"]));
 
         // With their machine they are gone.
-        let force = DeleteOptions { force: true, ..DeleteOptions::default() };
+        let force = DeleteOptions { force: true, adopt: true, ..DeleteOptions::default() };
         world.client("cli").delete(machine, "m9", force).await.expect("it is deleted");
         let said = flat(&world.fails(&["apply", "-auto-approve"]).await);
         assert!(said.contains("There is no Machine \"m9\"."), "{said}");

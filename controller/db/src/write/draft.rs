@@ -61,6 +61,8 @@ pub struct Stored {
     pub changed: bool,
     /// Its labels or its manager changed.
     pub relabelled: bool,
+    /// The manager before, where another one takes the object over from it.
+    pub taken_from: Option<String>,
     /// What changed in the spec; masked. Of a new object: all that it says.
     pub changes: Vec<FieldChange>,
     /// Marks what was declared: the very text of the spec, secrets and all, and the labels. Only who has the seal key can tell
@@ -82,6 +84,7 @@ pub(super) struct Draft<'a> {
     pub(super) layers: Layers,
     pub(super) manager: Option<String>,
     relabelled: bool,
+    taken_from: Option<String>,
     /// The text of its spec is another one.
     rewritten: bool,
     /// Its generation rises.
@@ -174,6 +177,7 @@ impl<'a> Draft<'a> {
             _ => put.manager.map(str::to_owned).or(manager_before.clone()),
         };
         let relabelled = layers != layers_before || manager != manager_before;
+        let taken_from = manager_before.filter(|before| manager.as_ref() != Some(before));
         let rewritten = old.as_ref().is_none_or(|old| old.spec != sealed.text.as_str());
         let touched = changed || relabelled || rewritten;
         let errors = if old.is_some() { immutable(&changes) } else { Vec::new() };
@@ -187,6 +191,7 @@ impl<'a> Draft<'a> {
             layers,
             manager,
             relabelled,
+            taken_from,
             rewritten,
             changed,
             touched,
@@ -250,6 +255,7 @@ impl<'a> Draft<'a> {
             created: generation_before.is_none(),
             changed: self.changed,
             relabelled: self.relabelled,
+            taken_from: self.taken_from,
             changes: self.changes,
             mark: mark(store, self.put)?,
             advisories: self.errors.into_iter().chain(dormant).map(|error| error.below(at)).collect(),

@@ -48,6 +48,10 @@ async fn one_address_of_an_interface_changes_and_the_others_stay() {
     assert_eq!(status["addresses"], json!({"enp1s0": "10.77.0.2"}));
     let further = json!({"enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
     assert_eq!(status["further_addresses"], further);
+    let machine = world.find("Machine", "m0").await.expect("it is there").status;
+    let machine: Value = serde_json::from_str(machine.get()).expect("JSON");
+    let all = json!({"enp1s0": "10.77.0.2", "enp1s0/named": "10.77.5.5", "enp1s0/six": "2001:db8:77::1"});
+    assert_eq!(machine["addresses"], all, "they are the machine's own");
 
     // Another subnet for one, another name for another, and a third besides.
     let more = json!({"six": {"subnet": "other6"}, "renamed": named, "more": {"subnet": "lab6"}});

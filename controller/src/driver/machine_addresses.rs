@@ -1,0 +1,123 @@
+//! The addresses of a machine: those of the system that runs on it.
+//!
+//! | on the machine runs | its addresses are |
+//! | --- | --- |
+//! | an installed system | the ones that its interfaces own; of an interface that leases, the lease that runs |
+//! | the ephemeral environment, or nothing | the leases that run |
+//!
+//! A lease that the installer got is not the installed system's, and a lease that has ended may be another host's by now.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use basalt_api::agent::Inventory;
+use basalt_api::values::{Attempt, Mac, Timestamp};
+use basalt_db::CurrentLease;
+use basalt_engine::Plan;
+use basalt_engine::facts::{Leased, Reported};
+use basalt_engine::plan::BootAction;
+
+use super::deployment;
+use super::load::Loaded;
+
+/// By interface; further addresses that an interface owns by `INTERFACE/NAME`.
+pub(super) fn of(loaded: &Loaded, planned: &Plan) -> BTreeMap<String, IpAddr> {
+    let facts = &loaded.input.facts;
+    let Some(inventory) = facts.inventory.as_ref().map(|seen| &seen.inventory) else {
+        return BTreeMap::new();
+    };
+    let is_ephemeral = matches!(planned.boot, BootAction::Ephemeral(_));
+    match planned.report.installed_by.filter(|_| !is_ephemeral) {
+        Some(attempt) => of_system(loaded, inventory, attempt),
+        None => leased(inventory, &loaded.leases, Timestamp::MIN),
+    }
+}
+
+fn of_system(loaded: &Loaded, inventory: &Inventory, attempt: Attempt) -> BTreeMap<String, IpAddr> {
+    let facts = &loaded.input.facts;
+    let installed = facts.results.get(&attempt).map_or(Timestamp::MIN, |end| end.at);
+    let leased = leased(inventory, &loaded.leases, installed);
+    let reported = reported(facts.readiness.get(&attempt), facts.lease.as_ref());
+    let boots = inventory.nics.iter().find(|nic| nic.boot).map(|nic| nic.name.as_str());
+    let seen = boots.and_then(|nic| leased.get(nic)).copied().or(reported);
+    let network = (loaded.input.network(), loaded.input.claim.as_ref());
+    let mut addresses = deployment::addresses(network, inventory, seen).all();
+    for (nic, address) in leased {
+        addresses.entry(nic).or_insert(address);
+    }
+    addresses
+}
+
+/// The leases told of since then, by interface. Where one has several, the first of them counts.
+fn leased(inventory: &Inventory, leases: &[CurrentLease], since: Timestamp) -> BTreeMap<String, IpAddr> {
+    let each = inventory.nics.iter().filter_map(|nic| {
+        let mac: Mac = nic.mac.parse().ok()?;
+        let lease = leases.iter().find(|lease| lease.mac == mac && lease.told_at >= since)?;
+        Some((nic.name.clone(), lease.address))
+    });
+    each.collect()
+}
+
+/// The address from which the system reported, unless a rack leased it, or has leased another one since: then the lease says
+/// whether it is still the system's.
+fn reported(report: Option<&Reported>, lease: Option<&Leased>) -> Option<IpAddr> {
+    let report = report?;
+    let is_known_better = lease.is_some_and(|it| it.at >= report.at || it.address == report.address);
+    if is_known_better { None } else { report.address.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_api::agent::Nic;
+    use basalt_engine::facts::Level;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn lease(mac: &str, address: &str, told: i64) -> CurrentLease {
+        CurrentLease {
+            address: address.parse().unwrap(),
+            mac: mac.parse().unwrap(),
+            ends_at: at(1000),
+            told_at: at(told),
+        }
+    }
+
+    #[test]
+    fn leases_are_those_of_the_machine_s_own_interfaces_and_no_older_than_its_system() {
+        let nic = |name: &str, mac: &str| Nic { name: name.into(), mac: mac.into(), ..Nic::default() };
+        let nics = vec![nic("enp1s0", "52:54:00:00:00:01"), nic("enp2s0", "52:54:00:00:00:02")];
+        let inventory = Inventory { nics, ..Inventory::default() };
+        let leases = [
+            lease("52:54:00:00:00:01", "10.77.0.9", 20),
+            lease("52:54:00:00:00:02", "10.88.0.5", 5),
+            lease("52:54:00:00:00:01", "2001:db8::9", 30),
+            lease("52:54:00:00:00:07", "10.77.0.7", 20),
+        ];
+        let words = |since: i64| {
+            let leased = leased(&inventory, &leases, at(since));
+            leased.into_iter().map(|(nic, address)| format!("{nic} {address}")).collect::<Vec<_>>()
+        };
+        assert_eq!(words(0), ["enp1s0 10.77.0.9", "enp2s0 10.88.0.5"]);
+        assert_eq!(words(10), ["enp1s0 10.77.0.9"], "the installer had the other one");
+    }
+
+    #[test]
+    fn a_reported_address_counts_until_a_lease_says_more_of_it() {
+        let report = Reported { at: at(10), level: Level::Booted, address: "10.77.0.9".to_owned() };
+        let seen = |lease: Option<(i64, &str)>| {
+            let lease = lease.map(|(told, address)| Leased { at: at(told), address: address.to_owned() });
+            reported(Some(&report), lease.as_ref()).map(|address| address.to_string())
+        };
+        assert_eq!(seen(None).as_deref(), Some("10.77.0.9"), "another DHCP server leased it");
+        assert_eq!(seen(Some((5, "10.77.0.120"))).as_deref(), Some("10.77.0.9"), "the installer's lease");
+        assert_eq!(
+            seen(Some((5, "10.77.0.9"))),
+            None,
+            "a rack leased it: it is the system's while that runs"
+        );
+        assert_eq!(seen(Some((20, "10.77.0.130"))), None, "it has leased another one since");
+    }
+}
