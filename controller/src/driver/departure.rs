@@ -1,4 +1,4 @@
-//! What follows when a rack serves no longer, because it is deleted or set aside: who takes over its subnets and its BMCs.
+//! The consequences of a rack's deletion or maintenance: the racks that take over its subnets and its BMCs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::converge::Driver;
 use super::estate::{self, Net, RackSeen};
 use super::load;
 
-/// What others take over from a rack, by the racks that then do; where that is empty, nobody does.
+/// Subnets and machines of a rack that leaves, by the names of the racks that take them over. No names: nobody does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// Subnets, each with its VLAN.
@@ -19,7 +19,7 @@ pub struct Departure {
     pub bmcs: BTreeMap<Vec<String>, Vec<String>>,
 }
 
-/// What a rack leaves.
+/// The subnets and machines that a rack leaves.
 pub(super) async fn of(driver: &Driver, rack: Uid) -> Result<Departure, StoreError> {
     let nets = load::nets(&driver.store).await?;
     let racks = load::racks(&driver.store, &driver.sessions).await?;

@@ -48,7 +48,7 @@ fn of_system(loaded: &Loaded, inventory: &Inventory, attempt: Attempt) -> BTreeM
     addresses
 }
 
-/// The leases told of since then, by interface. Where one has several, the first of them counts.
+/// The leases told of since then, by interface. The first lease of an interface counts.
 fn leased(inventory: &Inventory, leases: &[CurrentLease], since: Timestamp) -> BTreeMap<String, IpAddr> {
     let each = inventory.nics.iter().filter_map(|nic| {
         let mac: Mac = nic.mac.parse().ok()?;
@@ -58,8 +58,8 @@ fn leased(inventory: &Inventory, leases: &[CurrentLease], since: Timestamp) -> B
     each.collect()
 }
 
-/// The address from which the system reported, unless a rack leased it, or has leased another one since: then the lease says
-/// whether it is still the system's.
+/// The address from which the system reported. `None` if a rack leased it, or has leased another address since: the lease
+/// tells more.
 fn reported(report: Option<&Reported>, lease: Option<&Leased>) -> Option<IpAddr> {
     let report = report?;
     let is_known_better = lease.is_some_and(|it| it.at >= report.at || it.address == report.address);
