@@ -9,7 +9,7 @@ use sqlx::{Connection, PgConnection, Row};
 use std::time::Duration;
 
 /// Every column of bytes, and whether it is sealed. A new one belongs here, and into `rotate` if it is.
-const BYTES: [(&str, bool); 22] = [
+const BYTES: [(&str, bool); 23] = [
     ("_sqlx_migrations.checksum", false),
     ("address.duid", false),
     ("api_token.sha256", false),
@@ -30,6 +30,7 @@ const BYTES: [(&str, bool); 22] = [
     ("rack_enrolment.certificate_der", false),
     ("rack_enrolment.spki_sha256", false),
     ("region_meta.seal_check", true),
+    ("retired_rack.spki_sha256", false),
     ("secret.sealed", true),
     ("session.sha256", false),
 ];
