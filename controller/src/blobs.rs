@@ -118,7 +118,7 @@ impl From<&Settings> for Limits {
 const RESERVE: u64 = 1 << 30;
 
 /// The room on the disk is looked at again after so many bytes.
-const LOOK_AFTER: u64 = 64 << 20;
+const LOOK_AFTER: u64 = 4 << 20;
 
 /// A region's blobs. Cheap to clone.
 #[derive(Clone, Debug)]

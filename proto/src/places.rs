@@ -55,15 +55,14 @@ pub fn counted(address: IpAddr) -> Option<IpAddr> {
 /// Places that each client holds.
 #[derive(Debug)]
 struct Shares<K> {
-    of_one: usize,
     held: HashMap<K, usize>,
 }
 
 impl<K: Eq + Hash> Shares<K> {
-    /// Counts one more, unless the client has its share.
-    fn take(&mut self, client: K) -> bool {
+    /// Counts one more, unless the client has `most`.
+    fn take(&mut self, client: K, most: usize) -> bool {
         let held = self.held.entry(client).or_default();
-        let has_room = *held < self.of_one;
+        let has_room = *held < most;
         *held += usize::from(has_room);
         has_room
     }
@@ -123,7 +122,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let limits = Limits { all: limits.all.clamp(1, Semaphore::MAX_PERMITS), ..limits };
-        let shares = Mutex::new(Shares { of_one: limits.of_one, held: HashMap::new() });
+        let shares = Mutex::new(Shares { held: HashMap::new() });
         let room = Arc::new(Semaphore::new(limits.all));
         Self(Arc::new(Inner { limits, room, shares, refused: AtomicU64::new(0) }))
     }
@@ -139,7 +138,15 @@ impl<K: Clone + Eq + Hash> Places<K> {
     /// # Errors
     /// The client has its share: it is not kept waiting.
     pub async fn take(&self, client: Option<K>) -> Result<Place<K>, Full> {
-        let share = self.share(client)?;
+        self.take_within(client, self.0.limits.of_one).await
+    }
+
+    /// [`Places::take`] for a client that may have `most` places in place of the usual share.
+    ///
+    /// # Errors
+    /// The client has as many: it is not kept waiting.
+    pub async fn take_within(&self, client: Option<K>, most: usize) -> Result<Place<K>, Full> {
+        let share = self.share(client, most)?;
         let room = Arc::clone(&self.0.room).acquire_owned().await.map_err(|_| Full::All)?;
         Ok(Place { _share: share, _room: room })
     }
@@ -149,7 +156,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
     /// # Errors
     /// There is none, or the client has its share.
     pub fn try_take(&self, client: Option<K>) -> Result<Place<K>, Full> {
-        let share = self.share(client)?;
+        let share = self.share(client, self.0.limits.of_one)?;
         let room = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| Full::All)?;
         Ok(Place { _share: share, _room: room })
     }
@@ -161,9 +168,9 @@ impl<K: Clone + Eq + Hash> Places<K> {
         Counts { taken, refused: self.0.refused.load(Ordering::Relaxed) }
     }
 
-    fn share(&self, client: Option<K>) -> Result<Option<Share<K>>, Full> {
+    fn share(&self, client: Option<K>, most: usize) -> Result<Option<Share<K>>, Full> {
         let Some(client) = client else { return Ok(None) };
-        if !locked(&self.0.shares).take(client.clone()) {
+        if !locked(&self.0.shares).take(client.clone(), most) {
             let before = self.0.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Full::Client { is_news: before.saturating_add(1).is_power_of_two() });
         }

@@ -52,7 +52,10 @@ struct Now {
     /// There while the run is known to the region.
     renewal: Option<JoinHandle<()>>,
     created: BTreeSet<Uid>,
+    /// Uids to report with the next call.
     held: BTreeSet<Uid>,
+    /// Uids that the region has noted.
+    noted: BTreeSet<Uid>,
 }
 
 impl Drop for Now {
@@ -83,7 +86,8 @@ impl Run {
         now.renewal = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(RENEWAL).await;
-                if let Err(error) = client.for_waiting().report_run(id, &RunReport::default()).await {
+                // A request that hangs must not outlast the region's patience with the run.
+                if let Err(error) = client.for_the_last().report_run(id, &RunReport::default()).await {
                     tracing::debug!(%error, "the run was not renewed; it is tried again");
                 }
             }
@@ -99,11 +103,16 @@ impl Run {
     pub(crate) async fn confirm(&self, uid: Uid) -> bool {
         self.now().held.insert(uid);
         let _one_at_a_time = self.0.confirming.lock().await;
-        let held = std::mem::take(&mut self.now().held);
-        if held.is_empty() {
-            return true;
-        }
-        let held: Vec<Uid> = held.into_iter().collect();
+        let held: Vec<Uid> = {
+            let mut now = self.now();
+            if now.noted.contains(&uid) {
+                return true;
+            }
+            // Another task may have taken this uid into a report that failed.
+            let mut held = std::mem::take(&mut now.held);
+            held.insert(uid);
+            held.into_iter().collect()
+        };
         for confirms in held.chunks(MAX_CONFIRMED) {
             let report = RunReport { confirms: confirms.to_vec(), ends: false };
             let said = self.0.client.call().await.report_run(self.0.id, &report).await;
@@ -112,6 +121,7 @@ impl Run {
                 return false;
             }
         }
+        self.now().noted.extend(held);
         true
     }
 
@@ -150,11 +160,18 @@ mod tests {
 
     /// A run, and what a played region is told of it.
     async fn run() -> (Run, Reports) {
+        run_answered(StatusCode::NO_CONTENT).await
+    }
+
+    /// The same, with this answer to the first report.
+    async fn run_answered(first: StatusCode) -> (Run, Reports) {
         let reports = Reports::default();
         let told = Arc::clone(&reports);
         let app = Router::new().fallback(move |axum::Json(report): axum::Json<RunReport>| {
-            told.lock().expect("a lock").push(report);
-            async { StatusCode::NO_CONTENT }
+            let mut told = told.lock().expect("a lock");
+            told.push(report);
+            let answer = if told.len() == 1 { first } else { StatusCode::NO_CONTENT };
+            async move { answer }
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoints = vec![format!("http://{}", listener.local_addr().expect("an address"))];
@@ -193,6 +210,17 @@ mod tests {
         let (run, reports) = run().await;
         run.end(Kept::Yes).await;
         assert_eq!(told(&reports), []);
+    }
+
+    #[tokio::test]
+    async fn a_uid_whose_report_failed_is_reported_again_by_each_task_that_shared_it() {
+        let (run, reports) = run_answered(StatusCode::UNPROCESSABLE_ENTITY).await;
+        let (one, other) = (Uid::generate(), Uid::generate());
+        run.now().held.insert(other);
+        assert!(!run.confirm(one).await, "the report with both has failed");
+        assert!(run.confirm(other).await);
+        assert_eq!(told(&reports).pop().map(|it| it.confirms), Some(vec![other]));
+        assert!(run.confirm(other).await && told(&reports).is_empty(), "it is noted");
     }
 
     #[tokio::test]

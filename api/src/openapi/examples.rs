@@ -220,7 +220,7 @@ pub fn examples() -> Vec<Example> {
             json!({"default_image": "debian", "kernel_options": "quiet", "loader": "ipxe",
                 "upstream_dns": ["192.0.2.53"], "ntp_servers": ["ntp.example.com"], "erase": "quick",
                 "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128"},
-                "deadlines": {"claim": "20m"},
+                "deadlines": {"claim": "20m"}, "bmc_networks": ["10.77.0.0/24"],
                 "openid": {"issuer": "https://id.example.com", "client_id": "basalt", "name_claim": "preferred_username",
                     "groups_claim": "groups", "groups": {"web": {"roles": ["web-admins"]}}},
                 "fleet_budget": {"max_unavailable": 10, "max_unavailable_per_zone": 5, "destructive_per_hour": 100,

@@ -83,7 +83,10 @@ impl Store {
         );
         mark.execute(&mut *tx).await?;
         let delete = sqlx::query!(
-            "delete from blob where unused_since <= now() - make_interval(secs => $1)
+            "delete from blob b where b.unused_since <= now() - make_interval(secs => $1)
+               and not exists (
+                 select from object, jsonb_path_query(spec::jsonb, '$.files.*.sha256') file
+                 where kind = 'Image' and lower(file #>> '{}') = encode(b.sha256, 'hex'))
              returning sha256, size, location",
             keep.as_secs_f64()
         );

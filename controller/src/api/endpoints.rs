@@ -12,6 +12,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
 use axum::middleware;
 use axum::routing::{MethodRouter, delete, get, head, post, put};
+use basalt_api::wire::MAX_ID_TOKEN_BYTES;
 use basalt_api::{MAX_SPEC_BYTES, ProblemCode};
 
 /// One method of one path.
@@ -149,7 +150,7 @@ pub(super) const BODY_BYTES: usize = 2 * MAX_SPEC_BYTES;
 const APPLY_BYTES: usize = 64 << 20;
 
 /// Names and passwords, or an ID token with the groups of a person. Strangers send it.
-const LOGIN_BYTES: usize = 32 << 10;
+const LOGIN_BYTES: usize = MAX_ID_TOKEN_BYTES + (8 << 10);
 
 pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();

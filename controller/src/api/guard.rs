@@ -111,7 +111,7 @@ async fn answer(app: App, peer: ConnectInfo<Peer>, request: Request, next: Next)
     }
     match response.status() {
         StatusCode::PAYLOAD_TOO_LARGE if !is_problem(&response) => {
-            let detail = "the request is larger than the region takes: 32 KiB for a login, 64 MiB for an apply, 2 MiB otherwise";
+            let detail = "the request is larger than the region takes: 72 KiB for a login, 64 MiB for an apply, 2 MiB otherwise";
             Refusal::new(ProblemCode::TooLarge, detail).into_response()
         }
         // What stands in the path is no text, or the body broke off.

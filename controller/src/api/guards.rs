@@ -112,12 +112,13 @@ impl Judge for Guards<'_> {
     }
 }
 
-/// Manager of racks and discoveries, which enrol themselves. A change of such an object takes nothing from another client.
-const REGION: &str = "region";
+/// Managers of objects that nobody declared: racks and discoveries, and users of an issuer of OpenID Connect. A change of such
+/// an object takes nothing from another client.
+const NOBODYS: [&str; 2] = ["region", "openid"];
 
 /// The manager of an object, if another client is.
 fn other_manager<'a>(object: &'a Object, manager: Option<&str>) -> Option<&'a str> {
-    object.manager.as_deref().filter(|other| *other != REGION && manager != Some(*other))
+    object.manager.as_deref().filter(|other| !NOBODYS.contains(other) && manager != Some(*other))
 }
 
 /// The same for an apply, a patch and a deletion, which touch nothing of another manager unless they are told to. An apply may be

@@ -19,7 +19,11 @@ impl Blobs {
                 days,
                 "no Image named this blob for so long: it is removed"
             );
-            remove(&place_in(&self.dir, &blob.sha256))?;
+            // A client that uploads it again at this moment keeps its bytes; the next sweep looks again.
+            let Ok(_turn) = self.turn(&blob.sha256) else { continue };
+            if self.store.blob(&blob.sha256).await?.is_none() {
+                remove(&place_in(&self.dir, &blob.sha256))?;
+            }
         }
         let known: BTreeSet<[u8; 32]> =
             self.store.blobs().await?.into_iter().map(|blob| blob.sha256).collect();

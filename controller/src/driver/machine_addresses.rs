@@ -16,6 +16,7 @@ use basalt_db::CurrentLease;
 use basalt_engine::Plan;
 use basalt_engine::facts::{Leased, Reported};
 use basalt_engine::plan::BootAction;
+use basalt_engine::render::Network;
 
 use super::deployment;
 use super::load::Loaded;
@@ -36,7 +37,10 @@ pub(super) fn of(loaded: &Loaded, planned: &Plan) -> BTreeMap<String, IpAddr> {
 fn of_system(loaded: &Loaded, inventory: &Inventory, attempt: Attempt) -> BTreeMap<String, IpAddr> {
     let facts = &loaded.input.facts;
     let installed = facts.results.get(&attempt).map_or(Timestamp::MIN, |end| end.at);
-    let leased = leased(inventory, &loaded.leases, installed);
+    let leased = match leases(loaded, inventory) {
+        true => leased(inventory, &loaded.leases, installed),
+        false => BTreeMap::new(),
+    };
     let reported = reported(facts.readiness.get(&attempt), facts.lease.as_ref());
     let boots = inventory.nics.iter().find(|nic| nic.boot).map(|nic| nic.name.as_str());
     let seen = boots.and_then(|nic| leased.get(nic)).copied().or(reported);
@@ -46,6 +50,17 @@ fn of_system(loaded: &Loaded, inventory: &Inventory, attempt: Attempt) -> BTreeM
         addresses.entry(nic).or_insert(address);
     }
     addresses
+}
+
+/// True if an interface of the installed system leases. Firmware that boots from the network leases as well, and that address
+/// is not the system's. If the network does not resolve, leases count.
+fn leases(loaded: &Loaded, inventory: &Inventory) -> bool {
+    let Some(claim) = loaded.input.claim.as_ref() else { return true };
+    let network = Network::resolve(loaded.input.network(), inventory, &claim.assigned);
+    network.map_or(true, |network| {
+        let mut addresses = network.interfaces.iter().filter_map(|it| it.addresses.as_ref());
+        addresses.any(|it| it.dhcp || it.dhcp6)
+    })
 }
 
 /// The leases told of since then, by interface. The first lease of an interface counts.

@@ -100,11 +100,12 @@ impl KindResource {
         if !self.is_as_declared(&there, request) || !self.memory().asks_for(&uid, asks) {
             return Ok(None);
         }
+        if !self.memory().makes(&uid) {
+            return Err(self.is_declared_twice(name));
+        }
         let precondition = Precondition::Generation(there.metadata.generation);
         let written = region.put(cx, self.kind, name, request, precondition).await;
-        let written = written.map_err(|error| region.diags(self.kind, name, &error))?;
-        self.memory().makes(&uid);
-        Ok(Some(written))
+        Ok(Some(written.map_err(|error| region.diags(self.kind, name, &error))?))
     }
 
     /// An object that is to be destroyed, and that another resource of this run wants.

@@ -4,6 +4,7 @@
 //! has to satisfy the same [`rustls::ClientConfig`]. What changes something always gets a new one: on one that is closed just then
 //! nobody would know whether it was done. A request is never sent twice but for reading.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ impl Default for Timing {
 pub struct Config {
     /// Its host name or address; IPv6 without brackets.
     pub host: String,
+    /// The address to connect to. `None`: as the host name is resolved.
+    pub at: Option<IpAddr>,
     /// Its port; usually 443.
     pub port: u16,
     /// Who we are.
@@ -95,7 +98,7 @@ impl Config {
     /// The only system of a BMC, usual timing.
     #[must_use]
     pub fn new(host: &str, port: u16, account: Account, tls: Arc<rustls::ClientConfig>) -> Self {
-        Self { host: host.to_owned(), port, account, system: None, tls, timing: Timing::default() }
+        Self { host: host.to_owned(), at: None, port, account, system: None, tls, timing: Timing::default() }
     }
 }
 
@@ -270,7 +273,10 @@ impl Owned {
 async fn connect(config: &Config) -> Result<SendRequest<Full<Bytes>>, Failure> {
     let connected = async {
         let name = ServerName::try_from(config.host.clone()).map_err(std::io::Error::other)?;
-        let stream = TcpStream::connect((config.host.as_str(), config.port)).await?;
+        let stream = match config.at {
+            Some(address) => TcpStream::connect((address, config.port)).await?,
+            None => TcpStream::connect((config.host.as_str(), config.port)).await?,
+        };
         stream.set_nodelay(true)?;
         TlsConnector::from(Arc::clone(&config.tls)).connect(name, stream).await
     };

@@ -142,6 +142,11 @@ impl Site {
     }
 }
 
+/// Places of one client. All machines of an IPv6 subnet are one client and boot at once: they have half of all places.
+fn share(limits: Limits, client: IpAddr) -> usize {
+    if client.to_canonical().is_ipv6() { limits.all.div_ceil(2) } else { limits.of_one }
+}
+
 fn connections() -> Places<IpAddr> {
     Places::new(Limits::shared(open_files::places(FILES, CONNECTIONS)))
 }
@@ -209,14 +214,14 @@ pub async fn serve_on(listener: TcpListener, site: Site, stop: &CancellationToke
         };
         match accepted {
             Ok((stream, peer)) => {
+                let most = share(site.connections.limits(), peer.ip());
                 let place = tokio::select! {
                     () = stop.cancelled() => break,
-                    place = site.connections.take(counted(peer.ip())) => place,
+                    place = site.connections.take_within(counted(peer.ip()), most) => place,
                 };
                 let place = match place {
                     Ok(place) => place,
                     Err(Full::Client { is_news: true }) => {
-                        let most = site.connections.limits().of_one;
                         tracing::warn!(%peer, most, "a client has as many connections as one may have, and opens more: they are closed");
                         continue;
                     }

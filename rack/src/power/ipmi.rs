@@ -1,6 +1,6 @@
 //! Driver `ipmi`: IPMI 2.0 over LAN.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use basalt_bmc::{
     BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerState,
@@ -15,9 +15,9 @@ pub(super) const PORT: u16 = 623;
 /// The suite where the concern names none.
 const DEFAULT_SUITE: u32 = 3;
 
-/// Opens a session.
-pub(super) async fn open(bmc: &Bmc) -> Result<BmcSession, Ended> {
-    client(bmc).await?.connect().await.map_err(|error| failed(&error))
+/// Opens a session, with the BMC at this address if it was judged already.
+pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcSession, Ended> {
+    client(bmc, at).await?.connect().await.map_err(|error| failed(&error))
 }
 
 impl Conversation for BmcSession {
@@ -40,8 +40,8 @@ impl Conversation for BmcSession {
     }
 }
 
-async fn client(bmc: &Bmc) -> Result<BmcClient, Ended> {
-    let address = resolve(bmc).await?;
+async fn client(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcClient, Ended> {
+    let address = resolve(bmc, at).await?;
     let credentials = Credentials::new(&bmc.username, &bmc.password)
         .map_err(|error| Ended::error("bad_username", format!("BMC {}: {error}", bmc.address)))?;
     let mut config = BmcConfig::new(address, credentials);
@@ -53,10 +53,13 @@ async fn client(bmc: &Bmc) -> Result<BmcClient, Ended> {
     Ok(BmcClient::new(config))
 }
 
-async fn resolve(bmc: &Bmc) -> Result<SocketAddr, Ended> {
+async fn resolve(bmc: &Bmc, at: Option<IpAddr>) -> Result<SocketAddr, Ended> {
     let unreachable = |reason: String| Ended::error("unreachable", format!("BMC {}: {reason}", bmc.address));
     let port = if bmc.port == 0 { u32::from(PORT) } else { bmc.port };
     let port = u16::try_from(port).map_err(|_| unreachable(format!("port {} does not exist", bmc.port)))?;
+    if let Some(at) = at {
+        return Ok(SocketAddr::from((at, port)));
+    }
     let mut found = tokio::net::lookup_host((bmc.address.as_str(), port))
         .await
         .map_err(|error| unreachable(error.to_string()))?;

@@ -5,6 +5,7 @@
 //! for, or 15 seconds have passed. How that is said to a BMC is its driver's: [`ipmi`], [`redfish`].
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -121,12 +122,13 @@ impl Power {
     /// Carries a command out by the BMC's driver.
     async fn drive(&self, bmc: &Bmc, command: &PowerCommand) -> Ended {
         let networks = self.concern.borrow().as_ref().map(|it| it.networks.clone()).unwrap_or_default();
-        if let Err(ended) = is_inside(bmc, &networks).await {
-            return ended;
-        }
+        let at = match inside(bmc, &networks).await {
+            Ok(at) => at,
+            Err(ended) => return ended,
+        };
         match bmc.driver.as_str() {
-            "ipmi" => converse(ipmi::open(bmc).await, command).await,
-            "redfish" => converse(redfish::open(bmc, &self.certificates).await, command).await,
+            "ipmi" => converse(ipmi::open(bmc, at).await, command).await,
+            "redfish" => converse(redfish::open(bmc, at, &self.certificates).await, command).await,
             driver => Ended::error(
                 "driver",
                 format!("this rack has no driver {driver:?}; it has \"ipmi\" and \"redfish\""),
@@ -218,17 +220,19 @@ fn place(bmc: &Bmc) -> String {
     format!("{}:{port}", bmc.address)
 }
 
-/// Refuses a BMC with an address outside of the networks of BMCs. No networks: it may be anywhere.
-async fn is_inside(bmc: &Bmc, networks: &[String]) -> Result<(), Ended> {
+/// The address to connect to: the first one of the BMC's name, if all of them are in networks of BMCs. The name is not resolved
+/// again, since another answer could lie outside. No networks: `None`, the BMC may be anywhere.
+async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended> {
     if networks.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let nets: Vec<IpNet> = networks.iter().filter_map(|net| net.parse().ok()).collect();
     let found = tokio::net::lookup_host((bmc.address.as_str(), 0)).await;
     let found =
         found.map_err(|error| Ended::error("unreachable", format!("BMC {}: {error}", bmc.address)))?;
-    for address in found.map(|it| it.ip().to_canonical()) {
-        if !nets.iter().any(|net| net.contains(&address)) {
+    let found: Vec<IpAddr> = found.map(|it| it.ip().to_canonical()).collect();
+    for address in &found {
+        if !nets.iter().any(|net| net.contains(address)) {
             let message = format!(
                 "BMC {}: {address} is outside of the networks of BMCs ({}), and was told nothing; an admin adds networks to bmc_networks of Settings",
                 bmc.address,
@@ -237,7 +241,7 @@ async fn is_inside(bmc: &Bmc, networks: &[String]) -> Result<(), Ended> {
             return Err(Ended::error("unreachable", message));
         }
     }
-    Ok(())
+    Ok(found.first().copied())
 }
 
 /// What has one arbiter: a BMC, or one of its several systems.

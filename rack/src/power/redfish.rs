@@ -1,5 +1,7 @@
 //! Driver `redfish`: Redfish over HTTPS. A BMC's certificate is judged before the account is shown to it.
 
+use std::net::IpAddr;
+
 use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_proto::rack_v1::Bmc;
 use basalt_redfish::{Account, Boot, Config, Device, Failure, Power, RedfishError, Reset, Session};
@@ -17,8 +19,12 @@ pub(super) struct Redfish {
     trust: Trust,
 }
 
-/// Connects. The certificate that a BMC is known by from now on is remembered before anything else is said.
-pub(super) async fn open(bmc: &Bmc, certificates: &Certificates) -> Result<Redfish, Ended> {
+/// Connects, to this address if it was judged already. The certificate that a BMC is known by from now on is remembered before anything else is said.
+pub(super) async fn open(
+    bmc: &Bmc,
+    at: Option<IpAddr>,
+    certificates: &Certificates,
+) -> Result<Redfish, Ended> {
     let place = place(bmc);
     let port = if bmc.port == 0 { Some(PORT) } else { u16::try_from(bmc.port).ok() };
     let port = port.ok_or_else(|| {
@@ -28,6 +34,7 @@ pub(super) async fn open(bmc: &Bmc, certificates: &Certificates) -> Result<Redfi
         .map_err(|why| Ended::error("certificate", format!("BMC {place}: {why}")))?;
     let account = Account::new(&bmc.username, &bmc.password);
     let mut config = Config::new(&bmc.address, port, account, trust.tls());
+    config.at = at;
     config.system = Some(bmc.system.clone()).filter(|system| !system.is_empty());
     let session = Session::open(config).await.map_err(|error| failed(&error, &trust))?;
     if let Some(sha256) = trust.to_keep() {

@@ -149,11 +149,12 @@ impl<'a> Draft<'a> {
         let stored = secrets.remove(&uid.get()).unwrap_or_default();
         let sealed = match take_secrets((store, hashes), put, uid, &stored)? {
             Ok(sealed) => sealed,
-            Err(errors) => return Ok(Err(errors)),
+            Err(errors) => return exists.map_or(Ok(Err(errors)), Err),
         };
         let mut changes = basalt_api::diff(put.kind, &before, &sealed.declared);
         let redirected = redirected(put.kind, &sealed.unsaid, &changes);
-        if !redirected.is_empty() {
+        // An object that is there is told first: a redirection changes it, so that nothing takes it up.
+        if exists.is_none() && !redirected.is_empty() {
             return Ok(Err(redirected));
         }
         changes.retain(|change| !sealed.kept.contains(&change.pointer));

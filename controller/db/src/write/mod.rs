@@ -203,7 +203,10 @@ impl Store {
         rows::write_secrets(&mut tx, &drafts).await?;
         let created: Vec<uuid::Uuid> =
             drafts.iter().filter(|d| d.is_creation()).map(|d| d.uid.get()).collect();
-        self.created_in_run(&mut tx, &created).await?;
+        // The row of the run would have all dry runs of one plan wait for each other.
+        if !batch.dry_run {
+            self.created_in_run(&mut tx, &created).await?;
+        }
         let mut log: Vec<_> = leaving.iter().map(audit::Written::removal).collect();
         let pruned = self.let_go(&mut tx, leaving).await?;
         self.free(&mut tx, held).await?;
