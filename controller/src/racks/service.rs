@@ -201,6 +201,10 @@ impl Session {
         if let Err(error) = self.serve(hello, said).await {
             tracing::warn!(rack = self.name, %error, "the link with the rack broke");
         }
+        // Whatever ended the link: a fact or an answer of a deleted rack cannot be stored.
+        if store.is_retired(&self.spki).await.unwrap_or(false) {
+            self.send(Message::Forget(Forget {})).await;
+        }
         tracing::info!(rack = self.name, "rack disconnected");
         self.racks.sessions.meters().left(&self.name);
         // Whoever waits for the rack has to learn that it is away.
@@ -239,7 +243,6 @@ impl Session {
             let is_told = self.push(&mut sent).await?;
             // A deleted rack has no concerns any more.
             if !is_told && store.is_retired(&self.spki).await? {
-                self.send(Message::Forget(Forget {})).await;
                 return Ok(());
             }
             if shared.as_ref().is_none_or(|(_, at)| at.elapsed() >= SHARE) {
