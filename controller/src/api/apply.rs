@@ -82,7 +82,7 @@ pub(super) async fn apply(
         return Err(Refusal::new(ProblemCode::TooLarge, detail));
     }
     let now = app.store().now().await?;
-    let documents = documents(&request.documents, |kind| render::first_status(kind, now))?;
+    let documents = documents(&caller, &request.documents, |kind| render::first_status(kind, now))?;
     let guards = caller.guards(flags.dry_run);
     let forbidden = documents.iter().filter_map(|it| Some(guards.kind(it.kind)?.below(it.whole())));
     let forbidden: Vec<FieldError> = forbidden.collect();
@@ -145,7 +145,11 @@ fn done(written: &Written, chosen: &Chosen) -> Answer<axum::Json<ApplyResponse>>
 const MAX_ERRORS: usize = 1000;
 
 /// Reads every document; what is wrong with any of them is said of all, until there are [`MAX_ERRORS`].
-fn documents(raw: &[Box<RawValue>], first_status: impl Fn(&str) -> Value) -> Answer<Vec<Document>> {
+fn documents(
+    caller: &Caller,
+    raw: &[Box<RawValue>],
+    first_status: impl Fn(&str) -> Value,
+) -> Answer<Vec<Document>> {
     let mut errors = Vec::new();
     let mut documents = Vec::with_capacity(raw.len());
     let mut seen: HashMap<(&str, String), usize> = HashMap::with_capacity(raw.len());
@@ -173,6 +177,7 @@ fn documents(raw: &[Box<RawValue>], first_status: impl Fn(&str) -> Value) -> Ans
             }
         }
     }
+    caller.declare(seen.into_keys().map(|(kind, name)| (kind.to_owned(), name)));
     if errors.is_empty() { Ok(documents) } else { Err(Refusal::invalid(errors)) }
 }
 

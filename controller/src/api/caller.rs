@@ -9,8 +9,9 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use basalt_api::values::Uid;
 use basalt_api::{Kind, ProblemCode};
-use basalt_db::{Actor, Bearer, Key, Store, StoreError};
-use std::sync::Arc;
+use basalt_db::{Actor, Bearer, Key, Named, Store, StoreError};
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 /// Who makes a request. Every handler behind the guard can take it as an argument.
 #[derive(Clone, Debug)]
@@ -27,10 +28,22 @@ pub(super) struct Caller {
     pub(super) rests_on: Vec<Uid>,
     /// The position that the change log was at before that was looked up.
     pub(super) as_of: i64,
+    /// Objects that the request's body declares by name; none until a handler has read it.
+    pub(super) declared: Arc<OnceLock<HashSet<Named>>>,
 }
 
 impl Caller {
-    /// For whom a share of the region is counted: a user with all its sessions and tokens, a token that speaks for itself, or the socket.
+    /// Says what the request's body declares.
+    pub(super) fn declare(&self, objects: impl Iterator<Item = Named>) {
+        let _ = self.declared.set(objects.collect());
+    }
+
+    /// Says if the request's body declares this object.
+    pub(super) fn declares(&self, named: &Named) -> bool {
+        self.declared.get().is_some_and(|declared| declared.contains(named))
+    }
+
+    /// The user behind the caller, with all its sessions and tokens; of a token without a user, and of the socket, the caller itself.
     pub(super) fn holder(&self) -> String {
         match self.bearer.as_ref().and_then(|bearer| bearer.user.as_ref()) {
             Some(user) => format!("user {user}"),
@@ -41,14 +54,6 @@ impl Caller {
     /// The store, acting for the caller: for every write that it asks for.
     pub(super) fn store(&self, app: &App) -> Store {
         app.store().acting(self.actor.clone())
-    }
-
-    /// The user that the caller acts for; of a token without a user, and of the socket, the caller itself.
-    pub(super) fn account(&self) -> String {
-        match &self.bearer {
-            Some(Bearer { user: Some(user), .. }) => format!("user {user}"),
-            _ => self.actor.name.clone(),
-        }
     }
 
     /// The same, for what the caller asks for with force: the audit log says so.

@@ -148,10 +148,12 @@ pub(super) async fn authorise(
         if let Err(refusal) = admit(&app, &caller, endpoint, needed, &path).await {
             return refusal.into_response();
         }
-        let rights = caller.rights.clone();
+        let limited = caller.rights.unlimited().is_none().then(|| caller.clone());
         request.extensions_mut().insert(caller);
         let response = next.run(request).await;
-        return match names::hidden(&app, &rights, of(endpoint, &path), response).await {
+        let Some(caller) = limited else { return response };
+        let name = path.iter().find(|(key, _)| *key == "name").map(|(_, name)| name);
+        return match names::hidden(&app, &caller, of(endpoint, &path), name, response).await {
             Ok(response) => response,
             Err(refusal) => refusal.into_response(),
         };
@@ -256,6 +258,7 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
                 scopes: Scopes::default(),
                 rests_on: Vec::new(),
                 as_of,
+                declared: Arc::default(),
             }),
             _ => Err(unknown("no token: send Authorization: Bearer TOKEN")),
         };
@@ -273,6 +276,7 @@ async fn caller(app: &App, peer: Peer, endpoint: &Endpoint, headers: &HeaderMap)
         scopes: Scopes::new(holder.scopes),
         rests_on: holder.rests_on,
         as_of,
+        declared: Arc::default(),
     })
 }
 

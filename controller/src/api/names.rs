@@ -2,16 +2,19 @@
 //!
 //! Two sorts of places name an object of a pool to somebody who sees other pools alone:
 //!
-//! 1. Texts, as `Machine "web1"`: messages of errors, conditions and plans. A name of a hidden pool becomes
-//!    `a Machine that you do not see`. A sentence `there is no Machine "web1"` stays as it is: it repeats what the caller said, in the same
-//!    words for what is hidden and what is missing.
+//! 1. The region's own words, as `Machine "web1"`: messages of errors, conditions and plans. A name becomes
+//!    `a Machine that you do not see` unless the caller sees its object. So what is hidden reads as what is missing.
+//!    Two sorts of names stay, which the caller said itself: in a sentence `there is no Machine "web1"`, and of objects that the request
+//!    is to create.
 //! 2. References in specs of kinds that are of no pool, such as a Device's `parent`. They become null unless the caller sees their object.
 //!
+//! All else that somebody declared, and all that a script said, is told as it is: see [`OF_OTHERS`].
 //! A text that names objects in other words passes: whoever composes it decides by the pool what it says (`basalt_engine::select`).
 
 use super::App;
+use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::rights::{POOLED, Rights};
+use super::rights::POOLED;
 use axum::body::{Body, to_bytes};
 use axum::http::header;
 use axum::response::Response;
@@ -19,31 +22,44 @@ use basalt_api::problem::PROBLEM_JSON;
 use basalt_api::{KINDS, Kind, ProblemCode, Type};
 use basalt_db::{Named, Store, StoreError};
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-/// A quote in a JSON text.
-const QUOTE: &str = "\\\"";
 /// Before a name that the caller said itself.
 const REPEATED: &str = "there is no ";
+/// The end of a text that was cut.
+const CUT: char = '…';
+/// Members that hold words of others: declarations, changes of these, and scripts with their output.
+const OF_OTHERS: [&str; 8] = ["spec", "effective", "old", "new", "labels", "layers", "script", "output"];
 
-/// The response, without the names that somebody with these rights does not see. `kind` is what the request is about.
+/// The response, without the names that the caller does not see. `kind` is what the request is about, and `name` the object's, where the
+/// path says so.
 pub(super) async fn hidden(
     app: &App,
-    rights: &Rights,
+    caller: &Caller,
     kind: Option<&'static Kind>,
+    name: Option<&str>,
     response: Response,
 ) -> Answer<Response> {
-    if rights.unlimited().is_some() || !is_json(&response) {
+    if !is_json(&response) {
         return Ok(response);
     }
     let (mut parts, body) = response.into_parts();
     let broken =
         |error: &dyn std::fmt::Display| Refusal::new(ProblemCode::Internal, format!("an answer: {error}"));
     let bytes = to_bytes(body, usize::MAX).await.map_err(|error| broken(&error))?;
-    let text = String::from_utf8(bytes.into()).map_err(|error| broken(&error))?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| broken(&error))?;
+    if text.is_empty() || !may_name(kind, text) {
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    }
+    let names = Names::of(app.store(), kind, text).await?;
+    let is_said = |named: &Named| {
+        let by_path = kind.is_some_and(|it| it.name == named.0) && name == Some(named.1.as_str());
+        by_path || caller.declares(named)
+    };
     // Only pools are asked for: kinds of none have been refused, or are seen.
-    let sees = |pool: Option<&str>| rights.over(pool).is_some();
-    let text = without_hidden(app.store(), &sees, kind, text).await?;
+    let Some(text) = names.reworded(&|pool| caller.rights.over(pool).is_some(), &is_said) else {
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    };
     parts.headers.remove(header::CONTENT_LENGTH);
     Ok(Response::from_parts(parts, Body::from(text)))
 }
@@ -53,65 +69,98 @@ fn is_json(response: &Response) -> bool {
     media_type.is_some_and(|it| it.starts_with("application/json") || it == PROBLEM_JSON)
 }
 
-/// A JSON text without the names that somebody does not see, who sees these pools.
-pub(super) async fn without_hidden(
-    store: &Store,
-    sees: &(dyn Fn(Option<&str>) -> bool + Sync),
-    kind: Option<&'static Kind>,
-    text: String,
-) -> Result<String, StoreError> {
-    if !may_name(kind, &text) {
-        return Ok(text);
-    }
-    let mut named: BTreeSet<Named> =
-        mentions(&text).filter_map(|it| Some((it.kind.to_owned(), it.name?))).collect();
-    let mut value = match may_refer(kind, &text) {
-        true => serde_json::from_str::<Value>(&text).ok(),
-        false => None,
-    };
-    if let Some(value) = &mut value {
-        each_reference(kind, value, &mut |kind, reference| {
-            named.extend(reference.as_str().map(|name| (kind.to_owned(), name.to_owned())));
-        });
-    }
-    let (shown, hidden): (Vec<_>, Vec<_>) =
-        store.pools_of_named(&named).await?.into_iter().partition(|(_, pool)| sees(pool.as_deref()));
-    let shown: HashSet<Named> = shown.into_iter().map(|(named, _)| named).collect();
-    let hidden: HashSet<Named> = hidden.into_iter().map(|(named, _)| named).collect();
-    let mut is_rewritten = false;
-    if let Some(value) = &mut value {
-        each_reference(kind, value, &mut |kind, reference| {
-            let is_shown =
-                reference.as_str().is_none_or(|name| shown.contains(&(kind.to_owned(), name.to_owned())));
-            if !is_shown {
-                *reference = Value::Null;
-                is_rewritten = true;
-            }
-        });
-    }
-    let text = value.filter(|_| is_rewritten).map_or(text, |value| value.to_string());
-    Ok(in_words(&text, &hidden))
+/// Says if a JSON text can name something that somebody does not see.
+pub(super) fn may_name(kind: Option<&'static Kind>, text: &str) -> bool {
+    POOLED.iter().any(|kind| text.contains(&format!("{kind} \\\""))) || may_refer(kind, text)
 }
 
-/// Whether a JSON text can name what somebody does not see.
-pub(super) fn may_name(kind: Option<&'static Kind>, text: &str) -> bool {
-    mentions(text).next().is_some() || may_refer(kind, text)
+/// A JSON text, and the pools of the objects that it names.
+#[derive(Debug)]
+pub(super) struct Names {
+    kind: Option<&'static Kind>,
+    value: Value,
+    /// A name without an object has none here.
+    pools: HashMap<Named, Option<String>>,
+}
+
+impl Names {
+    /// Asks the store, once for all who read the text. `kind` is what the text is about.
+    pub(super) async fn of(
+        store: &Store,
+        kind: Option<&'static Kind>,
+        text: &str,
+    ) -> Result<Self, StoreError> {
+        let value = serde_json::from_str(text);
+        let mut value =
+            value.map_err(|error| StoreError::Corrupt(format!("an answer is no JSON: {error}")))?;
+        let mut named = BTreeSet::new();
+        each_text(&mut value, &mut |text| {
+            named.extend(mentions(text).filter_map(|it| Some((it.kind.to_owned(), it.name?.to_owned()))));
+        });
+        each_reference(kind, &mut value, &mut |kind, reference| {
+            named.extend(reference.as_str().map(|name| (kind.to_owned(), name.to_owned())));
+        });
+        Ok(Self { kind, value, pools: store.pools_of_named(&named).await? })
+    }
+
+    /// The text for somebody who sees these pools, and said these names itself; `None`: as it is.
+    pub(super) fn reworded(
+        &self,
+        sees: &dyn Fn(Option<&str>) -> bool,
+        is_said: &dyn Fn(&Named) -> bool,
+    ) -> Option<String> {
+        let shows = |kind: &str, name: &str| {
+            let named = (kind.to_owned(), name.to_owned());
+            match self.pools.get(&named) {
+                Some(pool) => sees(pool.as_deref()),
+                // The request may be about to create it.
+                None => is_said(&named),
+            }
+        };
+        let (mut value, mut is_reworded) = (self.value.clone(), false);
+        each_text(&mut value, &mut |text| {
+            if let Some(words) = in_words(text, &shows) {
+                *text = words;
+                is_reworded = true;
+            }
+        });
+        each_reference(self.kind, &mut value, &mut |kind, reference| {
+            if reference.as_str().is_some_and(|name| !shows(kind, name)) {
+                *reference = Value::Null;
+                is_reworded = true;
+            }
+        });
+        is_reworded.then(|| value.to_string())
+    }
+}
+
+/// Calls `f` with every text that the region composed.
+fn each_text(value: &mut Value, f: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(text) => f(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, f)),
+        Value::Object(members) => {
+            let ours = members.iter_mut().filter(|(name, _)| !OF_OTHERS.contains(&name.as_str()));
+            ours.for_each(|(_, member)| each_text(member, f));
+        }
+        _ => {}
+    }
 }
 
 /// An object that a text names.
 struct Mention<'a> {
-    kind: &'a str,
-    /// `None`: the text ends within the name.
-    name: Option<String>,
+    kind: &'static str,
+    /// `None`: the text was cut within the name.
+    name: Option<&'a str>,
     /// The place of the kind, the mention's first byte.
     from: usize,
     to: usize,
 }
 
-/// Machines and deployments that a JSON text names. Texts that only repeat a request are left out.
+/// Machines and deployments that a text names. A name that only repeats a request is left out.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     POOLED.into_iter().flat_map(move |kind| {
-        let begin = format!("{kind} {QUOTE}");
+        let begin = format!("{kind} \"");
         let found: Vec<usize> = text.match_indices(&begin).map(|(at, _)| at).collect();
         found.into_iter().filter_map(move |from| {
             let is_repeated = text.get(..from).is_some_and(|before| before.ends_with(REPEATED));
@@ -120,22 +169,23 @@ fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
             let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
             let name = rest.split(|c: char| !is_of_name(c)).next().unwrap_or_default();
             let to = at.saturating_add(name.len());
-            let is_whole = text.get(to..).is_some_and(|rest| rest.starts_with(QUOTE));
-            Some(match is_whole {
-                true => {
-                    Mention { kind, name: Some(name.to_owned()), from, to: to.saturating_add(QUOTE.len()) }
-                }
-                false => Mention { kind, name: None, from, to },
-            })
+            match text.get(to..)?.chars().next() {
+                Some('"') => Some(Mention { kind, name: Some(name), from, to: to.saturating_add(1) }),
+                Some(CUT) | None => Some(Mention { kind, name: None, from, to }),
+                // It is no name.
+                Some(_) => None,
+            }
         })
     })
 }
 
-/// The text with other words for what is hidden.
-fn in_words(text: &str, hidden: &HashSet<Named>) -> String {
-    let mut found: Vec<Mention<'_>> = mentions(text)
-        .filter(|it| it.name.as_ref().is_none_or(|name| hidden.contains(&(it.kind.to_owned(), name.clone()))))
-        .collect();
+/// The text with other words for what is not shown; `None`: as it is.
+fn in_words(text: &str, shows: &dyn Fn(&str, &str) -> bool) -> Option<String> {
+    let mut found: Vec<Mention<'_>> =
+        mentions(text).filter(|it| it.name.is_none_or(|name| !shows(it.kind, name))).collect();
+    if found.is_empty() {
+        return None;
+    }
     found.sort_by_key(|it| it.from);
     let (mut words, mut at) = (String::with_capacity(text.len()), 0);
     for Mention { kind, from, to, .. } in found {
@@ -144,7 +194,7 @@ fn in_words(text: &str, hidden: &HashSet<Named>) -> String {
         at = to;
     }
     words.push_str(text.get(at..).unwrap_or_default());
-    words
+    Some(words)
 }
 
 /// The fields of a kind of no pool that refer to an object of a pool, and the kind of that.
@@ -204,29 +254,50 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn hidden(names: &[(&str, &str)]) -> HashSet<Named> {
-        names.iter().map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned())).collect()
+    /// For somebody who sees the pool blue, and said the name `new`.
+    fn seen(answer: &Value) -> Value {
+        let pool =
+            |kind: &str, name: &str, pool: &str| ((kind.to_owned(), name.to_owned()), Some(pool.to_owned()));
+        let pools = [
+            pool("Machine", "red-1", "red"),
+            pool("Machine", "own", "blue"),
+            pool("Deployment", "red", "red"),
+        ];
+        let names = Names { kind: None, value: answer.clone(), pools: HashMap::from(pools) };
+        let is_said = |named: &Named| ["new", "red-1"].contains(&named.1.as_str());
+        let text = names.reworded(&|pool| pool == Some("blue"), &is_said);
+        text.map_or_else(|| answer.clone(), |text| serde_json::from_str(&text).expect("JSON"))
     }
 
     #[test]
-    fn a_hidden_name_becomes_one_that_is_not_seen() {
-        let words = |message: &str| {
-            let text = json!({"detail": message}).to_string();
-            let text = in_words(&text, &hidden(&[("Machine", "red-1"), ("Deployment", "red")]));
-            serde_json::from_str::<Value>(&text).expect("JSON")["detail"].as_str().expect("a text").to_owned()
-        };
+    fn a_name_that_is_not_seen_becomes_one_that_is_not_seen() {
         for (said, wanted) in [
             (
                 "10.0.0.1 is of Machine \"red-1\" already",
                 "10.0.0.1 is of a Machine that you do not see already",
             ),
-            ("Deployment \"red\", Machine \"blue\"", "a Deployment that you do not see, Machine \"blue\""),
-            ("Machine \"red\" is another", "Machine \"red\" is another"),
+            ("Deployment \"red\", Machine \"own\"", "a Deployment that you do not see, Machine \"own\""),
+            ("Machine \"missing\" is as good", "a Machine that you do not see is as good"),
+            ("Machine \"new\" will be created", "Machine \"new\" will be created"),
             ("there is no Machine \"red-1\"", "there is no Machine \"red-1\""),
             ("cut short: Machine \"red-…", "cut short: a Machine that you do not see…"),
+            ("cut short: Machine \"red-", "cut short: a Machine that you do not see"),
+            ("no name: Machine \"$HOSTNAME\" is up", "no name: Machine \"$HOSTNAME\" is up"),
         ] {
-            assert_eq!(words(said), wanted);
+            assert_eq!(seen(&json!({"detail": said})), json!({"detail": wanted}));
         }
+    }
+
+    #[test]
+    fn words_of_others_are_told_as_they_are() {
+        let words = "see Machine \"red-1\", Machine \"$HOSTNAME\" and Deployment \"missing\"";
+        let others: Map<String, Value> =
+            OF_OTHERS.iter().map(|name| ((*name).to_owned(), json!({"deep": [words]}))).collect();
+        let ours = json!({"items": [others], "message": "as good as Machine \"red-1\""});
+        assert_eq!(
+            seen(&ours),
+            json!({"items": [others], "message": "as good as a Machine that you do not see"})
+        );
     }
 
     #[test]

@@ -5,12 +5,13 @@ use super::announce;
 use super::body::{self, Written};
 use super::caller::Caller;
 use super::guards::OwnerGuards;
+use super::names::{self, Names};
 use super::problem::{Answer, Refusal};
 use super::query::{self, DeleteParameters, Flags, ListParameters, ReadParameters, parameters};
 use super::render::{self, Rendered};
 use super::rights::{POOLED, Rights};
 use super::waiting::WaitsFor;
-use super::{names, runs, serving, utilisation, wait, webhooks};
+use super::{runs, serving, utilisation, wait, webhooks};
 use crate::driver::Choices;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -120,7 +121,11 @@ async fn saying(
     let sees = |pool: Option<&str>| rights.over(pool).is_some();
     let mut kept = Vec::with_capacity(items.len());
     for item in items {
-        let shown = names::without_hidden(app.store(), &sees, Some(kind), item.text()?).await?;
+        let mut shown = item.text()?;
+        if names::may_name(Some(kind), &shown) {
+            let names = Names::of(app.store(), Some(kind), &shown).await?;
+            shown = names.reworded(&sees, &|_| false).unwrap_or(shown);
+        }
         if shown.to_lowercase().contains(wanted) {
             kept.push(item);
         }

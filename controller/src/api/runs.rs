@@ -20,7 +20,7 @@ pub(super) async fn report(
     _: NoParameters,
     sent: Bytes,
 ) -> Answer<StatusCode> {
-    let run = Run { id: id("/run", &run)?, account: caller.account() };
+    let run = Run { id: id("/run", &run)?, account: caller.holder() };
     let RunReport { confirms, ends } = body::json(&sent)?;
     if confirms.len() > MAX_CONFIRMED {
         let message = format!("{} objects are confirmed at once", confirms.len());
@@ -34,7 +34,7 @@ pub(super) async fn report(
 pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Answer<Option<Run>> {
     let Some(value) = headers.get(RUN_HEADER) else { return Ok(None) };
     let id = id("", value.to_str().unwrap_or_default())?;
-    Ok(Some(Run { id, account: caller.account() }))
+    Ok(Some(Run { id, account: caller.holder() }))
 }
 
 fn id(pointer: &str, text: &str) -> Answer<RunId> {

@@ -117,6 +117,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("POST", "/api/v1/login", "/api/v1/login", r#"{"user":"ann","password":"wrong horse battery"}"#),
     ("POST", "/api/v1/logout", "/api/v1/logout", ""),
+    ("POST", "/api/v1/runs/{run}", "/api/v1/runs/one", "{}"),
     ("POST", "/api/v1/password", "/api/v1/password", "{}"),
     ("POST", "/api/v1/api_tokens/{name}/issue", "/api/v1/api_tokens/blue/issue", ""),
     ("POST", "/api/v1/api_tokens/{name}/revoke", "/api/v1/api_tokens/blue/revoke", ""),
@@ -257,6 +258,47 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
 }
 
 #[tokio::test]
+async fn what_somebody_declares_in_a_pool_is_read_there_as_it_was_declared() {
+    let lab = crate::support::lab().await;
+    for path in ["pools/blue", "pools/red"] {
+        lab.api.declare(&format!("/api/v1/{path}"), "{}").await;
+    }
+    apply(&lab.api, vec![image()]).await;
+    lab.api
+        .declare("/api/v1/machines/elsewhere", r#"{"pool":"red","boot_macs":["52:54:00:00:0f:01"]}"#)
+        .await;
+    lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
+    let blue = Client::new(lab.region.address(), Some(issue(&lab, "blue", r#"{"role":"blue"}"#).await));
+    let user_data =
+        "#cloud-config\nfinal_message: Machine \"$HOSTNAME\" is up, and Machine \"elsewhere\" is not\n";
+    let spec = json!({"image": "debian", "selector": {"pool": "blue"}, "user_data": user_data});
+    let written = blue.put("/api/v1/deployments/web", &json!({"spec": spec}).to_string()).await;
+    assert_eq!(written.json()["spec"], spec, "{written:?}");
+    assert_eq!(blue.get("/api/v1/deployments/web").await.json()["spec"], spec);
+    assert_eq!(blue.get("/api/v1/deployments?q=HOSTNAME").await.json()["items"][0]["spec"], spec);
+}
+
+#[tokio::test]
+async fn what_somebody_is_to_create_is_called_by_its_name() {
+    let lab = crate::support::lab().await;
+    lab.api.declare("/api/v1/pools/blue", "{}").await;
+    lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
+    let blue = Client::new(lab.region.address(), Some(issue(&lab, "blue", r#"{"role":"blue"}"#).await));
+    let spec = r#"{"pool":"blue","boot_macs":["52:54:00:00:0b:01"]}"#;
+    let document = &format!(r#"{{"kind":"Machine","metadata":{{"name":"new"}},"spec":{spec}}}"#);
+    let written = blue.put("/api/v1/machines/new?dry_run=true", &format!(r#"{{"spec":{spec}}}"#)).await;
+    assert_eq!(written.json()["plan"]["summary"], "Machine \"new\" will be created.", "{written:?}");
+    let applied = async |documents: &str| {
+        let body = format!(r#"{{"documents":[{documents}]}}"#);
+        blue.send("POST", "/api/v1/apply?dry_run=true", headers("POST"), body).await.text().to_string()
+    };
+    let once = applied(document).await;
+    assert!(once.contains(r#"Machine \"new\" will be created."#), "{once}");
+    let twice = applied(&format!("{document},{document}")).await;
+    assert!(twice.contains(r#"Machine \"new\" stands in /documents/0 already"#), "{twice}");
+}
+
+#[tokio::test]
 async fn what_is_hidden_is_as_good_as_missing() {
     let lab = crate::support::lab().await;
     for path in ["pools/blue", "pools/red"] {
@@ -277,6 +319,18 @@ async fn what_is_hidden_is_as_good_as_missing() {
     assert_eq!(tried("elsewhere").await, tried("nowhere").await);
     assert!(tried("elsewhere").await.1.contains("there is no Machine"));
     assert_eq!(tried("own").await, (json!("own"), "[]".to_owned()));
+
+    // Words that somebody declares are theirs, whatever they name.
+    let described = async |name: &str| {
+        let spec = json!({"pool": "blue", "description": format!("see Machine \"{name}\""), "boot_macs": ["52:54:00:00:0b:01"]});
+        let body = json!({"spec": spec}).to_string();
+        let mut answer = blue.put("/api/v1/machines/own?dry_run=true", &body).await.json();
+        assert_eq!(answer["object"]["spec"], spec);
+        assert_eq!(answer["plan"]["changes"][0]["new"], spec["description"]);
+        answer["object"]["metadata"]["updated_at"].take();
+        answer.to_string().replace(name, "it")
+    };
+    assert_eq!(described("elsewhere").await, described("nowhere").await);
 
     // A search finds nothing by a name that is not shown.
     lab.api.declare("/api/v1/devices/found", r#"{"macs":["52:54:00:00:0c:03"],"parent":"elsewhere"}"#).await;

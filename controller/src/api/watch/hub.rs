@@ -4,9 +4,10 @@
 //! from going back. A reader joins while the task reads nothing: whatever it is handed was read after it joined. And what
 //! it reads itself, to catch up, it compares with what it is handed by [`version`](basalt_db::Changed::version).
 
+use super::super::names::{self, Names};
 use super::super::problem::{Answer, Refusal};
 use super::super::waiting::WaitsFor;
-use super::super::{App, names, render};
+use super::super::{App, render};
 use super::frame::Frames;
 use super::view::View;
 use axum::body::Bytes;
@@ -18,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, OnceCell, mpsc, watch};
 
 /// Changes read at once.
 const PAGE: i64 = 256;
@@ -346,6 +347,8 @@ pub(super) struct Rendering {
     frame: Bytes,
     /// The object, where it may name what some readers do not see.
     text: Option<String>,
+    /// The names in it, asked for the first of these readers, and kept for all.
+    names: OnceCell<Names>,
 }
 
 impl Rendering {
@@ -354,9 +357,9 @@ impl Rendering {
         let Some(text) = self.text.as_ref().filter(|_| view.is_limited()) else {
             return Ok(self.frame.clone());
         };
-        let sees = |pool: Option<&str>| view.sees(pool);
-        let text = names::without_hidden(app.store(), &sees, self.kind, text.clone()).await?;
-        Ok(self.frames.put(self.position, &text))
+        let names = self.names.get_or_try_init(|| Names::of(app.store(), self.kind, text)).await?;
+        let reworded = names.reworded(&|pool| view.sees(pool), &|_| false);
+        Ok(reworded.map_or_else(|| self.frame.clone(), |text| self.frames.put(self.position, &text)))
     }
 }
 
@@ -378,7 +381,7 @@ pub(super) async fn put(
         Ok(text) => {
             let (kind, frame) = (Kind::find(&kind), frames.put(position, &text));
             let text = names::may_name(kind, &text).then_some(text);
-            Ok(Some(Rendering { frames, position, kind, frame, text }))
+            Ok(Some(Rendering { frames, position, kind, frame, text, names: OnceCell::new() }))
         }
         Err(refusal) => {
             tracing::error!(kind, name, ?refusal, "an object cannot be rendered, and watchers do not see it");
