@@ -92,8 +92,7 @@ fn recipes(tools: &[&str]) -> (String, Vec<String>) {
 
 /// A machine of a zone, as it would be seen.
 async fn seen(lab: &Lab, name: &str, zone: &str, status: Value) {
-    let spec =
-        Text::parse(&json!({"zone": zone, "commissioning": {"skip": true}}).to_string()).expect("JSON");
+    let spec = Text::parse(json!({"zone": zone, "commissioning": {"skip": true}}).to_string()).expect("JSON");
     let put = Put {
         kind: basalt_api::Kind::find("Machine").expect("a kind"),
         key: Key::Name(name),
