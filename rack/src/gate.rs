@@ -3,14 +3,14 @@
 //!
 //! | fact | of a declared machine, each | of all others together | beyond that |
 //! | --- | --- | --- | --- |
-//! | lease | 128 at once, one each 5 s | 4,096 at once, 32 each second | the address's last state is told later |
-//! | answer to a request for a script | 64, one each 10 s | none is told | left out |
+//! | lease | 256 at once, one each 5 s | 4,096 at once, 32 each second | the address's last state is told later |
+//! | answer to a request for a script | 256, one each 10 s | none is told | left out |
 //! | refusal of a script | 8, one each 60 s | none is told | left out |
-//! | boot request of DHCP | 64, one each 10 s | none is told | left out |
+//! | boot request of DHCP | 256, one each 10 s | none is told | left out |
 //! | alarm | 16, one each 60 s | 64, one each 10 s | left out |
-//! | claim | 64, one each 10 s | 64, one each 10 s | left out: the first is told |
-//! | progress | 128, one each second | 128, one each second | left out |
-//! | report of an installed system | 16, one each 30 s | none is told | left out |
+//! | claim | 256, one each 10 s | 64, one each 10 s | left out: the first is told |
+//! | progress | 1,024, one each second | 128, one each second | left out |
+//! | report of an installed system | 256, one each 30 s | none is told | left out |
 //! | log, in KiB | 16,384, one each 100 ms | the same | left out |
 //! | DHCP server nobody declared | | 64, one each 60 s | left out |
 //!
@@ -68,13 +68,14 @@ impl Class {
 
     const fn budget(self, is_declared: bool) -> Budget {
         let (most, every_ms) = match (self, is_declared) {
-            (Self::Lease, true) => (128, 5_000),
+            (Self::Lease, true) => (256, 5_000),
             (Self::Lease, false) => (4_096, 31),
-            (Self::Answer | Self::Dhcp | Self::Claim, true) => (64, 10_000),
+            (Self::Answer | Self::Dhcp | Self::Claim, true) => (256, 10_000),
             (Self::Refusal, true) => (8, 60_000),
             (Self::Alarm, true) => (16, 60_000),
-            (Self::Report, true) => (16, 30_000),
-            (Self::Progress, _) => (128, 1_000),
+            (Self::Report, true) => (256, 30_000),
+            (Self::Progress, true) => (1_024, 1_000),
+            (Self::Progress, false) => (128, 1_000),
             (Self::Log, _) => (16_384, 100),
             (Self::Server, _) => (64, 60_000),
             (Self::Answer | Self::Refusal | Self::Dhcp | Self::Report, false) => (0, 1),
@@ -188,7 +189,7 @@ mod tests {
             (
                 "answer",
                 |_| About::default().requested("http", "script", "local", "10.0.0.9").body.unwrap(),
-                64,
+                256,
                 0,
             ),
             (
@@ -197,14 +198,14 @@ mod tests {
                 8,
                 0,
             ),
-            ("dhcp", |_| About::default().requested("dhcp", "iPXE", "x", "10.0.0.9").body.unwrap(), 64, 0),
+            ("dhcp", |_| About::default().requested("dhcp", "iPXE", "x", "10.0.0.9").body.unwrap(), 256, 0),
             (
                 "alarm",
                 |_| About::default().alarm("wrong_address", "a claim was refused").body.unwrap(),
                 16,
                 64,
             ),
-            ("progress", |_| Body::Progress(AgentProgress::default()), 128, 128),
+            ("progress", |_| Body::Progress(AgentProgress::default()), 1_024, 128),
         ];
         for (kind, body, of_one, of_others) in kinds {
             let gate = Gate::default();
@@ -227,7 +228,7 @@ mod tests {
     fn the_last_state_of_every_lease_is_told_in_the_end() {
         let gate = Gate::default();
         let told = passed(&gate, (0..1_000).map(|n| machine().saw(lease(n % 3, n < 997))));
-        assert_eq!(told.len(), 128);
+        assert_eq!(told.len(), 256);
         assert!(gate.due(4_999).is_empty(), "the budget is spent");
         let mut last: Vec<_> = [5_000, 10_000, 15_000].into_iter().flat_map(|now| gate.due(now)).collect();
         last.sort_by_key(|fact| format!("{:?}", fact.body));
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn a_state_that_is_told_replaces_the_one_that_waits() {
         let gate = Gate::default();
-        passed(&gate, (0..140).map(|_| machine().saw(lease(1, false))));
+        passed(&gate, (0..300).map(|_| machine().saw(lease(1, false))));
         assert_eq!(gate.pass(machine().saw(lease(1, true)), 60_000), Some(machine().saw(lease(1, true))));
         assert!(gate.due(600_000).is_empty());
         passed(&gate, (0..400).map(|_| machine().saw(lease(1, false))));
