@@ -185,7 +185,7 @@ mod tests {
             ..About::default()
         };
         let kinds: [(&str, Make, usize, usize); 6] = [
-            ("lease", |n| lease(n % 64, n % 2 == 0), 128, 4_096),
+            ("lease", |n| lease(n % 64, n % 2 == 0), 256, 4_096),
             (
                 "answer",
                 |_| About::default().requested("http", "script", "local", "10.0.0.9").body.unwrap(),
