@@ -41,7 +41,10 @@ impl User {
             };
             kill_process(pid, signal).expect("it runs");
             let output = output.await.expect("it ends").expect("an end");
-            assert!(!output.status.success(), "{name} ends it: {}", said(&output));
+            // Done before the signal came. An apply that only pretends to be done leaves the next plan something to do.
+            if output.status.success() {
+                return output;
+            }
             *ended.entry(name).or_default() += 1;
             mark = machine.mark();
         }
