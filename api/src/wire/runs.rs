@@ -1,4 +1,4 @@
-//! Runs of clients: how a creation that was cut off is told from one that its client keeps.
+//! Runs of clients. A run tells an interrupted creation from a finished one.
 
 use crate::values::Uid;
 use serde::{Deserialize, Serialize};

@@ -19,7 +19,7 @@ impl Blobs {
                 days,
                 "no Image named this blob for so long: it is removed"
             );
-            // A client that uploads it again at this moment keeps its bytes; the next sweep looks again.
+            // Leave a blob that a client uploads again at this moment. The next sweep looks again.
             let Ok(_turn) = self.turn(&blob.sha256) else { continue };
             if self.store.blob(&blob.sha256).await?.is_none() {
                 remove(&place_in(&self.dir, &blob.sha256))?;

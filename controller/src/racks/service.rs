@@ -201,7 +201,7 @@ impl Session {
         if let Err(error) = self.serve(hello, said).await {
             tracing::warn!(rack = self.name, %error, "the link with the rack broke");
         }
-        // Whatever ended the link: a fact or an answer of a deleted rack cannot be stored.
+        // A fact or an answer of a deleted rack cannot be stored, and ends the link as an error.
         if store.is_retired(&self.spki).await.unwrap_or(false) {
             self.send(Message::Forget(Forget {})).await;
         }

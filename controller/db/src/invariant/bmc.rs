@@ -1,4 +1,4 @@
-//! A BMC is one machine's, and in a network of BMCs. Triggers of the database keep who has which (migration 0014); this says whose it is already.
+//! A BMC is one machine's, and in a network of BMCs. Triggers of the database keep the owner of each BMC (migration 0014). This module names the owner in errors.
 
 use super::{Subject, of_kind};
 use crate::StoreError;

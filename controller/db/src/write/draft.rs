@@ -153,7 +153,7 @@ impl<'a> Draft<'a> {
         };
         let mut changes = basalt_api::diff(put.kind, &before, &sealed.declared);
         let redirected = redirected(put.kind, &sealed.unsaid, &changes);
-        // An object that is there is told first: a redirection changes it, so that nothing takes it up.
+        // `Exists` is told before a redirection. A redirected object is not equal, so no run takes it up.
         if exists.is_none() && !redirected.is_empty() {
             return Ok(Err(redirected));
         }

@@ -97,7 +97,7 @@ async fn a_deployment_owns_its_static_address_before_it_has_a_machine() {
     let own = all.iter().find(|it| it.owner == web).unwrap();
     assert_eq!(own.hostname.as_deref(), Some("web"));
 
-    // What it does not declare any more is free at once.
+    // An address that it no longer declares is free at once.
     put(&store, "Deployment", "web", deployment(at("10.77.0.5"))).await.unwrap();
     put(&store, "IpAddress", "x", named).await.unwrap();
     delete(&store, "Deployment", "web").await;
