@@ -312,7 +312,14 @@ impl Fleet {
     /// Deletes, and waits until the object is gone; nothing is killed meanwhile.
     pub(crate) async fn gone(&self, plural: &str, name: &str) {
         let end = Instant::now() + LIMIT;
-        while let Ok(Some(_)) = self.client.delete(kind(plural), name, DeleteOptions::default()).await {
+        let options = || DeleteOptions { adopt: true, ..DeleteOptions::default() };
+        loop {
+            match self.client.delete(kind(plural), name, options()).await {
+                Ok(None) => return,
+                Err(error) if error.is_not_found() => return,
+                Err(error) => panic!("{plural}/{name} does not go: {error}"),
+                Ok(Some(_)) => {}
+            }
             assert!(Instant::now() < end, "{plural}/{name} does not go:\n{}", self.story(plural, name).await);
             tokio::time::sleep(LOOK).await;
         }
