@@ -50,6 +50,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     let mut found = Found { errors: mac::write(tx, subjects).await?, ..Found::default() };
     found.errors.extend(bmc::taken(tx, subjects).await?);
     found.errors.extend(bmc::outside(tx, subjects).await?);
+    found.errors.extend(bmc::left_out(tx, subjects).await?);
     found.errors.extend(disks::misnamed(tx, subjects).await?);
     found.errors.extend(openid::write(tx, subjects).await?);
     let moved = of_kind("Device", subjects).filter(|subject| device::is_changed(subject));

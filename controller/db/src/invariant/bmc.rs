@@ -5,10 +5,15 @@ use crate::StoreError;
 use crate::store::Tx;
 use basalt_api::values::{Cidr, Uid};
 use basalt_api::{FieldCode, FieldError};
+use serde_json::{Value, json};
 use std::net::IpAddr;
 use uuid::Uuid;
 
 const FIELD: &str = "/bmc";
+/// The networks that Settings allow.
+const NETWORKS: &str = "/bmc_networks";
+/// Machines that an error names.
+const NAMED: i64 = 5;
 
 /// Which of the subjects describe a BMC that another machine has. Those that had one together before that was refused keep it.
 pub(super) async fn taken(
@@ -76,4 +81,42 @@ pub(super) async fn outside(
             (uid, FieldError::new("/bmc/address", FieldCode::Rule, message, hint))
         })
         .collect())
+}
+
+/// Settings whose networks leave out BMCs that machines have: those machines could be switched no more.
+pub(super) async fn left_out(
+    tx: &mut Tx,
+    subjects: &[Subject<'_>],
+) -> Result<Vec<(Uid, FieldError)>, StoreError> {
+    let mut errors = Vec::new();
+    for subject in of_kind("Settings", subjects) {
+        let networks = |spec: &Value| spec.pointer(NETWORKS).cloned().unwrap_or_else(|| json!([]));
+        let (now, before) = (networks(subject.spec), subject.before.map(networks));
+        let now: Vec<Cidr> = serde_json::from_value(now).unwrap_or_default();
+        let before = before.and_then(|it| serde_json::from_value::<Vec<Cidr>>(it).ok()).unwrap_or_default();
+        if now.is_empty() || now.iter().eq(&before) {
+            continue;
+        }
+        let allowed: Vec<String> = now.iter().map(ToString::to_string).collect();
+        let outside = sqlx::query!(
+            r#"select o.name, b.host, count(*) over () as "all!" from machine_bmc b join object o on o.uid = b.machine
+               where (b.host like '%:%' or b.host ~ '^[0-9.]+$')
+                 and not exists (select from unnest($1::text[]) as allowed (net) where b.host::inet <<= allowed.net::inet)
+               order by o.name limit $2"#,
+            &allowed,
+            NAMED
+        );
+        let outside = outside.fetch_all(&mut **tx).await?;
+        let Some(all) = outside.first().map(|machine| machine.all) else { continue };
+        let mut named: Vec<String> =
+            outside.iter().map(|machine| format!("{} of Machine {:?}", machine.host, machine.name)).collect();
+        if all > NAMED {
+            named.push(format!("{} more", all - NAMED));
+        }
+        let message =
+            format!("BMCs that machines have are outside of {}: {}", allowed.join(", "), named.join(", "));
+        let hint = "add their networks, or correct the addresses of these BMCs first";
+        errors.push((subject.uid, FieldError::new(NETWORKS, FieldCode::Rule, message, hint)));
+    }
+    Ok(errors)
 }

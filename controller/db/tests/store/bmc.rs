@@ -57,6 +57,35 @@ async fn however_it_is_spelled_a_bmc_is_one_machine_s() {
 }
 
 #[tokio::test]
+async fn networks_that_leave_out_a_machine_s_bmc_are_refused_with_its_name() {
+    let store = store().await;
+    for n in 1..=7 {
+        declare(&store, n, ipmi(&format!("10.0.{n}.1"))).await.unwrap();
+    }
+    declare(&store, 8, ipmi("bmc-8.example.com")).await.unwrap();
+    let allow =
+        async |networks: Value| match put(&store, "Settings", "default", json!({"bmc_networks": networks}))
+            .await
+        {
+            Err(StoreError::Refused { errors }) => {
+                errors.into_iter().map(|it| format!("{}: {}", it.pointer, it.message)).collect()
+            }
+            other => other.map(|_| Vec::<String>::new()).unwrap(),
+        };
+    let networks = json!(["10.0.1.0/24", "2001:db8::/64"]);
+    assert_eq!(
+        allow(networks).await,
+        [
+            "/bmc_networks: BMCs that machines have are outside of 10.0.1.0/24, 2001:db8::/64: 10.0.2.1 of Machine \"m2\", \
+          10.0.3.1 of Machine \"m3\", 10.0.4.1 of Machine \"m4\", 10.0.5.1 of Machine \"m5\", 10.0.6.1 of Machine \"m6\", 1 more"
+        ]
+    );
+    assert_eq!(allow(json!(["10.0.0.0/21"])).await, Vec::<String>::new());
+    assert_eq!(allow(json!(["10.0.0.0/22"])).await.len(), 1, "narrower than before");
+    assert_eq!(allow(json!([])).await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn each_system_of_a_bmc_that_speaks_redfish_is_one_machine_s() {
     let store = store().await;
     let redfish = |system: Option<&str>, port: Option<u16>| {
