@@ -21,6 +21,7 @@ pub const DISK: &str = "disk";
 /// The largest message that a rack sends to a region, in bytes: a fact of 4 MiB in a batch of 1 MiB, with room.
 pub const MAX_FROM_RACK: usize = 8 << 20;
 
+pub mod budget;
 pub mod kill;
 pub mod open_files;
 pub mod places;

@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 
 use basalt_proto::rack_v1::{Fact, fact::Body};
 
-use crate::budget::{Budget, Spent};
+use basalt_proto::budget::{Budget, Spent};
 
 /// Budgets that are remembered. At this number, budgets of which nothing is spent are forgotten.
 const REMEMBERED: usize = 65_536;
@@ -94,7 +94,16 @@ struct Inner {
     /// By machine; those of nobody have one together.
     spent: HashMap<(String, Class), Spent>,
     /// The last state of leases that exceed their budget, by machine and address.
-    deferred: HashMap<(String, String), Fact>,
+    deferred: HashMap<(String, String), Deferred>,
+    /// Turns that were given to leases that wait.
+    turns: u64,
+}
+
+/// A lease that waits, first come first told.
+#[derive(Debug)]
+struct Deferred {
+    turn: u64,
+    fact: Fact,
 }
 
 impl Gate {
@@ -109,10 +118,12 @@ impl Gate {
         let may_pass = inner.take((fact.machine_uid.clone(), class), units, now_ms);
         if let Some(Body::Lease(lease)) = &fact.body {
             let key = (fact.machine_uid.clone(), lease.address.clone());
-            // A state from before is outdated.
-            inner.deferred.remove(&key);
+            // A state from before is outdated; its turn is kept.
+            let before = inner.deferred.remove(&key);
             if !may_pass && inner.deferred.len() < DEFERRED {
-                inner.deferred.insert(key, fact);
+                inner.turns += 1;
+                let turn = before.map_or(inner.turns, |before| before.turn);
+                inner.deferred.insert(key, Deferred { turn, fact });
                 return None;
             }
         }
@@ -122,11 +133,12 @@ impl Gate {
     /// Leases that may be told by now.
     pub(crate) fn due(&self, now_ms: i64) -> Vec<Fact> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting: Vec<_> = inner.deferred.keys().cloned().collect();
+        let mut waiting: Vec<_> = inner.deferred.iter().map(|(key, it)| (it.turn, key.clone())).collect();
+        waiting.sort_unstable();
         let mut due = Vec::new();
-        for key in waiting {
+        for (_, key) in waiting {
             if inner.take((key.0.clone(), Class::Lease), 1, now_ms) {
-                due.extend(inner.deferred.remove(&key));
+                due.extend(inner.deferred.remove(&key).map(|it| it.fact));
             }
         }
         due
@@ -135,7 +147,7 @@ impl Gate {
     /// All leases that wait: the rack stops.
     pub(crate) fn rest(&self) -> Vec<Fact> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut inner.deferred).into_values().collect()
+        std::mem::take(&mut inner.deferred).into_values().map(|it| it.fact).collect()
     }
 }
 
@@ -230,9 +242,9 @@ mod tests {
         let told = passed(&gate, (0..1_000).map(|n| machine().saw(lease(n % 3, n < 997))));
         assert_eq!(told.len(), 256);
         assert!(gate.due(4_999).is_empty(), "the budget is spent");
-        let mut last: Vec<_> = [5_000, 10_000, 15_000].into_iter().flat_map(|now| gate.due(now)).collect();
-        last.sort_by_key(|fact| format!("{:?}", fact.body));
-        assert_eq!(last, [0, 1, 2].map(|n| machine().saw(lease(n, false))));
+        let last: Vec<_> = [5_000, 10_000, 15_000].into_iter().flat_map(|now| gate.due(now)).collect();
+        // 256 % 3 is 1: its lease was the first that had to wait.
+        assert_eq!(last, [1, 2, 0].map(|n| machine().saw(lease(n, false))));
         assert!(gate.due(90_000).is_empty() && gate.rest().is_empty());
     }
 

@@ -6,7 +6,6 @@
 pub mod attempts;
 pub mod blobs;
 pub mod boot;
-pub mod budget;
 pub mod certificates;
 pub mod check;
 pub mod clock;

@@ -11,7 +11,7 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
-use crate::budget::{Budget, Spent};
+use basalt_proto::budget::{Budget, Spent};
 
 /// Lines of one place.
 pub const LINES: Budget = Budget { most: 128, every_ms: 1_000 };

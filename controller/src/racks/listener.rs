@@ -27,6 +27,7 @@ use tonic::transport::Server;
 use super::authority::{Authority, AuthorityError};
 use super::call::{self, Call};
 use super::doors::{Doors, Stream, Tls};
+use super::failures::Failures;
 use super::service::Racks;
 use crate::api::Forwarded;
 
@@ -188,6 +189,7 @@ async fn accept(
     sender: mpsc::Sender<io::Result<Stream<Tls>>>,
 ) {
     let mut made = Instant::now();
+    let failures = Arc::new(Failures::new());
     loop {
         let Ok((tcp, from)) = listener.accept().await else {
             // Out of file descriptors: give others time to close theirs.
@@ -208,6 +210,7 @@ async fn accept(
             }
         };
         let (acceptor, doors, sender) = (acceptor.clone(), doors.clone(), sender.clone());
+        let failures = Arc::clone(&failures);
         tokio::spawn(async move {
             let _ = tcp.set_nodelay(true);
             let begun = async { Ok::<_, io::Error>(doors.admit(acceptor.accept(tcp).await?, from).await) };
@@ -216,8 +219,8 @@ async fn accept(
                     let _ = sender.send(Ok(stream)).await;
                 }
                 Ok(Ok(Err(full))) => refused(from, full),
-                Ok(Err(error)) => tracing::warn!(%from, %error, "a rack's TLS handshake failed"),
-                Err(_) => tracing::warn!(%from, "a rack's TLS handshake took too long"),
+                Ok(Err(error)) => failures.tell(from, &error),
+                Err(_) => failures.tell(from, &format_args!("it took longer than {} s", HANDSHAKE.as_secs())),
             }
             drop(place);
         });

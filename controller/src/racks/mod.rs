@@ -15,6 +15,7 @@ pub mod authority;
 mod call;
 mod doors;
 mod enrolment;
+mod failures;
 pub mod join_token;
 pub mod listener;
 pub mod meters;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use basalt_dhcp::Mac;
 
 use super::{Asker, Due, Entry};
-use crate::budget::{Budget, Spent};
+use basalt_proto::budget::{Budget, Spent};
 
 /// Declared machines that are remembered. Whose turn is longest ago makes way.
 const DECLARED: usize = 16_384;
