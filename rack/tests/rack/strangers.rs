@@ -1,8 +1,10 @@
 //! Strangers: how much anybody on a link can make a rack tell a region, by each of its protocols. Rows, bytes and names are bounded.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use basalt_dhcp::Mac;
@@ -11,12 +13,16 @@ use basalt_proto::rack_v1::{AddressRange, Dhcp6Subnet, DhcpConcern, DhcpSubnet, 
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
+use basalt_rack::log_limit::LogLimit;
 use basalt_rack::settings::Settings;
 use basalt_rack::spool::{Limits, Spool};
 use dhcproto::v4::{MessageType, OptionCode};
 use prost::Message;
 use socket2::{Domain, Socket, Type};
 use tokio::net::UdpSocket;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::attacks::{RACK6, RELAY6, solicit};
 use super::namespace::{ip, is_inside};
@@ -120,6 +126,41 @@ async fn http(settings: &Settings, spki: &str, from: IpAddr) {
     }
 }
 
+/// The log of this process, limited as the rack's program limits its own.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn begin() -> Self {
+        let log = Self::default();
+        let writer = log.clone();
+        let layer = tracing_subscriber::fmt::layer().with_ansi(false).json().with_line_number(true);
+        let layer = layer.with_writer(move || writer.clone()).with_filter(LogLimit::default());
+        tracing_subscriber::registry().with(LevelFilter::INFO).with(layer).init();
+        log
+    }
+
+    /// How many lines each place in the code has logged.
+    fn lines_by_place(&self) -> BTreeMap<String, usize> {
+        let mut places = BTreeMap::new();
+        for line in String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("no packet breaks a line");
+            *places.entry(format!("{}:{}", line["target"], line["line_number"])).or_default() += 1;
+        }
+        places
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(line);
+        Ok(line.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bounds() {
     if !is_inside("strangers::nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bounds") {
@@ -131,6 +172,7 @@ async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bound
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
     write_concerns(&settings.data_dir);
+    let log = Log::begin();
     let rack = Daemon::start(settings.clone()).await.unwrap();
     for service in ["tftp 127.0.0.1", "dhcp lo", "dhcp6 lo"] {
         let up = |fact: &Fact| matches!(&fact.body, Some(Body::Health(it)) if it.ok && it.service == service);
@@ -190,4 +232,8 @@ async fn nothing_that_a_stranger_sends_grows_what_a_region_is_told_without_bound
     // The names share 1,024 entries, and four more each second.
     assert!(lines <= 1_024 + 128 + 400, "{lines} lines");
     assert!(bytes < 600_000, "{bytes} bytes in {rows:?}");
+    let places = log.lines_by_place();
+    let loudest = places.values().copied().max().unwrap_or_default();
+    // Each place in the code has 128 lines, and one more each second.
+    assert!((128..=128 + 60).contains(&loudest), "the packets are more than a place may log: {places:?}");
 }
