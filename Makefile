@@ -17,7 +17,7 @@ export BASALT_AGENT := $(AGENT)
 export BASALT_BIN_DIR := $(BIN)
 
 # Building is done as whoever calls; what needs root (images, namespaces, emulated machines) goes through sudo.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" CI=$(CI) BASALT_CACHE_DIR=$(CACHE) BASALT_AGENT=$(AGENT) BASALT_BIN_DIR=$(BIN))
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" CI=$(CI) BASALT_CACHE_DIR=$(CACHE) BASALT_AGENT=$(AGENT) BASALT_BIN_DIR=$(BIN) $(if $(BASALT_SOAK),BASALT_SOAK=1))
 
 .PHONY: help
 help: ## Say what can be made
@@ -51,7 +51,8 @@ python-tools: setup
 	@tests/python-tools redfish >/dev/null
 
 .PHONY: test
-test: setup fmt lint deny package-tfplugin unit fuzz end-to-end ## Formatting, lints, unit, integration and end-to-end tests
+test: ## Formatting, lints, unit, integration and end-to-end tests
+	@tests/stages setup fmt lint deny package-tfplugin unit fuzz end-to-end
 
 .PHONY: fmt
 fmt:
@@ -123,9 +124,37 @@ images: root binaries ## The ephemeral image and Debian 12, built once and cache
 previous:
 	@tests/upgrade/previous >/dev/null
 
+END_TO_END := $(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests
+# Each machine of these has one processor, which is busy, so two of them run at once.
+PAIRED := storage
+ALONE := $(filter-out $(PAIRED),$(basename $(notdir $(wildcard tests/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard tests/tests/*/main.rs))))
+
 .PHONY: end-to-end
 end-to-end: root images python-tools previous ## Real Terraform, real firmware in QEMU, real wire
-	$(if $(AS_ROOT),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(subst ",,$(AS_ROOT))") cargo test -p basalt-tests -- --nocapture --test-threads=1
+	$(END_TO_END) $(ALONE:%=--test %) -- --nocapture --test-threads=1
+	$(END_TO_END) $(PAIRED:%=--test %) -- --nocapture --test-threads=2
+
+# Tests that are long by nature run shortly in `make test`, and at their full length here.
+SOAKS := kills changes interruptions histories
+.PHONY: soak
+soak: root setup images ## Kills, random changes, interruptions and histories at their full length
+	@BASALT_SOAK=1 BASALT_HISTORIES=200 tests/stages $(SOAKS:%=soak-%)
+
+.PHONY: soak-kills
+soak-kills:
+	$(END_TO_END) --test simulated -- --nocapture --test-threads=1 kills::
+
+.PHONY: soak-changes
+soak-changes:
+	$(END_TO_END) --test simulated -- --nocapture --test-threads=1 announced::
+
+.PHONY: soak-interruptions
+soak-interruptions:
+	$(END_TO_END) --test terraform -- --nocapture --test-threads=1 kills::
+
+.PHONY: soak-histories
+soak-histories:
+	cargo test -p basalt-region --test region -- --nocapture played::
 
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)

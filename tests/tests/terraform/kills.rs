@@ -25,7 +25,10 @@ use crate::NETWORK;
 use crate::gate::{At, Gate};
 use crate::world::{COMMAND, World, described, everything, provider_at, region, within};
 
-const TIMES: usize = 50;
+/// How often applies are interrupted.
+fn times() -> usize {
+    if basalt_tests::soaks() { 50 } else { 16 }
+}
 /// Writes that pass between two interruptions, at most.
 const PASS: u64 = 6;
 /// Objects of the network, and others that nothing depends on.
@@ -234,7 +237,7 @@ fn one_of<T: Copy>(all: &[T], random: &mut Random) -> T {
 }
 
 #[test]
-fn applies_that_are_interrupted_fifty_times_make_nothing_twice_and_lose_nothing() {
+fn applies_that_are_interrupted_again_and_again_make_nothing_twice_and_lose_nothing() {
     let seed = std::env::var("BASALT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4);
     eprintln!("BASALT_SEED={seed}");
     within(async |mut world| {
@@ -251,13 +254,13 @@ fn applies_that_are_interrupted_fifty_times_make_nothing_twice_and_lose_nothing(
         let mut fired: BTreeMap<Interruption, usize> = BTreeMap::new();
         let (mut number, mut failed, mut stages) = (0, 0, 0);
         let (mut parallelism, mut applying) = (1, None);
-        while number < TIMES || applying.is_some() || stage != Stage::Everything || !seen.is_empty() {
+        while number < times() || applying.is_some() || stage != Stage::Everything || !seen.is_empty() {
             let mut apply: Apply = applying.take().unwrap_or_else(|| {
                 parallelism = one_of(&[1, 4], &mut random);
                 Apply::start(&world, &mortal, parallelism)
             });
             let at = one_of(&[At::Request, At::Answer], &mut random);
-            let writes = if number < TIMES { random.below(PASS) } else { u64::MAX };
+            let writes = if number < times() { random.below(PASS) } else { u64::MAX };
             let held = tokio::select! {
                 held = gate.hold(writes, at) => held.expect("the gate"),
                 output = apply.ends() => {
