@@ -9,8 +9,8 @@ use basalt_api::kinds::{
     Axes, Condition, DeploymentSpec, DeploymentStatus, InstallStage, Lifecycle, NetworkConfig, Operation,
     Progress, Sync, Timings, phase,
 };
-use basalt_api::values::{DeploymentId, MachineId, Timestamp};
-use basalt_db::{Lease, Object, StoreError, Then};
+use basalt_api::values::{Attempt, DeploymentId, MachineId, Timestamp};
+use basalt_db::{Fact, Lease, Object, StoreError, Then};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
 use basalt_engine::input::Claim;
 use basalt_engine::plan;
@@ -236,7 +236,7 @@ fn of_machine(
         allocated_at: arm.map(|record| record.started_at),
         install_started_at: facts.claims.get(&attempt).map(|claim| claim.at),
         installed_at: facts.results.get(&attempt).map(|result| result.at),
-        booted_at: facts.readiness.get(&attempt).map(|r| r.at),
+        booted_at: first_report(&loaded.facts, attempt),
         ready_at: status
             .common
             .condition(Condition::READY)
@@ -246,6 +246,12 @@ fn of_machine(
     status.timings = timings;
 }
 
+/// When the installed system of an attempt reported for the first time. It reports again when cloud-init is done.
+fn first_report(facts: &[Fact], attempt: Attempt) -> Option<Timestamp> {
+    let reports = facts.iter().filter(|fact| fact.kind == "readiness" && fact.attempt == Some(attempt));
+    reports.map(|fact| fact.stored_at).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,6 +259,23 @@ mod tests {
     use basalt_api::values::{Generation, Uid};
     use basalt_engine::render::Assigned;
     use serde_json::json;
+
+    #[test]
+    fn a_system_booted_when_it_reported_first_and_not_when_its_cloud_init_was_done() {
+        let report = |id: i64, attempt: u64, level: &str| Fact {
+            id,
+            kind: "readiness".to_owned(),
+            source: "r1".to_owned(),
+            step_key: None,
+            attempt: Some(Attempt::new(attempt)),
+            body: json!({ "level": level }),
+            observed_at: Timestamp::UNIX_EPOCH,
+            stored_at: Timestamp::from_second(id).unwrap(),
+        };
+        let facts = [report(10, 6, "booted"), report(20, 7, "booted"), report(50, 7, "cloud_init")];
+        assert_eq!(first_report(&facts, Attempt::new(7)), Timestamp::from_second(20).ok());
+        assert_eq!(first_report(&facts, Attempt::new(8)), None);
+    }
 
     #[test]
     fn every_address_that_an_interface_owns_is_shown_and_the_one_it_boots_with() {
