@@ -18,6 +18,10 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// For how long the lock may be held by what is left of a process that was killed.
+const PREDECESSOR: Duration = Duration::from_secs(1);
 
 /// The file with the first admin's token.
 pub(crate) const ADMIN_TOKEN: &str = "admin-token";
@@ -60,6 +64,22 @@ pub struct DataDir {
 }
 
 impl DataDir {
+    /// The same as [`open`](Self::open), but waits a moment for a predecessor that was killed and has not ended yet.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn succeeding(path: &Path) -> Result<Self, DataDirError> {
+        let end = tokio::time::Instant::now() + PREDECESSOR;
+        loop {
+            match Self::open(path) {
+                Err(DataDirError::Locked(_)) if tokio::time::Instant::now() < end => {
+                    tokio::time::sleep(PREDECESSOR / 50).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     /// Makes the directory where it is not there, and locks it. The lock ends with the process.
     ///
     /// # Errors
@@ -188,6 +208,18 @@ mod tests {
         assert!(error.starts_with("another region runs in /"), "{error}");
         drop(first);
         DataDir::open(dir.path()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_region_waits_a_second_for_the_end_of_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let killed = DataDir::open(dir.path()).unwrap();
+        let ends = async {
+            tokio::time::sleep(PREDECESSOR / 2).await;
+            drop(killed);
+        };
+        let (next, ()) = tokio::join!(DataDir::succeeding(dir.path()), ends);
+        next.unwrap();
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Region {
     /// # Errors
     /// Something of it did not start; the message says what, and what to do.
     pub async fn start(settings: Settings) -> Result<Self, RegionError> {
-        let data_dir = DataDir::open(&settings.data_dir)?;
+        let data_dir = DataDir::succeeding(&settings.data_dir).await?;
         let seal = data_dir.seal_key(settings.seal_key_file.as_deref())?;
         let certificate = settings.tls.clone().map(Certificate::open).transpose()?;
         let tls = certificate.as_ref().map(Tls::with).transpose()?.unwrap_or_default();
