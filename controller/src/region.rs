@@ -371,7 +371,10 @@ async fn keep_house(
         };
         match done {
             Err(error @ StoreError::SealReplaced) => tracing::error!("{error}"),
-            Err(error) => tracing::warn!(%error, "the database does not answer"),
+            Err(error) => {
+                let error = store.cause_of(error).await;
+                tracing::warn!(%error, source = ?std::error::Error::source(&error), "the database does not answer");
+            }
             Ok(()) => {}
         }
     }

@@ -46,6 +46,9 @@ const PLANNED_ONCE: [(&str, &str); 3] =
 /// Whoever still has a connection when the store closes has so long to give it back.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long one connection may take to be made, for what is done beside a store.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
 /// Between two looks at how large the tables have become.
 const ANALYZE_EVERY: Duration = Duration::from_secs(5);
 
@@ -122,8 +125,12 @@ impl Store {
             .acquire_timeout(options.patience)
             .test_before_acquire(false)
             .before_acquire(|connection, of| Box::pin(still_there(connection, of.idle_for)))
-            .connect_with(connect)
-            .await?;
+            .connect_with(connect.clone())
+            .await;
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(error) => return Err(cause(&connect, error).await.into()),
+        };
         crate::ipam::before::check(&pool).await?;
         // Takes a PostgreSQL advisory lock: two regions that start at once do not migrate twice.
         MIGRATIONS.run(&pool).await.map_err(sqlx::Error::from)?;
@@ -176,6 +183,14 @@ impl Store {
 
     pub(crate) fn actor(&self) -> Option<&Actor> {
         self.actor.as_deref()
+    }
+
+    /// Why the database did not answer, where the error says only that no connection was there in time.
+    pub async fn cause_of(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Database(error) => cause(&self.pool().connect_options(), error).await.into(),
+            error => error,
+        }
     }
 
     /// Whether PostgreSQL answers, and the seal key is still the right one.
@@ -426,8 +441,22 @@ pub(crate) fn opens(seal: &SealKey, check: &[u8]) -> bool {
 /// One connection, for what is done beside a store.
 pub(crate) async fn connect(url: &str) -> Result<PgConnection, StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("basalt-region");
-    match tokio::time::timeout(Duration::from_secs(10), options.connect()).await {
-        Ok(connected) => Ok(connected?),
-        Err(_) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+    Ok(connect_alone(&options).await?)
+}
+
+async fn connect_alone(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let connected = tokio::time::timeout(CONNECT_WITHIN, options.connect()).await;
+    connected.unwrap_or_else(|_| {
+        let seconds = CONNECT_WITHIN.as_secs();
+        let silent = format!("PostgreSQL does not answer within {seconds} s");
+        Err(std::io::Error::new(std::io::ErrorKind::TimedOut, silent).into())
+    })
+}
+
+/// The cause of an error. `PoolTimedOut` hides the reason of each failed connection: one more connection shows it.
+async fn cause(options: &PgConnectOptions, error: sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::PoolTimedOut => connect_alone(options).await.err().unwrap_or(error),
+        error => error,
     }
 }

@@ -138,6 +138,17 @@ fn mistakes_are_named_with_what_to_do() {
 }
 
 #[test]
+fn a_database_that_refuses_connections_is_told_as_it_refuses_them() {
+    let dir = data_dir();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let mut command = command(dir.path());
+    command.args(["--database-url", &format!("postgres://basalt:secret@{free}/basalt")]);
+    let said = failing(command);
+    assert!(said.contains("Connection refused") && !said.contains("pool"), "{said}");
+    assert!(said.contains(&format!("postgres://basalt@{free}/basalt")) && !said.contains("secret"), "{said}");
+}
+
+#[test]
 fn a_cluster_of_another_version_stops_with_instructions() {
     let dir = data_dir();
     std::fs::create_dir(dir.path().join("postgres")).expect("a directory");
