@@ -14,6 +14,8 @@ use crate::driver::meters::Meters;
 use crate::racks::authority::{Authority, AuthorityError};
 use crate::racks::join_token::Joiner;
 use crate::racks::listener::{self, ListenError};
+use crate::racks::own_address::{Declared, Finder};
+use crate::racks::regions::Regions;
 use crate::racks::service::Racks;
 use crate::racks::sessions::Sessions;
 use crate::region::Region;
@@ -30,6 +32,9 @@ pub enum ControllerError {
     /// The store.
     #[error("cannot read the region's certificate authority")]
     Store(#[from] StoreError),
+    /// TLS towards the other regions.
+    #[error("TLS cannot be spoken with the region's certificate authority")]
+    Tls(#[from] rustls::Error),
 }
 
 /// The racks' port and the driver, at work.
@@ -40,8 +45,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts both beside `region`; they end when it is told to stop. `join_urls` is what join tokens name; where it is
-    /// empty they name the address that is listened on.
+    /// Starts both beside `region`; they end when it is told to stop. `join_urls` are the regions that join tokens name,
+    /// or none: then join tokens name this process.
     ///
     /// # Errors
     /// The port is taken, or the authority cannot be read.
@@ -70,13 +75,27 @@ impl Controller {
             telemetry: region.telemetry().clone(),
         };
         region.set_machinery(Arc::new(driver.clone()));
-        region.set_joiner(Joiner::new(store.clone(), authority.certificate(), rpc_address, join_urls));
-        let racks = Racks { store, sessions, authority, blobs: region.blobs().clone() };
+        let address = region.rpc_address();
+        let declared = Declared { own: address.borrow().clone(), join_urls, listening: Some(rpc_address) };
+        let joiner = Joiner::new(store.clone(), authority.certificate(), declared.urls_of_tokens());
+        region.set_joiner(joiner);
+        let regions = Regions {
+            store: store.clone(),
+            process: region.id(),
+            sessions: sessions.clone(),
+            declared,
+            finder: Finder::new(region.id(), authority.certificate())?,
+            address,
+        };
+        let closing = sessions.clone();
+        let blobs = region.blobs().clone();
+        let racks = Racks { store, process: region.id(), sessions, authority, blobs };
         let mut stop = region.stopping();
         let api = region.forwarded();
         let serving = async move {
             let stopped = async move {
                 let _ = stop.wait_for(|stop| *stop).await;
+                closing.close();
             };
             if let Err(error) = listener::serve(listener, racks, api, stopped).await {
                 tracing::error!(%error, "racks are not served any more");
@@ -85,6 +104,7 @@ impl Controller {
         tracing::info!(address = %rpc_address, "racks are served");
         let tasks = vec![
             tokio::spawn(serving),
+            tokio::spawn(regions.follow(region.stopping())),
             tokio::spawn(driver.run(region.follower().clone(), region.stopping())),
         ];
         Ok(Self { rpc_address, tasks })

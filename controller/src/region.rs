@@ -105,6 +105,7 @@ pub struct Region {
     data_dir: DataDir,
     cluster: Option<Cluster>,
     stopping: watch::Sender<bool>,
+    rpc_address: watch::Sender<Option<String>>,
     servers: Vec<JoinHandle<()>>,
 }
 
@@ -190,17 +191,14 @@ impl Region {
         }
         let process = RegionProcess {
             id,
-            rpc_address: settings
-                .join_urls
-                .first()
-                .cloned()
-                .unwrap_or_else(|| settings.rpc_listen.to_string()),
+            rpc_address: settings.rpc_url.clone(),
             api_address: address.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         // Who replaces the seal key has to know of this region as soon as it answers.
         let beat = store.heartbeat(&process).await;
         beat.map_err(|source| RegionError::Store { at: at(), source })?;
+        let (rpc_address, known) = watch::channel(settings.rpc_url.clone());
         let mut servers = vec![
             tokio::spawn(api::serve_tcp(tcp, tls, app.clone(), stop.clone())),
             tokio::spawn(api::serve_unix(unix, app.clone(), stop.clone())),
@@ -208,7 +206,7 @@ impl Region {
             tokio::spawn(keep_house(
                 store.clone(),
                 blobs.clone(),
-                process,
+                (process, known),
                 (settings.change_retention, settings.change_rows),
                 stop.clone(),
             )),
@@ -222,7 +220,19 @@ impl Region {
             false => "none; `basalt-region admin-token` makes one".to_owned(),
         };
         announce(&format!("API: {scheme}://{address}\nadmin token: {token}"));
-        Ok(Self { store, follower, blobs, id, app, address, data_dir, cluster, stopping, servers })
+        Ok(Self {
+            store,
+            follower,
+            blobs,
+            id,
+            app,
+            address,
+            data_dir,
+            cluster,
+            stopping,
+            rpc_address,
+            servers,
+        })
     }
 
     /// Where the API answers.
@@ -265,6 +275,13 @@ impl Region {
     #[must_use]
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
+    }
+
+    /// The address at which racks dial this process. The setting `rpc-url` says it, or
+    /// [`own_address`](crate::racks::own_address) finds it.
+    #[must_use]
+    pub fn rpc_address(&self) -> watch::Sender<Option<String>> {
+        self.rpc_address.clone()
     }
 
     /// Lets the API ask the driver. Until then `/plan`, `/waits` and `/timeline` answer `unavailable`.
@@ -351,7 +368,7 @@ async fn own_cluster(settings: &Settings, dir: &Path) -> Result<Cluster, Cluster
 async fn keep_house(
     store: Store,
     blobs: Blobs,
-    process: RegionProcess,
+    (mut process, mut address): (RegionProcess, watch::Receiver<Option<String>>),
     (keep, rows): (Duration, u32),
     mut stop: watch::Receiver<bool>,
 ) {
@@ -362,6 +379,10 @@ async fn keep_house(
         let done = tokio::select! {
             _ = stop.changed() => return,
             _ = beat.tick() => async { store.heartbeat(&process).await?; store.ping().await }.await,
+            Ok(()) = address.changed() => {
+                process.rpc_address = address.borrow_and_update().clone();
+                store.heartbeat(&process).await
+            }
             _ = prune.tick() => {
                 if let Err(error) = blobs.collect().await {
                     tracing::warn!(%error, source = ?std::error::Error::source(&error), "blobs that nobody needs are not removed");

@@ -4,6 +4,7 @@ use crate::api::CertificateFiles;
 use basalt_api::values::{ByteSize, Cidr, Duration as Span};
 use basalt_proto::open_files;
 use basalt_proto::places::Limits;
+use basalt_proto::region::address_of_url;
 use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use std::io::IsTerminal;
@@ -35,8 +36,10 @@ pub struct Settings {
     pub postgres_user: Option<String>,
     /// Connections to PostgreSQL, at most.
     pub connections: u32,
-    /// What join tokens tell racks to dial; the address that racks are served on otherwise.
+    /// The region processes, as join tokens name them, `https://HOST:PORT`; this process alone otherwise.
     pub join_urls: Vec<String>,
+    /// The address at which racks dial this process, `HOST:PORT`. `None`: an entry of `join_urls`, found by dialling.
+    pub rpc_url: Option<String>,
     /// Every deadline is divided by this: for simulated machines, whose firmware takes no minutes.
     pub deadline_divisor: u32,
     /// How long a client may take to send the head of a request, or the next piece of its body.
@@ -104,6 +107,16 @@ pub enum SettingsError {
     /// A setting without a default is missing.
     #[error("the setting {0} is missing: give --{0}, or {1}, or {0} in the file of --config")]
     Missing(&'static str, &'static str),
+    /// A setting that racks cannot dial.
+    #[error(
+        "the setting {setting} names {url:?}, where no rack finds a region; write it as https://ADDRESS:5250"
+    )]
+    Url {
+        /// The setting's name.
+        setting: &'static str,
+        /// Its value, or one of them.
+        url: String,
+    },
     /// A setting that says nothing without another one.
     #[error("the setting {0} is given without {1}: TLS needs both")]
     Alone(&'static str, &'static str),
@@ -172,9 +185,12 @@ struct Flags {
     /// Connections to PostgreSQL, at most [default: 20]
     #[arg(long, global = true, value_name = "N", env = "BASALT_CONNECTIONS", value_parser = clap::value_parser!(u32).range(4..=1000))]
     connections: Option<u32>,
-    /// What join tokens tell racks to dial, like https://10.0.0.1:5250, comma-separated [default: the address of rpc-listen]
+    /// Every region of the database, as racks dial it, like https://10.0.0.1:5250, comma-separated: join tokens name them [default: rpc-url, or the address of rpc-listen]
     #[arg(long, global = true, value_name = "URLS", env = "BASALT_JOIN_URLS", value_delimiter = ',')]
     join_urls: Option<Vec<String>>,
+    /// This region as racks dial it, like https://10.0.0.1:5250 [default: the entry of join-urls that leads here]
+    #[arg(long, global = true, value_name = "URL", env = "BASALT_RPC_URL")]
+    rpc_url: Option<String>,
     /// Divide every deadline by this; only for simulated machines [default: 1]
     #[arg(long, global = true, value_name = "N", env = "BASALT_DEADLINE_DIVISOR", value_parser = clap::value_parser!(u32).range(1..=1000))]
     deadline_divisor: Option<u32>,
@@ -246,6 +262,7 @@ struct File {
     postgres_user: Option<String>,
     connections: Option<u32>,
     join_urls: Option<Vec<String>>,
+    rpc_url: Option<String>,
     deadline_divisor: Option<u32>,
     client_timeout: Option<Span>,
     api_connections: Option<u32>,
@@ -290,6 +307,7 @@ impl Settings {
             postgres_user: None,
             connections: 20,
             join_urls: Vec::new(),
+            rpc_url: None,
             deadline_divisor: 1,
             client_timeout: Duration::from_secs(30),
             api_connections: None,
@@ -353,7 +371,8 @@ impl Settings {
             seal_key_file: flags.seal_key_file.or(file.seal_key_file),
             postgres_user: flags.postgres_user.or(file.postgres_user),
             connections: flags.connections.or(file.connections).unwrap_or(usual.connections),
-            join_urls: flags.join_urls.or(file.join_urls).unwrap_or(usual.join_urls),
+            join_urls: join_urls(flags.join_urls.or(file.join_urls).unwrap_or(usual.join_urls))?,
+            rpc_url: flags.rpc_url.or(file.rpc_url).map(|url| region("rpc-url", &url)).transpose()?,
             deadline_divisor: flags
                 .deadline_divisor
                 .or(file.deadline_divisor)
@@ -384,6 +403,19 @@ impl Settings {
             data_dir: usual.data_dir,
         })
     }
+}
+
+/// `HOST:PORT` of a region that a setting names by its URL.
+fn region(setting: &'static str, url: &str) -> Result<String, SettingsError> {
+    address_of_url(url).ok_or_else(|| SettingsError::Url { setting, url: url.to_owned() })
+}
+
+/// These, if racks can dial each.
+fn join_urls(urls: Vec<String>) -> Result<Vec<String>, SettingsError> {
+    for url in &urls {
+        region("join-urls", url)?;
+    }
+    Ok(urls)
 }
 
 fn certificate(
@@ -449,5 +481,27 @@ mod tests {
         let wrong =
             Settings::merge(Flags { config: Some(config), ..Flags::default() }).unwrap_err().to_string();
         assert!(wrong.contains("listn") && wrong.contains("line 1"), "{wrong}");
+    }
+
+    #[test]
+    fn a_region_that_no_rack_can_dial_is_refused_with_its_setting() {
+        let flags = |join_urls: &[&str], rpc_url: Option<&str>| Flags {
+            data_dir: Some("/a".into()),
+            join_urls: Some(join_urls.iter().map(ToString::to_string).collect()),
+            rpc_url: rpc_url.map(str::to_owned),
+            ..Flags::default()
+        };
+        for url in ["10.0.0.1:5250", "http://10.0.0.1:5250", "https://10.0.0.1", "https://10.0.0.1:0", ""] {
+            let refused =
+                Settings::merge(flags(&["https://10.0.0.1:5250", url], None)).unwrap_err().to_string();
+            assert!(refused.contains("join-urls") && refused.contains(&format!("{url:?}")), "{refused}");
+            let refused = Settings::merge(flags(&[], Some(url))).unwrap_err().to_string();
+            assert!(refused.contains("rpc-url") && refused.contains("https://ADDRESS:5250"), "{refused}");
+        }
+        let settings = Settings::merge(flags(&["https://a:5250"], Some("https://a:5250/"))).unwrap();
+        assert_eq!(
+            (settings.join_urls, settings.rpc_url),
+            (vec!["https://a:5250".into()], Some("a:5250".into()))
+        );
     }
 }

@@ -18,6 +18,9 @@ pub const STARTED: &str = "start";
 /// What is told of the disk that a rack keeps its files on is told under this.
 pub const DISK: &str = "disk";
 
+/// The health of a link to a region process is told under this, and the address of the region ([`region::address`]).
+pub const LINK: &str = "link ";
+
 /// The largest message that a rack sends to a region, in bytes: a fact of 4 MiB in a batch of 1 MiB, with room.
 pub const MAX_FROM_RACK: usize = 8 << 20;
 
@@ -25,6 +28,7 @@ pub mod budget;
 pub mod kill;
 pub mod open_files;
 pub mod places;
+pub mod region;
 
 /// The trace that a W3C `traceparent` names; empty where it names none.
 #[must_use]

@@ -33,13 +33,16 @@ pub enum Joined {
     Taken,
 }
 
-/// A living region process.
+/// How long a killed process is remembered. Racks say meanwhile that the region does not answer.
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+/// A region process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionProcess {
     /// Of this process.
     pub id: Uid,
-    /// Where racks dial it.
-    pub rpc_address: String,
+    /// The address at which racks dial the process, `HOST:PORT`; `None` until the process knows.
+    pub rpc_address: Option<String>,
     /// Where its API is.
     pub api_address: String,
     /// Its version.
@@ -249,7 +252,7 @@ impl Store {
             "insert into region_process (id, rpc_address, api_address, version, incarnation) values ($1, $2, $3, $4, $5)
              on conflict (id) do update set heartbeat = now(), rpc_address = excluded.rpc_address",
             process.id.get(),
-            process.rpc_address,
+            process.rpc_address.as_deref().unwrap_or_default(),
             process.api_address,
             process.version,
             self.incarnation().get()
@@ -258,30 +261,34 @@ impl Store {
         Ok(())
     }
 
-    /// The processes heard of within `within`; those silent for ten times as long are forgotten.
+    /// The region processes, each with whether it lives: whether it was heard of within `within`. A process that was killed is
+    /// among them for a day.
     ///
     /// # Errors
     /// The database.
-    pub async fn living(&self, within: Duration) -> Result<Vec<RegionProcess>, StoreError> {
-        let seconds = within.as_secs_f64();
+    pub async fn region_processes(&self, within: Duration) -> Result<Vec<(RegionProcess, bool)>, StoreError> {
         let delete = sqlx::query!(
             "delete from region_process where heartbeat < now() - make_interval(secs => $1)",
-            seconds * 10.0
+            REMEMBERED.as_secs_f64()
         );
         delete.execute(self.pool()).await?;
         let rows = sqlx::query!(
-            "select id, rpc_address, api_address, version from region_process
-             where heartbeat >= now() - make_interval(secs => $1) order by started_at, id",
-            seconds
+            r#"select id, rpc_address, api_address, version,
+                 heartbeat >= now() - make_interval(secs => $1) as "lives!"
+               from region_process order by started_at, id"#,
+            within.as_secs_f64()
         );
         let rows = rows.fetch_all(self.pool()).await?;
         let process = |id, rpc_address, api_address, version| RegionProcess {
             id: Uid::from(id),
-            rpc_address,
+            rpc_address: Some(rpc_address).filter(|address: &String| !address.is_empty()),
             api_address,
             version,
         };
-        Ok(rows.into_iter().map(|r| process(r.id, r.rpc_address, r.api_address, r.version)).collect())
+        Ok(rows
+            .into_iter()
+            .map(|r| (process(r.id, r.rpc_address, r.api_address, r.version), r.lives))
+            .collect())
     }
 
     /// Says that a process ends.

@@ -122,9 +122,14 @@ impl Follower {
             while !store.pool().is_closed() {
                 let _ = tokio::time::timeout(LOOK_ANYWAY, woken.changed()).await;
                 woken.mark_unchanged();
-                if let Err(error) = follower.deliver(&store).await {
-                    tracing::warn!(%error, "cannot read the change log; trying again");
-                    tokio::time::sleep(LOOK_ANYWAY).await;
+                match follower.deliver(&store).await {
+                    Ok(()) => {}
+                    // The store was closed meanwhile: this process ends.
+                    Err(_) if store.pool().is_closed() => return,
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot read the change log; trying again");
+                        tokio::time::sleep(LOOK_ANYWAY).await;
+                    }
                 }
             }
         });

@@ -9,7 +9,6 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::uri::Authority;
 use basalt_api::values::Duration;
 use basalt_api::{FieldCode, FieldError, ProblemCode};
 use serde::{Deserialize, Serialize};
@@ -64,8 +63,7 @@ pub(super) async fn join_token(
 /// These, if a rack can dial each.
 fn well_formed(urls: Vec<String>) -> Answer<Vec<String>> {
     let wrong = |(place, url): (usize, &String)| {
-        let address = url.strip_prefix("https://").unwrap_or_default().parse::<Authority>();
-        let can_be_dialled = address.is_ok_and(|it| it.port_u16().is_some_and(|port| port > 0));
+        let can_be_dialled = basalt_proto::region::address_of_url(url).is_some();
         let message = format!("{url:?} is no address of a region");
         let pointer = format!("/urls/{place}");
         (!can_be_dialled)

@@ -13,6 +13,7 @@ use basalt_engine::deployment::DeploymentAction;
 use basalt_engine::select::Choice;
 use basalt_engine::steps::EffectKind;
 use basalt_engine::{Plan, plan, plan::Wait as Waited};
+use basalt_proto::LINK;
 use serde_json::{Map, Value};
 
 use super::converge::Driver;
@@ -21,7 +22,7 @@ use super::meters::Counts;
 use super::serving::Network;
 use super::{
     Answer, Choices, Judged, Machinery, Supposed, allocate, consequences, decision, departure, deployment,
-    operation,
+    operation, rack,
 };
 use crate::racks;
 use crate::racks::observed::Observed;
@@ -192,6 +193,7 @@ impl Driver {
                 }
                 Ok(report)
             }
+            "Rack" if supposed.spec.is_none() => rack::report(self, object, now).await,
             _ => {
                 Ok(PlanReport { summary: format!("{}: nothing to do", object.name), ..PlanReport::default() })
             }
@@ -344,6 +346,13 @@ fn in_words(fact: &Fact) -> String {
             }
             basalt_api::agent::Outcome::Failed { message, .. } => format!("the task failed: {message}"),
         },
+        Some(Observed::Health(it)) if it.service.starts_with(LINK) => {
+            let region = it.service.strip_prefix(LINK).unwrap_or_default();
+            match it.ok {
+                true => format!("is linked to region {region}"),
+                false => format!("has no link to region {region}: {}", it.message),
+            }
+        }
         Some(Observed::Health(it)) if it.ok => format!("{} runs", it.service),
         Some(Observed::Health(it)) => format!("{} does not run: {}", it.service, it.message),
         Some(Observed::Alarm(it)) => format!("ALARM {}: {}", it.code, it.message),

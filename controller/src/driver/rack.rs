@@ -6,13 +6,14 @@ use std::time::Duration;
 use basalt_api::kinds::{
     ConcernState, Condition, ConditionStatus, RackSpec, RackStatus, ServiceState, SubnetSpec,
 };
+use basalt_api::plan::{PlanReport, Wait};
 use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, Then};
 
 use super::converge::Driver;
 use super::load::{Estate, readable, spec};
 use super::machine::to_json;
-use super::services::{self, Said};
+use super::services::{self, Link, Said};
 use super::{concerns, discovery};
 use crate::racks::observed::Observed;
 
@@ -51,7 +52,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     if let Some(rack) = estate.racks.iter().find(|rack| rack.uid == uid) {
         discovery::note(driver, &estate, rack, now).await?;
     }
-    let status = status(driver, &object, now).await?;
+    let (status, _) = status(driver, &object, now).await?;
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
     Ok(Then::Again(LOOK_AGAIN))
 }
@@ -70,12 +71,54 @@ async fn lets_go(driver: &Driver, rack: RackId, since: Timestamp) -> Result<bool
     driver.store.has_blocks(rack).await
 }
 
-async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<RackStatus, StoreError> {
+/// The answer of `explain`: how the rack is, and the regions that do not answer it.
+///
+/// # Errors
+/// The database does not answer.
+pub(super) async fn report(
+    driver: &Driver,
+    object: &Object,
+    now: Timestamp,
+) -> Result<PlanReport, StoreError> {
+    let (status, silent) = status(driver, object, now).await?;
+    let ready = status.common.condition(Condition::READY);
+    let message = ready.map(|ready| ready.message.clone()).unwrap_or_default();
+    let lacks = |cause: &str, message: String, since, human: String| Wait {
+        cause: cause.to_owned(),
+        message,
+        since,
+        deadline: None,
+        human: Some(human),
+        remedy: None,
+        rule: None,
+    };
+    let mut waits = Vec::new();
+    if !status.connected {
+        let to_do = format!("see that basalt-rack runs on the host of {}, and reaches a region", object.name);
+        let since = status.last_seen.unwrap_or(object.created_at);
+        waits.push(lacks("RackAway", message.clone(), since, to_do));
+    }
+    for Link { address, since, problem } in silent {
+        let message = format!("region {address} does not answer it ({})", problem.unwrap_or_default());
+        let to_do = format!(
+            "start that region, or let {} reach it; if it is gone for good, take it out of --join-urls of the others",
+            object.name
+        );
+        waits.push(lacks("RegionSilent", message, since, to_do));
+    }
+    Ok(PlanReport { summary: format!("{}: {message}", object.name), waits, ..PlanReport::default() })
+}
+
+/// How a rack is, and which regions it does not reach.
+async fn status(
+    driver: &Driver,
+    object: &Object,
+    now: Timestamp,
+) -> Result<(RackStatus, Vec<Link>), StoreError> {
     let uid = RackId::from(object.uid);
     let before: RackStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let mut status = RackStatus::default();
     status.common.observed_generation = object.generation;
-    status.connected = driver.sessions.since(uid).is_some();
     let (mut introduced, mut told) = (None, Vec::new());
     for fact in driver.store.latest_facts(object.uid).await? {
         status.last_seen = status.last_seen.max(Some(fact.stored_at));
@@ -89,7 +132,17 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
             _ => {}
         }
     }
-    status.services = services::services(told, introduced.as_ref(), now);
+    let known = driver.sessions.regions().borrow().clone();
+    let is_here = driver.sessions.since(uid).is_some();
+    let links = services::links(&told, &known.all);
+    let is_up = |link: &Link| link.problem.is_none() && known.living.contains(&link.address);
+    status.connected = is_here || links.iter().any(is_up);
+    let is_silent =
+        |link: &Link| link.problem.is_some() && !(is_here && known.own.as_ref() == Some(&link.address));
+    let silent: Vec<Link> = links.into_iter().filter(is_silent).collect();
+    let seen = if status.connected { Some(now) } else { driver.sessions.ended(uid).max(before.last_seen) };
+    status.last_seen = status.last_seen.max(seen);
+    status.services = services::services(&told, introduced.as_ref(), now);
     let hello = introduced.map(|it| it.what).unwrap_or_default();
     status.addresses = hello.addresses().collect();
     let served: Vec<IpAddr> = hello.served().collect();
@@ -116,9 +169,16 @@ async fn status(driver: &Driver, object: &Object, now: Timestamp) -> Result<Rack
         }
         status.concerns.insert(ack.concern, state);
     }
-    status.common.conditions = conditions(status.connected, &refused, &failing(&status), now);
+    let lacks: Vec<String> = failing(&status).into_iter().chain(silent.iter().map(remark)).collect();
+    status.common.conditions = conditions(status.connected, &refused, &lacks, now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
-    Ok(status)
+    Ok((status, silent))
+}
+
+fn remark(silent: &Link) -> String {
+    let Link { address, since, problem } = silent;
+    let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
+    format!("region {address} does not answer it since {since} ({})", problem.as_deref().unwrap_or_default())
 }
 
 /// The services that do not do what they should, with why.

@@ -1,7 +1,7 @@
 //! How a rack's services are, from what it said of each of them and of itself: a rack says what has changed since it started, and what it said of
 //! a service that it has no more nobody takes back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -24,34 +24,66 @@ pub struct Said<T> {
     pub what: T,
 }
 
-/// Each service's state, as of the last word about it.
+/// A rack's link to a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The region's address, `HOST:PORT`.
+    pub address: String,
+    /// When that was stored.
+    pub since: Timestamp,
+    /// Why there is none.
+    pub problem: Option<String>,
+}
+
+/// The words of a rack since its last start. A rack says again what still holds after a start.
+fn since_start(said: &[Said<Health>]) -> impl Iterator<Item = &Said<Health>> {
+    let started = said.iter().filter(|it| it.what.service == basalt_proto::STARTED).map(|it| it.id).max();
+    said.iter().filter(move |it| started.is_none_or(|started| it.id > started))
+}
+
+/// The links to these regions. A rack also dials regions that are gone for good: the caller does not name those.
+#[must_use]
+pub fn links(said: &[Said<Health>], regions: &BTreeSet<String>) -> Vec<Link> {
+    let mut links: BTreeMap<&str, Link> = BTreeMap::new();
+    for Said { stored_at, what, .. } in since_start(said) {
+        let Some(address) = what.service.strip_prefix(basalt_proto::LINK) else { continue };
+        let problem = (!what.ok).then(|| what.message.to_string());
+        // The rack and the region each say that a link is down. The first one says since when.
+        let is_same = links.get(address).is_some_and(|link| link.problem.is_some() && problem.is_some());
+        let before = links.get(address).filter(|_| is_same).map(|link| link.since);
+        let link = Link { address: address.to_owned(), since: before.unwrap_or(*stored_at), problem };
+        links.insert(address, link);
+    }
+    links.into_values().filter(|link| regions.contains(&link.address)).collect()
+}
+
+/// Each service's state, as of the last word about it. A link is none: [`links`].
 #[must_use]
 pub fn services(
-    said: Vec<Said<Health>>,
+    said: &[Said<Health>],
     hello: Option<&Said<Hello>>,
     now: Timestamp,
 ) -> BTreeMap<String, RackService> {
-    let started = said.iter().filter(|it| it.what.service == basalt_proto::STARTED).map(|it| it.id).max();
     let reached: Vec<IpAddr> = hello.map(|it| it.what.reached().collect()).unwrap_or_default();
     let mut services = BTreeMap::new();
-    for Said { id, stored_at, what } in said {
-        // Of addresses it is news that there are none. What is so since before a start is said again after it.
+    for Said { id, stored_at, what } in since_start(said) {
+        // Free addresses are the usual case: only their lack is told.
         let is_no_news = what.ok && what.service.starts_with(basalt_proto::ADDRESSES);
-        if is_no_news || started.is_some_and(|started| id <= started) {
+        if is_no_news || what.service.starts_with(basalt_proto::LINK) {
             continue;
         }
         let mut service =
             RackService::new(if what.ok { ServiceState::Running } else { ServiceState::Stopped });
-        service.message = Some(String::from(what.message)).filter(|it| !it.is_empty());
+        service.message = Some(what.message.to_string()).filter(|it| !it.is_empty());
         // A rack of a version that did not say when it started does not know what it said before of addresses that are gone.
-        if hello.is_some_and(|hello| id < hello.id) && is_away(&what.service, &reached) {
-            if now.duration_since(stored_at) >= RENUMBERED.try_into().unwrap_or_default() {
+        if hello.is_some_and(|hello| *id < hello.id) && is_away(&what.service, &reached) {
+            if now.duration_since(*stored_at) >= RENUMBERED.try_into().unwrap_or_default() {
                 continue;
             }
             service = RackService::new(ServiceState::Stopped);
             service.message = Some("the rack does not have this address any more".to_owned());
         }
-        services.insert(what.service.into(), service);
+        services.insert(what.service.to_string(), service);
     }
     if let Some(cannot_write) = hello.map(|it| &it.what.cannot_write).filter(|it| !it.is_empty()) {
         let mut disk = RackService::new(ServiceState::Stopped);
@@ -94,30 +126,52 @@ mod tests {
     fn what_a_rack_said_before_it_started_is_so_no_more() {
         let before =
             || [said(1, "dhcp eth1", "eth1 is gone"), said(2, "addresses 10.77.0.0/24", "none is free")];
-        assert_eq!(names(&services(before().to_vec(), None, at(9))), ["addresses 10.77.0.0/24", "dhcp eth1"]);
+        assert_eq!(names(&services(&before(), None, at(9))), ["addresses 10.77.0.0/24", "dhcp eth1"]);
         let since = [said(3, basalt_proto::STARTED, ""), said(4, "dhcp eth0", "")];
         let all = [&before()[..], &since].concat();
-        assert_eq!(names(&services(all, None, at(9))), ["dhcp eth0"]);
+        assert_eq!(names(&services(&all, None, at(9))), ["dhcp eth0"]);
     }
 
     #[test]
     fn a_service_of_an_address_that_is_gone_has_stopped_and_is_forgotten_when_the_host_was_renumbered() {
         let all = || vec![said(1, "tftp 10.77.0.2", ""), said(2, "http 10.77.0.7", "")];
         let moved = hello(3, "10.77.0.7/24", "");
-        let soon = services(all(), Some(&moved), at(3600));
+        let soon = services(&all(), Some(&moved), at(3600));
         assert_eq!(names(&soon), ["http 10.77.0.7", "tftp 10.77.0.2"]);
         assert_eq!(soon["tftp 10.77.0.2"].state, ServiceState::Stopped);
         assert!(soon["tftp 10.77.0.2"].message.as_deref().is_some_and(|it| it.contains("any more")));
-        assert_eq!(names(&services(all(), Some(&moved), at(3601))), ["http 10.77.0.7"]);
+        assert_eq!(names(&services(&all(), Some(&moved), at(3601))), ["http 10.77.0.7"]);
+    }
+
+    #[test]
+    fn a_region_that_does_not_answer_is_told_of_while_it_is_one_of_the_database() {
+        let all = [
+            said(1, "link 10.0.0.9:5250", "refused"),
+            said(2, basalt_proto::STARTED, ""),
+            said(3, "link 10.0.0.1:5250", ""),
+            said(4, "link 10.0.0.2:5250", ""),
+            said(5, "link 10.0.0.3:5250", "no route"),
+            said(6, "link 10.0.0.1:5250", "refused"),
+            said(7, "link 10.0.0.1:5250", "the link ended"),
+        ];
+        let regions = ["10.0.0.1:5250", "10.0.0.2:5250", "10.0.0.9:5250"].map(str::to_owned).into();
+        let link = |address: &str, second, problem: Option<&str>| Link {
+            address: address.to_owned(),
+            since: at(second),
+            problem: problem.map(str::to_owned),
+        };
+        let wanted = [link("10.0.0.1:5250", 6, Some("the link ended")), link("10.0.0.2:5250", 4, None)];
+        assert_eq!(links(&all, &regions), wanted);
+        assert!(services(&all, None, at(9)).is_empty());
     }
 
     #[test]
     fn a_disk_that_takes_nothing_is_told_of_whatever_the_last_fact_said() {
         let full = hello(2, "10.77.0.2/24", "leases cannot be written: no space");
-        let all = services(vec![said(1, "disk", "")], Some(&full), at(9));
+        let all = services(&[said(1, "disk", "")], Some(&full), at(9));
         assert_eq!(all["disk"].state, ServiceState::Stopped);
         assert_eq!(all["disk"].message.as_deref(), Some("leases cannot be written: no space"));
-        let again = services(vec![said(3, "disk", "")], Some(&hello(4, "10.77.0.2/24", "")), at(9));
+        let again = services(&[said(3, "disk", "")], Some(&hello(4, "10.77.0.2/24", "")), at(9));
         assert_eq!(again["disk"].state, ServiceState::Running);
     }
 }

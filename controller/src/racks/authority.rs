@@ -6,6 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use basalt_api::values::Uid;
 use basalt_proto::REGION_SERVER_NAME;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
@@ -104,19 +105,21 @@ impl Authority {
         Ok((certificate.der().to_vec(), now + RACK_LIFETIME))
     }
 
-    /// A server certificate for one region process, with its key.
+    /// A server certificate for one region process, with its key. Its common name is the process: region processes tell each
+    /// other apart by it ([`own_address`](super::own_address)), while racks look at the DNS name alone.
     ///
     /// # Errors
     /// [`AuthorityError::Signing`] when the system has no randomness.
     pub fn server_identity(
         &self,
+        process: Uid,
         now: SystemTime,
     ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(AuthorityError::Signing)?;
         let params =
             CertificateParams::new(vec![REGION_SERVER_NAME.to_owned()]).map_err(AuthorityError::Signing)?;
         let mut params = lifetime(params, now, SERVER_LIFETIME);
-        params.distinguished_name = common_name(REGION_SERVER_NAME);
+        params.distinguished_name = common_name(&process.to_string());
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.issuer).map_err(AuthorityError::Signing)?;
         Ok((certificate.der().clone(), PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()))))

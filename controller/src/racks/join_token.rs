@@ -1,6 +1,5 @@
 //! The join token: what a person carries to a new rack. It names the regions, pins their authority, and is good once.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,14 +40,10 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// For racks that dial `urls`, or `listening` where there are none and that is an address of a host.
+    /// For racks that dial `urls`.
     #[must_use]
-    pub fn new(store: Store, ca: &CertificateDer<'_>, listening: SocketAddr, urls: Vec<String>) -> Self {
+    pub fn new(store: Store, ca: &CertificateDer<'_>, urls: Vec<String>) -> Self {
         let ca_sha256 = hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, ca));
-        let urls = match urls.is_empty() && !listening.ip().is_unspecified() {
-            true => vec![format!("https://{listening}")],
-            false => urls,
-        };
         Self { store, ca_sha256, urls }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use basalt_api::values::RackId;
+use basalt_api::values::{RackId, Uid};
 use basalt_proto::MAX_FROM_RACK;
 use basalt_proto::places::Full;
 use basalt_proto::rack_v1::enrolment_server::EnrolmentServer;
@@ -108,10 +108,16 @@ pub async fn serve(
     api: Forwarded,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ListenError> {
-    let acceptor = acceptor(&racks.authority)?;
+    let acceptor = acceptor(&racks.authority, racks.process)?;
     let (sender, incoming) = mpsc::channel(64);
     let doors = Doors::new();
-    let accepting = tokio::spawn(accept(listener, doors, Arc::clone(&racks.authority), acceptor, sender));
+    let accepting = tokio::spawn(accept(
+        listener,
+        doors,
+        (Arc::clone(&racks.authority), racks.process),
+        acceptor,
+        sender,
+    ));
     let link = RackLinkServer::new(racks.clone())
         .max_decoding_message_size(MAX_FROM_RACK)
         .max_encoding_message_size(MAX_TO_RACK);
@@ -157,7 +163,7 @@ async fn sort(State((racks, api)): State<(Racks, Forwarded)>, mut request: Reque
     }
 }
 
-fn server_config(authority: &Authority) -> Result<ServerConfig, ListenError> {
+fn server_config(authority: &Authority, process: Uid) -> Result<ServerConfig, ListenError> {
     let tls = |error: String| ListenError::Tls(error);
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
@@ -166,7 +172,7 @@ fn server_config(authority: &Authority) -> Result<ServerConfig, ListenError> {
         .allow_unauthenticated()
         .build()
         .map_err(|e| tls(e.to_string()))?;
-    let (certificate, key) = authority.server_identity(SystemTime::now())?;
+    let (certificate, key) = authority.server_identity(process, SystemTime::now())?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|e| tls(e.to_string()))?
@@ -177,14 +183,14 @@ fn server_config(authority: &Authority) -> Result<ServerConfig, ListenError> {
     Ok(config)
 }
 
-fn acceptor(authority: &Authority) -> Result<TlsAcceptor, ListenError> {
-    Ok(TlsAcceptor::from(Arc::new(server_config(authority)?)))
+fn acceptor(authority: &Authority, process: Uid) -> Result<TlsAcceptor, ListenError> {
+    Ok(TlsAcceptor::from(Arc::new(server_config(authority, process)?)))
 }
 
 async fn accept(
     listener: TcpListener,
     doors: Doors,
-    authority: Arc<Authority>,
+    (authority, process): (Arc<Authority>, Uid),
     mut acceptor: TlsAcceptor,
     sender: mpsc::Sender<io::Result<Stream<Tls>>>,
 ) {
@@ -197,7 +203,7 @@ async fn accept(
             continue;
         };
         if made.elapsed() > SERVER_RENEWAL {
-            match self::acceptor(&authority) {
+            match self::acceptor(&authority, process) {
                 Ok(renewed) => (acceptor, made) = (renewed, Instant::now()),
                 Err(error) => tracing::error!(%error, "this region's own certificate could not be renewed"),
             }

@@ -1,13 +1,13 @@
 //! The gRPC services that enrolled racks use: the link, and blobs.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basalt_api::values::{Generation, RackId, Timestamp, Uid, UntrustedMessage, UntrustedName};
 use basalt_db::{ConcernAck, Key, LeasesSeen, NewFact, Store, StoreError, trace};
+use basalt_proto::LINK;
 use basalt_proto::rack_v1::concern_reply::Outcome;
 use basalt_proto::rack_v1::from_rack::Message as Said;
 use basalt_proto::rack_v1::from_region::Message;
@@ -30,8 +30,6 @@ use super::sessions::{BACKLOG, Sessions};
 use crate::blobs::Blobs;
 use crate::telemetry::Context;
 
-/// How long a region process counts as living after its last heartbeat.
-pub const LIVING: Duration = Duration::from_secs(30);
 /// How often facts are stored again when their transaction met another one.
 const STORE_TRIES: usize = 5;
 /// Bytes of a blob in one message.
@@ -54,6 +52,8 @@ pub(super) const REVOKED: &str =
 pub struct Racks {
     /// The store.
     pub store: Store,
+    /// The id of this process.
+    pub process: Uid,
     /// Streams that are open to this process.
     pub sessions: Sessions,
     /// Signs racks' certificates.
@@ -205,6 +205,9 @@ impl Session {
         if store.is_retired(&self.spki).await.unwrap_or(false) {
             self.send(Message::Forget(Forget {})).await;
         }
+        if let Err(error) = self.note_end().await {
+            tracing::debug!(rack = self.name, %error, "the end of a link is not stored; the rack says it itself");
+        }
         tracing::info!(rack = self.name, "rack disconnected");
         self.racks.sessions.meters().left(&self.name);
         // Whoever waits for the rack has to learn that it is away.
@@ -216,21 +219,11 @@ impl Session {
         let store = &self.racks.store;
         let since = store.now().await?;
         store.store_own_fact(&introduced(self.rack, &hello, since)).await?;
-        let regions = store
-            .living(LIVING)
-            .await?
-            .into_iter()
-            .map(|r| r.rpc_address)
-            .filter(|a| can_be_dialled(a))
-            .collect();
-        let welcome = Welcome {
-            incarnation: store.incarnation().to_string(),
-            regions,
-            boot_traces: true,
-            unix_ms: Timestamp::now().as_millisecond(),
-        };
-        self.send(Message::Welcome(welcome)).await;
+        let mut regions = self.racks.sessions.regions();
+        let mut told = regions.borrow_and_update().all.clone();
+        self.welcome(&told).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
+        self.note_link("").await?;
         store.enqueue(self.rack.into(), Duration::ZERO).await?;
         store.enqueue_kind("Machine").await?;
 
@@ -238,6 +231,7 @@ impl Session {
             hello.held.into_iter().map(|h| (h.concern, (h.sha256, h.incarnation))).collect::<Vec<_>>();
         self.note_held(&sent).await?;
         let mut woken = store.woken();
+        let mut closed = std::pin::pin!(self.racks.sessions.closed());
         let mut shared: Option<(LeasesSeen, Instant)> = None;
         loop {
             let is_told = self.push(&mut sent).await?;
@@ -260,9 +254,44 @@ impl Session {
                     tokio::time::sleep(COALESCE).await;
                     woken.mark_unchanged();
                 }
+                Ok(()) = regions.changed() => {
+                    let all = regions.borrow_and_update().all.clone();
+                    if all != told {
+                        self.welcome(&all).await;
+                        told = all;
+                    }
+                }
                 () = self.sender.closed() => return Ok(()),
+                () = &mut closed => return Ok(()),
             }
         }
+    }
+
+    /// Answers a Hello, and tells later of new regions: the rack dials them.
+    async fn welcome(&self, regions: &BTreeSet<String>) {
+        let welcome = Welcome {
+            incarnation: self.racks.store.incarnation().to_string(),
+            regions: regions.iter().cloned().collect(),
+            boot_traces: true,
+            unix_ms: Timestamp::now().as_millisecond(),
+        };
+        self.send(Message::Welcome(welcome)).await;
+    }
+
+    /// Tells the other processes whether the rack is linked to this one, as the rack itself does where it can.
+    async fn note_link(&self, problem: &str) -> Result<(), StoreError> {
+        let Some(own) = self.racks.sessions.regions().borrow().own.clone() else { return Ok(()) };
+        let store = &self.racks.store;
+        store.store_own_fact(&link_fact(self.rack, &own, problem, store.now().await?)).await
+    }
+
+    /// The link has ended. If the rack has come again meanwhile, the last word is that.
+    async fn note_end(&self) -> Result<(), StoreError> {
+        if self.racks.sessions.since(self.rack).is_some() {
+            return Ok(());
+        }
+        self.note_link("the link ended").await?;
+        if self.racks.sessions.since(self.rack).is_some() { self.note_link("").await } else { Ok(()) }
     }
 
     /// Sends every concern whose bytes are others than those last sent. `false`: this rack has no concern.
@@ -466,14 +495,18 @@ fn told(lease: basalt_db::RackLease) -> RackLease {
     }
 }
 
-/// `0.0.0.0:5250` says where a region listens, not where it is.
-fn can_be_dialled(address: &str) -> bool {
-    let listening: Result<SocketAddr, _> = address.parse();
-    listening.map_or(true, |address| !address.ip().is_unspecified())
+fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
+    of_rack(rack, &Observed::Hello(hello.into()), now)
 }
 
-fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
-    let (kind, body) = Observed::Hello(hello.into()).stored();
+fn link_fact(rack: RackId, region: &str, problem: &str, now: Timestamp) -> NewFact {
+    let service = UntrustedName::new(&format!("{LINK}{region}"));
+    let message = UntrustedMessage::new(problem);
+    of_rack(rack, &Observed::Health(observed::Health { service, ok: problem.is_empty(), message }), now)
+}
+
+fn of_rack(rack: RackId, observed: &Observed, now: Timestamp) -> NewFact {
+    let (kind, body) = observed.stored();
     NewFact {
         seq: 0,
         object: Some(Uid::from(rack)),

@@ -2,14 +2,14 @@
 //!
 //! Every rack dials every region process, so a process that wants to reach a rack uses its own stream or none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use basalt_api::values::{RackId, Timestamp};
 use basalt_proto::rack_v1::FromRegion;
 use basalt_proto::rack_v1::from_region::Message;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
 use super::meters::Meters;
@@ -36,6 +36,17 @@ struct Inner {
     next: u64,
 }
 
+/// The regions of this database, each by where racks dial it, `HOST:PORT`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// This process, if it knows.
+    pub own: Option<String>,
+    /// The other processes that live.
+    pub living: BTreeSet<String>,
+    /// All that racks are told of.
+    pub all: BTreeSet<String>,
+}
+
 /// Who is connected. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sessions(Arc<Shared>);
@@ -44,6 +55,9 @@ pub struct Sessions(Arc<Shared>);
 struct Shared {
     inner: Mutex<Inner>,
     meters: Meters,
+    regions: watch::Sender<Known>,
+    /// This process ends.
+    closing: watch::Sender<bool>,
 }
 
 /// Ends a session when it is dropped, unless a newer one of the same rack has taken its place.
@@ -60,7 +74,8 @@ impl Sessions {
     pub fn new(now: Timestamp) -> Self {
         let (sessions, ended) = (HashMap::new(), HashMap::new());
         let inner = Mutex::new(Inner { sessions, ended, started: now, next: 0 });
-        Self(Arc::new(Shared { inner, meters: Meters::default() }))
+        let (regions, closing) = (watch::Sender::new(Known::default()), watch::Sender::new(false));
+        Self(Arc::new(Shared { inner, meters: Meters::default(), regions, closing }))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -71,6 +86,32 @@ impl Sessions {
     #[must_use]
     pub fn meters(&self) -> &Meters {
         &self.0.meters
+    }
+
+    /// The regions of this database; none until this process has looked for the others.
+    #[must_use]
+    pub fn regions(&self) -> watch::Receiver<Known> {
+        self.0.regions.subscribe()
+    }
+
+    /// Says which they are; every rack is told of a change.
+    pub(super) fn set_regions(&self, regions: Known) {
+        self.0.regions.send_if_modified(|known| {
+            let is_news = *known != regions;
+            *known = regions;
+            is_news
+        });
+    }
+
+    /// Ends every stream: racks dial other processes, and this one again when it is back.
+    pub fn close(&self) {
+        self.0.closing.send_replace(true);
+    }
+
+    /// Until the streams are to end.
+    pub(super) async fn closed(&self) {
+        let mut closing = self.0.closing.subscribe();
+        let _ = closing.wait_for(|closing| *closing).await;
     }
 
     /// A rack's stream is open. `since` is the database's clock.
@@ -94,6 +135,12 @@ impl Sessions {
     pub fn left(&self, rack: RackId) -> Timestamp {
         let inner = self.lock();
         inner.ended.get(&rack).copied().unwrap_or(inner.started)
+    }
+
+    /// When the last stream of a rack to this process ended.
+    #[must_use]
+    pub fn ended(&self, rack: RackId) -> Option<Timestamp> {
+        self.lock().ended.get(&rack).copied()
     }
 
     /// How many racks are connected to this process.

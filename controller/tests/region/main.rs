@@ -40,6 +40,7 @@ mod receiver;
 mod redfish;
 mod rotate;
 mod runs;
+mod second_region;
 mod servable;
 mod support;
 mod tags;

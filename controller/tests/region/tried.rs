@@ -115,7 +115,8 @@ pub(crate) async fn furnished() -> Lab {
                 select uid, now(), 'answered 410' from object where kind = 'Webhook'";
     Hand::on(&lab.url).await.run(gone).await;
     let nobody = CertificateDer::from(vec![0]);
-    lab.region.set_joiner(Joiner::new(lab.region.store().clone(), &nobody, lab.region.address(), Vec::new()));
+    let urls = vec![format!("https://{}", lab.region.address())];
+    lab.region.set_joiner(Joiner::new(lab.region.store().clone(), &nobody, urls));
     lab
 }
 

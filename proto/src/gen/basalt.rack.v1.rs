@@ -728,7 +728,7 @@ pub struct FromRegion {
 pub mod from_region {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
-        /// answers Hello
+        /// answers Hello; again when other regions are there
         #[prost(message, tag = "1")]
         Welcome(super::Welcome),
         /// always whole

@@ -73,11 +73,7 @@ impl JoinToken {
 /// # Errors
 /// Not an address.
 pub fn address(url: &str) -> Result<String, BadJoinToken> {
-    let bad = || BadJoinToken::Url(url.to_owned());
-    let rest = url.strip_prefix("https://").unwrap_or(url);
-    let authority: http::uri::Authority = rest.trim_end_matches('/').parse().map_err(|_| bad())?;
-    authority.port_u16().ok_or_else(bad)?;
-    Ok(authority.to_string())
+    basalt_proto::region::address(url).ok_or_else(|| BadJoinToken::Url(url.to_owned()))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use basalt_proto::LINK;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -109,7 +110,7 @@ async fn keep(context: &Context, regions: &BTreeSet<String>) -> Result<(), Ident
 
 async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: CancellationToken) {
     let mut pause = FIRST_PAUSE;
-    let mut failing = false;
+    let (mut failing, mut is_told) = (false, false);
     tokio::select! {
         () = stop.cancelled() => return,
         () = hello::ready(&context.settings) => {}
@@ -120,6 +121,7 @@ async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: Ca
             () = stop.cancelled() => break,
             ended = stream::run(&context, &address, &me) => ended,
         };
+        let was_linked = context.origin.is_linked(&address);
         context.origin.remove(&address);
         let Err(error) = ended;
         if matches!(error, stream::LinkError::Deleted) {
@@ -130,7 +132,11 @@ async fn redial(context: Arc<Context>, address: String, me: stream::Me, stop: Ca
         let lasted = started.elapsed() > LASTED;
         if lasted || !failing {
             tracing::warn!(region = %address, %error, "link to the region ended; dialling again");
-            context.facts.tell(health("link", Some(&format!("region {address}: {error}"))));
+        }
+        // The first failure says since when the region does not answer.
+        if was_linked || !is_told {
+            context.facts.tell(health(&format!("{LINK}{address}"), Some(&error.to_string())));
+            is_told = true;
         }
         failing = !lasted;
         pause = if lasted { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };

@@ -10,7 +10,7 @@ use basalt_proto::rack_v1::rack_link_client::RackLinkClient;
 use basalt_proto::rack_v1::{
     Fact, FactAck, FactBatch, FromRack, Pong, Welcome, fact, from_rack, from_region,
 };
-use basalt_proto::trace_id;
+use basalt_proto::{LINK, trace_id};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -91,12 +91,12 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     enter(context, address, me, &welcome)?;
     context.origin.insert(address, channel.clone());
     tracing::info!(region = %address, incarnation = %welcome.incarnation, "linked to the region");
-    context.facts.tell(health("link", None));
+    context.facts.tell(health(&format!("{LINK}{address}"), None));
     told(context, welcome.unix_ms);
     context.dhcp.repeat_in_force();
     let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
     tokio::select! {
-        ended = listen(context, &mut inbox, &outbox, &acknowledge) => ended,
+        ended = listen(context, (address, me), &mut inbox, &outbox, &acknowledge) => ended,
         ended = deliver(context, &outbox, acknowledged, welcome.boot_traces) => ended,
         ended = hello::again(context, me, hello, &outbox) => ended,
         never = renew::keep_valid(context, channel) => match never {},
@@ -136,6 +136,7 @@ fn enter(context: &Context, address: &str, me: &Me, welcome: &Welcome) -> Result
 
 async fn listen(
     context: &Arc<Context>,
+    (address, me): (&str, &Me),
     inbox: &mut Streaming<basalt_proto::rack_v1::FromRegion>,
     outbox: &mpsc::Sender<FromRack>,
     acknowledge: &mpsc::Sender<FactAck>,
@@ -173,7 +174,9 @@ async fn listen(
                 tokio::spawn(async move { dhcp.learn(leases).await }).await.map_err(std::io::Error::other)?;
             }
             Some(from_region::Message::Forget(_)) => return Err(LinkError::Deleted),
-            Some(from_region::Message::Welcome(_)) | None => {}
+            // Other regions are there now.
+            Some(from_region::Message::Welcome(welcome)) => enter(context, address, me, &welcome)?,
+            None => {}
         }
     }
 }

@@ -114,7 +114,7 @@ async fn a_rack_whose_disk_is_full_offers_nothing_says_so_and_goes_on_when_there
     let rack = Daemon::start(settings).await.unwrap();
     let mut link = next_link(&mut linked).await;
     assert_eq!(link.welcome().await.cannot_write, "");
-    let is_linked = |it: &Fact| matches!(&it.body, Some(Body::Health(it)) if it.ok && it.service == "link");
+    let is_linked = |it: &Fact| matches!(&it.body, Some(Body::Health(it)) if it.ok && it.service.starts_with(basalt_proto::LINK));
     fact(&rack.facts, is_linked).await;
     let client = Client::on(&host);
     assert_eq!(client.ask(MessageType::Discover).await.kind, MessageType::Offer);

@@ -1,0 +1,156 @@
+//! The address at which racks dial this process.
+//!
+//! | setting | the address |
+//! | --- | --- |
+//! | `rpc-url` | that one |
+//! | `join-urls` | the entry that leads to this process. Each is dialled: the certificate that answers names its process |
+//! | neither | the address that this process listens on, unless it is every address of the host |
+//!
+//! All regions of a database may so have the same `join-urls`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_api::values::Uid;
+use basalt_proto::REGION_SERVER_NAME;
+use basalt_proto::region::address_of_url;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use x509_parser::prelude::FromDer;
+
+/// How long dialling an entry may take.
+const DIAL: Duration = Duration::from_secs(3);
+
+/// The settings that say where racks find regions.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    /// `rpc-url`, as `HOST:PORT`.
+    pub own: Option<String>,
+    /// `join-urls`.
+    pub join_urls: Vec<String>,
+    /// The racks' port of this process.
+    pub listening: Option<SocketAddr>,
+}
+
+impl Declared {
+    /// The entries of `join-urls`, as `HOST:PORT`.
+    pub(super) fn entries(&self) -> Vec<String> {
+        self.join_urls.iter().filter_map(|url| address_of_url(url)).collect()
+    }
+
+    /// The URLs that join tokens name.
+    #[must_use]
+    pub fn urls_of_tokens(&self) -> Vec<String> {
+        if !self.join_urls.is_empty() {
+            return self.join_urls.clone();
+        }
+        let own = self.own.clone().or_else(|| self.listening.and_then(host));
+        own.map(|own| format!("https://{own}")).into_iter().collect()
+    }
+}
+
+/// A process that is asked for at an address.
+#[derive(Debug)]
+enum Answer {
+    This,
+    Another,
+    Nobody(io::Error),
+}
+
+/// Finds the address of this process.
+pub struct Finder {
+    process: Uid,
+    connector: TlsConnector,
+}
+
+impl std::fmt::Debug for Finder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Finder").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl Finder {
+    /// For this process, whose region has this certificate authority.
+    ///
+    /// # Errors
+    /// The authority's certificate is none.
+    pub fn new(process: Uid, authority: &CertificateDer<'static>) -> Result<Self, rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone())?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self { process, connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// The address, or why it is not known.
+    ///
+    /// # Errors
+    /// The setting to give, in words.
+    pub(super) async fn find(&self, declared: &Declared) -> Result<String, String> {
+        if let Some(own) = &declared.own {
+            return Ok(own.clone());
+        }
+        let entries = declared.entries();
+        if entries.is_empty() {
+            return declared.listening.and_then(host).ok_or_else(|| {
+                "this region listens for racks on every address, and does not know at which they reach it: \
+                 say it with --rpc-url https://ADDRESS:5250"
+                    .to_owned()
+            });
+        }
+        let mut asked: FuturesUnordered<_> =
+            entries.iter().map(|entry| async move { (entry, self.ask(entry).await) }).collect();
+        let mut others = Vec::new();
+        while let Some((entry, answer)) = asked.next().await {
+            match answer {
+                Answer::This => return Ok(entry.clone()),
+                // A host may be unable to dial its own address, behind NAT.
+                Answer::Nobody(_) if entries.len() == 1 => return Ok(entry.clone()),
+                Answer::Another => others.push(format!("{entry} is another region")),
+                Answer::Nobody(error) => others.push(format!("{entry} does not answer ({error})")),
+            }
+        }
+        others.sort();
+        Err(format!(
+            "no entry of --join-urls leads to this region: {}. Racks are not told where it is; say it with \
+             --rpc-url https://ADDRESS:5250",
+            others.join(", ")
+        ))
+    }
+
+    async fn ask(&self, address: &str) -> Answer {
+        let dialled = tokio::time::timeout(DIAL, self.dial(address)).await;
+        match dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(process) if process.as_deref() == Some(&self.process.to_string()) => Answer::This,
+            Ok(_) => Answer::Another,
+            Err(error) => Answer::Nobody(error),
+        }
+    }
+
+    /// The process that answers at an address, as its certificate names it.
+    async fn dial(&self, address: &str) -> io::Result<Option<String>> {
+        let name = ServerName::try_from(REGION_SERVER_NAME).map_err(io::Error::other)?;
+        let tls = self.connector.connect(name, TcpStream::connect(address).await?).await?;
+        let (_, session) = tls.get_ref();
+        let certificate = session.peer_certificates().and_then(|all| all.first());
+        let parsed = certificate.and_then(|it| x509_parser::certificate::X509Certificate::from_der(it).ok());
+        Ok(parsed.and_then(|(_, it)| {
+            it.subject().iter_common_name().next().and_then(|name| name.as_str().ok()).map(str::to_owned)
+        }))
+    }
+}
+
+/// An address that other hosts may dial: of one host.
+fn host(listening: SocketAddr) -> Option<String> {
+    (!listening.ip().is_unspecified()).then(|| listening.to_string())
+}

@@ -1,0 +1,254 @@
+//! Two regions on one database, set up as the guide says, with a real rack: either is enough.
+
+use crate::enrolment::region;
+use crate::linked::Linked;
+use crate::process::{Program, id, signal, wait};
+use crate::support::{Client, admin_token, region_beside};
+use basalt_engine::Policy;
+use basalt_rack::daemon::Daemon;
+use basalt_rack::settings::Given;
+use basalt_region::controller::Controller;
+use serde_json::{Value, json};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const GUIDE: &str = include_str!("../../../docs/guides/second-region.md");
+
+/// For everything that is to happen within seconds. A rack dials every five seconds at most, and is told of a new region within five.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The blocks of the guide in this language, one after the other.
+fn blocks(language: &str) -> String {
+    let (mut text, mut within) = (String::new(), false);
+    for line in GUIDE.lines() {
+        match line.strip_prefix("```") {
+            Some(begun) => within = begun == language,
+            None if within => text.push_str(&format!("{line}\n")),
+            None => {}
+        }
+    }
+    text
+}
+
+/// The hosts of the guide, all on this one: each has an address of the loopback network, and a directory.
+struct Hosts {
+    dir: TempDir,
+    addresses: [String; 2],
+    database: String,
+}
+
+impl Hosts {
+    async fn new() -> Self {
+        static TAKEN: AtomicU8 = AtomicU8::new(1);
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let first = TAKEN.fetch_add(2, Ordering::Relaxed);
+        let addresses = [first, first + 1].map(|host| format!("127.{}.{low}.{host}", 64 | (high & 63)));
+        let dir = tempfile::tempdir().expect("a directory");
+        Self { dir, addresses, database: basalt_db::testing::database().await }
+    }
+
+    /// A text of the guide, as it is on this host.
+    fn localised(&self, host: usize, text: &str) -> String {
+        let etc = self.dir.path().join("etc");
+        text.replace("10.0.0.1", &self.addresses[0])
+            .replace("10.0.0.2", &self.addresses[1])
+            .replace("/var/lib/basalt", self.data(host).to_str().expect("text"))
+            .replace("/etc/basalt", etc.to_str().expect("text"))
+            .lines()
+            .map(|line| match line.starts_with("database-url") {
+                true => format!("database-url = {:?}\n", self.database),
+                false => format!("{line}\n"),
+            })
+            .collect()
+    }
+
+    fn data(&self, host: usize) -> PathBuf {
+        self.dir.path().join(format!("host-{host}"))
+    }
+
+    fn log(&self, host: usize) -> String {
+        std::fs::read_to_string(self.dir.path().join(format!("log-{host}"))).unwrap_or_default()
+    }
+
+    /// Runs every command but the last: that one starts a region.
+    fn set_up(&self) {
+        std::fs::create_dir(self.dir.path().join("etc")).expect("a directory");
+        for line in self.localised(0, &blocks("sh")).lines().filter(|line| !line.starts_with("basalt-region"))
+        {
+            let status = Command::new("sh").args(["-c", line]).status().expect("a shell");
+            assert!(status.success(), "{line}");
+        }
+    }
+
+    /// Starts the region of a host, as the guide does; its ports are this host's alone.
+    fn start(&self, host: usize, further: &[&str]) -> Program {
+        let config = self.dir.path().join(format!("etc/region-{host}.toml"));
+        std::fs::write(&config, self.localised(host, &blocks("toml"))).expect("a file");
+        let commands = blocks("sh");
+        let started = commands.lines().find(|line| line.starts_with("basalt-region")).expect("a start");
+        assert_eq!(started, "basalt-region --config /etc/basalt/region.toml");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
+        let rpc = format!("{}:5250", self.addresses[host]);
+        command.arg("--config").arg(config).args(["--listen", "127.0.0.1:0", "--rpc-listen", &rpc]);
+        command.args(["--connections", "6", "--log", "warn"]).args(further).stdin(Stdio::null());
+        let log = self.dir.path().join(format!("log-{host}"));
+        command.stderr(std::fs::File::options().create(true).append(true).open(log).expect("a log"));
+        crate::process::start_with(command, &self.data(host))
+    }
+
+    /// A rack that has joined by a token of this region.
+    async fn rack(&self, region: &Client) -> Daemon {
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+        let udp =
+            || UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+        let end = Instant::now() + SOON;
+        let token = loop {
+            let answer = region.send("POST", "/api/v1/join_tokens", &[], "{}").await;
+            match answer.status.as_u16() {
+                201 => break answer.json()["token"].as_str().expect("a token").to_owned(),
+                503 if Instant::now() < end => tokio::time::sleep(Duration::from_millis(50)).await,
+                _ => panic!("{answer:?}"),
+            }
+        };
+        let given = Given {
+            data_dir: Some(self.dir.path().join("rack")),
+            join: Some(token),
+            name: Some("r1".into()),
+            http_port: Some(tcp),
+            dhcp_port: Some(udp()),
+            dhcp_client_port: Some(udp()),
+            tftp_port: Some(udp()),
+            ..Given::default()
+        };
+        Daemon::start(given.settle().expect("settings")).await.expect("the rack joins")
+    }
+}
+
+/// Waits until the region says this of the rack.
+async fn says(region: &Client, what: &str, holds: impl Fn(&Value, &Value) -> bool) {
+    let end = Instant::now() + SOON;
+    loop {
+        let rack = region.get("/api/v1/racks/r1").await.json();
+        let plan = region.get("/api/v1/racks/r1/plan").await.json();
+        if holds(&rack["status"], &plan) {
+            return;
+        }
+        assert!(Instant::now() < end, "{what}: {rack:#}\n{plan:#}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn ready(status: &Value) -> Option<&str> {
+    let conditions = status["conditions"].as_array()?;
+    let ready = conditions.iter().find(|it| it["type"] == "Ready" && it["status"] == "true")?;
+    ready["message"].as_str()
+}
+
+/// Waits until the rack is linked to this region, as the last word about it says, and nothing is missing.
+async fn is_linked(region: &Client, to: &str) {
+    let named = format!("region {to}:5250");
+    let end = Instant::now() + SOON;
+    loop {
+        let timeline = region.get("/api/v1/racks/r1/timeline").await.json();
+        let entries = timeline["entries"].as_array().cloned().unwrap_or_default();
+        let about =
+            entries.iter().filter_map(|entry| entry["message"].as_str()).filter(|it| it.contains(&named));
+        if about.last() == Some(format!("is linked to {named}").as_str()) {
+            break;
+        }
+        assert!(Instant::now() < end, "{to}: {entries:#?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let is_whole = |said: &str| !said.contains("does not answer");
+    says(region, "nothing is missing", |status, plan| {
+        ready(status).is_some_and(is_whole) && plan["summary"].as_str().is_some_and(is_whole)
+    })
+    .await;
+}
+
+/// Waits until the rack, which is Ready, says that this region is away, and has applied something new.
+async fn goes_on_without(region: &Client, away: &str, mac: &str) {
+    let missing = format!("region {away}:5250 does not answer it");
+    says(region, "one region is missing", |status, plan| {
+        let wait = &plan["waits"][0];
+        let names = |it: &Value| it.as_str().is_some_and(|it| it.starts_with(&missing));
+        ready(status).is_some_and(|said| said.contains(&format!("{missing} since 2")))
+            && names(&wait["message"])
+            && wait["since"].is_string()
+    })
+    .await;
+    let applied = |status: &Value| status["concerns"]["boot"]["applied"].as_u64().unwrap_or_default();
+    let before = applied(&region.get("/api/v1/racks/r1").await.json()["status"]);
+    let spec = json!({ "boot_macs": [mac] }).to_string();
+    region.declare(&format!("/api/v1/machines/{}", mac.replace(':', "-")), &spec).await;
+    says(region, "a change is applied", |status, _| applied(status) > before).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn either_of_two_regions_is_enough_and_a_rack_says_which_one_is_away() {
+    let hosts = Hosts::new().await;
+    hosts.set_up();
+    let mut first = hosts.start(0, &[]);
+    // It has joined before there is a second region.
+    let rack = hosts.rack(&first.api).await;
+    says(&first.api, "the rack is connected", |status, _| status["connected"] == true).await;
+    let mut second = hosts.start(1, &[]);
+    is_linked(&second.api, &hosts.addresses[1]).await;
+
+    signal(id(&first.child), "KILL");
+    wait(&mut first.child);
+    goes_on_without(&second.api, &hosts.addresses[0], "52:54:00:00:00:02").await;
+    let mut first = hosts.start(0, &[]);
+    is_linked(&first.api, &hosts.addresses[0]).await;
+
+    signal(id(&second.child), "KILL");
+    wait(&mut second.child);
+    goes_on_without(&first.api, &hosts.addresses[1], "52:54:00:00:00:03").await;
+    let second = hosts.start(1, &[]);
+    is_linked(&second.api, &hosts.addresses[1]).await;
+
+    // A service manager's stop, with a rack on its link.
+    let warned = hosts.log(0);
+    let began = Instant::now();
+    signal(id(&first.child), "TERM");
+    assert_eq!(wait(&mut first.child), 0);
+    assert!(began.elapsed() < Duration::from_secs(3), "it took {:?} to stop", began.elapsed());
+    assert_eq!(hosts.log(0).strip_prefix(&warned), Some(""), "nothing to warn of");
+    rack.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_region_with_the_address_of_another_one_says_so_and_names_the_setting() {
+    let hosts = Hosts::new().await;
+    hosts.set_up();
+    let url = format!("https://{}:5250", hosts.addresses[0]);
+    let _first = hosts.start(0, &["--rpc-url", &url]);
+    let _second = hosts.start(1, &["--rpc-url", &url]);
+    let end = Instant::now() + SOON;
+    let told = |log: String| log.contains("has the same address for racks") && log.contains("--rpc-url");
+    while !told(hosts.log(1)) {
+        assert!(Instant::now() < end, "{}", hosts.log(1));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rack_that_reaches_one_region_is_connected_whichever_region_is_asked() {
+    let (lab, controller) = region().await;
+    let (beside, dir) = region_beside(&lab).await;
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    Controller::start(&beside, anywhere, Policy::default(), Vec::new()).await.expect("it starts");
+    let other = Client::new(beside.address(), Some(admin_token(dir.path())));
+    let rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    says(&other, "it is connected", |status, plan| {
+        let told = plan["summary"].as_str().is_some_and(|it| it.starts_with("r1: the rack is connected"));
+        told && ready(status).is_some() && status["last_seen"].is_string()
+    })
+    .await;
+    drop(rack);
+    says(&other, "it is away", |_, plan| plan["waits"][0]["cause"] == "RackAway").await;
+}
