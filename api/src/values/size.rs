@@ -59,12 +59,9 @@ impl FromStr for ByteSize {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, factor) = UNITS
-            .iter()
-            .take(4)
-            .find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor))
-            .copied()
-            .unwrap_or(("B", 1));
+        // The largest unit of which it is a whole number, binary or decimal: as a person wrote it.
+        let whole = UNITS.iter().filter(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor));
+        let (unit, factor) = whole.max_by_key(|(_, factor)| *factor).copied().unwrap_or(("B", 1));
         f.pad(&format!("{}{unit}", self.0 / factor))
     }
 }
@@ -83,9 +80,17 @@ mod tests {
 
     #[test]
     fn reads_and_prints() {
-        for (text, printed) in
-            [("16GiB", "16GiB"), ("1024MiB", "1GiB"), ("500GB", "488281250KiB"), ("7B", "7B")]
-        {
+        for (text, printed) in [
+            ("16GiB", "16GiB"),
+            ("1024MiB", "1GiB"),
+            ("500GB", "500GB"),
+            ("4GB", "4GB"),
+            ("1000MB", "1GB"),
+            ("1500kB", "1500kB"),
+            ("2048kB", "2000KiB"),
+            ("0GiB", "0B"),
+            ("7B", "7B"),
+        ] {
             assert_eq!(text.parse::<ByteSize>().map(|d| d.to_string()), Ok(printed.to_owned()), "{text}");
         }
         for text in ["", "16", "GiB", "16 GiB", "16gib", "99999999TiB", "-1B"] {
