@@ -99,7 +99,7 @@ fn decided(of: &str, decisions: &Decisions) -> String {
     let mut text = String::new();
     for decision in &decisions.decisions {
         let Decision { id, at, message, detail, .. } = decision;
-        let at = at.strftime("%Y-%m-%d %H:%M:%S");
+        let at = moment(*at);
         let replay = detail.as_ref().map(|detail| &detail.replay);
         let verdict = replay.map(|replay| replay.message.as_str()).unwrap_or_default();
         text.push_str(&format!("{id:6}  {at}  {}: {}\n", line(message), line(verdict)));
@@ -115,7 +115,7 @@ fn waits(wait: &Wait, now: Timestamp) -> String {
     let seconds = now.duration_since(wait.since).as_secs().max(0);
     let mut text = format!("  {}: since {seconds} s", line(&wait.message));
     if let Some(deadline) = wait.deadline {
-        text.push_str(&format!(", until {}", deadline.strftime("%H:%M:%S")));
+        text.push_str(&format!(", until {}", moment(deadline)));
     }
     if let Some(remedy) = &wait.remedy {
         text.push_str(&format!("; then: {}", line(remedy)));
@@ -141,9 +141,14 @@ fn told(entries: &[TimelineEntry]) -> Vec<&TimelineEntry> {
     kept.map(|(entry, _)| entry).collect()
 }
 
+/// A point in time, in UTC. It is read days later too.
+fn moment(at: Timestamp) -> impl std::fmt::Display {
+    at.strftime("%Y-%m-%d %H:%M:%S")
+}
+
 fn happened(entry: &TimelineEntry) -> String {
     let source = line(entry.source.as_deref().unwrap_or("-"));
-    format!("{}  {source:10} {}", entry.at.strftime("%H:%M:%S"), line(&entry.message))
+    format!("{}  {source:10} {}", moment(entry.at), line(&entry.message))
 }
 
 #[cfg(test)]
@@ -178,7 +183,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             happened(&entry),
-            "12:00:00  rack-1     asked for a<U+001B>[2J<U+000A>12:00:00  region     all is well"
+            "2026-01-31 12:00:00  rack-1     asked for a<U+001B>[2J<U+000A>12:00:00  region     all is well"
         );
     }
 
@@ -230,7 +235,7 @@ mod tests {
         };
         assert_eq!(
             waits(&wait, Timestamp::from_second(1_800_000_012).unwrap()),
-            "  waiting for web1 to ask for DHCP: since 12 s, until 08:01:00; then: power cycle again\n"
+            "  waiting for web1 to ask for DHCP: since 12 s, until 2027-01-15 08:01:00; then: power cycle again\n"
         );
     }
 }
