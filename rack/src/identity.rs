@@ -156,6 +156,12 @@ impl Identity {
         self.write("rack.json", &serde_json::to_vec_pretty(membership).map_err(crypto)?)
     }
 
+    /// Says if the rack of a data directory has enrolled.
+    #[must_use]
+    pub fn has_joined(data_dir: &Path) -> bool {
+        data_dir.join("identity/rack.json").exists()
+    }
+
     /// The membership, when this rack has enrolled.
     ///
     /// # Errors

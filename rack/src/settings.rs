@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
+
+use crate::identity::Identity;
 
 /// The smallest cache of any use.
 const MIN_CACHE: u64 = 64 << 20;
@@ -21,6 +24,9 @@ pub struct Given {
     /// A join token from a region; not needed again once the rack has joined
     #[arg(long, env = "BASALT_RACK_JOIN", value_name = "TOKEN", hide_env_values = true, global = true)]
     pub join: Option<String>,
+    /// A file with the join token, which no list of processes shows; needed until the rack has joined
+    #[arg(long, env = "BASALT_RACK_JOIN_FILE", value_name = "FILE", conflicts_with = "join", global = true)]
+    pub join_file: Option<PathBuf>,
     /// The rack's name, a DNS label [default: the host's name]
     #[arg(long, env = "BASALT_RACK_NAME", value_name = "NAME", global = true)]
     pub name: Option<String>,
@@ -141,7 +147,8 @@ impl Given {
     pub fn or(self, other: Self) -> Self {
         Self {
             data_dir: self.data_dir.or(other.data_dir),
-            join: self.join.or(other.join),
+            join: self.join.or_else(|| other.join.filter(|_| self.join_file.is_none())),
+            join_file: self.join_file.or(other.join_file),
             name: self.name.or(other.name),
             interface: self.interface.or(other.interface),
             address: self.address.or(other.address),
@@ -187,9 +194,13 @@ impl Given {
                 format!("{bad} is not an address of this host; name the addresses to serve, one by one");
             return Err(BadSetting { key: "address", problem });
         }
-        if let Some(join) = &self.join {
+        let (key, join) = match (self.join, &self.join_file) {
+            (None, Some(path)) => ("join_file", join_token(path, &data_dir)?),
+            (join, _) => ("join", join),
+        };
+        if let Some(join) = &join {
             crate::link::join::JoinToken::parse(join)
-                .map_err(|error| BadSetting { key: "join", problem: error.to_string() })?;
+                .map_err(|error| BadSetting { key, problem: error.to_string() })?;
         }
         let port = |key, given: Option<u16>, default| match given.unwrap_or(default) {
             0 => Err(BadSetting { key, problem: "port 0 does not exist; use 1 to 65535".to_owned() }),
@@ -220,7 +231,7 @@ impl Given {
             .map_err(|error| BadSetting { key: "log", problem: format!("{log:?}: {error}") })?;
         Ok(Settings {
             data_dir,
-            join: self.join,
+            join,
             name,
             interfaces,
             addresses,
@@ -245,6 +256,19 @@ impl Given {
     pub fn data_dir(&self) -> Result<PathBuf, BadSetting> {
         let missing = || BadSetting { key: "data_dir", problem: "it is needed; name a directory".to_owned() };
         self.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()).ok_or_else(missing)
+    }
+}
+
+/// The join token in a file. A rack that has joined needs it no more, and the file may be gone.
+fn join_token(path: &Path, data_dir: &Path) -> Result<Option<String>, BadSetting> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && Identity::has_joined(data_dir) => Ok(None),
+        Err(error) => {
+            let problem =
+                format!("{}: {error}; write the output of `basalt rack join-token` there", path.display());
+            Err(BadSetting { key: "join_file", problem })
+        }
     }
 }
 
@@ -307,6 +331,28 @@ mod tests {
             (settings.name.as_str(), settings.http_port, settings.interfaces),
             ("rack-1", 8080, vec!["eth0".to_owned()])
         );
+    }
+
+    #[test]
+    fn a_join_token_comes_from_a_file_which_may_be_gone_once_the_rack_has_joined() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let token = crate::link::join::JoinToken {
+            urls: vec!["https://10.0.0.1:5250".into()],
+            ca_sha256: "a".repeat(64),
+            secret: "s".into(),
+        };
+        let given = || Given { data_dir: Some(dir.path().into()), join_file: Some(path.clone()), ..given() };
+        let message = || given().settle().unwrap_err().to_string();
+        assert!(message().contains("--join-file") && message().contains("join-token"), "{}", message());
+        fs::write(&path, "nonsense!\n").unwrap();
+        assert!(message().contains("setting join_file"), "{}", message());
+        fs::write(&path, format!("{}\n", token.render())).unwrap();
+        assert_eq!(given().settle().unwrap().join, Some(token.render()));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(dir.path().join("identity")).unwrap();
+        fs::write(dir.path().join("identity/rack.json"), "{}").unwrap();
+        assert_eq!(given().settle().unwrap().join, None);
     }
 
     #[test]
