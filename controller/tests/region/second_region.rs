@@ -155,9 +155,9 @@ async fn is_linked(region: &Client, to: &str) {
     loop {
         let timeline = region.get("/api/v1/racks/r1/timeline").await.json();
         let entries = timeline["entries"].as_array().cloned().unwrap_or_default();
-        let about =
+        let mut about =
             entries.iter().filter_map(|entry| entry["message"].as_str()).filter(|it| it.contains(&named));
-        if about.last() == Some(format!("is linked to {named}").as_str()) {
+        if about.next_back() == Some(format!("is linked to {named}").as_str()) {
             break;
         }
         assert!(Instant::now() < end, "{to}: {entries:#?}");
