@@ -10,6 +10,7 @@ mod explain;
 mod get;
 mod image;
 mod label;
+mod lint;
 mod login;
 mod operate;
 mod output;
@@ -61,6 +62,8 @@ enum Command {
     Patch(patch::Args),
     /// Show, give and take labels and tags, beside those that others give
     Label(label::Args),
+    /// Name keys in Terraform files that Terraform would drop: nested ones that are misspelt
+    Lint(lint::Args),
     /// Show what changes, as it changes
     Watch(watch::Args),
     /// Say what an object is doing, what it waits for, and what happened; or why a machine does not boot
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         Command::Wait(args) => ended(block_on(wait::run(args, &connection))),
         Command::Patch(args) => ended(block_on(patch::run(args, &connection))),
         Command::Label(args) => ended(block_on(label::run(args, &connection))),
+        Command::Lint(args) => ended(lint::run(args)),
         Command::Watch(args) => ended(block_on(watch::run(args, &connection))),
         Command::Explain(args) => ended(block_on(explain::run(args, &connection))),
         Command::Login(args) => ended(block_on(login::login(args, &connection))),

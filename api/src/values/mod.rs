@@ -88,7 +88,8 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// The candidate nearest to `text`, if one is near enough to be what was meant.
-pub(crate) fn closest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
+#[must_use]
+pub fn closest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
     const LONGEST: usize = 64;
     if text.len() > LONGEST {
         return None;

@@ -34,9 +34,13 @@ impl<'a> Checkout<'a> {
 
     /// A step of the pipeline, as whoever has the token.
     async fn ci(&self, step: &[&str], token: &str) -> Output {
+        let programs = Programs::find().expect("the programs are built").path("basalt");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", programs.parent().expect("a directory").display());
         let mut command = Command::new(self.directory.join("ci"));
         command
             .args(step)
+            .env("PATH", path)
             .env("TF_CLI_CONFIG_FILE", &self.settings)
             .env("CHECKPOINT_DISABLE", "1")
             // The first region is down.
@@ -82,6 +86,7 @@ fn a_repository_is_planned_approved_applied_and_looked_after() {
             2,
             "of each module, with mocks:\n{said}"
         );
+        assert!(said.contains("every key is known"), "by basalt lint:\n{said}");
 
         let said = checkout.ends(0, &["plan", "staging"], &viewer).await;
         assert!(said.contains("to be approved: environments/staging/plan.tfplan"), "{said}");

@@ -1,0 +1,104 @@
+//! The Terraform files of one directory: a module, as Terraform reads it.
+
+use std::path::{Path, PathBuf};
+
+use hcl_edit::expr::{Expression, ObjectKey};
+use hcl_edit::parser::parse_body;
+use hcl_edit::structure::{Block, Body};
+
+use crate::region::Failed;
+
+/// A file, and its syntax tree.
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+    pub(super) body: Body,
+}
+
+/// The files of a directory: `*.tf`, and the values of variables in `*.tfvars`.
+pub(super) struct Module {
+    pub(super) directory: PathBuf,
+    pub(super) files: Vec<File>,
+    pub(super) values: Vec<File>,
+}
+
+impl Module {
+    /// Reads the files of a directory; `None` where it has none of Terraform's.
+    pub(super) fn read(directory: &Path) -> Result<Option<Self>, Failed> {
+        let mut module = Self { directory: directory.to_owned(), files: Vec::new(), values: Vec::new() };
+        for path in entries(directory)? {
+            let ends_with = |end: &str| path.extension().is_some_and(|extension| extension == end);
+            if ends_with("tf") {
+                module.files.push(read(&path)?);
+            } else if ends_with("tfvars") {
+                module.values.push(read(&path)?);
+            }
+        }
+        Ok((!module.files.is_empty()).then_some(module))
+    }
+
+    /// Blocks of a sort, with the file of each.
+    pub(super) fn blocks<'a>(&'a self, sort: &'static str) -> impl Iterator<Item = (&'a File, &'a Block)> {
+        self.files.iter().flat_map(move |file| file.body.get_blocks(sort).map(move |block| (file, block)))
+    }
+
+    /// The expression of a local value.
+    pub(super) fn local(&self, name: &str) -> Option<(&File, &Expression)> {
+        self.blocks("locals").find_map(|(file, block)| Some((file, &block.body.get_attribute(name)?.value)))
+    }
+
+    /// The declaration of a variable.
+    pub(super) fn variable(&self, name: &str) -> Option<(&File, &Block)> {
+        self.blocks("variable").find(|(_, block)| block.labels.first().is_some_and(|it| it.as_str() == name))
+    }
+}
+
+/// The name of a key that is written out. A key in parentheses is computed.
+pub(super) fn key_name(key: &ObjectKey) -> Option<&str> {
+    match key {
+        ObjectKey::Ident(name) => Some(name.as_str()),
+        ObjectKey::Expression(expression) => match expression {
+            Expression::Variable(name) => Some(name.as_str()),
+            expression => expression.as_str(),
+        },
+    }
+}
+
+fn read(path: &Path) -> Result<File, Failed> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| Failed::File { path: path.to_owned(), source })?;
+    let body = parse_body(&text).map_err(|error| {
+        let at = error.location();
+        let place = format!("{}:{}:{}", path.display(), at.line(), at.column());
+        Failed::Words(format!(
+            "{place}: this is no HCL ({}); `terraform validate` says more",
+            error.message()
+        ))
+    })?;
+    Ok(File { path: path.to_owned(), text, body })
+}
+
+/// Every directory below this one, itself first. Hidden ones are the tools' own, such as `.terraform`.
+pub(super) fn directories(top: &Path) -> Result<Vec<PathBuf>, Failed> {
+    let mut found = vec![top.to_owned()];
+    let mut next = 0;
+    while let Some(directory) = found.get(next).cloned() {
+        next += 1;
+        found.extend(entries(&directory)?.into_iter().filter(|path| path.is_dir() && !path.is_symlink()));
+    }
+    Ok(found)
+}
+
+/// What a directory contains, by name.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, Failed> {
+    let failed = |source| Failed::File { path: directory.to_owned(), source };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_name().to_string_lossy().starts_with('.') {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
