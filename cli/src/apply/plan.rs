@@ -164,7 +164,7 @@ mod tests {
                 {"kind": "Zone", "name": "c", "action": "updated", "plan": {"summary": "", "taken_from": "terraform"}},
                 {"kind": "Deployment", "name": "web", "action": "updated", "plan": {"summary": "", "machine": "m1",
                     "changes": [{"pointer": "/image", "old": "a", "new": "b", "effect": "redeploy"}],
-                    "steps": [step("arm the install", false), step("install", true)]}},
+                    "steps": [step("prepare the install", false), step("install", true)]}},
                 {"kind": "Deployment", "name": "db", "action": "created", "plan": {"summary": "db: waiting", "waits": [wait]}},
                 {"kind": "Pool", "name": "old", "action": "deleted"},
             ],
@@ -176,7 +176,7 @@ mod tests {
             "+ create  Zone a\n\
              ~ change  Zone c\n      taken over from terraform, which may undo this\n\
              ~ change  Deployment web\n      /image: \"a\" -> \"b\"  (a new installation)\n      \
-             on m1: arm the install, INSTALL\n\
+             on m1: prepare the install, INSTALL\n\
              + create  Deployment db\n      waiting for a machine; nearest: m2: it has tag slow (to do: add or free a machine)\n\
              - delete  Pool old\n\
              ! b.yaml Zone b /spec/x: no (yes)\n\

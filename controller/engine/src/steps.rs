@@ -100,7 +100,7 @@ pub struct StepSpec {
     pub id: StepId,
     /// Its name in step keys.
     pub name: &'static str,
-    /// What it does, for people: "arm the install".
+    /// Its name for people: "prepare the install".
     pub says: &'static str,
     /// What it does, for programs.
     pub effect: EffectKind,
@@ -194,22 +194,22 @@ pub const STEPS: &[StepSpec] = &[
         (MAY_POWER, "a power reading"), Some(DeadlineId::PowerAnswer), "ask again",
         "an unreachable BMC or a wrong password shows before anything else is begun")),
 
-    row((StepId::ArmInventory, "arm-inventory", "arm the inventory boot", EffectKind::Arm,
+    row((StepId::ArmInventory, "arm-inventory", "prepare the reading of its hardware", EffectKind::Arm,
         (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
-    row((StepId::NetbootInventory, "netboot-inventory", "power on into the inventory boot", EffectKind::Power,
+    row((StepId::NetbootInventory, "netboot-inventory", "power on to have its hardware read", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
     row((StepId::AskInventory, "ask-inventory", "ask for DHCP", EffectKind::Observe,
         ("powered on for this attempt", ASKED), Some(DeadlineId::BootRequest), "power cycle again", ASK_WHY)),
     row((StepId::ClaimInventory, "claim-inventory", "start the agent", EffectKind::Observe,
         ("asked for DHCP", CLAIMED), Some(DeadlineId::Claim), "power cycle again", CLAIM_WHY)),
     row((StepId::RunInventory, "run-inventory", "report its hardware", EffectKind::Observe,
-        ("claimed", "a result of this attempt, with an inventory"), Some(DeadlineId::InventoryQuiet), "arm the inventory boot again",
+        ("claimed", "a result of this attempt, with an inventory"), Some(DeadlineId::InventoryQuiet), "prepare the reading of its hardware again",
         "an inventory writes nothing: a second one harms nobody")),
     row((StepId::PowerOffInventory, "power-off-inventory", "power off", EffectKind::Power,
         (MAY_POWER, OFF), Some(DeadlineId::PowerAnswer), "send it again",
         "a machine that waits for work uses no power and cannot be reached by anybody")),
 
-    row((StepId::ArmInstall, "arm-install", "arm the install", EffectKind::Arm,
+    row((StepId::ArmInstall, "arm-install", "prepare the install", EffectKind::Arm,
         (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
     row((StepId::NetbootInstall, "netboot-install", "power on into the install", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
@@ -218,7 +218,7 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::ClaimInstall, "claim-install", "start the agent", EffectKind::Observe,
         ("asked for DHCP", CLAIMED), Some(DeadlineId::Claim), "power cycle again", CLAIM_WHY)),
     row((StepId::RunInstall, "run-install", "install", EffectKind::Observe,
-        ("claimed", "a result of this attempt"), Some(DeadlineId::InstallQuiet), "arm the install again, with a new attempt",
+        ("claimed", "a result of this attempt"), Some(DeadlineId::InstallQuiet), "prepare the install again, with a new attempt",
         "an agent that is silent for so long is dead; the new attempt outranks it should it wake")),
     row((StepId::BootLocal, "boot-local", "point the machine at its disk", EffectKind::Observe,
         ("installed", "every connected rack that serves the machine says local disk"), Some(DeadlineId::RackApplies),
@@ -234,7 +234,7 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::PowerOffRelease, "power-off-release", "power off", EffectKind::Power,
         (MAY_POWER, OFF), Some(DeadlineId::PowerAnswer), "send it again",
         "nobody uses a machine that was given back")),
-    row((StepId::ArmErase, "arm-erase", "arm the erase", EffectKind::Arm,
+    row((StepId::ArmErase, "arm-erase", "prepare the erase", EffectKind::Arm,
         (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
     row((StepId::NetbootErase, "netboot-erase", "power on into the erase", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
@@ -243,7 +243,7 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::ClaimErase, "claim-erase", "start the agent", EffectKind::Observe,
         ("asked for DHCP", CLAIMED), Some(DeadlineId::Claim), "power cycle again", CLAIM_WHY)),
     row((StepId::RunErase, "run-erase", "erase its disks", EffectKind::Observe,
-        ("claimed", "a result of this attempt"), Some(DeadlineId::EraseQuiet), "arm the erase again, with a new attempt",
+        ("claimed", "a result of this attempt"), Some(DeadlineId::EraseQuiet), "prepare the erase again, with a new attempt",
         "an erase can be begun again at any point")),
     row((StepId::PowerOffErase, "power-off-erase", "power off", EffectKind::Power,
         (MAY_POWER, OFF), Some(DeadlineId::PowerAnswer), "send it again",
@@ -263,7 +263,7 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::OperateOn, "operate-on", "power on, as was asked for", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again",
         "a person asked for it, and nothing else is done to the machine")),
-    row((StepId::ArmScript, "arm-script", "arm the script", EffectKind::Arm,
+    row((StepId::ArmScript, "arm-script", "prepare the script", EffectKind::Arm,
         (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
     row((StepId::NetbootScript, "netboot-script", "power on into the script", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
@@ -274,7 +274,7 @@ pub const STEPS: &[StepSpec] = &[
     row((StepId::RunScript, "run-script", "run the script", EffectKind::Observe,
         ("claimed", "a result of this attempt"), Some(DeadlineId::InstallQuiet), "end the operation as failed",
         "an agent that is silent for so long is dead; a script is run once, so nobody else runs it")),
-    row((StepId::ArmRescue, "arm-rescue", "arm the rescue environment", EffectKind::Arm,
+    row((StepId::ArmRescue, "arm-rescue", "prepare the rescue environment", EffectKind::Arm,
         (MAY_ARM, ARMED), Some(DeadlineId::RackApplies), "tell a person which rack does not apply it", ARM_WHY)),
     row((StepId::NetbootRescue, "netboot-rescue", "power on into the rescue environment", EffectKind::Power,
         (MAY_POWER, "the BMC answered on"), Some(DeadlineId::PowerAnswer), "send it again", ON_WHY)),
@@ -322,5 +322,15 @@ mod tests {
             assert_eq!(spelled.as_str().map(|s| s.replace('_', "-")).as_deref(), Some(step.name));
         }
         assert_eq!(STEPS.len(), StepId::Forget as usize + 1, "a step without a row would have no kill point");
+    }
+
+    #[test]
+    fn steps_are_told_without_words_of_the_machinery() {
+        const INNER: &[&str] = &["arm", "armed", "concern", "effect", "claim", "record", "lease", "epoch"];
+        for step in STEPS {
+            for word in format!("{} {}", step.says, step.remedy).split(|c: char| !c.is_ascii_alphabetic()) {
+                assert!(!INNER.contains(&word), "{}: {word:?} is no word that users know", step.name);
+            }
+        }
     }
 }
