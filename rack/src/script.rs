@@ -81,11 +81,25 @@ fn command_line(scene: Scene<'_>, boot: &EphemeralBoot, token: &str) -> String {
     let Scene { mac, rack, spki, .. } = scene;
     let EphemeralBoot { squashfs_sha256, kernel_options, .. } = boot;
     let dashed = mac.to_string().replace(':', "-");
+    let consoles: String = CONSOLES
+        .iter()
+        .filter(|device| !names_console(kernel_options, device))
+        .map(|device| format!(" console={device}"))
+        .collect();
     let options = if kernel_options.is_empty() { String::new() } else { format!(" {kernel_options}") };
     format!(
         "basalt.url=https://{rack} basalt.token={token} basalt.spki={spki} basalt.root=sha256:{squashfs_sha256} \
-         BOOTIF=01-{dashed} console=tty0 console=ttyS0{options}"
+         BOOTIF=01-{dashed}{consoles}{options}"
     )
+}
+
+/// Consoles of every machine. The last is that of `/dev/console`.
+const CONSOLES: [&str; 2] = ["tty0", "ttyS0"];
+
+/// Looks for a console on this device, at any speed.
+fn names_console(options: &str, device: &str) -> bool {
+    let consoles = options.split_ascii_whitespace().filter_map(|word| word.strip_prefix("console="));
+    consoles.map(|console| console.split(',').next().unwrap_or(console)).any(|named| named == device)
 }
 
 fn ipxe(name: &str, scene: Scene<'_>, script: &Script<'_>) -> String {
@@ -222,6 +236,20 @@ mod tests {
         dhcp netX || reboot
         chain --replace --autofree http://10.77.0.1:5248/ipxe?mac=52:54:00:00:00:01 || reboot
         "#);
+    }
+
+    #[test]
+    fn a_console_that_the_options_name_is_named_by_them_alone() {
+        let consoles = |options: &str| {
+            let boot = EphemeralBoot { kernel_options: options.into(), ..boot(17) };
+            let line = command_line(scene(), &boot, "TOKEN");
+            let consoles = line.split(' ').filter(|word| word.starts_with("console=")).map(str::to_owned);
+            consoles.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(consoles("quiet"), "console=tty0 console=ttyS0");
+        assert_eq!(consoles("console=ttyS0"), "console=tty0 console=ttyS0");
+        assert_eq!(consoles("console=ttyS0,115200n8 quiet"), "console=tty0 console=ttyS0,115200n8");
+        assert_eq!(consoles("console=ttyS1"), "console=tty0 console=ttyS0 console=ttyS1");
     }
 
     #[test]

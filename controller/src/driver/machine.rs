@@ -14,7 +14,7 @@ use basalt_db::{Announced, Announcement, BootClaim, Fact, Lease, Object, StepEnd
 use basalt_engine::ends::ending;
 use basalt_engine::facts::BootSeen;
 use basalt_engine::plan::{BootAction, BootDevice, Effect, PlannedStep, TaskKind, Verb};
-use basalt_engine::render::{Context, ReportTo, compose};
+use basalt_engine::render::{Context, ReportTo, compose, kernel_options};
 use basalt_engine::steps::StepId;
 use basalt_engine::{Plan, Policy, plan};
 use basalt_proto::rack_v1::PowerCommand;
@@ -311,14 +311,13 @@ impl Turn<'_> {
             Err(error) => return Ok(Did::Cannot(in_words(&error))),
         };
         let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
-        let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
         let detail = json!({
             "record": to_json(&step.record(Some(attempt), lease.epoch, self.now))?,
             "task": to_json(&task)?,
             "kernel": image.kernel.to_string(),
             "initrd": image.initrd.to_string(),
             "squashfs": image.squashfs.to_string(),
-            "kernel_options": options.join(" "),
+            "kernel_options": kernel_options(options),
         });
         let limits = estate.limits();
         let disks = Take::Disks { zone: &loaded.input.budget.zone, until: step.not_after, limits };

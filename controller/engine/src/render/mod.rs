@@ -1,10 +1,12 @@
 //! What a machine is told: its network, who it is, and its task. Pure text, the same for the same input.
 
+mod kernel;
 pub mod netplan;
 pub mod network;
 pub mod nocloud;
 pub mod task;
 
+pub use kernel::kernel_options;
 pub use network::{Addresses, Assigned, Fixed, Network, NetworkError};
 pub use task::{ComposeError, Context, ReportTo, compose};
 

@@ -7,7 +7,7 @@ use basalt_api::kinds::{self, PowerPolicy, StorageConfig, StorageLayout};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::network::{Network, NetworkError};
-use super::{netplan, nocloud};
+use super::{kernel_options, netplan, nocloud};
 use crate::input::{Claim, MachineInput, ResolvedImage};
 use crate::plan::TaskKind;
 
@@ -142,7 +142,6 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         input.spec.kernel_options.as_deref(),
         claim.spec.kernel_options.as_deref(),
     ];
-    let options: Vec<_> = options.into_iter().flatten().filter(|o| !o.is_empty()).collect();
     let declared = input.storage(claim);
     Ok(Install {
         image: image.root.clone(),
@@ -150,7 +149,7 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
         storage: built(declared),
         wipe: wipe(claim),
         hostname,
-        kernel_options: options.join(" "),
+        kernel_options: kernel_options(options),
         netplan: netplan::netplan(&network),
         seed,
     })
