@@ -8,7 +8,7 @@ pub(super) const MOVES: &str =
     "Some of it changes by itself: an output of that, and whatever is made of it, makes plans differ.";
 
 /// Facts of kinds that are declared, beside what is stable of their status.
-const ALSO: &[(&str, &[&str])] = &[("Machine", &["phase", "power", "tags"])];
+const ALSO: &[(&str, &[&str])] = &[("Machine", &["phase", "power", "addresses", "tags"])];
 
 /// Which fields of a status are told.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -391,7 +391,7 @@ mod tests {
         }
         assert!(!discovery.contains(&"effective".to_owned()), "has no shape");
         assert!(told("Rack").contains(&"services".to_owned()));
-        assert_eq!(told("Machine"), ["phase", "tags", "inventory", "power", "bmc"]);
+        assert_eq!(told("Machine"), ["phase", "tags", "inventory", "power", "addresses", "bmc"]);
         assert_eq!(told("Sample"), ["address"], "what is declared is not read for them");
         let machine = data_source(Kind::find("Machine").expect("a kind")).attributes;
         let status = find(&machine, STATUS);
