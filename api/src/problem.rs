@@ -67,6 +67,12 @@ macro_rules! problem_codes {
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* Self::Other => "Error" }
             }
+
+            /// Its description, for people.
+            #[must_use]
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)* Self::Other => "A code of a newer region." }
+            }
         }
     };
 }

@@ -36,8 +36,6 @@ enum For {
     Itself,
     /// Every kind.
     All,
-    /// Kinds that clients create and delete.
-    Declarable,
     /// These.
     Named(&'static [&'static str]),
 }
@@ -56,6 +54,25 @@ struct Endpoint {
 }
 
 const LIVING: &[&str] = &["Machine", "Deployment"];
+
+/// Operations that anybody may call, without a token, beside those of the provider's registry.
+const OPEN: &[&str] = &[
+    "home",
+    "docs",
+    "pages",
+    "page",
+    "openapi",
+    "version",
+    "versionAtTheRoot",
+    "healthz",
+    "readyz",
+    "login",
+    "registry",
+];
+
+/// Operations that are answered without looking at anything.
+const CONSTANT: &[&str] =
+    &["home", "docs", "pages", "openapi", "version", "versionAtTheRoot", "healthz", "registry"];
 
 /// Every operation of the API.
 const ENDPOINTS: &[Endpoint] = &[
@@ -105,7 +122,7 @@ const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         method: "delete",
         path: "/api/v1/{plural}/{name}",
-        exists_for: For::Declarable,
+        exists_for: For::All,
         id: "delete{Kind}",
         summary: "Have a {Kind} go; repeating it is harmless",
         parameters: &["name", "dry_run", "force", "if_unused", "adopt", "manager", "if_match"],
@@ -119,7 +136,7 @@ const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         method: "post",
         path: "/api/v1/{plural}/{name}/rename",
-        exists_for: For::Declarable,
+        exists_for: For::All,
         id: "rename{Kind}",
         summary: "Give a {Kind} another name; what refers to it follows",
         parameters: &["name", "dry_run"],
@@ -447,6 +464,36 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/",
+        exists_for: For::Itself,
+        id: "home",
+        summary: "Where things are, as a page for people",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "The page", Some("text/html"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/pages",
+        exists_for: For::Itself,
+        id: "pages",
+        summary: "The pages of the manual, those of the Terraform provider among them",
+        parameters: &[],
+        request: None,
+        answers: &[("200", "Their list, as a page for people", Some("text/html"))],
+    },
+    Endpoint {
+        method: "get",
+        path: "/pages/{page}",
+        exists_for: For::Itself,
+        id: "page",
+        summary: "A page of the manual",
+        parameters: &["page"],
+        request: None,
+        answers: &[("200", "The page", Some("text/html"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/.well-known/terraform.json",
         exists_for: For::Itself,
         id: "registry",
@@ -528,7 +575,6 @@ pub fn openapi(kinds: &[&Kind]) -> Value {
                 .iter()
                 .filter(|kind| match endpoint.exists_for {
                     For::Named(names) => names.contains(&kind.name),
-                    For::Declarable => kind.declarable,
                     For::All | For::Itself => true,
                 })
                 .for_each(|kind| add(&mut paths, endpoint, Some(kind))),
@@ -615,13 +661,11 @@ fn content(body: &str, endpoint: &Endpoint, kind: Option<&Kind>) -> Value {
 impl Endpoint {
     /// Whether anybody may call it, without a token.
     fn is_open(&self) -> bool {
-        self.id.starts_with("provider")
-            || ["healthz", "readyz", "version", "versionAtTheRoot", "openapi", "docs", "login", "registry"]
-                .contains(&self.id)
+        self.id.starts_with("provider") || OPEN.contains(&self.id)
     }
 
     /// Whether it is answered without looking at anything.
     fn is_constant(&self) -> bool {
-        ["healthz", "version", "versionAtTheRoot", "openapi", "docs", "registry"].contains(&self.id)
+        CONSTANT.contains(&self.id)
     }
 }

@@ -84,6 +84,13 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
         ("arch", "arch", "path", text(), "An architecture, as Terraform calls it: `amd64`"),
         ("file", "file", "path", text(), "The file's name"),
         (
+            "page",
+            "page",
+            "path",
+            like("^[0-9A-Za-z._-]+$"),
+            "The page's name: its path in the repository, with full stops: `concepts.racks`, `provider.resources.machine`",
+        ),
+        (
             "layer_manager",
             "manager",
             "path",

@@ -85,7 +85,10 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint::new("GET", "/readyz", OPEN, || get(system::readyz)),
     Endpoint::new("GET", "/version", OPEN, || get(system::version)),
     Endpoint::new("GET", "/openapi.json", OPEN, || get(system::openapi)),
+    Endpoint::new("GET", "/", OPEN, || get(docs::home)),
     Endpoint::new("GET", "/docs", OPEN, || get(docs::docs)),
+    Endpoint::new("GET", "/pages", OPEN, || get(docs::pages)),
+    Endpoint::new("GET", "/pages/{page}", OPEN, || get(docs::page)),
     Endpoint::new("GET", "/.well-known/terraform.json", OPEN, || get(registry::discovery)),
     Endpoint::new("GET", "/v1/providers/{namespace}/{type}/versions", OPEN, || get(registry::versions)),
     Endpoint::new("GET", "/v1/providers/{namespace}/{type}/{version}/download/{os}/{arch}", OPEN, || {

@@ -28,7 +28,10 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET", "/readyz", "/readyz", ANYBODY),
     ("GET", "/version", "/version", ANYBODY),
     ("GET", "/openapi.json", "/openapi.json", ANYBODY),
+    ("GET", "/", "/", ANYBODY),
     ("GET", "/docs", "/docs", ANYBODY),
+    ("GET", "/pages", "/pages", ANYBODY),
+    ("GET", "/pages/{page}", "/pages/provider.index", ANYBODY),
     ("GET", "/.well-known/terraform.json", "/.well-known/terraform.json", ANYBODY),
     (
         "GET",

@@ -30,12 +30,15 @@ use crate::link::origin::RegionOrigin;
 use crate::link::tls;
 
 /// The regions' paths that a rack passes on.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 11] = [
     "/api/{*path}",
     "/v1/providers/{*path}",
     "/.well-known/terraform.json",
     "/openapi.json",
+    "/",
     "/docs",
+    "/pages",
+    "/pages/{page}",
     "/version",
     "/healthz",
     "/readyz",
