@@ -5,6 +5,8 @@ mod audit;
 mod boots;
 mod confirm;
 mod delete;
+#[cfg(test)]
+mod documented;
 mod dry_run;
 mod explain;
 mod get;

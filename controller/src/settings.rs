@@ -436,9 +436,37 @@ fn span(asked: Option<Span>, usual: Duration) -> Duration {
 }
 
 #[cfg(test)]
+#[path = "../../tests/documented.rs"]
+mod documented;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn every_command_of_the_manual_is_understood() {
+        let commands = documented::commands("basalt-region");
+        assert!(commands.iter().any(|it| it.is_whole), "{commands:?}");
+        for it in commands {
+            let parsed = Flags::try_parse_from(&it.words);
+            assert!(parsed.is_ok() || !it.is_whole, "{}: {:?}", it.place, parsed.err());
+        }
+    }
+
+    #[test]
+    fn the_file_and_the_unit_of_the_manual_are_good() {
+        let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        let config = deploy.join("region.toml");
+        let settings = Settings::merge(Flags { config: Some(config), ..Flags::default() }).unwrap();
+        assert_eq!(settings.data_dir.to_str(), Some("/var/lib/basalt"), "the unit's StateDirectory");
+        assert!(settings.tls.is_some() && !settings.join_urls.is_empty());
+        let unit = std::fs::read_to_string(deploy.join("systemd/basalt-region.service")).unwrap();
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let flags = Flags::try_parse_from(start.split(' ')).unwrap();
+        assert_eq!(flags.config.unwrap().to_str(), Some("/etc/basalt/region.toml"));
+        assert!(unit.contains("StateDirectory=basalt\n"), "{unit}");
+    }
 
     #[test]
     fn every_setting_has_a_flag_and_a_variable_of_the_same_name() {

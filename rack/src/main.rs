@@ -1,6 +1,9 @@
 //! `basalt-rack`: the rack controller.
 
-#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use basalt_rack::concern::{Concern, Content, store};
 use basalt_rack::daemon::Daemon;
 use basalt_rack::hash::sha256;
 use basalt_rack::log_limit::LogLimit;
-use basalt_rack::settings::{self, Given};
+use basalt_rack::settings::{self, BadSetting, Given, Settings};
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -35,9 +38,12 @@ struct Cli {
     config: Option<PathBuf>,
 }
 
+/// The data directory that the manual names.
+const USUAL_DATA_DIR: &str = "/var/lib/basalt-rack";
+
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say what this host lacks; exit code 1 if anything
+    /// Say what this host lacks; exit code 1 if anything. Without --data-dir it looks at /var/lib/basalt-rack
     Check,
     /// Look at the concerns that this rack holds, or replace one without a region
     Concern {
@@ -84,7 +90,7 @@ fn run(cli: Cli) -> Result<ExitCode, String> {
     match cli.command {
         None => daemon(given),
         Some(Command::Check) => {
-            let findings = check(&given.settle().map_err(|error| error.to_string())?);
+            let findings = check(&checked(given).map_err(|error| error.to_string())?);
             print(&Table(&findings).to_string())?;
             let fine = findings.iter().all(|finding| finding.problem.is_none());
             Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -95,6 +101,12 @@ fn run(cli: Cli) -> Result<ExitCode, String> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// The settings that a host is checked for. A rack that is yet to be set up has no data directory.
+fn checked(given: Given) -> Result<Settings, BadSetting> {
+    let usual = Given { data_dir: Some(USUAL_DATA_DIR.into()), ..Given::default() };
+    given.or(usual).settle()
 }
 
 fn daemon(given: Given) -> Result<ExitCode, String> {
@@ -240,4 +252,47 @@ fn describe(content: &Content) -> String {
 
 fn print(text: &str) -> Result<(), String> {
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[path = "../../tests/documented.rs"]
+mod documented;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_the_manual_is_understood() {
+        let commands = documented::commands("basalt-rack");
+        assert!(commands.iter().any(|it| it.is_whole), "{commands:?}");
+        for it in commands {
+            let parsed = Cli::try_parse_from(&it.words);
+            assert!(parsed.is_ok() || !it.is_whole, "{}: {:?}", it.place, parsed.err());
+        }
+    }
+
+    #[test]
+    fn a_host_can_be_checked_before_anything_is_set_up() {
+        let cli = Cli::try_parse_from(["basalt-rack", "check", "--interface", "eth1"]).unwrap();
+        let settings = checked(cli.given).unwrap();
+        assert_eq!(settings.data_dir.to_str(), Some("/var/lib/basalt-rack"));
+        assert_eq!(settings.interfaces, ["eth1"]);
+    }
+
+    #[test]
+    fn the_file_and_the_unit_of_the_manual_are_good() {
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        let settings = settings::file(&deploy.join("rack.toml")).unwrap().settle().unwrap();
+        assert_eq!(settings.data_dir.to_str(), Some("/var/lib/basalt-rack"), "the unit's StateDirectory");
+        let unit = std::fs::read_to_string(deploy.join("systemd/basalt-rack.service")).unwrap();
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let cli = Cli::try_parse_from(start.split(' ')).unwrap();
+        assert_eq!(cli.config.unwrap().to_str(), Some("/etc/basalt/rack.toml"));
+        for needed in
+            ["StateDirectory=basalt-rack\n", "AmbientCapabilities=CAP_NET_BIND_SERVICE CAP_NET_RAW\n"]
+        {
+            assert!(unit.contains(needed), "{needed}");
+        }
+    }
 }

@@ -29,7 +29,8 @@ pub(super) struct Manifest {
     pub(super) architecture: String,
     /// By role: `kernel`, `initrd`, `squashfs`, `root_tarball`.
     pub(super) files: BTreeMap<String, ImageFile>,
-    /// Digest of what the build depended on: the same again is up to date.
+    /// Digest of what the build depended on: the same again is up to date. An image that somebody else made has none.
+    #[serde(default)]
     pub(super) inputs: String,
 }
 
@@ -144,6 +145,14 @@ mod tests {
         assert_eq!(Manifest::up_to_date(dir.path(), "b"), None);
         fs::write(dir.path().join("vmlinuz"), "").unwrap();
         assert_eq!(Manifest::up_to_date(dir.path(), "a"), None);
+    }
+
+    #[test]
+    fn the_manifest_of_the_manual_is_one() {
+        let page = include_str!("../../../docs/guides/images.md");
+        let json = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+        let manifest: Manifest = serde_json::from_str(json).unwrap();
+        assert_eq!(manifest.files.keys().collect::<Vec<_>>(), ["root_tarball"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Findings in small configurations, and in the examples; and shapes beside the provider's schemas.
+//! Findings in small configurations, in the examples and in the manual; and shapes beside the provider's schemas.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -103,6 +103,40 @@ fn the_examples_have_no_unknown_key() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let (files, lines) = lint(&examples).unwrap();
     assert!(files > 10, "{files} files");
+    assert_eq!(lines, [] as [String; 0]);
+}
+
+/// Code blocks of the manual and of the provider's pages.
+#[test]
+fn configurations_of_the_manual_have_no_unknown_key() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let directory = tempfile::tempdir().unwrap();
+    let mut blocks = 0;
+    for folder in [
+        "",
+        "docs/guides",
+        "docs/concepts",
+        "provider/docs",
+        "provider/docs/guides",
+        "provider/docs/resources",
+    ] {
+        for page in std::fs::read_dir(top.join(folder)).unwrap().flatten().map(|entry| entry.path()) {
+            if page.extension().is_none_or(|end| end != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&page).unwrap();
+            for block in text.split("\n```terraform\n").skip(1).filter_map(|rest| rest.split("\n```").next())
+            {
+                blocks += 1;
+                let name = page.file_stem().unwrap().to_str().unwrap();
+                let folder = directory.path().join(format!("{name}-{blocks}"));
+                std::fs::create_dir(&folder).unwrap();
+                std::fs::write(folder.join("main.tf"), format!("{block}\n")).unwrap();
+            }
+        }
+    }
+    let (files, lines) = lint(directory.path()).unwrap();
+    assert!(files == blocks && blocks > 40, "{blocks} blocks");
     assert_eq!(lines, [] as [String; 0]);
 }
 
