@@ -1,10 +1,10 @@
-//! Which ResetType, and which boot override, of those that a BMC allows.
+//! The ResetType and the boot override that are asked for, of those that a BMC allows.
 
 use serde_json::{Value, json};
 
 use crate::core::{Boot, Device, Reset};
-use crate::error::Failure;
-use crate::resource::BootNow;
+use crate::error::{Failure, told};
+use crate::resource::{BootNow, Objection};
 
 /// What does each, the best first. Where a BMC does not say what it allows, the first is tried.
 const RESETS: [(Reset, &str, &[&str]); 4] = [
@@ -31,30 +31,119 @@ pub(crate) fn reset_type(reset: Reset, allowed: Option<&[String]>) -> Result<&'s
         .ok_or_else(|| Failure::Unsupported { what, allowed: allowed.unwrap_or_default().to_vec() })
 }
 
-/// The body of the PATCH that has the system boot this once. The mode is named only where it has to change: BMCs refuse properties
-/// that they do not have, and some refuse to be told what they know.
-pub(crate) fn boot(boot: Boot, now: &BootNow) -> Result<Value, Failure> {
-    let allows =
-        |target: &str| now.targets.as_ref().is_none_or(|allowed| allowed.iter().any(|it| it == target));
-    let (enabled, target) = match boot.device {
-        Device::Network if allows("Pxe") => ("Once", "Pxe"),
-        Device::Network => {
-            let allowed = now.targets.clone().unwrap_or_default();
-            return Err(Failure::Unsupported {
-                what: "boot the system from the network once (Pxe)",
-                allowed,
-            });
-        }
-        Device::Disk if allows("Hdd") => ("Once", "Hdd"),
-        // Its own order then: the disk is first there, or a rack sends it on to its disk.
-        Device::Disk => ("Disabled", "None"),
-    };
-    let mut body = json!({"BootSourceOverrideEnabled": enabled, "BootSourceOverrideTarget": target});
-    let legacy = now.mode.as_deref().is_some_and(|mode| mode != "UEFI");
-    if let (true, true, Some(map)) = (boot.uefi && enabled == "Once", legacy, body.as_object_mut()) {
-        map.insert("BootSourceOverrideMode".to_owned(), json!("UEFI"));
+/// Boot targets that start the network, the best first. The rack serves UEFI HTTP boot as it serves PXE.
+const NETWORK: [&str; 2] = ["Pxe", "UefiHttp"];
+/// The property whose rules differ most between BMCs.
+const MODE: &str = "BootSourceOverrideMode";
+const TARGET: &str = "BootSourceOverrideTarget";
+/// Messages (DMTF registry Base) that refuse a property or its value.
+const REFUSED: [&str; 5] = [
+    "PropertyUnknown",
+    "PropertyNotWritable",
+    "PropertyValueNotInList",
+    "PropertyValueConflict",
+    "PropertyValueIncorrect",
+];
+
+/// A boot override to set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Override {
+    boot: Boot,
+    enabled: &'static str,
+    target: &'static str,
+    mode: Option<String>,
+}
+
+impl Override {
+    /// The override that has the system boot this once. The mode is named only where it has to change: BMCs refuse unknown
+    /// properties, and some refuse a mode that is set already.
+    pub(crate) fn choose(boot: Boot, now: &BootNow) -> Result<Self, Failure> {
+        let allows =
+            |target: &&str| now.targets.as_ref().is_none_or(|allowed| allowed.iter().any(|it| it == *target));
+        let (enabled, target) = match boot.device {
+            Device::Network => match NETWORK.iter().find(|it| allows(it)) {
+                Some(target) => ("Once", *target),
+                None => {
+                    let allowed = now.targets.clone().unwrap_or_default();
+                    let what = "boot the system from the network once (Pxe or UefiHttp)";
+                    return Err(Failure::Unsupported { what, allowed });
+                }
+            },
+            Device::Disk if allows(&"Hdd") => ("Once", "Hdd"),
+            // The system's own boot order then: the disk comes first, or a rack sends the machine on to its disk.
+            Device::Disk => ("Disabled", "None"),
+        };
+        let mut it = Self { boot, enabled, target, mode: None };
+        let legacy = now.mode.as_deref().is_some_and(|mode| mode != "UEFI");
+        it.mode = (it.by_uefi() && enabled == "Once" && legacy).then(|| "UEFI".to_owned());
+        Ok(it)
     }
-    Ok(json!({ "Boot": body }))
+
+    /// The body of the PATCH that sets it.
+    pub(crate) fn body(&self) -> Value {
+        let mut body = json!({"BootSourceOverrideEnabled": self.enabled, TARGET: self.target});
+        if let (Some(mode), Some(map)) = (&self.mode, body.as_object_mut()) {
+            map.insert(MODE.to_owned(), json!(mode));
+        }
+        json!({ "Boot": body })
+    }
+
+    /// The override to set after the BMC refused this one for these reasons. `None`: another request does not help.
+    ///
+    /// | it says | about | then |
+    /// | --- | --- | --- |
+    /// | PropertyMissing | the mode | the mode is named |
+    /// | that it has no such property or value | the mode | the mode is left out |
+    /// | that it has no such value | the target, of which it lists none | the next target that starts the network |
+    pub(crate) fn mended(&self, objections: &[Objection], now: &BootNow) -> Option<Self> {
+        let missing = |it: &Objection| it.id == "PropertyMissing" && it.names(MODE);
+        let refused = |it: &Objection, property| REFUSED.contains(&it.id.as_str()) && it.names(property);
+        let mut other = self.clone();
+        if self.mode.is_none() && objections.iter().any(missing) {
+            other.mode = Some(self.mode_by(now));
+        } else if self.mode.is_some() && objections.iter().any(|it| refused(it, MODE)) {
+            other.mode = None;
+        } else if now.targets.is_none() && objections.iter().any(|it| refused(it, TARGET)) {
+            let rest = NETWORK.iter().skip_while(|it| **it != self.target);
+            other.target = rest.skip(1).next()?;
+        }
+        (other != *self).then_some(other)
+    }
+
+    /// The other override that the system reads, if it reads one. A missing property contradicts nothing.
+    pub(crate) fn contradicted(&self, now: &BootNow) -> Option<String> {
+        let reads = |property: Option<&String>, wanted: &[&str]| {
+            property.is_none_or(|it| wanted.contains(&it.as_str()))
+        };
+        // An override that stays starts the network next time as well.
+        let kept = match self.enabled {
+            "Once" => {
+                reads(now.enabled.as_ref(), &["Once", "Continuous"])
+                    && reads(now.target.as_ref(), &[self.target])
+            }
+            _ => reads(now.enabled.as_ref(), &["Disabled"]) || reads(now.target.as_ref(), &["None"]),
+        };
+        let word = |it: &Option<String>| it.as_deref().map_or_else(|| "null".to_owned(), told);
+        (!kept).then(|| format!("target {}, enabled {}", word(&now.target), word(&now.enabled)))
+    }
+
+    /// The mode to name where one has to be named.
+    fn mode_by(&self, now: &BootNow) -> String {
+        let allows = |mode: &str| now.modes.as_ref().is_none_or(|modes| modes.iter().any(|it| it == mode));
+        let present = now.mode.clone().filter(|_| !self.by_uefi());
+        let only = || now.modes.as_ref().and_then(|modes| modes.first()).filter(|_| !allows("UEFI"));
+        present.or_else(|| only().cloned()).unwrap_or_else(|| "UEFI".to_owned())
+    }
+
+    fn by_uefi(&self) -> bool {
+        self.boot.uefi || self.target == "UefiHttp"
+    }
+}
+
+impl std::fmt::Display for Override {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "target {}, enabled {}", self.target, self.enabled)
+    }
 }
 
 #[cfg(test)]
@@ -85,9 +174,9 @@ mod tests {
 
     #[test]
     fn the_mode_is_named_only_where_it_has_to_change() {
-        let now = |mode: Option<&str>| BootNow { targets: None, mode: mode.map(str::to_owned) };
+        let now = |mode: Option<&str>| BootNow { mode: mode.map(str::to_owned), ..BootNow::default() };
         let mode = |uefi, now: &BootNow| {
-            let body = boot(Boot { device: Device::Network, uefi }, now).unwrap();
+            let body = Override::choose(Boot { device: Device::Network, uefi }, now).unwrap().body();
             body.pointer("/Boot/BootSourceOverrideMode").cloned()
         };
         assert_eq!(mode(true, &now(Some("Legacy"))), Some(json!("UEFI")));
@@ -98,10 +187,80 @@ mod tests {
 
     #[test]
     fn what_has_no_disk_to_choose_goes_back_to_its_own_order_and_without_a_network_says_so() {
-        let now = BootNow { targets: Some(words(&["Cd"])), mode: None };
-        let disk = boot(Boot { device: Device::Disk, uefi: false }, &now).unwrap();
+        let now = BootNow { targets: Some(words(&["Cd"])), ..BootNow::default() };
+        let disk = Override::choose(Boot { device: Device::Disk, uefi: false }, &now).unwrap().body();
         assert_eq!(disk.pointer("/Boot/BootSourceOverrideEnabled"), Some(&json!("Disabled")));
-        let error = boot(Boot { device: Device::Network, uefi: false }, &now).unwrap_err().to_string();
+        let error = Override::choose(NETWORK_BOOT, &now).unwrap_err().to_string();
         assert!(error.ends_with("it allows: Cd"), "{error}");
+    }
+
+    const NETWORK_BOOT: Boot = Boot { device: Device::Network, uefi: false };
+
+    #[test]
+    fn without_pxe_the_network_is_booted_by_http_under_uefi() {
+        let (targets, mode) = (Some(words(&["None", "UefiHttp", "Hdd"])), Some("Legacy".to_owned()));
+        let now = BootNow { targets, mode, ..BootNow::default() };
+        let body = Override::choose(NETWORK_BOOT, &now).unwrap().body();
+        let wanted = json!({"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "UefiHttp", "BootSourceOverrideMode": "UEFI"});
+        assert_eq!(body, json!({ "Boot": wanted }));
+    }
+
+    fn objection(id: &str, text: &str) -> [Objection; 1] {
+        [Objection { id: id.to_owned(), text: text.to_owned() }]
+    }
+
+    #[test]
+    fn a_refusal_is_mended_by_what_it_and_the_resource_say() {
+        let modes = |modes: &[&str]| Some(words(modes));
+        let now = |mode: Option<&str>, modes| BootNow {
+            mode: mode.map(str::to_owned),
+            modes,
+            ..BootNow::default()
+        };
+        let missing = objection("PropertyMissing", "Boot/BootSourceOverrideMode");
+        for (uefi, now, mode) in [
+            (true, now(Some("UEFI"), None), "UEFI"),
+            (false, now(Some("Legacy"), None), "Legacy"),
+            (false, now(None, modes(&["Legacy"])), "Legacy"),
+            (false, now(None, modes(&["Legacy", "UEFI"])), "UEFI"),
+            (false, now(None, None), "UEFI"),
+        ] {
+            let first = Override::choose(Boot { device: Device::Network, uefi }, &now).unwrap();
+            let second = first.mended(&missing, &now).unwrap();
+            assert_eq!(second.mode.as_deref(), Some(mode), "{now:?}");
+            assert_eq!(second.mended(&missing, &now), None, "it was named: another request does not help");
+            let unknown = objection("PropertyUnknown", "BootSourceOverrideMode");
+            assert_eq!(second.mended(&unknown, &now).unwrap().mode, None);
+        }
+        let now = now(Some("UEFI"), None);
+        let first = Override::choose(NETWORK_BOOT, &now).unwrap();
+        let http =
+            first.mended(&objection("PropertyValueNotInList", "Pxe BootSourceOverrideTarget"), &now).unwrap();
+        assert_eq!(http.target, "UefiHttp");
+        assert_eq!(first.mended(&objection("GeneralError", "BootSourceOverrideMode"), &now), None);
+    }
+
+    #[test]
+    fn a_system_that_reads_another_override_contradicts_it() {
+        let reads = |enabled: &str, target: &str| BootNow {
+            enabled: Some(enabled.to_owned()),
+            target: Some(target.to_owned()),
+            ..BootNow::default()
+        };
+        let network = Override::choose(NETWORK_BOOT, &BootNow::default()).unwrap();
+        for (now, contradicts) in [
+            (reads("Once", "Pxe"), false),
+            (reads("Continuous", "Pxe"), false),
+            (BootNow::default(), false),
+            (reads("Disabled", "Pxe"), true),
+            (reads("Once", "Hdd"), true),
+            (reads("Disabled", "None"), true),
+        ] {
+            assert_eq!(network.contradicted(&now).is_some(), contradicts, "{now:?}");
+        }
+        let (targets, disk) = (Some(words(&["Pxe"])), Boot { device: Device::Disk, uefi: true });
+        let own = Override::choose(disk, &BootNow { targets, ..BootNow::default() }).unwrap();
+        assert_eq!(own.contradicted(&reads("Disabled", "Pxe")), None);
+        assert!(own.contradicted(&reads("Once", "Pxe")).is_some());
     }
 }

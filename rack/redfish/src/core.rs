@@ -3,7 +3,10 @@
 //! ```text
 //! GET /redfish/v1/ -> GET Systems (all pages) -> GET the system --> (read)  done
 //!                                                               --> (reset) [GET ActionInfo] -> POST Actions/ComputerSystem.Reset -> done
-//!                                                               --> (boot)  PATCH, If-Match; 412: GET the system, PATCH once more -> done
+//!                                                               --> (boot)  PATCH, If-Match -> done
+//!                                                                           412: GET the system, PATCH once more
+//!                                                                           a refusal with its reason: another PATCH
+//!                                                               --> (confirm) compare the boot override
 //! ```
 //!
 //! The system is found once; each operation begins with reading it, since what it allows, its ETag and its power change. Redirects
@@ -11,15 +14,17 @@
 
 use serde_json::{Value, json};
 
-use crate::choice;
+use crate::choice::{Override, reset_type};
 use crate::error::{Failure, told};
 use crate::reference::{Origin, name};
-use crate::resource::{System, link, members, reset_types, said};
+use crate::resource::{BootNow, System, is_lasting, link, members, objections, reset_types, said};
 
 /// The service root (DSP0266 §6.2).
 const ROOT: &str = "/redfish/v1/";
 /// An operation takes four or five requests; with pages and redirects never this many.
 const MAX_REQUESTS: u32 = 32;
+/// A refused boot override is mended so often: its mode, and its target.
+const MENDS: u8 = 2;
 /// Of so many systems the names are told.
 const NAMES: usize = 64;
 
@@ -32,6 +37,8 @@ pub enum Operation {
     Reset(Reset),
     /// Choose what it boots next.
     Boot(Boot),
+    /// See whether it has the boot override that was chosen last.
+    Confirm,
 }
 
 /// A move of the power.
@@ -151,7 +158,7 @@ enum Stage {
     Systems { found: Vec<String> },
     System { again: bool },
     ActionInfo { target: String, power: Power },
-    Patched { again: bool, power: Power },
+    Patched { again: bool, mends: u8, power: Power, set: Override, now: BootNow },
     Posted { power: Power },
     Idle,
 }
@@ -164,6 +171,8 @@ pub struct ClientCore {
     wanted: Option<String>,
     /// Where the system is, once it was found.
     system: Option<String>,
+    /// The boot override that the BMC took last.
+    set: Option<Override>,
     operation: Operation,
     stage: Stage,
     outstanding: Request,
@@ -180,6 +189,7 @@ impl ClientCore {
             username: username.to_owned(),
             wanted: system.map(str::to_owned),
             system: None,
+            set: None,
             operation: Operation::Read,
             stage: Stage::Idle,
             outstanding: Request::get(ROOT.to_owned()),
@@ -223,7 +233,7 @@ impl ClientCore {
                 done @ Step::Done(_) => return Ok(done),
             },
             412 | 428 => self.outdated(answer)?,
-            _ => return Err(self.refused(answer)),
+            _ => self.mended(answer).ok_or_else(|| self.refused(answer))?,
         };
         self.requests += 1;
         if self.requests > MAX_REQUESTS {
@@ -248,7 +258,11 @@ impl ClientCore {
                 let allowed = reset_types(&self.json(answer)?);
                 self.post(target, allowed.as_deref(), power)
             }
-            Stage::Patched { power, .. } | Stage::Posted { power } => Ok(Step::Done(power)),
+            Stage::Patched { power, set, .. } => {
+                self.set = Some(set);
+                Ok(Step::Done(power))
+            }
+            Stage::Posted { power } => Ok(Step::Done(power)),
             Stage::Idle => Err(self.malformed("nothing was asked")),
         }
     }
@@ -286,6 +300,13 @@ impl ClientCore {
         };
         match self.operation {
             Operation::Read => Ok(Step::Done(power)),
+            Operation::Confirm => match &self.set {
+                Some(set) => match set.contradicted(&system.boot) {
+                    Some(reads) => Err(Failure::NotKept { wanted: set.to_string(), reads }),
+                    None => Ok(Step::Done(power)),
+                },
+                None => Ok(Step::Done(power)),
+            },
             Operation::Reset(Reset::On) if matches!(system.power.as_deref(), Some("On" | "PoweringOn")) => {
                 Ok(Step::Done(power))
             }
@@ -303,7 +324,8 @@ impl ClientCore {
                 }
             }
             Operation::Boot(boot) => {
-                let body = Some(choice::boot(boot, &system.boot)?);
+                let set = Override::choose(boot, &system.boot)?;
+                let body = Some(set.body());
                 // The header is what If-Match compares with; some BMCs have the property alone.
                 let etag = answer.etag.map(str::to_owned).or(system.etag);
                 let if_match = etag.filter(|etag| is_etag(etag)).map(|etag| match again {
@@ -311,7 +333,7 @@ impl ClientCore {
                     true => etag.trim_start_matches("W/").to_owned(),
                     false => etag,
                 });
-                self.stage = Stage::Patched { again, power };
+                self.stage = Stage::Patched { again, mends: 0, power, set, now: system.boot };
                 let path = self.outstanding.path.clone();
                 Ok(Step::Send(Request { method: Method::Patch, path, body, if_match }))
             }
@@ -320,7 +342,7 @@ impl ClientCore {
 
     fn post(&mut self, path: String, allowed: Option<&[String]>, power: Power) -> Result<Step, Failure> {
         let Operation::Reset(reset) = self.operation else { return Ok(Step::Done(power)) };
-        let body = Some(json!({"ResetType": choice::reset_type(reset, allowed)?}));
+        let body = Some(json!({"ResetType": reset_type(reset, allowed)?}));
         self.stage = Stage::Posted { power };
         Ok(Step::Send(Request { method: Method::Post, path, body, if_match: None }))
     }
@@ -349,12 +371,25 @@ impl ClientCore {
         Ok(Request::get(path))
     }
 
+    /// A boot override that was refused, changed as the refusal says.
+    fn mended(&mut self, answer: &Answer<'_>) -> Option<Request> {
+        let Stage::Patched { mends, set, now, .. } = &mut self.stage else { return None };
+        let mended = set.mended(&objections(answer.body), now).filter(|_| *mends < MENDS)?;
+        *mends += 1;
+        *set = mended;
+        let body = Some(set.body());
+        Some(Request { body, ..self.outstanding.clone() })
+    }
+
     fn refused(&self, answer: &Answer<'_>) -> Failure {
         let (request, said) = (self.outstanding.to_string(), said(answer.body));
         let username = self.username.clone();
         match answer.status {
             401 => Failure::WrongPassword { username, said },
             403 => Failure::RefusedPrivilege { request, username, said },
+            status if is_lasting(status, &objections(answer.body)) => {
+                Failure::Rejected { request, status, said }
+            }
             status => Failure::Refused { request, status, said },
         }
     }

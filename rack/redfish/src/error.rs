@@ -90,7 +90,7 @@ pub enum Failure {
         "says PowerState {0} of the system, which is neither on nor off; it may be starting: look again later"
     )]
     NoPowerState(String),
-    /// Another answer than one that it was done.
+    /// It refuses the request now; later it may not.
     #[error("answered {status} to {request}{said}")]
     Refused {
         /// What was asked.
@@ -99,6 +99,26 @@ pub enum Failure {
         status: u16,
         /// What it says about that, or nothing.
         said: String,
+    },
+    /// It refuses the request for good.
+    #[error("answered {status} to {request}, and would again{said}")]
+    Rejected {
+        /// Method and path of the refused request.
+        request: String,
+        /// The HTTP status.
+        status: u16,
+        /// The reason that it gives, or nothing.
+        said: String,
+    },
+    /// It took a boot override, and reads another one.
+    #[error(
+        "took the boot override ({wanted}) and reads another one ({reads}), so that the machine would boot something else; update its firmware, or put the network first in the machine's boot order"
+    )]
+    NotKept {
+        /// The override that was set.
+        wanted: String,
+        /// The override that the system reads.
+        reads: String,
     },
     /// It sends its clients elsewhere.
     #[error(

@@ -34,6 +34,12 @@ pub(crate) struct BootNow {
     pub(crate) targets: Option<Vec<String>>,
     /// `BootSourceOverrideMode`: UEFI or Legacy.
     pub(crate) mode: Option<String>,
+    /// `BootSourceOverrideMode@Redfish.AllowableValues`.
+    pub(crate) modes: Option<Vec<String>>,
+    /// `BootSourceOverrideEnabled`: Once, Continuous, Disabled.
+    pub(crate) enabled: Option<String>,
+    /// `BootSourceOverrideTarget`.
+    pub(crate) target: Option<String>,
 }
 
 impl System {
@@ -50,6 +56,9 @@ impl System {
             boot: BootNow {
                 targets: words(of_boot("BootSourceOverrideTarget@Redfish.AllowableValues")),
                 mode: text(of_boot("BootSourceOverrideMode")),
+                modes: words(of_boot("BootSourceOverrideMode@Redfish.AllowableValues")),
+                enabled: text(of_boot("BootSourceOverrideEnabled")),
+                target: text(of_boot("BootSourceOverrideTarget")),
             },
             etag: text(body.get("@odata.etag")),
         }
@@ -75,17 +84,62 @@ pub(crate) fn reset_types(info: &Value) -> Option<Vec<String>> {
     words(parameters.iter().find(named)?.get("AllowableValues"))
 }
 
-/// What an error says (DSP0266 §8.6), in words that begin with ": "; nothing where it says nothing.
-pub(crate) fn said(body: &[u8]) -> String {
-    let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
-    let error = body.get("error").unwrap_or(&body);
-    let extended = error.get("@Message.ExtendedInfo");
-    // Some send the one message without its array.
-    let all = match extended {
+/// A reason that a BMC gives for a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Objection {
+    /// The message's name without its registry and version: `PropertyMissing`.
+    pub(crate) id: String,
+    /// The properties and values that it is about, and its words.
+    pub(crate) text: String,
+}
+
+impl Objection {
+    /// True if the message is about this property.
+    pub(crate) fn names(&self, property: &str) -> bool {
+        self.text.contains(property)
+    }
+}
+
+/// Messages of the registry Base after which the same request is refused again.
+const LASTING: [&str; 5] =
+    ["Property", "ActionNotSupported", "ActionParameter", "InsufficientPrivilege", "MalformedJSON"];
+
+/// True if the BMC would refuse the same request in every state.
+pub(crate) fn is_lasting(status: u16, objections: &[Objection]) -> bool {
+    let lasting = |it: &Objection| LASTING.iter().any(|id| it.id.starts_with(id));
+    matches!(status, 404 | 405 | 501) || (status == 400 && objections.iter().any(lasting))
+}
+
+/// The reasons in an error (DSP0266 §8.6).
+pub(crate) fn objections(body: &[u8]) -> Vec<Objection> {
+    let Ok(body) = serde_json::from_slice::<Value>(body) else { return Vec::new() };
+    let strings = |value: Option<&Value>| -> Vec<String> {
+        let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        all.iter().take(VALUES).filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let objection = |of: &Value| {
+        let id = text(of.get("MessageId"))?;
+        let mut words = strings(of.get("MessageArgs"));
+        words.extend(strings(of.get("RelatedProperties")));
+        words.extend(text(of.get("Message")));
+        Some(Objection { id: id.rsplit('.').next().unwrap_or_default().to_owned(), text: words.join(" ") })
+    };
+    extended(&body).iter().take(VALUES).filter_map(objection).collect()
+}
+
+/// The messages of an error. Some BMCs send the one message without its array.
+fn extended(body: &Value) -> &[Value] {
+    match body.get("error").unwrap_or(body).get("@Message.ExtendedInfo") {
         Some(Value::Array(all)) => all.as_slice(),
         Some(one) => std::slice::from_ref(one),
         None => &[],
-    };
+    }
+}
+
+/// The words of an error (DSP0266 §8.6), which begin with ": "; nothing where it says nothing.
+pub(crate) fn said(body: &[u8]) -> String {
+    let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
+    let (error, all) = (body.get("error").unwrap_or(&body), extended(&body));
     let message = |of: &Value| {
         let message = text(of.get("Message")).or_else(|| text(of.get("MessageId")))?;
         let resolution = text(of.get("Resolution")).filter(|it| it != "None" && !it.is_empty());
@@ -141,6 +195,23 @@ mod tests {
             said(json!({"error": {"message": "x".repeat(9000)}}).to_string().as_bytes()).chars().count()
                 < 500
         );
+    }
+
+    #[test]
+    fn an_error_names_its_messages_and_the_properties_that_they_are_about() {
+        let body = json!({"error": {"@Message.ExtendedInfo": [{"MessageId": "Base.1.8.1.PropertyMissing",
+            "MessageArgs": ["BootSourceOverrideMode", 7], "RelatedProperties": ["#/Boot"], "Message": "It is missing."}, {"Message": "?"}]}});
+        let found = objections(body.to_string().as_bytes());
+        assert_eq!(
+            found,
+            [Objection {
+                id: "PropertyMissing".into(),
+                text: "BootSourceOverrideMode #/Boot It is missing.".into()
+            }]
+        );
+        assert!(is_lasting(400, &found) && is_lasting(405, &[]));
+        assert!(!is_lasting(400, &[]) && !is_lasting(409, &found) && !is_lasting(503, &found));
+        assert_eq!(objections(b"<html>"), []);
     }
 
     #[test]

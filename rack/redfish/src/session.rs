@@ -67,11 +67,20 @@ pub struct Timing {
     pub connect: Duration,
     /// For the answer to a request, connection included.
     pub request: Duration,
+    /// For a boot override to show in the system, after the BMC took it.
+    pub confirm: Duration,
+    /// Between two looks for it.
+    pub pause: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), request: Duration::from_secs(20) }
+        Self {
+            connect: Duration::from_secs(10),
+            request: Duration::from_secs(20),
+            confirm: Duration::from_secs(5),
+            pause: Duration::from_millis(500),
+        }
     }
 }
 
@@ -145,12 +154,21 @@ impl Session {
         self.run(Operation::Reset(reset)).await.map(drop)
     }
 
-    /// Chooses what the system boots next, once.
+    /// Chooses what the system boots next, once, and waits until the system says so.
     ///
     /// # Errors
-    /// As [`Session::power`].
+    /// As [`Session::power`]; [`Failure::NotKept`] if the system reads another override than the BMC took.
     pub async fn boot_once(&mut self, boot: Boot) -> Result<(), RedfishError> {
-        self.run(Operation::Boot(boot)).await.map(drop)
+        self.run(Operation::Boot(boot)).await?;
+        let until = Instant::now() + self.config.timing.confirm;
+        loop {
+            match self.run(Operation::Confirm).await {
+                Err(error) if matches!(error.failure, Failure::NotKept { .. }) && Instant::now() < until => {
+                    tokio::time::sleep(self.config.timing.pause).await;
+                }
+                ended => return ended.map(drop),
+            }
+        }
     }
 
     async fn run(&mut self, operation: Operation) -> Result<Power, RedfishError> {

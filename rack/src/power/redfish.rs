@@ -92,10 +92,11 @@ fn failed(error: &RedfishError, trust: &Trust) -> Ended {
         }
         Failure::WrongPassword { .. } => "bad_password",
         Failure::RefusedPrivilege { .. } => "privilege",
-        Failure::NoPowerState(_) | Failure::Refused { .. } => "completion_code",
+        Failure::NoPowerState(_) | Failure::Refused { .. } | Failure::NotKept { .. } => "completion_code",
         Failure::SeveralSystems { .. }
         | Failure::NoSystem { .. }
         | Failure::Unsupported { .. }
+        | Failure::Rejected { .. }
         | Failure::Elsewhere { .. }
         | Failure::Malformed { .. }
         | Failure::Endless(_) => "unsupported",

@@ -149,6 +149,51 @@ fn a_tag_that_does_not_hold_any_more_is_read_again_once() {
     assert_eq!(sent.iter().filter(|it| it.method == Method::Patch).count(), 2);
 }
 
+fn refusal(id: &str, property: &str) -> Value {
+    json!({"error": {"@Message.ExtendedInfo": [{"MessageId": format!("Base.1.8.1.{id}"), "MessageArgs": [property]}]}})
+}
+
+#[test]
+fn a_boot_override_is_sent_again_as_the_refusal_says_and_never_the_same_twice() {
+    let patched = |sent: &[Request]| -> Vec<Value> {
+        let patches = sent.iter().filter(|it| it.method == Method::Patch);
+        patches
+            .map(|it| it.body.as_ref().and_then(|it| it.get("Boot")).cloned().unwrap_or_default())
+            .collect()
+    };
+    let wanted = json!({"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"});
+    let named = json!({"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe", "BootSourceOverrideMode": "UEFI"});
+    let mut table = plain(system("Off", json!({})));
+    table[4] = (table[4].0, 400, None, refusal("PropertyMissing", "Boot/BootSourceOverrideMode"));
+    table.push((table[4].0, 204, None, Value::Null));
+    let (sent, ended) = run(&mut client(None), PXE, &table);
+    assert_eq!(ended, Ok(Power::Off));
+    assert_eq!(patched(&sent), [wanted.clone(), named.clone()]);
+    assert_eq!(sent.last().unwrap().if_match.as_deref(), Some("\"1\""), "a refusal changes no tag");
+
+    table[5] = (table[4].0, 400, None, refusal("PropertyMissing", "Boot/BootSourceOverrideMode"));
+    let (sent, ended) = run(&mut client(None), PXE, &table);
+    assert!(matches!(ended, Err(Failure::Rejected { status: 400, .. })), "{ended:?}");
+    assert_eq!(patched(&sent), [wanted.clone(), named]);
+
+    table[4] = (table[4].0, 503, None, Value::Null);
+    table.truncate(5);
+    let (sent, ended) = run(&mut client(None), PXE, &table);
+    assert!(matches!(ended, Err(Failure::Refused { status: 503, .. })), "{ended:?}");
+    assert_eq!(patched(&sent), [wanted]);
+}
+
+#[test]
+fn a_boot_override_that_the_system_does_not_keep_is_no_success() {
+    let reads = |target: &str| json!({"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": target}});
+    let mut client = client(None);
+    run(&mut client, PXE, &plain(system("Off", json!({})))).1.unwrap();
+    assert_eq!(run(&mut client, Operation::Confirm, &plain(system("Off", reads("Pxe")))).1, Ok(Power::Off));
+    let ended = run(&mut client, Operation::Confirm, &plain(system("Off", reads("Hdd")))).1;
+    let message = ended.unwrap_err().to_string();
+    assert!(message.starts_with("took the boot override (target Pxe, enabled Once) and reads another one (target Hdd, enabled Once)"), "{message}");
+}
+
 #[test]
 fn of_several_systems_one_has_to_be_named() {
     let mut table = plain(system("On", json!({})));
