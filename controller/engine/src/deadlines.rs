@@ -63,7 +63,7 @@ pub const DEADLINES: &[DeadlineSpec] = &[
         DeadlineId::PowerAnswer,
         "power_answer",
         90,
-        "a rack gives a BMC 60 s, retransmissions and a slow power-off included; the rest is the way there and back",
+        "a rack gives a BMC 75 s, retransmissions and a slow power-off included; the rest is the way there and back",
     ),
     row(
         DeadlineId::RackApplies,

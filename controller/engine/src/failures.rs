@@ -39,6 +39,10 @@ pub enum PowerFailure {
     Interrupted,
     /// No answer came at all.
     NoAnswer,
+    /// The BMC says that the power is still on its way.
+    Moving,
+    /// The BMC is outside of the networks of BMCs.
+    Outside,
     /// The BMC said yes, and the power reads as before.
     NotMoved,
     /// A code that this version does not know.
@@ -62,6 +66,8 @@ impl PowerFailure {
             "expired" => Self::Expired,
             "no_bmc" => Self::NoBmc,
             "interrupted" => Self::Interrupted,
+            "moving" => Self::Moving,
+            "outside" => Self::Outside,
             _ => Self::Unknown,
         }
     }
@@ -151,10 +157,10 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "set bmc.username to an account of the BMC",
         "every further try counts towards a lock-out")),
     (PowerFailure::BadPassword, rule("BmcBadPassword", "the BMC refuses the password", &[], CREDENTIALS,
-        "set bmc.password to the BMC's password",
+        "set bmc.password to the BMC's password, and bmc.username to an account of the BMC",
         "every further try counts towards a lock-out")),
     (PowerFailure::Privilege, rule("BmcPrivilege", "the BMC's account may not switch power", &[], CREDENTIALS,
-        "give the account the operator privilege, or name another in bmc.username",
+        "give the account the operator privilege, ask for no more in bmc.options.privilege, or name another account in bmc.username",
         "nothing changes until a person changes it")),
     (PowerFailure::CipherSuite, rule("BmcCipherSuite", "the BMC does not offer the cipher suite", &[], CREDENTIALS,
         "set bmc.options.cipher_suite to one that the BMC offers",
@@ -166,7 +172,7 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "find out who answers there; if it is the BMC with a new certificate, declare that in bmc.tls.fingerprint",
         "somebody between rack and BMC would be shown the password")),
     (PowerFailure::Unsupported, rule("BmcUnsupported", "the BMC cannot do it as it is described", &[], CREDENTIALS,
-        "read the message: correct bmc.address, bmc.driver or bmc.options, or update the BMC's firmware",
+        "read the message, and correct what it names: in the machine's bmc, on the BMC, or by newer firmware of the BMC",
         "nothing changes until a person changes it")),
     (PowerFailure::StaleEpoch, rule("BmcEpoch", "another region process acted later", &[0, 1, 5], LATER,
         "check that only one set of regions drives this rack",
@@ -183,6 +189,12 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
     (PowerFailure::NoAnswer, rule("PowerNoAnswer", "no answer came from the rack", &[0, 10, 60], LATER,
         "check the rack's log",
         "the rack died with the command, or the link did; the command has expired by now")),
+    (PowerFailure::Moving, rule("BmcMoving", "the power is still on its way", &[0, 5, 10, 20, 40], LATER,
+        "look at the machine's console; if it stays so for minutes, reset the BMC or drain its power",
+        "each try waits for 50 s: a chassis that tests its hardware first takes minutes")),
+    (PowerFailure::Outside, rule("BmcOutside", "the BMC is outside of the networks of BMCs", &[], LATER,
+        "correct bmc.address, or have an admin add the BMC's network to bmc_networks of Settings",
+        "nothing changes until a person changes it, or its name")),
     (PowerFailure::NotMoved, rule("PowerLies", "the BMC said yes, but the power reads as before", &[5, 20, 60], LATER,
         "look at the machine: a BMC that lies needs a cold reset or to have its power drained",
         "chassis take seconds to follow; those that never do must not be believed")),
@@ -262,6 +274,8 @@ mod tests {
             "completion_code",
             "certificate",
             "unsupported",
+            "moving",
+            "outside",
         ] {
             assert_ne!(PowerFailure::from_code(code), PowerFailure::Unknown, "{code}");
         }

@@ -223,7 +223,7 @@ impl Meters {
 }
 
 /// Why a rack cannot do what it was commanded, as it says.
-const CODES: [&str; 14] = [
+const CODES: [&str; 16] = [
     "unreachable",
     "bad_username",
     "bad_password",
@@ -237,6 +237,8 @@ const CODES: [&str; 14] = [
     "no_bmc",
     "driver",
     "interrupted",
+    "moving",
+    "outside",
     "rack_disk",
 ];
 

@@ -578,7 +578,7 @@ pub struct PowerResult {
     /// "on", "off", "unknown": read after the verb
     #[prost(string, tag = "4")]
     pub power: ::prost::alloc::string::String,
-    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc"
+    /// "unreachable", "bad_username", "bad_password", "privilege", "cipher_suite", "completion_code", "certificate", "unsupported", "stale_epoch", "expired", "no_bmc", "moving", "outside"
     #[prost(string, tag = "5")]
     pub error_code: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]

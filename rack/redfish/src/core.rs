@@ -72,13 +72,17 @@ pub enum Device {
     Disk,
 }
 
-/// Whether a system is on.
+/// The power of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
-    /// On, or still on.
+    /// The system is on.
     On,
-    /// Off, or not yet on.
+    /// The system is off.
     Off,
+    /// Not yet on.
+    PoweringOn,
+    /// Not yet off.
+    PoweringOff,
 }
 
 /// How something is asked.
@@ -294,8 +298,10 @@ impl ClientCore {
     fn read(&mut self, answer: &Answer<'_>, again: bool) -> Result<Step, Failure> {
         let system = System::read(&self.json(answer)?);
         let power = match system.power.as_deref() {
-            Some("On" | "PoweringOff" | "Paused") => Power::On,
-            Some("Off" | "PoweringOn") => Power::Off,
+            Some("On" | "Paused") => Power::On,
+            Some("Off") => Power::Off,
+            Some("PoweringOn") => Power::PoweringOn,
+            Some("PoweringOff") => Power::PoweringOff,
             other => return Err(Failure::NoPowerState(other.map_or_else(|| "null".to_owned(), told))),
         };
         match self.operation {
@@ -307,10 +313,10 @@ impl ClientCore {
                 },
                 None => Ok(Step::Done(power)),
             },
-            Operation::Reset(Reset::On) if matches!(system.power.as_deref(), Some("On" | "PoweringOn")) => {
+            Operation::Reset(Reset::On) if matches!(power, Power::On | Power::PoweringOn) => {
                 Ok(Step::Done(power))
             }
-            Operation::Reset(Reset::Off) if system.power.as_deref() == Some("Off") => Ok(Step::Done(power)),
+            Operation::Reset(Reset::Off) if power == Power::Off => Ok(Step::Done(power)),
             Operation::Reset(_) => {
                 let target = system.reset.as_deref().ok_or_else(|| self.malformed("it has no Reset"))?;
                 let target = self.path(target)?;

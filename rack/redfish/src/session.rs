@@ -17,6 +17,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
@@ -101,13 +102,24 @@ pub struct Config {
     pub tls: Arc<rustls::ClientConfig>,
     /// How long to wait.
     pub timing: Timing,
+    /// How many requests the BMC may have at once. Sessions with the same BMC share it: its systems have one small processor.
+    pub turns: Arc<Semaphore>,
 }
 
 impl Config {
-    /// The only system of a BMC, usual timing.
+    /// The only system of a BMC, one request at a time, usual timing.
     #[must_use]
     pub fn new(host: &str, port: u16, account: Account, tls: Arc<rustls::ClientConfig>) -> Self {
-        Self { host: host.to_owned(), at: None, port, account, system: None, tls, timing: Timing::default() }
+        Self {
+            host: host.to_owned(),
+            at: None,
+            port,
+            account,
+            system: None,
+            tls,
+            timing: Timing::default(),
+            turns: Arc::new(Semaphore::new(1)),
+        }
     }
 }
 
@@ -129,6 +141,7 @@ impl Session {
         let core =
             ClientCore::new(&config.host, config.port, &config.account.username, config.system.as_deref());
         let opened = async {
+            let _turn = config.turns.acquire().await;
             let authorization = config.account.authorization()?;
             Ok((authorization, connect(&config).await?))
         };
@@ -187,6 +200,8 @@ impl Session {
     }
 
     async fn ask(&mut self, request: &Request) -> Result<Owned, Failure> {
+        let turns = Arc::clone(&self.config.turns);
+        let _turn = turns.acquire().await;
         let begun = Instant::now();
         let deadline = begun + self.config.timing.request;
         let stopped = |reason: String| Failure::StoppedAnswering {

@@ -175,3 +175,20 @@ async fn nothing_is_asked_of_whom_nobody_vouches_for() {
     assert!(matches!(error.failure, Failure::Certificate(_)), "{error}");
     assert!(bmc.heard().is_empty());
 }
+
+#[tokio::test]
+async fn sessions_with_one_bmc_ask_one_after_another() {
+    let bmc = Bmc::start(Habit::Keeps).await;
+    let turn = bmc.config.turns.acquire().await.unwrap();
+    let other = Session::open(bmc.config.clone());
+    assert!(tokio::time::timeout(Duration::from_millis(100), other).await.is_err(), "it has no turn");
+    assert_eq!(bmc.connections.load(Ordering::SeqCst), 0);
+    drop(turn);
+    let mut session = Session::open(bmc.config.clone()).await.unwrap();
+    let turn = bmc.config.turns.acquire().await.unwrap();
+    let asked = session.power();
+    assert!(tokio::time::timeout(Duration::from_millis(600), asked).await.is_err(), "its time has not begun");
+    assert!(bmc.heard().is_empty());
+    drop(turn);
+    assert_eq!(session.power().await, Ok(Power::Off));
+}

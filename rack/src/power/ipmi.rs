@@ -3,12 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use basalt_bmc::{
-    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerState,
-    PowerVerb,
+    BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerVerb,
 };
 use basalt_proto::rack_v1::Bmc;
 
-use super::{Conversation, Ended};
+use super::{Conversation, Ended, Reading};
 
 /// IPMI over LAN.
 pub(super) const PORT: u16 = 623;
@@ -21,8 +20,8 @@ pub(super) async fn open(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcSession, En
 }
 
 impl Conversation for BmcSession {
-    async fn power(&mut self) -> Result<PowerState, Ended> {
-        self.power_status().await.map_err(|error| failed(&error))
+    async fn power(&mut self) -> Result<Reading, Ended> {
+        self.power_status().await.map(Reading::Still).map_err(|error| failed(&error))
     }
 
     async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended> {

@@ -1,8 +1,16 @@
 //! The arbiter of BMCs: runs power commands, one at a time per BMC, newest epoch only, and answers each with a fact.
 //!
-//! What becomes of a command is decided in this order: no such BMC, too late, older than what the BMC has seen, a repeat
-//! (see [`epochs`](crate::epochs)); then the boot device is set, the verb sent, and the power state read until it is what the verb asks
-//! for, or 15 seconds have passed. How that is said to a BMC is its driver's: [`ipmi`], [`redfish`].
+//! A command is refused if the rack has no such BMC, if it is too late, or if the BMC has seen a newer one. A repeat does nothing
+//! (see [`epochs`](crate::epochs)). Otherwise:
+//!
+//! 1. The boot device is set.
+//! 2. The verb is sent.
+//! 3. The power is read until it is as the verb asks for, or 15 seconds have passed. While the BMC says that the power is moving, it is
+//!    waited for: 50 seconds in all.
+//!
+//! The drivers speak to BMCs: [`ipmi`], [`redfish`].
+//!
+//! A BMC may be that of several machines. A command is one machine's; the requests of all of them share the BMC's turns.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +21,8 @@ use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_proto::rack_v1::power_command::{BootDevice as Device, Verb};
 use basalt_proto::rack_v1::{Bmc, PowerCommand, PowerConcern, PowerResult, fact::Body};
 use ipnet::IpNet;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 mod ipmi;
 mod redfish;
@@ -25,13 +34,17 @@ use crate::facts::About;
 use crate::spool::writer::Facts;
 
 /// How long a command may take in all.
-const DEADLINE: Duration = Duration::from_secs(60);
-/// How long the power state is waited for after the verb.
-const SETTLE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(75);
+/// How long the power is waited for.
+const PATIENCE: Patience = Patience {
+    still: Duration::from_secs(15),
+    moving: Duration::from_secs(50),
+    poll: (Duration::from_millis(500), Duration::from_secs(2)),
+};
 /// How long a command may be ahead of the concern that names its BMC.
 const AHEAD: Duration = Duration::from_secs(3);
-/// Between two readings of the power state.
-const POLL: Duration = Duration::from_millis(500);
+/// How many requests of Redfish a BMC has at once, for all of its systems: its web server is small.
+const TURNS: usize = 2;
 
 /// Runs power commands.
 #[derive(Debug)]
@@ -41,6 +54,8 @@ pub struct Power {
     certificates: Arc<Certificates>,
     facts: Facts,
     arbiters: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// By address and port.
+    turns: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// What a command came to.
@@ -58,10 +73,40 @@ impl Ended {
     }
 }
 
+/// How long the power is waited for.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// After the verb, while the power reads as before.
+    still: Duration,
+    /// In all, while the BMC says that the power is moving.
+    moving: Duration,
+    /// Between two readings: doubled each time, up to a bound.
+    poll: (Duration, Duration),
+}
+
+/// The power of a machine, as its BMC says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// It stays so.
+    Still(PowerState),
+    /// It has begun to change to this.
+    MovingTo(PowerState),
+}
+
+impl Reading {
+    /// Until the change is done, the machine counts as before it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Still(PowerState::On) | Self::MovingTo(PowerState::Off) => "on",
+            Self::Still(PowerState::Off) | Self::MovingTo(PowerState::On) => "off",
+        }
+    }
+}
+
 /// A conversation with one BMC: what drivers have in common.
 trait Conversation {
-    /// Whether the machine is on.
-    async fn power(&mut self) -> Result<PowerState, Ended>;
+    /// The power of the machine.
+    async fn power(&mut self) -> Result<Reading, Ended>;
     /// Has the power moved; answered when the BMC has begun.
     async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended>;
     /// Chooses what the machine boots next, once. `efi`: it is known to boot by UEFI.
@@ -79,7 +124,7 @@ impl Power {
         certificates: Arc<Certificates>,
         facts: Facts,
     ) -> Self {
-        Self { concern, epochs, certificates, facts, arbiters: Mutex::default() }
+        Self { concern, epochs, certificates, facts, arbiters: Mutex::default(), turns: Mutex::default() }
     }
 
     /// Runs a command to its end, and tells the result; repeats of one that ran are ignored.
@@ -128,7 +173,10 @@ impl Power {
         };
         match bmc.driver.as_str() {
             "ipmi" => converse(ipmi::open(bmc, at).await, command).await,
-            "redfish" => converse(redfish::open(bmc, at, &self.certificates).await, command).await,
+            "redfish" => {
+                converse(redfish::open(bmc, at, &self.certificates, self.turns(&place(bmc))).await, command)
+                    .await
+            }
             driver => Ended::error(
                 "driver",
                 format!("this rack has no driver {driver:?}; it has \"ipmi\" and \"redfish\""),
@@ -204,6 +252,11 @@ impl Power {
         find(&*named.ok()?.ok()?)
     }
 
+    fn turns(&self, place: &str) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(place.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(TURNS))))
+    }
+
     fn arbiter(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut arbiters = self.arbiters.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(arbiters.entry(key.to_owned()).or_default())
@@ -238,7 +291,7 @@ async fn inside(bmc: &Bmc, networks: &[String]) -> Result<Option<IpAddr>, Ended>
                 bmc.address,
                 networks.join(", ")
             );
-            return Err(Ended::error("unreachable", message));
+            return Err(Ended::error("outside", message));
         }
     }
     Ok(found.first().copied())
@@ -255,14 +308,19 @@ async fn converse(opened: Result<impl Conversation, Ended>, command: &PowerComma
         Ok(bmc) => bmc,
         Err(ended) => return ended,
     };
-    let ended = match operate(&mut bmc, command).await {
-        Ok(power) => Ended { power: word(power), error: None, certificate: String::new() },
+    let ended = match operate(&mut bmc, command, PATIENCE).await {
+        Ok(power) => Ended { power: power.word(), error: None, certificate: String::new() },
         Err(ended) => ended,
     };
     Ended { certificate: bmc.close().await, ..ended }
 }
 
-async fn operate(bmc: &mut impl Conversation, command: &PowerCommand) -> Result<PowerState, Ended> {
+async fn operate(
+    bmc: &mut impl Conversation,
+    command: &PowerCommand,
+    patience: Patience,
+) -> Result<Reading, Ended> {
+    let moving_until = Instant::now() + patience.moving;
     let device = match command.boot_device() {
         Device::Unchanged => None,
         Device::PxeOnce => Some(BootDevice::Pxe),
@@ -271,34 +329,77 @@ async fn operate(bmc: &mut impl Conversation, command: &PowerCommand) -> Result<
     if let Some(device) = device {
         bmc.boot(device, command.efi).await?;
     }
-    let (verb, wanted) = match command.verb() {
-        Verb::On => (Some(PowerVerb::On), Some(PowerState::On)),
-        Verb::Off => (Some(PowerVerb::Off), Some(PowerState::Off)),
-        Verb::Cycle => (Some(PowerVerb::Cycle), Some(PowerState::On)),
-        // The operating system takes its time; the region looks again.
-        Verb::SoftOff => (Some(PowerVerb::Soft), None),
-        Verb::Status | Verb::Unspecified => (None, None),
-    };
-    if let Some(verb) = verb {
-        // A machine that is off cannot be cycled; what is wanted is that it starts afresh.
-        let off = verb == PowerVerb::Cycle && bmc.power().await? == PowerState::Off;
-        bmc.send(if off { PowerVerb::On } else { verb }).await?;
-    }
-    let deadline = tokio::time::Instant::now() + SETTLE;
-    loop {
-        let power = bmc.power().await?;
-        if wanted.is_none_or(|wanted| wanted == power) || tokio::time::Instant::now() >= deadline {
-            return Ok(power);
+    let wanted = match command.verb() {
+        Verb::On => {
+            // BMCs refuse to switch on a system that is on its way off.
+            settled(bmc, PowerState::Off, patience, moving_until).await?;
+            bmc.send(PowerVerb::On).await?;
+            Some(PowerState::On)
         }
-        tokio::time::sleep(POLL).await;
+        Verb::Off => {
+            bmc.send(PowerVerb::Off).await?;
+            Some(PowerState::Off)
+        }
+        Verb::Cycle => {
+            // A machine that is off cannot be cycled. It is to start afresh, so it is switched on.
+            let off = settled(bmc, PowerState::Off, patience, moving_until).await?.word() == "off";
+            bmc.send(if off { PowerVerb::On } else { PowerVerb::Cycle }).await?;
+            Some(PowerState::On)
+        }
+        Verb::SoftOff => {
+            bmc.send(PowerVerb::Soft).await?;
+            // The operating system takes its time; the region looks again.
+            return bmc.power().await;
+        }
+        Verb::Status | Verb::Unspecified => None,
+    };
+    let mut still_until = Instant::now() + patience.still;
+    let mut pause = patience.poll.0;
+    loop {
+        let (power, now) = (bmc.power().await?, Instant::now());
+        match power {
+            Reading::Still(state) if wanted.is_none_or(|wanted| wanted == state) || now >= still_until => {
+                return Ok(power);
+            }
+            Reading::Still(_) => {}
+            Reading::MovingTo(to) if now >= moving_until => return Err(moves(to, patience)),
+            // Between two moves of a cycle the machine stands still for a moment.
+            Reading::MovingTo(_) => still_until = now + patience.still,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(patience.poll.1);
     }
 }
 
-fn word(power: PowerState) -> &'static str {
-    match power {
-        PowerState::On => "on",
-        PowerState::Off => "off",
+/// The power, once it no longer moves to `to`.
+async fn settled(
+    bmc: &mut impl Conversation,
+    to: PowerState,
+    patience: Patience,
+    until: Instant,
+) -> Result<Reading, Ended> {
+    let mut pause = patience.poll.0;
+    loop {
+        let power = bmc.power().await?;
+        if power != Reading::MovingTo(to) {
+            return Ok(power);
+        }
+        if Instant::now() >= until {
+            return Err(moves(to, patience));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(patience.poll.1);
     }
+}
+
+fn moves(to: PowerState, patience: Patience) -> Ended {
+    let (says, power) = match to {
+        PowerState::On => ("PoweringOn", "on"),
+        PowerState::Off => ("PoweringOff", "off"),
+    };
+    let seconds = patience.moving.as_secs();
+    let message = format!("the BMC has said {says} for {seconds} s, and the machine is not {power} yet");
+    Ended { power: Reading::MovingTo(to).word(), ..Ended::error("moving", message) }
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Driver `redfish`: Redfish over HTTPS. A BMC's certificate is judged before the account is shown to it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use basalt_bmc::{BootDevice, PowerState, PowerVerb};
 use basalt_proto::rack_v1::Bmc;
 use basalt_redfish::{Account, Boot, Config, Device, Failure, Power, RedfishError, Reset, Session};
 
+use tokio::sync::Semaphore;
+
 use super::trust::Trust;
-use super::{Conversation, Ended, place};
+use super::{Conversation, Ended, Reading, place};
 use crate::certificates::Certificates;
 
 /// HTTPS.
@@ -24,6 +27,7 @@ pub(super) async fn open(
     bmc: &Bmc,
     at: Option<IpAddr>,
     certificates: &Certificates,
+    turns: Arc<Semaphore>,
 ) -> Result<Redfish, Ended> {
     let place = place(bmc);
     let port = if bmc.port == 0 { Some(PORT) } else { u16::try_from(bmc.port).ok() };
@@ -35,6 +39,7 @@ pub(super) async fn open(
     let account = Account::new(&bmc.username, &bmc.password);
     let mut config = Config::new(&bmc.address, port, account, trust.tls());
     config.at = at;
+    config.turns = turns;
     config.system = Some(bmc.system.clone()).filter(|system| !system.is_empty());
     let session = Session::open(config).await.map_err(|error| failed(&error, &trust))?;
     if let Some(sha256) = trust.to_keep() {
@@ -52,10 +57,12 @@ pub(super) async fn open(
 }
 
 impl Conversation for Redfish {
-    async fn power(&mut self) -> Result<PowerState, Ended> {
+    async fn power(&mut self) -> Result<Reading, Ended> {
         match self.session.power().await {
-            Ok(Power::On) => Ok(PowerState::On),
-            Ok(Power::Off) => Ok(PowerState::Off),
+            Ok(Power::On) => Ok(Reading::Still(PowerState::On)),
+            Ok(Power::Off) => Ok(Reading::Still(PowerState::Off)),
+            Ok(Power::PoweringOn) => Ok(Reading::MovingTo(PowerState::On)),
+            Ok(Power::PoweringOff) => Ok(Reading::MovingTo(PowerState::Off)),
             Err(error) => Err(failed(&error, &self.trust)),
         }
     }

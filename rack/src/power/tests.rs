@@ -168,9 +168,88 @@ async fn a_bmc_outside_of_the_networks_of_bmcs_is_told_nothing() {
     let mut lab = Lab::new("secret").await;
     lab.allow(&["192.0.2.0/24", "2001:db8::/32"]);
     let refused = lab.run(command(Verb::On, 1, "c1")).await;
-    assert_eq!(refused[0].1.error_code, "unreachable");
+    assert_eq!(refused[0].1.error_code, "outside");
     assert!(refused[0].1.message.contains("127.0.0.1 is outside of the networks of BMCs (192.0.2.0/24, "));
     assert!(lab.chassis.0.lock().unwrap().1.is_empty());
     lab.allow(&["192.0.2.0/24", "127.0.0.0/8"]);
     assert!(lab.run(command(Verb::On, 2, "c2")).await[0].1.ok);
+}
+
+/// One second of a BMC, in these tests.
+const SECOND: Duration = Duration::from_millis(10);
+const QUICK: Patience = Patience {
+    still: Duration::from_millis(150),
+    moving: Duration::from_millis(500),
+    poll: (Duration::from_millis(5), Duration::from_millis(20)),
+};
+
+/// A BMC whose power takes its time: each reading until that second, and then the last one.
+struct Slow {
+    begun: Instant,
+    readings: Vec<(u64, Reading)>,
+    then: Reading,
+    sent: Vec<(PowerVerb, u64)>,
+}
+
+impl Slow {
+    fn new(readings: &[(u64, Reading)], then: Reading) -> Self {
+        Self { begun: Instant::now(), readings: readings.to_vec(), then, sent: Vec::new() }
+    }
+
+    fn seconds(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis() / SECOND.as_millis()).unwrap()
+    }
+}
+
+impl Conversation for &mut Slow {
+    async fn power(&mut self) -> Result<Reading, Ended> {
+        let now = self.seconds();
+        Ok(self.readings.iter().find(|(until, _)| now < *until).map_or(self.then, |(_, reading)| *reading))
+    }
+    async fn send(&mut self, verb: PowerVerb) -> Result<(), Ended> {
+        let now = self.seconds();
+        self.sent.push((verb, now));
+        Ok(())
+    }
+    async fn boot(&mut self, _: BootDevice, _: bool) -> Result<(), Ended> {
+        Ok(())
+    }
+    async fn close(self) -> String {
+        String::new()
+    }
+}
+
+const ON: Reading = Reading::Still(PowerState::On);
+const OFF: Reading = Reading::Still(PowerState::Off);
+const POWERING_ON: Reading = Reading::MovingTo(PowerState::On);
+const POWERING_OFF: Reading = Reading::MovingTo(PowerState::Off);
+
+#[tokio::test]
+async fn power_that_is_moving_is_waited_for() {
+    for (verb, readings, then, sent_at) in [
+        (Verb::On, &[(40, POWERING_ON)][..], ON, 0),
+        (Verb::Off, &[(40, POWERING_OFF)], OFF, 0),
+        (Verb::Cycle, &[(1, ON), (20, POWERING_OFF), (24, OFF), (45, POWERING_ON)], ON, 0),
+        (Verb::On, &[(20, POWERING_OFF), (24, OFF), (40, POWERING_ON)], ON, 20),
+        (Verb::Cycle, &[(20, POWERING_OFF), (24, OFF), (40, POWERING_ON)], ON, 20),
+    ] {
+        let mut bmc = Slow::new(readings, then);
+        let ended = operate(&mut &mut bmc, &command(verb, 1, "c1"), QUICK).await;
+        let moved = readings.last().map(|(until, _)| *until).unwrap_or_default();
+        assert_eq!(ended, Ok(then), "{verb:?}");
+        assert!(bmc.sent[0].1 >= sent_at, "{verb:?}: {:?}", bmc.sent);
+        // A cycle may read as on before it has begun.
+        assert!(bmc.seconds() >= moved || readings[0].1 == ON, "{verb:?}: {} s", bmc.seconds());
+    }
+}
+
+#[tokio::test]
+async fn power_that_moves_for_minutes_is_said_to_be_moving() {
+    let mut bmc = Slow::new(&[], POWERING_ON);
+    let ended = operate(&mut &mut bmc, &command(Verb::On, 1, "c1"), QUICK).await.unwrap_err();
+    assert_eq!((ended.power, ended.error.as_ref().map(|(code, _)| *code)), ("off", Some("moving")));
+    assert!(PATIENCE.moving < DEADLINE, "before the command itself is given up");
+    let mut bmc = Slow::new(&[], OFF);
+    assert_eq!(operate(&mut &mut bmc, &command(Verb::On, 1, "c1"), QUICK).await, Ok(OFF));
+    assert!(bmc.begun.elapsed() < QUICK.moving, "one that stands still is waited for less long");
 }

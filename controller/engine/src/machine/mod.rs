@@ -8,6 +8,7 @@ mod boot;
 mod fleet;
 mod operation;
 mod power;
+mod reading;
 mod report;
 mod script;
 mod task_scripts;
@@ -66,8 +67,9 @@ pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
     let boot = walk.boot_action(goal, deployed.is_some());
     let report = walk.report(goal, deployed.as_ref());
     let digest = walk.digest(goal);
+    walk.look_again();
     let deadlines = walk.waits.iter().filter_map(|w| w.deadline);
-    let wake_at = deadlines.chain(walk.operations_end()).min();
+    let wake_at = deadlines.chain(walk.operations_end()).chain(walk.look_at).min();
     let writes = walk.writes(boot);
     let Walk { next, later, waits, operations, .. } = walk;
     Plan { next, later, waits, operations, boot, writes, report, wake_at, digest }

@@ -307,15 +307,24 @@ pub(crate) fn tries(rule: &Rule) -> u32 {
 }
 
 fn verb_words(step: StepId) -> &'static str {
+    match wanted_by(step) {
+        None => "read the power of",
+        Some(PowerState::Off) => "power off",
+        Some(_) => "power on",
+    }
+}
+
+/// The power that a power step brings about.
+pub(super) fn wanted_by(step: StepId) -> Option<PowerState> {
     match step {
-        StepId::ReadPower => "read the power of",
+        StepId::ReadPower => None,
         StepId::PowerOffInventory
         | StepId::PowerOffRelease
         | StepId::PowerOffErase
         | StepId::PowerOffRemove
         | StepId::OperateOff
         | StepId::AbortOff
-        | StepId::HoldOff => "power off",
-        _ => "power on",
+        | StepId::HoldOff => Some(PowerState::Off),
+        _ => Some(PowerState::On),
     }
 }

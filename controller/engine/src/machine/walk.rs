@@ -21,6 +21,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) operations: Vec<OperationSeen>,
     /// The attempt that the machine may boot, if one is armed for what is being done.
     pub(crate) boot: Option<BootAction>,
+    /// When the power is to be read again.
+    pub(crate) look_at: Option<Timestamp>,
 }
 
 impl<'a> Walk<'a> {
@@ -34,6 +36,7 @@ impl<'a> Walk<'a> {
             waits: Vec::new(),
             operations: Vec::new(),
             boot: None,
+            look_at: None,
         }
     }
 

@@ -60,6 +60,30 @@ fn an_idle_machine_is_switched_on_and_stays_on_until_there_is_work() {
 }
 
 #[test]
+fn power_that_followed_too_late_is_read_again() {
+    let mut world = ready_machine();
+    world.ask(Verb::PowerOn);
+    assert!(world.run(1, done), "{:?}", world.plan());
+    world.reads_off_too_early(StepId::OperateOn);
+    world.recorded.clear();
+    assert!(world.run(1, |world, _| world.reads_on()), "{:?}", world.plan());
+    assert_eq!(world.recorded, [StepId::ReadPower]);
+    assert!(world.hardware.on && world.run(3, ready), "once is enough");
+    assert_eq!(world.recorded, [StepId::ReadPower]);
+}
+
+#[test]
+fn a_machine_that_is_heard_while_it_reads_as_off_has_its_power_read_again() {
+    let mut world = World::new();
+    assert!(world.run(1, |world, _| world.hardware.running().is_some()));
+    world.reads_off_too_early(StepId::NetbootInventory);
+    let heard = world.now;
+    assert!(world.run(1, |world, _| world.reads_on()), "{:?}", world.plan());
+    assert!(world.now.duration_since(heard).as_secs() < 60, "at once");
+    assert!(world.run(2, ready));
+}
+
+#[test]
 fn a_deployed_machine_is_switched_off_and_its_deployment_stays() {
     let mut world = deployed_machine();
     world.ask(Verb::PowerOff);

@@ -431,6 +431,19 @@ impl World {
         }
     }
 
+    /// The BMC answered the latest command of a step while the power was still on its way.
+    pub(crate) fn reads_off_too_early(&mut self, step: StepId) {
+        let facts = &mut self.input.facts;
+        let record = self.input.records.iter().rev().find(|r| r.step == step).expect("the step was begun");
+        let outcome = facts.power_results.get_mut(&record.key).expect("it was answered");
+        outcome.result = Ok(PowerState::Off);
+        facts.power = Some(PowerReading { state: PowerState::Off, at: outcome.at });
+    }
+
+    pub(crate) fn reads_on(&self) -> bool {
+        self.input.facts.power.as_ref().is_some_and(|reading| reading.state == PowerState::On)
+    }
+
     /// Somebody switches the machine by hand; a reading shows it.
     pub(crate) fn press(&mut self, on: bool) {
         self.hardware.press(self.now, on);
