@@ -4,6 +4,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use basalt_api::kinds;
+use basalt_api::values::Cidr;
+
 use crate::{lease, resolv, say, tool};
 
 /// Applies `bound` and `renew`. Other events change nothing: a lease that is lost for a moment is no reason to cut
@@ -22,7 +25,10 @@ pub fn apply(event: &str) -> ExitCode {
     let address = format!("{ip}/{prefix}");
     let mut result = tool::run("busybox", &["ip", "addr", "replace", &address, "dev", &interface]);
     if let Some(router) = var("router").as_deref().and_then(|all| all.split(' ').next()) {
-        let route = ["ip", "route", "replace", "default", "via", router, "dev", &interface];
+        let mut route = vec!["ip", "route", "replace", "default", "via", router, "dev", &interface];
+        if is_on_link(&ip, &prefix, router) {
+            route.push("onlink");
+        }
         result = result.and_then(|_| tool::run("busybox", &route));
     }
     if let Some(servers) = var("dns") {
@@ -36,5 +42,22 @@ pub fn apply(event: &str) -> ExitCode {
             say!("{address} was not set on {interface}: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// True if the kernel has to be told that the router is a neighbour: it is in no network of the address.
+fn is_on_link(ip: &str, prefix: &str, router: &str) -> bool {
+    let (Ok(ip), Ok(prefix), Ok(router)) = (ip.parse(), prefix.parse(), router.parse()) else { return false };
+    Cidr::containing(ip, prefix).is_ok_and(|network| kinds::is_on_link(&[network], router))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_router_of_a_single_address_is_a_neighbour() {
+        assert!(is_on_link("203.0.113.7", "32", "203.0.113.1"));
+        assert!(!is_on_link("10.77.0.9", "24", "10.77.0.1"));
     }
 }

@@ -48,7 +48,7 @@ pub use device::{
 pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus};
 pub use host_network::{
     AddressConfig, Addressing, BondConfig, BondMode, BridgeConfig, BuiltConfig, HashPolicy, InterfaceConfig,
-    LacpRate, Link, LinkAddress, NetworkConfig, RouteConfig, VlanConfig,
+    LacpRate, Link, LinkAddress, NetworkConfig, RouteConfig, SubnetFacts, VlanConfig, is_on_link,
 };
 pub use image::Image;
 pub use image::{FileRole, ImageFile, ImagePurpose, ImageSpec, ImageStatus};

@@ -3,7 +3,7 @@
 use super::{Architecture, CommonStatus, Loader, Rack, Space, dhcp_options, kind};
 use crate::model::Ref;
 use crate::validate::{Rule, no_rules};
-use crate::values::{Cidr, Duration, Host, Hostname};
+use crate::values::{Cidr, Duration, Host, Hostname, is_unicast};
 use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -132,7 +132,8 @@ pub struct SubnetSpec {
     /// What it is, for people.
     #[field(none)]
     pub description: Option<String>,
-    /// The router's address: in the network, or link-local for IPv6. Absent: the network has no way out.
+    /// The router's address: in the network, or link-local. The gateway of a network of one address (`/32`, `/128`) is any neighbour on the link.
+    /// Absent: the network has no way out.
     pub gateway: Option<IpAddr>,
     /// DNS servers for machines here, in order. DHCP tells those that are of its family. Empty: none. Absent: none yet; the racks once they
     /// answer DNS.
@@ -240,6 +241,30 @@ pub struct SubnetPurposes {
 /// Bytes of domains that clients search: one option of DHCPv4 has no more.
 const MOST_OF_DOMAINS: usize = 255;
 
+/// Why hosts of a network cannot use a gateway, and what would be right.
+fn unreachable(cidr: Cidr, gateway: IpAddr) -> (String, String) {
+    let in_network = format!("an address of {cidr} that a router can have");
+    if gateway.is_ipv4() != cidr.network().is_ipv4() {
+        return (format!("is not of the family of {cidr}"), in_network);
+    }
+    if !is_unicast(gateway) {
+        return ("is not the address of a router".to_owned(), in_network);
+    }
+    match cidr.contains(gateway) {
+        true if cidr.is_single() => {
+            let hint = "the router's own address; it may be outside of a network of one address";
+            (format!("is the only address of {cidr}, which is for a host"), hint.to_owned())
+        }
+        true => (format!("is the network or broadcast address of {cidr}"), in_network),
+        false => {
+            let hint = format!(
+                "{in_network}; for a router outside of it leave the gateway out, and declare a route with on_link = true"
+            );
+            (format!("is not in {cidr}"), hint)
+        }
+    }
+}
+
 fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
     let cidr = spec.cidr;
     dhcp_options::rules(&spec.dhcp_options, "/dhcp_options", rule);
@@ -259,20 +284,11 @@ fn subnet_rules(spec: &SubnetSpec, rule: &mut Rule<'_>) {
             format!("at most {MOST_OF_DOMAINS}: fewer, or shorter ones"),
         );
     }
-    let is_router = |ip: IpAddr| match ip {
-        // RFC 4861 §4.2: routers of an IPv6 network announce themselves by their link-local address.
-        IpAddr::V6(ip) if cidr.network().is_ipv6() && ip.is_unicast_link_local() => true,
-        ip => cidr.is_host(ip),
-    };
     if let Some(gateway) = spec.gateway
-        && !is_router(gateway)
+        && cidr.reach(gateway).is_none()
     {
-        let why = if cidr.contains(gateway) { "is the network or broadcast address of" } else { "is not in" };
-        rule.broken(
-            "/gateway",
-            format!("gateway {gateway} {why} {cidr}"),
-            format!("an address of {cidr} that a router can have"),
-        );
+        let (why, hint) = unreachable(cidr, gateway);
+        rule.broken("/gateway", format!("gateway {gateway} {why}"), hint);
     }
     if cidr.prefix_len() == 0 {
         rule.broken(

@@ -22,7 +22,8 @@ pub struct StaticRouteSpec {
     pub destination: Option<Ref<Subnet>>,
     /// The network that it leads to, like `10.0.0.0/8`. Either this or `destination`.
     pub destination_cidr: Option<Cidr>,
-    /// The router's address: in the source subnet, or link-local for IPv6.
+    /// The router's address: in the source subnet, or link-local. A source of one address (`/32`, `/128`) may
+    /// have any neighbour on the link as its router.
     pub gateway: IpAddr,
     /// Of two routes to the same network, the one with the lower metric is taken.
     #[field(default = 0)]

@@ -47,7 +47,7 @@ pub fn examples() -> Vec<Example> {
             "accept_ra": false, "mtu": 1500}},
         "vlans": {"bond0.7": {"parent": "bond0", "vid": 7, "addressing": "static", "subnet": "office",
             "address": "10.78.0.22", "addresses": further("10.78.0.33"), "accept_ra": false, "mtu": 1500}},
-        "routes": {"far": {"interface": "br0", "destination": "192.0.2.0/24", "gateway": "10.78.0.1", "metric": 100}},
+        "routes": {"far": {"interface": "br0", "destination": "192.0.2.0/24", "gateway": "10.78.0.1", "on_link": false, "metric": 100}},
         "dns_servers": ["10.77.0.2"], "search": ["lab.example.com"]});
     let specs = [
         ("Zone", "row-1", json!({"description": "the row by the door"})),

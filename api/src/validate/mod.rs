@@ -90,6 +90,11 @@ impl Rule<'_> {
         self.errors.push(FieldError::new(pointer, FieldCode::Rule, message, hint));
     }
 
+    /// An error that was found elsewhere.
+    pub(crate) fn found(&mut self, error: FieldError) {
+        self.errors.push(error);
+    }
+
     /// Another field makes the one at `pointer` necessary.
     pub(crate) fn missing(
         &mut self,

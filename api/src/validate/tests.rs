@@ -187,6 +187,25 @@ fn a_router_of_an_ipv6_network_may_be_link_local() {
 }
 
 #[test]
+fn the_router_of_a_network_of_one_address_is_a_neighbour_outside_of_it() {
+    let subnet = |cidr: &str, gateway: &str| {
+        errors("Subnet", &json!({"vlan": "default.0", "cidr": cidr, "gateway": gateway}))
+    };
+    for (cidr, gateway) in [
+        ("203.0.113.7/32", "203.0.113.1"),
+        ("203.0.113.7/32", "169.254.0.1"),
+        ("10.0.0.0/24", "169.254.0.1"),
+        ("2001:db8::7/128", "2001:db8:1::1"),
+    ] {
+        assert_eq!(subnet(cidr, gateway), [] as [&str; 0], "{gateway} of {cidr}");
+    }
+    let own = "/gateway: gateway 203.0.113.7 is the only address of 203.0.113.7/32, which is for a host; \
+               the router's own address; it may be outside of a network of one address";
+    assert_eq!(subnet("203.0.113.7/32", "203.0.113.7"), [own]);
+    assert!(subnet("203.0.113.7/32", "0.0.0.0")[0].contains("is not the address of a router"));
+}
+
+#[test]
 fn a_public_key_is_given_as_the_whole_file_and_is_the_same_as_its_line() {
     let (key, kind) = (Semantic::SshPublicKey.example(), Kind::find("SshKey").unwrap());
     let [line, file] = [key.to_owned(), format!("{key}\n")].map(|text| json!({"public_key": text}));

@@ -10,6 +10,15 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr(IpNet);
 
+/// How a host of a network reaches a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// By the network itself, or by the link-local network that every interface of IPv6 has.
+    Network,
+    /// As a neighbour on the same link, outside of the network: the route has to say `on-link`.
+    OnLink,
+}
+
 impl Cidr {
     /// The network that holds `address` when the first `prefix_len` bits are its own.
     ///
@@ -75,6 +84,48 @@ impl Cidr {
             _ => true,
         }
     }
+
+    /// True if the network is one address alone, as routed hosts have it: /32 or /128.
+    #[must_use]
+    pub fn is_single(self) -> bool {
+        self.0.prefix_len() == self.0.max_prefix_len()
+    }
+
+    /// How a host of this network reaches `router`. A router outside of the network is a neighbour in two cases:
+    ///
+    /// 1. its address is link-local,
+    /// 2. the network is a single address, which has no room for a router.
+    ///
+    /// Elsewhere it is a mistake in writing.
+    /// `None`: `router` is no router's address, or is out of reach.
+    #[must_use]
+    pub fn reach(self, router: IpAddr) -> Option<Reach> {
+        if router.is_ipv4() != self.network().is_ipv4() || !is_unicast(router) {
+            return None;
+        }
+        match router {
+            // RFC 4861 §4.2: routers of an IPv6 network announce themselves by their link-local address.
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(Reach::Network),
+            ip if self.contains(ip) => (self.is_host(ip) && !self.is_single()).then_some(Reach::Network),
+            ip => (self.is_single() || is_link_local(ip)).then_some(Reach::OnLink),
+        }
+    }
+}
+
+/// True if `address` can be one host's: not unspecified, multicast, broadcast or loopback.
+#[must_use]
+pub const fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(ip) if ip.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_broadcast)
+}
+
+/// True if `address` is link-local (RFC 3927, RFC 4291 §2.5.6).
+#[must_use]
+pub const fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
 }
 
 impl FromStr for Cidr {
@@ -134,6 +185,29 @@ mod tests {
         assert!(host("10.0.0.0/31", "10.0.0.0"), "RFC 3021");
         assert!(host("2001:db8::/64", "2001:db8::ffff:ffff:ffff:ffff"));
         assert!(!host("2001:db8::/64", "2001:db8::"), "subnet-router anycast, RFC 4291 §2.6.1");
+    }
+
+    #[test]
+    fn a_router_is_in_the_network_or_a_neighbour_on_the_link() {
+        let reach = |net: &str, ip: &str| net.parse::<Cidr>().unwrap().reach(ip.parse().unwrap());
+        for (net, router, expected) in [
+            ("10.0.0.0/24", "10.0.0.1", Some(Reach::Network)),
+            ("10.0.0.0/31", "10.0.0.1", Some(Reach::Network)),
+            ("2001:db8::/64", "2001:db8::1", Some(Reach::Network)),
+            ("2001:db8::/64", "fe80::1", Some(Reach::Network)),
+            ("2001:db8::7/128", "fe80::1", Some(Reach::Network)),
+            ("203.0.113.7/32", "203.0.113.1", Some(Reach::OnLink)),
+            ("2001:db8::7/128", "2001:db8:1::1", Some(Reach::OnLink)),
+            ("10.0.0.0/24", "169.254.0.1", Some(Reach::OnLink)),
+            ("10.0.0.0/24", "10.1.0.1", None),
+            ("10.0.0.0/24", "10.0.0.255", None),
+            ("10.0.0.0/24", "fe80::1", None),
+            ("203.0.113.7/32", "203.0.113.7", None),
+            ("203.0.113.7/32", "0.0.0.0", None),
+            ("203.0.113.7/32", "224.0.0.1", None),
+        ] {
+            assert_eq!(reach(net, router), expected, "{router} from {net}");
+        }
     }
 
     #[test]

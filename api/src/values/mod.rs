@@ -20,7 +20,7 @@ mod text;
 mod untrusted;
 mod url;
 
-pub use cidr::Cidr;
+pub use cidr::{Cidr, Reach, is_link_local, is_unicast};
 pub use dns::OwnerName;
 pub(crate) use dns::{LONGEST_NAME, check_domain, check_owner, target as dns_target};
 pub use duid::Duid;

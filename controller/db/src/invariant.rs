@@ -5,6 +5,7 @@ mod bmc;
 mod disks;
 mod dns;
 mod mac;
+mod network;
 mod openid;
 mod route;
 
@@ -106,6 +107,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     }
     found.errors.extend(device::write(tx, &moved, &networks).await?);
     found.errors.extend(interface::taken(tx, interfaces).await?);
+    found.errors.extend(network::contradictory(tx, subjects).await?);
     Ok(found)
 }
 

@@ -226,6 +226,12 @@ async fn a_route_leaves_its_subnet_through_a_router_in_it() {
     let outside = r#"{"source":"lab","destination":"office","gateway":"10.78.0.1"}"#;
     let (_, _, errors) = put("out", outside).await.problem();
     assert_eq!(errors, [r#"/spec/gateway: 10.78.0.1 is outside 10.77.0.0/24 of Subnet "lab""#]);
+    let routed = r#"{"vlan":"default.0","cidr":"203.0.113.7/32","gateway":"203.0.113.1"}"#;
+    lab.api.declare("/api/v1/subnets/routed", routed).await;
+    for (name, source, gateway) in [("on-link", "routed", "203.0.113.1"), ("near", "lab", "169.254.0.1")] {
+        let spec = format!(r#"{{"source":"{source}","destination":"office","gateway":"{gateway}"}}"#);
+        assert_eq!(put(name, &spec).await.status, 201, "{name}: a neighbour on the link");
+    }
     let good = r#"{"source":"lab","destination":"office","gateway":"10.77.0.1"}"#;
     assert_eq!(put("out", good).await.status, 201);
     let same = r#"{"source":"lab","destination_cidr":"10.78.0.0/24","gateway":"10.77.0.1","metric":5}"#;

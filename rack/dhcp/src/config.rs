@@ -333,7 +333,7 @@ impl Subnet {
         if self.lease_seconds < 60 {
             return Err(ConfigError::LeaseTooShort { seconds: self.lease_seconds, cidr });
         }
-        if let Some(gateway) = self.gateway {
+        if let Some(gateway) = self.gateway.filter(|gateway| !self.has_on_link(*gateway)) {
             host("gateway", gateway)?;
         }
         if let Some(domain) = &self.domain {
@@ -366,6 +366,13 @@ impl Subnet {
             }
         }
         Ok(())
+    }
+
+    /// True if clients reach the router as a neighbour on the link, outside of the network: its address is link-local, or the network has no
+    /// room for a router.
+    pub(crate) fn has_on_link(&self, router: Ipv4Addr) -> bool {
+        let is_single = self.cidr.prefix_len() == self.cidr.max_prefix_len();
+        !self.cidr.contains(&router) && (is_single || router.is_link_local())
     }
 
     /// Whether a client of this subnet can have the address. A /31 or /32 has only hosts (RFC 3021).

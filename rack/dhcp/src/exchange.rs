@@ -464,10 +464,7 @@ impl Exchange<'_> {
             (OptionCode::InterfaceMtu, subnet.mtu.map(|mtu| mtu.to_be_bytes().to_vec())),
             (OptionCode::BroadcastAddr, Some(subnet.cidr.broadcast().octets().to_vec())),
             (OptionCode::DomainSearch, some(&subnet.search).map(options::search_list)),
-            (
-                OptionCode::ClasslessStaticRoute,
-                some(&subnet.routes).map(|routes| options::routes(routes, subnet.gateway)),
-            ),
+            (OptionCode::ClasslessStaticRoute, options::routes(subnet)),
         ];
         for (code, value) in optional {
             if let Some(value) = value.filter(|_| wanted(code)) {

@@ -1,9 +1,9 @@
 //! Options whose values have a form of their own: search lists (RFC 3397) and routes (RFC 3442).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
-use crate::Route;
+use crate::{Route, Subnet};
 
 /// To whom an option that an operator declares as bytes is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,18 +75,29 @@ pub(crate) fn search_list(domains: &[String]) -> Vec<u8> {
     out
 }
 
-/// The value of option 121. A client that takes it leaves option 3 alone (RFC 3442), so the way out of the network is one of them.
-pub(crate) fn routes(routes: &[Route], gateway: Option<Ipv4Addr>) -> Vec<u8> {
+/// The value of option 121. A client that takes it ignores option 3 (RFC 3442): the default route is among these routes. A router that is a
+/// neighbour on the link gets a route of its own, by 0.0.0.0, before the routes by it ("Local Subnet Routes"). `None`: option 3 says it all.
+pub(crate) fn routes(subnet: &Subnet) -> Option<Vec<u8>> {
+    let routes = &subnet.routes;
     let is_named = routes.iter().any(|route| route.to.prefix_len() == 0);
-    let default = gateway.filter(|_| !is_named).map(|via| Route { to: ipnet::Ipv4Net::default(), via });
+    let default = subnet.gateway.filter(|_| !is_named);
+    let default = default.map(|via| Route { to: ipnet::Ipv4Net::default(), via });
+    let routers: BTreeSet<Ipv4Addr> = routes.iter().chain(&default).map(|route| route.via).collect();
+    let neighbours = routers.into_iter().filter(|router| subnet.has_on_link(*router));
+    let neighbours: Vec<_> = neighbours
+        .map(|router| Route { to: ipnet::Ipv4Net::from(router), via: Ipv4Addr::UNSPECIFIED })
+        .collect();
+    if routes.is_empty() && neighbours.is_empty() {
+        return None;
+    }
     let mut out = Vec::new();
-    for route in routes.iter().copied().chain(default) {
+    for route in neighbours.into_iter().chain(routes.iter().copied()).chain(default) {
         let significant = usize::from(route.to.prefix_len().div_ceil(8));
         out.push(route.to.prefix_len());
         out.extend(route.to.network().octets().iter().take(significant));
         out.extend(route.via.octets());
     }
-    out
+    Some(out)
 }
 
 #[cfg(test)]
@@ -107,7 +118,12 @@ mod tests {
     #[test]
     fn a_route_has_only_the_octets_that_count() {
         let via = Ipv4Addr::new(10, 0, 0, 1);
-        let value = |to: &str, gateway| routes(&[Route { to: to.parse().unwrap(), via }], gateway);
+        let value = |to: &str, gateway| {
+            let mut subnet = Subnet::new("lab", "10.0.0.0/24".parse().unwrap());
+            subnet.gateway = gateway;
+            subnet.routes = vec![Route { to: to.parse().unwrap(), via }];
+            routes(&subnet).unwrap()
+        };
         for (to, octets) in [
             ("0.0.0.0/0", &[0][..]),
             ("10.0.0.0/8", &[8, 10]),
@@ -125,5 +141,16 @@ mod tests {
             "the way out is a route too"
         );
         assert_eq!(value("0.0.0.0/0", out), [0, 10, 0, 0, 1], "unless another one is");
+    }
+
+    #[test]
+    fn a_gateway_outside_of_a_network_of_one_address_is_a_neighbour_first() {
+        let mut subnet = Subnet::new("routed", "203.0.113.7/32".parse().unwrap());
+        subnet.gateway = Some(Ipv4Addr::new(203, 0, 113, 1));
+        let neighbour = [32, 203, 0, 113, 1, 0, 0, 0, 0];
+        assert_eq!(routes(&subnet).unwrap(), [&neighbour[..], &[0, 203, 0, 113, 1]].concat());
+        let mut subnet = Subnet::new("lab", "10.0.0.0/24".parse().unwrap());
+        subnet.gateway = Some(Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(routes(&subnet), None, "option 3 says it");
     }
 }

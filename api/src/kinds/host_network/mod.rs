@@ -8,8 +8,13 @@ use basalt_api_derive::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+mod contradictions;
+mod links;
+mod routes;
 mod rules;
 
+pub use contradictions::SubnetFacts;
+pub use routes::is_on_link;
 pub(super) use rules::network_rules;
 
 /// The network of an installed system. Names of interfaces, bonds, bridges and VLANs are of one kind: each is there once.
@@ -227,8 +232,13 @@ pub struct RouteConfig {
     pub interface: String,
     /// Where it leads, like `192.0.2.0/24`; `0.0.0.0/0` and `::/0` take the place of the subnets' gateways.
     pub destination: Cidr,
-    /// The router.
+    /// The router: in a network of the interface's addresses, or link-local. An interface whose addresses are networks of their own (`/32`,
+    /// `/128`) may have any neighbour on the link as its router.
     pub gateway: IpAddr,
+    /// True: the router is a neighbour on the link, in no network of the interface's addresses. Link-local routers, and those of `/32` and `/128`,
+    /// are such neighbours without it.
+    #[field(default = false)]
+    pub on_link: bool,
     /// Of several routes to one place the one with the least is taken. Absent: the system's own.
     pub metric: Option<u32>,
 }

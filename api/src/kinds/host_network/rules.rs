@@ -10,6 +10,9 @@ use std::net::IpAddr;
 /// The length of Linux's interface names, IFNAMSIZ without the byte that ends them.
 const LONGEST_NAME: usize = 15;
 
+/// Names that Linux has for something else: directories, all interfaces, the loopback interface, and a file beside the interfaces.
+const RESERVED_NAMES: [&str; 6] = [".", "..", "all", "default", "lo", "bonding_masters"];
+
 pub(in crate::kinds) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'_>) {
     let links: BTreeMap<&str, Link<'_>> = network.links().map(|link| (link.name, link)).collect();
     for link in network.links() {
@@ -61,6 +64,9 @@ pub(in crate::kinds) fn network_rules(network: &NetworkConfig, rule: &mut Rule<'
             );
         }
     }
+    for error in network.contradictions(&|_| None) {
+        rule.found(error);
+    }
 }
 
 fn names(link: &Link<'_>, links: &BTreeMap<&str, Link<'_>>, rule: &mut Rule<'_>) {
@@ -72,13 +78,17 @@ fn names(link: &Link<'_>, links: &BTreeMap<&str, Link<'_>>, rule: &mut Rule<'_>)
             "a name of its own",
         );
     }
-    let is_bad = |c: char| c.is_whitespace() || matches!(c, '/' | ':');
-    let fits = name.len() <= LONGEST_NAME && !name.contains(is_bad) && !matches!(name, "." | "..");
+    let is_bad = |c: char| !c.is_ascii_graphic() || matches!(c, '/' | ':' | '%');
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let fits =
+        name.len() <= LONGEST_NAME && !name.contains(is_bad) && !is_number && !RESERVED_NAMES.contains(&name);
     if link.sort != "interfaces" && !fits {
         rule.broken(
             link.pointer(),
             format!("{name:?} is no name that Linux gives an interface"),
-            format!("up to {LONGEST_NAME} characters without spaces, slashes and colons, like bond0"),
+            format!(
+                "up to {LONGEST_NAME} characters of ASCII without spaces, slashes, colons and percent signs, and no number, like bond0"
+            ),
         );
     }
 }
@@ -328,18 +338,18 @@ fn is_there(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::Kind;
     use serde_json::{Value, json};
 
     /// What is wrong with a network, by pointers below it.
-    fn wrong(network: &Value) -> Vec<String> {
+    pub(in super::super) fn wrong(network: &Value) -> Vec<String> {
         let spec = json!({"image": "debian", "machine": "m", "network": network});
         let errors = crate::validate(Kind::find("Deployment").unwrap(), &spec);
         errors.iter().map(|e| format!("{}: {}", e.pointer.replacen("/network", "", 1), e.message)).collect()
     }
 
-    fn up(names: &[&str]) -> Value {
+    pub(in super::super) fn up(names: &[&str]) -> Value {
         names.iter().map(|name| ((*name).to_owned(), json!({"addressing": "link_up"}))).collect()
     }
 

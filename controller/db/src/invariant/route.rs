@@ -3,7 +3,9 @@
 use super::{Subject, of_kind};
 use crate::StoreError;
 use crate::store::Tx;
+use basalt_api::values::Cidr;
 use basalt_api::{FieldCode, FieldError};
+use std::net::IpAddr;
 
 /// Takes the subjects' rows away.
 pub(super) async fn clear(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<(), StoreError> {
@@ -20,15 +22,16 @@ pub(super) async fn write(tx: &mut Tx, subject: &Subject<'_>) -> Result<Vec<Fiel
         return Ok(Vec::new());
     };
     let there = sqlx::query!(
-        r#"select o.name, c.cidr::text as "cidr!",
-             ($2::text::inet <<= c.cidr or ($2::text::inet <<= inet 'fe80::/10' and family(c.cidr) = 6)) as "near!"
-           from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,
-        source.get(),
-        gateway
+        r#"select o.name, c.cidr::text as "cidr!" from subnet_cidr c join object o on o.uid = c.subnet where c.subnet = $1"#,
+        source.get()
     );
-    if let Some(place) = there.fetch_optional(&mut **tx).await?.filter(|place| !place.near) {
-        let message = format!("{gateway} is outside {} of Subnet {:?}", place.cidr, place.name);
-        let hint = format!("a router's address in {}", place.cidr);
+    if let Some(place) = there.fetch_optional(&mut **tx).await?
+        && let (Ok(cidr), Ok(router)) = (place.cidr.parse::<Cidr>(), gateway.parse::<IpAddr>())
+        && cidr.reach(router).is_none()
+    {
+        let why = if cidr.contains(router) { "cannot be a router's address in" } else { "is outside" };
+        let message = format!("{gateway} {why} {cidr} of Subnet {:?}", place.name);
+        let hint = format!("a router's address in {cidr}");
         return Ok(vec![FieldError::new("/gateway", FieldCode::Rule, message, hint)]);
     }
     let destination = match (subject.text("/destination_cidr"), subject.references.get("/destination")) {

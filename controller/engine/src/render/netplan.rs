@@ -162,18 +162,22 @@ fn own_mac(line: &mut Line<'_>, mac: Option<Mac>) {
 
 fn routes(line: &mut Line<'_>, interface: &Interface) {
     let fixed = interface.addresses.iter().flat_map(|addresses| &addresses.fixed);
-    let defaults = fixed.filter_map(|it| it.gateway).map(|gateway| {
+    let defaults = fixed.filter_map(|it| Some((it.gateway?, it.on_link))).map(|(gateway, on_link)| {
         let all = if gateway.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
-        (all.to_owned(), gateway, None)
+        (all.to_owned(), gateway, on_link, None)
     });
-    let declared = interface.routes.iter().map(|route| (route.to.to_string(), route.via, route.metric));
+    let declared = interface.routes.iter();
+    let declared = declared.map(|route| (route.to.to_string(), route.via, route.on_link, route.metric));
     let routes: Vec<_> = defaults.chain(declared).collect();
     if !routes.is_empty() {
         line(4, "routes:");
     }
-    for (to, via, metric) in routes {
+    for (to, via, on_link, metric) in routes {
         line(6, &format!("- to: {}", quoted(&to)));
         line(6, &format!("  via: {}", quoted(&via.to_string())));
+        if on_link {
+            line(6, "  on-link: true");
+        }
         if let Some(metric) = metric {
             line(6, &format!("  metric: {metric}"));
         }

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use basalt_api::FieldError;
 use basalt_api::agent::{Inventory, Nic};
-use basalt_api::kinds::{Addressing, BondConfig, BridgeConfig, Link, LinkAddress, NetworkConfig};
+use basalt_api::kinds::{
+    Addressing, BondConfig, BridgeConfig, Link, LinkAddress, NetworkConfig, SubnetFacts, is_on_link,
+};
 use basalt_api::values::Cidr;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +25,20 @@ pub struct Assigned {
     /// The VLAN's MTU, where it is not the default.
     pub mtu: Option<u32>,
 }
+
+impl Assigned {
+    /// The network of the address. `None`: the prefix is longer than the address.
+    fn network(&self) -> Option<Cidr> {
+        Cidr::containing(self.address, self.prefix_len).ok()
+    }
+
+    fn subnet(&self) -> Option<SubnetFacts> {
+        Some(SubnetFacts { cidr: self.network()?, mtu: self.mtu.unwrap_or(DEFAULT_MTU) })
+    }
+}
+
+/// Ethernet's largest packet, in bytes.
+const DEFAULT_MTU: u32 = 1500;
 
 /// Every interface that is configured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,6 +105,8 @@ pub struct Route {
     pub to: Cidr,
     /// The router.
     pub via: IpAddr,
+    /// True if the router is a neighbour on the link, in no network of the interface.
+    pub on_link: bool,
     /// Of several the least.
     pub metric: Option<u32>,
 }
@@ -114,6 +133,8 @@ pub struct Fixed {
     pub prefix_len: u8,
     /// Where everything else of its family goes; of each family one address at most has it.
     pub gateway: Option<IpAddr>,
+    /// True if the gateway is a neighbour on the link, in no network of the interface.
+    pub on_link: bool,
 }
 
 /// Why a network cannot be rendered.
@@ -131,6 +152,8 @@ pub enum NetworkError {
         /// The address's purpose: the interface's name, and for a further address `INTERFACE/NAME`.
         purpose: String,
     },
+    /// Linux would not do all that is declared: errors as a write of the network has them.
+    Contradictory(Vec<FieldError>),
     /// What is built would be called as one of the machine's own interfaces is.
     NameTaken(String),
     /// The inventory has no interface at all.
@@ -149,6 +172,13 @@ impl std::fmt::Display for NetworkError {
                     "{name} is the name of one of the machine's own interfaces; call what is built of them otherwise"
                 )
             }
+            Self::Contradictory(errors) => {
+                let error = |error: &FieldError| match &error.hint {
+                    Some(hint) => format!("{}: {}; {hint}", error.pointer, error.message),
+                    None => format!("{}: {}", error.pointer, error.message),
+                };
+                f.write_str(&errors.iter().map(error).collect::<Vec<_>>().join(". "))
+            }
             Self::NoAddress { purpose } => write!(f, "interface {purpose} has no address yet"),
             Self::NoNic => f.write_str("the machine's inventory has no network interface; recommission it"),
         }
@@ -161,7 +191,7 @@ impl Network {
     /// Resolves a declared network against the hardware. Nothing declared is DHCP on the interface that booted.
     ///
     /// # Errors
-    /// An interface that the machine does not have, or an address that was not assigned.
+    /// An interface is not there, an address is not assigned, or the network contradicts itself.
     pub fn resolve(
         declared: Option<&NetworkConfig>,
         inventory: &Inventory,
@@ -205,10 +235,29 @@ impl Network {
                 mtu: link.mtu.or_else(|| given.iter().find_map(|(_, given)| given.mtu)),
                 dns_servers,
                 search: domains,
-                routes: routes(config, link.name),
+                routes: routes(config, link.name, &networks(&given)),
             });
         }
+        keep_from_inheriting(&mut interfaces);
+        let known = |one: &LinkAddress<'_>| assigned.get(&one.purpose).and_then(Assigned::subnet);
+        let contradictions = config.contradictions(&known);
+        if !contradictions.is_empty() {
+            return Err(NetworkError::Contradictory(contradictions));
+        }
         Ok(Self { interfaces })
+    }
+}
+
+/// A VLAN without an MTU has its parent's: one whose subnet has the default is told it below a larger parent.
+fn keep_from_inheriting(interfaces: &mut [Interface]) {
+    let large: BTreeSet<String> =
+        interfaces.iter().filter(|it| it.mtu.is_some()).map(|it| it.name.clone()).collect();
+    for interface in interfaces {
+        let has_subnet = interface.addresses.as_ref().is_some_and(|addresses| !addresses.fixed.is_empty());
+        let MadeOf::Vlan { parent, .. } = &interface.made_of else { continue };
+        if interface.mtu.is_none() && has_subnet && large.contains(parent) {
+            interface.mtu = Some(DEFAULT_MTU);
+        }
     }
 }
 
@@ -230,13 +279,23 @@ fn given<'a>(
 
 fn addresses(link: &Link<'_>, given: &[Given<'_>], routed: &mut Routed) -> Addresses {
     let has = |way| link.addresses().any(|one| one.addressing == way);
-    let fixed = given.iter().map(|(one, given)| Fixed {
-        name: one.name.map(str::to_owned),
-        address: given.address,
-        prefix_len: given.prefix_len,
-        gateway: given.gateway.filter(|gateway| routed.takes(*gateway)),
+    let networks = networks(given);
+    let fixed = given.iter().map(|(one, given)| {
+        let gateway = given.gateway.filter(|gateway| routed.takes(*gateway));
+        Fixed {
+            name: one.name.map(str::to_owned),
+            address: given.address,
+            prefix_len: given.prefix_len,
+            gateway,
+            on_link: gateway.is_some_and(|gateway| is_on_link(&networks, gateway)),
+        }
     });
     Addresses { fixed: fixed.collect(), dhcp: has(Addressing::Dhcp), dhcp6: has(Addressing::Dhcp6) }
+}
+
+/// The networks of an interface's addresses.
+fn networks(given: &[Given<'_>]) -> Vec<Cidr> {
+    given.iter().filter_map(|(_, given)| given.network()).collect()
 }
 
 /// The DNS servers of an interface's subnets, each once.
@@ -315,9 +374,16 @@ fn built(
     })
 }
 
-fn routes(config: &NetworkConfig, name: &str) -> Vec<Route> {
+/// The routes that leave by an interface with addresses of these networks.
+fn routes(config: &NetworkConfig, name: &str, networks: &[Cidr]) -> Vec<Route> {
     let of = config.routes.values().filter(|route| route.interface == name);
-    of.map(|route| Route { to: route.destination, via: route.gateway, metric: route.metric }).collect()
+    let route = of.map(|route| Route {
+        to: route.destination,
+        via: route.gateway,
+        on_link: route.on_link || is_on_link(networks, route.gateway),
+        metric: route.metric,
+    });
+    route.collect()
 }
 
 fn made_of(nic: &Nic) -> MadeOf {

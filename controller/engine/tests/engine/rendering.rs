@@ -221,6 +221,75 @@ fn a_declared_default_route_takes_the_place_of_the_gateway() {
     assert!(text.contains("via: \"10.77.0.254\""), "{text}");
 }
 
+/// An address of a subnet, by the purpose that it has.
+fn given(purpose: &str, address: &str, prefix_len: u8, gateway: Option<&str>) -> (String, Assigned) {
+    let given = Assigned {
+        address: address.parse().unwrap(),
+        prefix_len,
+        gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+        dns_servers: Vec::new(),
+        mtu: None,
+    };
+    (purpose.to_owned(), given)
+}
+
+#[test]
+fn a_router_outside_of_the_networks_of_an_interface_is_on_its_link() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {
+            "enp1s0": {"subnet": "routed", "addresses": {"six": {"subnet": "routed6"}}},
+            "enp2s0": {"subnet": "lab"},
+        },
+        "routes": {
+            "near": {"interface": "enp2s0", "destination": "192.0.2.0/24", "gateway": "169.254.0.1"},
+            "inside": {"interface": "enp2s0", "destination": "198.51.100.0/24", "gateway": "10.77.0.1"},
+            "said": {"interface": "enp2s0", "destination": "100.64.0.0/10", "gateway": "10.79.0.1", "on_link": true},
+        },
+    }))
+    .unwrap();
+    let given = BTreeMap::from([
+        given("enp1s0", "203.0.113.7", 32, Some("203.0.113.1")),
+        given("enp1s0/six", "2001:db8:7::7", 128, Some("fe80::1")),
+        given("enp2s0", "10.77.0.20", 24, None),
+    ]);
+    let network = Network::resolve(Some(&config), &inventory(), &given).unwrap();
+    insta::assert_snapshot!(netplan::cloud_init(&network));
+    let units = generated(&network);
+    let on_link: Vec<_> = units.lines().filter(|line| *line == "GatewayOnLink=true").collect();
+    assert_eq!(on_link.len(), 3, "{units}");
+}
+
+#[test]
+fn a_network_that_contradicts_its_addresses_is_not_rendered() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {"enp1s0": {}, "enp2s0": {"addressing": "link_up", "mtu": 1500}},
+        "vlans": {"v7": {"parent": "enp2s0", "vid": 7, "subnet": "jumbo"}},
+        "routes": {"out": {"interface": "enp1s0", "destination": "0.0.0.0/0", "gateway": "10.78.0.1"}},
+    }))
+    .unwrap();
+    let mut given =
+        BTreeMap::from([given("enp1s0", "10.77.0.20", 24, None), given("v7", "10.79.0.20", 24, None)]);
+    given.get_mut("v7").unwrap().mtu = Some(9000);
+    let error = Network::resolve(Some(&config), &inventory(), &given).unwrap_err();
+    let words = "/network/vlans/v7/mtu: VLAN \"v7\" has MTU 9000, and \"enp2s0\", which carries it, 1500; \
+                 mtu = 9000 at enp2s0 too, or at most 1500 here. \
+                 /network/routes/out/gateway: the router 10.78.0.1 is in no network of interface \"enp1s0\": 10.77.0.0/24; \
+                 a router in one of them; on_link = true if it is a neighbour on the link all the same";
+    assert_eq!(error.to_string(), words);
+}
+
+#[test]
+fn a_vlan_of_the_default_mtu_does_not_get_its_parent_s() {
+    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+        "interfaces": {"enp1s0": {"addressing": "link_up", "mtu": 9000}},
+        "vlans": {"v7": {"parent": "enp1s0", "vid": 7, "subnet": "lab"}},
+    }))
+    .unwrap();
+    let given = BTreeMap::from([given("v7", "10.77.0.20", 24, None)]);
+    let text = netplan::netplan(&Network::resolve(Some(&config), &inventory(), &given).unwrap());
+    assert!(text.contains("mtu: 9000") && text.contains("mtu: 1500"), "{text}");
+}
+
 #[test]
 fn a_network_that_does_not_fit_names_what_is_there() {
     let mut config = NetworkConfig::default();

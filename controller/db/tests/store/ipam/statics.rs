@@ -141,3 +141,41 @@ async fn an_address_that_an_ip_address_keeps_for_a_machine_is_for_its_deployment
         .await
         .expect("its machine is not known yet");
 }
+
+#[tokio::test]
+async fn a_network_is_compared_with_the_subnets_of_its_addresses() {
+    let store = store().await;
+    taken(&store).await;
+    put(&store, "Vlan", "default.9", json!({"fabric": "default", "vid": 9, "mtu": 9000})).await.unwrap();
+    put(&store, "Subnet", "jumbo", json!({"vlan": "default.9", "cidr": "10.79.0.0/24"})).await.unwrap();
+    let routed = json!({"vlan": "default.9", "cidr": "203.0.113.7/32", "gateway": "203.0.113.1"});
+    put(&store, "Subnet", "routed", routed).await.unwrap();
+    let route = |subnet: &str, gateway: &str| {
+        deployment(json!({"interfaces": {"eth0": {"subnet": subnet}},
+            "routes": {"out": {"interface": "eth0", "destination": "0.0.0.0/0", "gateway": gateway}}}))
+    };
+    for (subnet, gateway) in [("lab", "10.77.0.9"), ("lab", "169.254.0.1"), ("routed", "203.0.113.1")] {
+        put(&store, "Deployment", "web", route(subnet, gateway)).await.unwrap();
+    }
+    assert_eq!(
+        refused(&store, "Deployment", "web", route("lab", "10.78.0.1")).await,
+        [
+            r#"/network/routes/out/gateway: the router 10.78.0.1 is in no network of interface "eth0": 10.77.0.0/24"#
+        ]
+    );
+    let message =
+        r#"/network/routes/out/gateway: the router is fd00::1, and interface "eth0" has no IPv6 address"#;
+    let mut six = route("lab", "fd00::1");
+    six["network"]["routes"]["out"]["destination"] = json!("::/0");
+    assert_eq!(refused(&store, "Deployment", "web", six).await, [message]);
+
+    let vlan = |subnet: &str| {
+        let mut spec = machine("52:54:00:00:00:01");
+        spec["network"] = json!({"interfaces": {"eth0": {"subnet": subnet}},
+            "vlans": {"v9": {"parent": "eth0", "vid": 9, "addressing": "static", "address": "10.79.0.9"}}});
+        spec
+    };
+    let message = r#"/network/vlans/v9/mtu: VLAN "v9" has MTU 9000, and "eth0", which carries it, 1500"#;
+    assert_eq!(refused(&store, "Machine", "m", vlan("lab")).await, [message]);
+    put(&store, "Machine", "m", vlan("jumbo")).await.unwrap();
+}
