@@ -104,8 +104,8 @@ impl Override {
         } else if self.mode.is_some() && objections.iter().any(|it| refused(it, MODE)) {
             other.mode = None;
         } else if now.targets.is_none() && objections.iter().any(|it| refused(it, TARGET)) {
-            let rest = NETWORK.iter().skip_while(|it| **it != self.target);
-            other.target = rest.skip(1).next()?;
+            let mut from_this_one = NETWORK.iter().skip_while(|it| **it != self.target);
+            other.target = from_this_one.nth(1)?;
         }
         (other != *self).then_some(other)
     }
