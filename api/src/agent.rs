@@ -417,6 +417,8 @@ pub struct Disk {
     pub serial: String,
     /// Its names below `/dev/disk/by-id`.
     pub ids: Vec<String>,
+    /// Its names below `/dev/disk/by-path`.
+    pub paths: Vec<String>,
     /// Spins.
     pub rotational: bool,
     /// Logical block size in bytes.

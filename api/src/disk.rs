@@ -1,17 +1,25 @@
-//! Disks by the names that people write: a kernel name, a serial number, a link under `/dev/disk/by-id`.
+//! Disks by the names that people write: a kernel name, a serial number, a WWN, a link under `/dev/disk/by-id` or `/dev/disk/by-path`.
 //!
 //! A layout overwrites the disks that it names, so a name must mean one disk. Agent and region read names by these rules:
 //!
 //! | text | means the disk with |
 //! | --- | --- |
-//! | `/dev/disk/by-id/X` | the link X |
+//! | `/dev/disk/by-id/X` | the link X, or the WWN that X spells |
+//! | `/dev/disk/by-path/X` | the link X |
 //! | `/dev/X` | the kernel name X |
-//! | `X` | the kernel name X, the serial number X or the link X |
+//! | `X` | the kernel name X, the serial number X, a link X, or the WWN that X spells |
+//!
+//! A WWN is spelled in many ways: `wwn-0x5000c500a1b2c3d4`, `0x5000C500A1B2C3D4`, `naa.5000c500a1b2c3d4`, `50:00:c5:00:a1:b2:c3:d4`.
 
 use crate::kinds::StorageConfig;
 use crate::problem::{FieldCode, FieldError};
 use crate::{agent, kinds};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+mod choice;
+
+pub use choice::{BIOS_BOOT, ChoiceError, END, ESP, MIB, START, choose_disks, least_bytes};
 
 /// Candidates that an error names, at most.
 const NAMED: usize = 8;
@@ -26,36 +34,57 @@ pub struct DiskName<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Kernel,
-    Link,
+    Id,
+    Path,
     Any,
 }
+
+/// Directories of names, the longest first.
+const DIRECTORIES: [(&str, Form); 3] =
+    [("/dev/disk/by-id/", Form::Id), ("/dev/disk/by-path/", Form::Path), ("/dev/", Form::Kernel)];
 
 impl<'a> DiskName<'a> {
     /// Reads a name. None: the text names nothing.
     #[must_use]
     pub fn read(text: &'a str) -> Option<Self> {
-        let (form, text) = match (text.strip_prefix("/dev/disk/by-id/"), text.strip_prefix("/dev/")) {
-            (Some(link), _) => (Form::Link, link),
-            (None, Some(kernel)) => (Form::Kernel, kernel),
-            (None, None) => (Form::Any, text),
-        };
+        let mut forms = DIRECTORIES.into_iter();
+        let form = forms.find_map(|(directory, form)| Some((form, text.strip_prefix(directory)?)));
+        let (form, text) = form.unwrap_or((Form::Any, text));
         (!text.trim().is_empty()).then_some(Self { form, text })
     }
 
-    /// The name without its directory.
+    /// The name without its directory; of a WWN its digits.
     #[must_use]
-    pub const fn text(self) -> &'a str {
-        self.text
+    pub fn plain(self) -> Cow<'a, str> {
+        wwn(self.text).map_or(Cow::Borrowed(self.text), Cow::Owned)
     }
 
     /// True if the disk has this name.
     #[must_use]
     pub fn is_of(self, disk: &DiskNames<'_>) -> bool {
-        let (kernel, any) = (self.form == Form::Kernel, self.form == Form::Any);
-        ((kernel || any) && self.text == disk.kernel)
-            || (any && self.text == disk.serial)
-            || (!kernel && disk.links.iter().any(|link| link == self.text))
+        let is = |form: Form| self.form == form || self.form == Form::Any;
+        let among = |links: &[String]| links.iter().any(|link| link == self.text);
+        (is(Form::Kernel) && self.text == disk.kernel)
+            || (self.form == Form::Any && self.text == disk.serial)
+            || (is(Form::Id) && (among(disk.links) || self.is_wwn_of(disk)))
+            || (is(Form::Path) && among(disk.paths))
     }
+
+    fn is_wwn_of(self, disk: &DiskNames<'_>) -> bool {
+        wwn(self.text).is_some_and(|own| disk.links.iter().any(|link| wwn(link).as_ref() == Some(&own)))
+    }
+}
+
+/// Prefixes of a WWN in the names of udev, of the kernel and of vendors' tools.
+const WWN_PREFIXES: [&str; 7] = ["wwn-0x", "nvme-eui.", "scsi-3", "wwn-", "naa.", "eui.", "0x"];
+
+/// The digits of a worldwide name of 64 or 128 bits (NAA, EUI-64), in lower case. `None`: the text spells none.
+fn wwn(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let digits = WWN_PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(&text);
+    let digits: String = digits.chars().filter(|c| !matches!(c, ':' | '-')).collect();
+    let is_wwn = matches!(digits.len(), 16 | 32) && digits.chars().all(|c| c.is_ascii_hexdigit());
+    is_wwn.then_some(digits)
 }
 
 /// A disk of a machine, and all of its names.
@@ -64,7 +93,16 @@ pub struct DiskNames<'a> {
     kernel: &'a str,
     serial: &'a str,
     links: &'a [String],
+    paths: &'a [String],
     bytes: u64,
+}
+
+impl<'a> DiskNames<'a> {
+    /// The kernel name.
+    #[must_use]
+    pub const fn kernel(&self) -> &'a str {
+        self.kernel
+    }
 }
 
 impl std::fmt::Display for DiskNames<'_> {
@@ -81,7 +119,8 @@ impl agent::Disk {
     /// All names of the disk.
     #[must_use]
     pub fn names(&self) -> DiskNames<'_> {
-        DiskNames { kernel: &self.name, serial: &self.serial, links: &self.ids, bytes: self.size_bytes }
+        let Self { name, serial, ids, paths, size_bytes, .. } = self;
+        DiskNames { kernel: name, serial, links: ids, paths, bytes: *size_bytes }
     }
 }
 
@@ -90,7 +129,7 @@ impl kinds::Disk {
     #[must_use]
     pub fn names<'a>(&'a self, kernel: &'a str) -> DiskNames<'a> {
         let serial = self.serial.as_deref().unwrap_or_default();
-        DiskNames { kernel, serial, links: &self.ids, bytes: self.size_bytes }
+        DiskNames { kernel, serial, links: &self.ids, paths: &self.paths, bytes: self.size_bytes }
     }
 }
 
@@ -126,7 +165,7 @@ impl DiskNameError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty(_) => {
-                "a kernel name, a serial number or a name under /dev/disk/by-id; or leave it out"
+                "a kernel name, a serial number, a WWN, or a name under /dev/disk/by-id or /dev/disk/by-path; or leave it out"
             }
             Self::Ambiguous { .. } => {
                 "a name that one of them alone has, like its kernel name; recommission the machine if its disks have changed"
@@ -243,7 +282,8 @@ mod tests {
                 name: name.to_owned(),
                 serial: serial.to_owned(),
                 size_bytes: 4_000_000_000,
-                ids: vec![id.to_owned()],
+                ids: vec![id.to_owned(), format!("wwn-0x5000c500a1b2c3d{}", &id[4..])],
+                paths: vec![format!("pci-0000:00:1f.2-ata-{}", &id[4..])],
                 ..agent::Disk::default()
             })
             .to_vec()
@@ -259,7 +299,14 @@ mod tests {
 
     #[test]
     fn a_name_that_one_disk_has_is_that_disk_s() {
-        for name in ["sda", "/dev/sda", "wwn-1", "/dev/disk/by-id/wwn-1", "not-there"] {
+        for name in [
+            "sda",
+            "/dev/sda",
+            "wwn-1",
+            "/dev/disk/by-id/wwn-1",
+            "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+            "not-there",
+        ] {
             assert_eq!(wrong(json!({"disk": name})), [""; 0], "{name}");
         }
     }
@@ -272,11 +319,36 @@ mod tests {
             disks.iter().filter(|disk| name.is_of(&disk.names())).count()
         };
         assert_eq!((is("/dev/disk/by-id/sda"), is("/dev/wwn-1"), is("/dev/S1")), (0, 0, 0));
+        assert_eq!(is("/dev/disk/by-id/pci-0000:00:1f.2-ata-1"), 0);
+        assert_eq!(is("/dev/disk/by-path/pci-0000:00:1f.2-ata-1"), 1);
+        assert_eq!(is("pci-0000:00:1f.2-ata-1"), 1);
+    }
+
+    #[test]
+    fn a_wwn_is_one_name_in_all_spellings() {
+        let disks = disks();
+        for text in [
+            "wwn-0x5000c500a1b2c3d2",
+            "/dev/disk/by-id/wwn-0x5000c500a1b2c3d2",
+            "/dev/disk/by-id/wwn-0x5000C500A1B2C3D2",
+            "/dev/disk/by-id/scsi-35000c500a1b2c3d2",
+            "0x5000C500A1B2C3D2",
+            "5000C500A1B2C3D2",
+            "naa.5000c500a1b2c3d2",
+            "50:00:c5:00:a1:b2:c3:d2",
+        ] {
+            let name = DiskName::read(text).unwrap();
+            let has: Vec<_> =
+                disks.iter().filter(|disk| name.is_of(&disk.names())).map(|it| &it.name).collect();
+            assert_eq!(has, ["sdb"], "{text}");
+        }
+        assert_eq!(wwn("nvme-eui.0025385B71B00001"), wwn("eui.0025385b71b00001"));
+        assert_eq!(wwn("S1"), None);
     }
 
     #[test]
     fn a_name_of_several_disks_names_them_all() {
-        let message = r#"/storage/disk: "S1" is the name of several disks: sda of 4000 MB (wwn-1), sdb of 4000 MB (wwn-2)"#;
+        let message = r#"/storage/disk: "S1" is the name of several disks: sda of 4000 MB (wwn-1, wwn-0x5000c500a1b2c3d1), sdb of 4000 MB (wwn-2, wwn-0x5000c500a1b2c3d2)"#;
         assert_eq!(wrong(json!({"disk": "S1"})), [message]);
         let both = wrong(json!({"layout": "raid1", "disks": {"a": {"id": "S1"}, "b": {"id": "S1"}}}));
         assert_eq!(both.len(), 2, "{both:?}");

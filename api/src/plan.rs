@@ -32,6 +32,9 @@ pub struct PlanReport {
     /// The running system that is cut off at once, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<String>,
+    /// Sentences about an install to come: the disk of a storage that names none, and misfits with the hardware.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Over uid, generation, operation, changes, effect and machine; nothing that time alone changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,

@@ -14,6 +14,9 @@ pub(crate) fn shown(dry: &DryRun) -> String {
     if let Some(interrupts) = &dry.plan.interrupts {
         text.push_str(&format!("  {}\n", line(interrupts)));
     }
+    for note in &dry.plan.notes {
+        text.push_str(&format!("  {}\n", line(note)));
+    }
     for change in &dry.plan.changes {
         let word = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
         text.push_str(&format!("  {}: {} -> {}\n", change.pointer, word(&change.old), word(&change.new)));

@@ -2,21 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use basalt_api::agent::{BlobRef, Disk, DiskSelector, FailureCode};
-use basalt_api::disk::{DiskName, find_disks};
+use basalt_api::agent::{Disk, DiskSelector, FailureCode};
+use basalt_api::disk::{ChoiceError, choose_disks};
 
 use crate::failure::Failure;
 
-/// Smallest disk for an image: the boot partitions and some room to run, and the image unpacked. Root tarballs
-/// compress to between a half and a quarter.
-#[must_use]
-pub fn required_bytes(image: &BlobRef) -> u64 {
-    const GIB: u64 = 1 << 30;
-    image.size.saturating_mul(4).saturating_add(GIB)
-}
-
-/// Chooses a disk for each entry of a layout: the named disk, or else the smallest free disk that matches. Of equal disks the first by kernel name
-/// is chosen. Entries with a name come first, then entries by the size that they need, the largest first.
+/// Chooses a disk for each entry of a layout, by the rules of [`choose_disks`].
 ///
 /// # Errors
 /// [`FailureCode::AmbiguousDisk`]: a name does not mean one disk of its own. [`FailureCode::NoDisk`], naming every disk and why it does not fit.
@@ -24,53 +15,16 @@ pub fn select<'a>(
     disks: &'a [Disk],
     wanted: &BTreeMap<String, DiskSelector>,
 ) -> Result<BTreeMap<String, &'a Disk>, Failure> {
-    check_names(disks, wanted)?;
-    let mut order: Vec<_> = wanted.iter().collect();
-    order.sort_by_key(|(entry, selector)| {
-        (selector.name.is_none(), std::cmp::Reverse(selector.min_bytes), *entry)
-    });
-    let mut chosen: BTreeMap<String, &Disk> = BTreeMap::new();
-    for (entry, selector) in order {
-        let taken = |disk: &Disk| {
-            let by = chosen.iter().find(|(_, taken)| taken.name == disk.name);
-            by.map(|(by, _)| format!("is taken for {by}"))
-        };
-        let unfit = |disk: &Disk| taken(disk).or_else(|| mismatch(disk, selector));
-        let matching = disks.iter().filter(|disk| unfit(disk).is_none());
-        let best = matching.min_by_key(|disk| (disk.size_bytes, &disk.name)).ok_or_else(|| {
-            let why: Vec<String> =
-                disks.iter().filter_map(|disk| Some(format!("{} {}", disk.name, unfit(disk)?))).collect();
-            let why =
-                if why.is_empty() { "the machine shows no disk at all".to_owned() } else { why.join("; ") };
-            let what = if wanted.len() == 1 { "to install to".to_owned() } else { format!("for {entry}") };
-            Failure::new(FailureCode::NoDisk, format!("no disk {what}: {why}"))
-        })?;
-        chosen.insert(entry.clone(), best);
-    }
-    Ok(chosen)
-}
-
-/// Refuses a name that is empty, that several disks have, or that two entries share.
-fn check_names(disks: &[Disk], wanted: &BTreeMap<String, DiskSelector>) -> Result<(), Failure> {
     let names: Vec<_> = disks.iter().map(Disk::names).collect();
-    let entries = wanted.iter().filter_map(|(entry, it)| Some((entry.as_str(), it.name.as_deref()?)));
-    let errors = find_disks(entries, &names).errors;
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let errors: Vec<_> =
-        errors.iter().map(|(entry, error)| format!("{entry}: {error}; write {}", error.hint())).collect();
-    Err(Failure::new(FailureCode::AmbiguousDisk, errors.join(". ")))
-}
-
-fn mismatch(disk: &Disk, selector: &DiskSelector) -> Option<String> {
-    let smallest = selector.min_bytes.unwrap_or(0);
-    if let Some(wanted) = &selector.name
-        && !DiskName::read(wanted).is_some_and(|name| name.is_of(&disk.names()))
-    {
-        return Some(format!("has neither name nor serial number {wanted}"));
-    }
-    (disk.size_bytes < smallest).then(|| format!("has {} bytes, {smallest} are needed", disk.size_bytes))
+    let chosen = choose_disks(&names, wanted).map_err(|error| {
+        let code = match error {
+            ChoiceError::Names(_) => FailureCode::AmbiguousDisk,
+            ChoiceError::NoDisk { .. } => FailureCode::NoDisk,
+        };
+        Failure::new(code, error.to_string())
+    })?;
+    let disk = |(entry, kernel)| Some((entry, disks.iter().find(|disk| disk.name == kernel)?));
+    Ok(chosen.into_iter().filter_map(disk).collect())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use basalt_api::agent::Disk;
 
+use super::paths;
 use crate::root::Root;
 
 /// Kernel names of what is no disk, by prefix: memory, files, optical drives, floppies, and devices made of others.
@@ -42,7 +43,9 @@ fn device(root: &Root, name: String) -> Option<Disk> {
         serial,
         name,
         ids: Vec::new(),
+        paths: Vec::new(),
     };
+    disk.paths = paths::of(root, &disk.name, &root.link(&base).unwrap_or_default());
     disk.ids = ids(&disk, text("wwid").or_else(|| text("device/wwid")).as_deref());
     Some(disk)
 }
@@ -142,6 +145,7 @@ mod tests {
             block_bytes: 512,
             transport: "virtio".to_owned(),
             ids: vec!["virtio-disk-1".to_owned()],
+            paths: ["pci-0000:00:04.0", "virtio-pci-0000:00:04.0"].map(str::to_owned).to_vec(),
             ..Disk::default()
         };
         assert_eq!(device, expected);

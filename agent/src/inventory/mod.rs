@@ -4,6 +4,7 @@ mod cpu;
 mod disks;
 mod dmi;
 mod nics;
+mod paths;
 mod pci;
 
 use basalt_api::agent::{Firmware, Inventory};

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use basalt_api::agent::FailureCode;
+use basalt_api::disk::MIB;
 use basalt_api::kinds::{RaidLevel, StorageConfig};
 
 use super::plan::Chosen;
-use super::table::{self, MIB};
+use super::table;
 use crate::failure::Failure;
 
 /// What md and LVM keep of each member for themselves, at most: md's bitmap, log and reserve grow with it up to this.
@@ -18,7 +19,7 @@ const GROUP_OWN: u64 = 5 * MIB;
 pub(super) fn check(storage: &StorageConfig, disks: &BTreeMap<String, Chosen>) -> Result<(), Failure> {
     let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
     for (disk, chosen) in disks {
-        let needed = table::taken(storage, disk);
+        let needed = storage.taken(disk);
         if chosen.bytes < needed {
             return Err(too_small(&format!("disk {} ({disk:?})", chosen.name), chosen.bytes, needed));
         }

@@ -1,14 +1,7 @@
 //! Partition tables: which parts a disk has, and where they begin.
 
+use basalt_api::disk::{BIOS_BOOT, END, ESP, MIB, START};
 use basalt_api::kinds::{FilesystemType, StorageConfig};
-
-pub(super) const MIB: u64 = 1 << 20;
-/// Where the first partition begins: behind the marker.
-const START: u64 = MIB;
-const BIOS: u64 = MIB;
-const ESP: u64 = 512 * MIB;
-/// The second copy of the table, at the end, and what alignment may take.
-const END: u64 = 2 * MIB;
 
 /// Partition number of the EFI system partition, on disks that have one.
 pub const ESP_NUMBER: u32 = 2;
@@ -33,18 +26,6 @@ impl Part<'_> {
     }
 }
 
-/// What a disk's partitions with a size, and the boot partitions, take of it, with the table itself.
-pub(super) fn taken(storage: &StorageConfig, disk: &str) -> u64 {
-    let parts = parts(storage, disk);
-    let end = parts.iter().map(|part| part.start + part.size.unwrap_or(0)).max().unwrap_or(START);
-    end + END
-}
-
-/// Whether something takes what is left of a disk.
-pub(super) fn has_rest(storage: &StorageConfig, disk: &str) -> bool {
-    parts(storage, disk).iter().any(|part| part.size.is_none())
-}
-
 /// A disk's partitions. GRUB's core goes into the first of a boot disk when the firmware is BIOS, its EFI program into the second when it is
 /// UEFI: either boots the disk.
 pub(super) fn parts<'a>(storage: &'a StorageConfig, disk: &'a str) -> Vec<Part<'a>> {
@@ -56,7 +37,7 @@ pub(super) fn parts<'a>(storage: &'a StorageConfig, disk: &'a str) -> Vec<Part<'
         start += size.unwrap_or(0).next_multiple_of(MIB);
     };
     if storage.below_boot().contains(disk) {
-        add(None, "bios", "21686148-6449-6E6F-744E-656564454649", Some(BIOS));
+        add(None, "bios", "21686148-6449-6E6F-744E-656564454649", Some(BIOS_BOOT));
         add(None, "esp", "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", Some(ESP));
     }
     let mut own: Vec<_> = storage.partitions.iter().filter(|(_, partition)| partition.disk == disk).collect();

@@ -1,15 +1,10 @@
 //! The layout of a task, and how its disks are recognised.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use basalt_api::agent::{DiskSelector, Install};
+use basalt_api::disk::least_bytes;
 use basalt_api::kinds::StorageConfig;
-
-use super::table;
-use crate::disk::select::required_bytes;
-
-/// The least of a disk of which something takes what is left.
-const ROOM: u64 = 64 << 20;
 
 /// What is to be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,37 +21,13 @@ pub fn wanted(install: &Install) -> Wanted {
     let Some(storage) = &install.storage else {
         let storage = StorageConfig::default().expanded();
         let mut selector = install.disk.clone();
-        selector.min_bytes = Some(required_bytes(&install.image).max(selector.min_bytes.unwrap_or(0)));
+        selector.min_bytes = Some(least_bytes(install.image.size).max(selector.min_bytes.unwrap_or(0)));
         let disks = storage.disks.keys().map(|name| (name.clone(), selector.clone())).collect();
         return Wanted { storage, disks };
     };
     let storage = storage.expanded();
-    let boot: BTreeSet<&str> = storage.below_boot();
-    let disks = storage.disks.iter().map(|(name, disk)| {
-        let mut needed = table::taken(&storage, name);
-        if table::has_rest(&storage, name) {
-            let image = required_bytes(&install.image);
-            needed = if boot.contains(name.as_str()) { needed.max(image) } else { needed + ROOM };
-            needed = needed.max(table::taken(&storage, name) + volumes_on(&storage, name));
-        }
-        let declared = disk.min_size.map_or(0, |size| size.bytes());
-        let min_bytes = Some(needed.max(declared));
-        (name.clone(), DiskSelector { name: disk.id.clone(), min_bytes })
-    });
-    let disks = disks.collect();
+    let disks = storage.wanted_disks(install.image.size);
     Wanted { storage, disks }
-}
-
-/// Bytes of the volumes whose volume group is on this disk alone.
-fn volumes_on(storage: &StorageConfig, disk: &str) -> u64 {
-    let alone = |group: &str| {
-        let below = storage.stands_on(group);
-        storage.disks.keys().filter(|name| below.contains(name.as_str())).eq([disk])
-    };
-    let volumes = storage.volumes.values().filter(|volume| alone(&volume.volume_group));
-    let bytes: u64 =
-        volumes.filter_map(|volume| volume.size).map(|size| size.bytes().next_multiple_of(4 << 20)).sum();
-    if bytes == 0 { 0 } else { bytes + (8 << 20) }
 }
 
 #[cfg(test)]

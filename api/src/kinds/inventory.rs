@@ -109,6 +109,8 @@ pub struct Disk {
     pub serial: Option<String>,
     /// Its names under `/dev/disk/by-id`.
     pub ids: Vec<String>,
+    /// Its names under `/dev/disk/by-path`.
+    pub paths: Vec<String>,
     /// How it is attached: `virtio`, `nvme`, `sata`, `sas`.
     pub transport: Option<String>,
     /// Whether it has spinning platters.
@@ -236,6 +238,7 @@ fn disk(found: &agent::Disk, marker: Option<&agent::DiskMarker>) -> Disk {
         model: known(&found.model),
         serial: known(&found.serial),
         ids: found.ids.clone(),
+        paths: found.paths.clone(),
         transport: known(&found.transport),
         rotational: found.rotational,
         marker: marker.and_then(|m| {

@@ -13,8 +13,8 @@ pub struct StorageConfig {
     /// What is built. Every disk that carries the system gets boot partitions for BIOS and UEFI as well; those are not declared.
     #[field(default = StorageLayout::Flat)]
     pub layout: StorageLayout,
-    /// The disk that gets the system, where `layout` is `flat` or `lvm`: a kernel name, a serial number or a name under
-    /// `/dev/disk/by-id`, which one disk of the machine has. Absent: the smallest fixed disk that is large enough.
+    /// The disk that gets the system, where `layout` is `flat` or `lvm`. A kernel name, a serial number, a WWN, or a name under
+    /// `/dev/disk/by-id` or `/dev/disk/by-path`, which one disk of the machine has. Absent: the smallest fixed disk that is large enough.
     #[field(server_chosen)]
     pub disk: Option<String>,
     /// Size of the root file system, where `layout` is `flat` or `lvm`. Absent: what is left of the disk.
@@ -49,8 +49,8 @@ pub enum StorageLayout {
 /// How a disk is recognised. What says nothing is any fixed disk: of those that fit the smallest is taken, and each for one name.
 #[derive(Clone, Debug, PartialEq, Eq, Model)]
 pub struct StorageDisk {
-    /// A kernel name, a serial number or a name under `/dev/disk/by-id`, which one disk of the machine has. Each names
-    /// another disk. Absent: any disk.
+    /// A kernel name, a serial number, a WWN, or a name under `/dev/disk/by-id` or `/dev/disk/by-path`, which one disk of the machine has.
+    /// Each names another disk. Absent: any disk.
     pub id: Option<String>,
     /// Least size. It has room for its partitions in any case.
     pub min_size: Option<ByteSize>,

@@ -7,6 +7,7 @@ use crate::disk::{DeclaredName, DiskName, DiskNameError};
 use crate::pointer::child;
 use crate::validate::Rule;
 use crate::values::ByteSize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that can be named, and the field of [`StorageConfig`] it stands in.
@@ -131,14 +132,14 @@ fn fits_layout(storage: &StorageConfig, rule: &mut Rule<'_>) -> bool {
 
 /// Each name of a disk is a text, and no two are the same.
 fn names_of_disks(storage: &StorageConfig, rule: &mut Rule<'_>) {
-    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut owners: BTreeMap<Cow<'_, str>, &str> = BTreeMap::new();
     for DeclaredName { pointer, entry, text } in storage.declared_names() {
         let Some(name) = DiskName::read(text) else {
             let error = DiskNameError::Empty(text.to_owned());
             rule.broken(pointer, error.to_string(), error.hint());
             continue;
         };
-        if let Some(other) = owners.insert(name.text(), entry) {
+        if let Some(other) = owners.insert(name.plain(), entry) {
             rule.broken(
                 pointer,
                 format!("{text:?} is the name of disk {other:?} as well"),

@@ -301,7 +301,8 @@ pub(super) fn components() -> [(&'static str, Value); 61] {
                 json!({
                     "summary": text(), "changes": list("FieldChange"), "effect": {"type": "string", "enum": effects},
                     "steps": list("Step"), "waits": list("Wait"), "machine": text(), "taken_from": text(),
-                    "interrupts": text(), "digest": form(Semantic::Sha256),
+                    "interrupts": text(),
+                    "notes": {"type": "array", "items": text()}, "digest": form(Semantic::Sha256),
                 }),
             ),
         ),

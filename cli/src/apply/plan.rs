@@ -78,6 +78,7 @@ fn follows(report: &PlanReport) -> String {
         (Some(machine), false) => text.push_str(&format!("      on {machine}: {steps}\n")),
         (None, false) => text.push_str(&format!("      then: {steps}\n")),
     }
+    report.notes.iter().for_each(|note| text.push_str(&format!("      {note}\n")));
     text
 }
 
@@ -164,7 +165,7 @@ mod tests {
                 {"kind": "Zone", "name": "c", "action": "updated", "plan": {"summary": "", "taken_from": "terraform"}},
                 {"kind": "Deployment", "name": "web", "action": "updated", "plan": {"summary": "", "machine": "m1",
                     "changes": [{"pointer": "/image", "old": "a", "new": "b", "effect": "redeploy"}],
-                    "steps": [step("prepare the install", false), step("install", true)]}},
+                    "steps": [step("prepare the install", false), step("install", true)], "notes": ["it takes vdb of 32000 MB"]}},
                 {"kind": "Deployment", "name": "db", "action": "created", "plan": {"summary": "db: waiting", "waits": [wait]}},
                 {"kind": "Pool", "name": "old", "action": "deleted"},
             ],
@@ -176,7 +177,7 @@ mod tests {
             "+ create  Zone a\n\
              ~ change  Zone c\n      taken over from terraform, which may undo this\n\
              ~ change  Deployment web\n      /image: \"a\" -> \"b\"  (a new installation)\n      \
-             on m1: prepare the install, INSTALL\n\
+             on m1: prepare the install, INSTALL\n      it takes vdb of 32000 MB\n\
              + create  Deployment db\n      waiting for a machine; nearest: m2: it has tag slow (to do: add or free a machine)\n\
              - delete  Pool old\n\
              ! b.yaml Zone b /spec/x: no (yes)\n\

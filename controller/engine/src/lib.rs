@@ -19,6 +19,7 @@
 pub mod budget;
 pub mod deadlines;
 pub mod deployment;
+mod disks;
 pub mod ends;
 pub mod explain;
 pub mod facts;

@@ -27,6 +27,9 @@ pub struct Plan {
     pub writes: Option<Attempt>,
     /// How the machine is.
     pub report: Report,
+    /// Sentences for people about an install to come: the disk of a storage that names none, and misfits with the hardware. They decide nothing.
+    #[serde(skip)]
+    pub notes: Vec<String>,
     /// When to plan again though no fact arrives: the earliest deadline.
     pub wake_at: Option<Timestamp>,
     /// SHA-256 over what is to be done, and for whom; time alone does not change it.
@@ -34,6 +37,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// True if a wait keeps this step from beginning.
+    pub(crate) fn waits_to(&self, step: StepId) -> bool {
+        self.waits.iter().any(|wait| wait.step == Some(step))
+    }
+
     /// The announced sequence: steps with an effect, in order.
     #[must_use]
     pub fn announced(&self) -> Vec<StepId> {

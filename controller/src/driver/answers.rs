@@ -255,6 +255,7 @@ pub(super) fn of_plan(name: &str, planned: &Plan) -> PlanReport {
         steps,
         waits: planned.waits.iter().map(wait).collect(),
         digest: Some(planned.digest),
+        notes: planned.notes.clone(),
         ..PlanReport::default()
     }
 }

@@ -61,6 +61,9 @@ impl KindResource {
                 if let Some(warning) = warning {
                     cx.warn(warning);
                 }
+                if !answer.plan.notes.is_empty() {
+                    cx.warn(Diag::warning(self.of("Its installation", name), answer.plan.notes.join("\n")));
+                }
                 if let Some(warning) = self.for_others(&answer.consequences, name) {
                     cx.warn(warning);
                 }

@@ -1,12 +1,13 @@
 //! Running a task in the ephemeral environment: arm, power on, boot request, claim, result.
 
-use basalt_api::agent::{Disk, FailureCode};
+use basalt_api::agent::FailureCode;
 use basalt_api::kinds::{OwnershipMode, PowerState, StorageConfig};
 use basalt_api::values::{Attempt, Timestamp};
 
 use super::attempt::{State, TaskSteps};
 use super::power::{Power, tries};
 use super::walk::Walk;
+use crate::disks::{self, Trouble};
 use crate::facts::{BootSeen, Scope, StepRecord};
 use crate::failures::AttemptFailure;
 use crate::plan::{BootAction, BootDevice, Effect, TaskKind, Verb, Wait};
@@ -103,7 +104,7 @@ impl<'a> Walk<'a> {
             return false;
         }
         if task == TaskKind::Install
-            && !(self.image_is_there() && self.network_fits() && self.disks_are_named())
+            && !(self.image_is_there() && self.network_fits() && self.disks_are_there())
         {
             return false;
         }
@@ -156,30 +157,16 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// True if each name of a disk means one disk of the machine. Only a person can mend an ambiguous name.
-    fn disks_are_named(&mut self) -> bool {
-        let (Some(claim), Some(seen)) = (self.input.claim.as_ref(), self.input.facts.inventory.as_ref())
-        else {
-            return true;
-        };
-        let names: Vec<_> = seen.inventory.disks.iter().map(Disk::names).collect();
-        let errors = self.input.storage(claim).misnamed_disks(&names);
-        let Some(first) = errors.first() else { return true };
-        let all: Vec<_> =
-            errors.iter().map(|error| format!("{}: {}", error.pointer, error.message)).collect();
-        let message = format!(
-            "the storage does not say which disks of {} it means: {}",
-            self.input.name,
-            all.join("; ")
-        );
+    /// True if the machine has a disk for each of the layout, as far as its inventory says. Otherwise a person has to mend the layout.
+    fn disks_are_there(&mut self) -> bool {
+        let Some(Trouble { code, message, hint, seen }) = disks::trouble(self.input) else { return true };
+        let Some(claim) = self.input.claim.as_ref() else { return true };
         let whose = match claim.spec.storage == StorageConfig::default() {
             true => format!("machine {}", self.input.name),
             false => format!("deployment {}", claim.name),
         };
-        let hint = first.hint.as_deref().unwrap_or_default();
         let fix = format!("change the storage of {whose}: {hint}");
-        let since = claim.claimed_at.max(seen.at);
-        self.wait_for_person(Some(StepId::ArmInstall), "AmbiguousDisk", message, since, fix);
+        self.wait_for_person(Some(StepId::ArmInstall), code, message, claim.claimed_at.max(seen), fix);
         false
     }
 

@@ -28,6 +28,7 @@ use sha2::Digest;
 
 use self::boot::{Keep, Success};
 use self::power::Power;
+use crate::disks;
 use crate::facts::{BootSeen, Level, Link, Scope, StepRecord};
 use crate::input::{Claim, MachineInput, Policy, later};
 use crate::plan::{BootAction, BootDevice, Effect, EraseTask, Plan, TaskKind, Verb, Wait};
@@ -72,7 +73,12 @@ pub fn plan(input: &MachineInput, policy: &Policy, now: Timestamp) -> Plan {
     let wake_at = deadlines.chain(walk.operations_end()).chain(walk.look_at).min();
     let writes = walk.writes(boot);
     let Walk { next, later, waits, operations, .. } = walk;
-    Plan { next, later, waits, operations, boot, writes, report, wake_at, digest }
+    let mut plan =
+        Plan { next, later, waits, operations, boot, writes, notes: Vec::new(), report, wake_at, digest };
+    if plan.announced().contains(&StepId::ArmInstall) || plan.waits_to(StepId::ArmInstall) {
+        plan.notes = disks::notes(input);
+    }
+    plan
 }
 
 fn goal(input: &MachineInput) -> Goal {

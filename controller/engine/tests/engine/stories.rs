@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use basalt_api::agent::Disk;
-use basalt_api::kinds::{EraseMethod, Lifecycle, PowerPolicy, Redeploy};
+use basalt_api::agent::{Disk, Firmware};
+use basalt_api::kinds::{EraseMethod, Lifecycle, PowerPolicy, Redeploy, StorageConfig};
 use basalt_api::wire::Verb;
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 
@@ -87,18 +87,79 @@ fn every_misfortune_of_a_deployment_is_named_and_mending_it_is_enough() {
 fn a_name_of_two_disks_arms_nothing_until_a_person_says_which_is_meant() {
     let mut world = World::new();
     assert!(world.run(2, ready));
-    let disk = |name: &str| Disk { name: name.to_owned(), serial: "S1".to_owned(), ..Disk::default() };
+    let size_bytes = 64_000_000_000;
+    let disk =
+        |name: &str| Disk { name: name.to_owned(), serial: "S1".to_owned(), size_bytes, ..Disk::default() };
     world.input.facts.inventory.as_mut().unwrap().inventory.disks = vec![disk("vda"), disk("vdb")];
     world.deploy(|spec| spec.storage.disk = Some("S1".to_owned()));
     assert!(world.run(1, stalled), "{:?}", world.plan().waits);
     let plan = world.plan();
     let wait = plan.waits.iter().find(|wait| wait.stalled).unwrap();
     assert_eq!(wait.code, "AmbiguousDisk");
-    let candidates = r#"/storage/disk: "S1" is the name of several disks: vda of 0 MB, vdb of 0 MB"#;
+    let candidates = r#"/storage/disk: "S1" is the name of several disks: vda of 64000 MB, vdb of 64000 MB"#;
     assert!(wait.message.ends_with(candidates), "{}", wait.message);
     assert!(world.input.records.iter().all(|record| record.step != StepId::ArmInstall));
     world.respec(|spec| spec.storage.disk = Some("vda".to_owned()));
     assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan().waits);
+}
+
+#[test]
+fn a_disk_that_the_machine_does_not_have_is_told_before_it_is_powered_on() {
+    let cases = [
+        ("vda has neither name nor serial number sdz", serde_json::json!({"disk": "sdz"})),
+        ("vda has 64000000000 bytes", serde_json::json!({"root_size": "100GB"})),
+    ];
+    for (why, storage) in cases {
+        let mut world = World::new();
+        assert!(world.run(2, ready));
+        world.deploy(|spec| spec.storage = serde_json::from_value(storage).unwrap());
+        let plan = world.plan();
+        assert!(plan.notes.iter().any(|note| note.contains(why)), "{:?}", plan.notes);
+        assert!(world.run(1, stalled), "{:?}", world.plan().waits);
+        let plan = world.plan();
+        let wait = plan.waits.iter().find(|wait| wait.stalled).unwrap();
+        assert_eq!(wait.code, "NoDisk");
+        assert!(wait.message.contains(why), "{}", wait.message);
+        assert!(world.input.records.iter().all(|record| record.step != StepId::ArmInstall));
+        world.respec(|spec| spec.storage = StorageConfig::default());
+        assert!(world.run(3, |_, plan| plan.report.deployed), "{:?}", world.plan().waits);
+    }
+}
+
+#[test]
+fn a_plan_names_the_disk_that_an_undeclared_storage_takes_and_the_one_that_a_bios_boots() {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    let disk = |name: &str, size_bytes| Disk { name: name.to_owned(), size_bytes, ..Disk::default() };
+    let inventory = &mut world.input.facts.inventory.as_mut().unwrap().inventory;
+    inventory.disks = vec![disk("vda", 64_000_000_000), disk("vdb", 32_000_000_000)];
+    inventory.firmware = Firmware::Bios;
+    world.deploy(|_| {});
+    let name = &world.input.name;
+    let expected = [
+        "the storage does not name its disk, and takes vdb of 32000 MB: of 2 disks the smallest that is large enough".to_owned(),
+        format!(
+            "{name} boots by BIOS, which takes the first disk of its own order: by itself vda, and the system goes to vdb; \
+             put that first in the BIOS, or name vda in the storage"
+        ),
+    ];
+    assert_eq!(world.plan().notes, expected);
+    world.input.facts.inventory.as_mut().unwrap().inventory.firmware = Firmware::Uefi;
+    assert_eq!(world.plan().notes, expected[..1]);
+    world.respec(|spec| spec.storage.disk = Some("vdb".to_owned()));
+    assert_eq!(world.plan().notes, [""; 0]);
+}
+
+#[test]
+fn an_interface_that_the_machine_does_not_have_is_told_in_the_plan() {
+    let mut world = World::new();
+    assert!(world.run(2, ready));
+    world.deploy(|spec| {
+        let network = serde_json::json!({"interfaces": {"eno9": {"addressing": "dhcp"}}});
+        spec.network = Some(serde_json::from_value(network).unwrap());
+    });
+    let notes = world.plan().notes;
+    assert!(notes.iter().any(|note| note.contains("the machine has no interface eno9; it has")), "{notes:?}");
 }
 
 #[test]

@@ -105,8 +105,7 @@ impl Hardware {
     }
 
     pub(crate) fn disk(&self) -> Disk {
-        let size_bytes = if self.has(Fault::DiskTooSmall) { 64_000_000 } else { 64_000_000_000 };
-        Disk { name: "vda".to_owned(), size_bytes, ..Disk::default() }
+        Disk { name: "vda".to_owned(), size_bytes: 64_000_000_000, ..Disk::default() }
     }
 
     /// The attempt whose agent is alive.

@@ -1,0 +1,139 @@
+//! The disks of an install by the machine's inventory: judged and told before the machine is powered on.
+//!
+//! The agent judges again by the disks that it finds.
+
+use std::collections::BTreeMap;
+
+use basalt_api::agent::{Disk, Firmware, Inventory};
+use basalt_api::disk::{ChoiceError, DiskNames, choose_disks};
+use basalt_api::kinds::StorageConfig;
+use basalt_api::values::Timestamp;
+
+use crate::facts::InventorySeen;
+use crate::input::{Claim, MachineInput};
+use crate::render::{Network, NetworkError};
+
+/// The reason for which a layout does not fit the disks of the machine.
+pub(crate) struct Trouble {
+    /// The code of the wait.
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    /// How to mend it.
+    pub(crate) hint: String,
+    /// When the disks were seen.
+    pub(crate) seen: Timestamp,
+}
+
+/// A layout, and the disks that the inventory has for it.
+struct Look<'a> {
+    claim: &'a Claim,
+    seen: &'a InventorySeen,
+    /// In `custom`'s terms.
+    storage: StorageConfig,
+}
+
+impl<'a> Look<'a> {
+    /// `None`: nothing is known of the disks.
+    fn at(input: &'a MachineInput) -> Option<Self> {
+        let (claim, seen) = (input.claim.as_ref()?, input.facts.inventory.as_ref()?);
+        let storage = input.storage(claim).expanded();
+        (!seen.inventory.disks.is_empty()).then_some(Self { claim, seen, storage })
+    }
+
+    fn names(&self) -> Vec<DiskNames<'a>> {
+        self.seen.inventory.disks.iter().map(Disk::names).collect()
+    }
+
+    fn choice(&self) -> Result<BTreeMap<String, &'a str>, ChoiceError> {
+        let image = self.claim.image.as_ref().map_or(0, |image| image.root.size);
+        choose_disks(&self.names(), &self.storage.wanted_disks(image))
+    }
+}
+
+/// Judges a layout by the disks of the machine. After a person has asked for another inventory, the disks are not known: a disk may have been plugged in.
+pub(crate) fn trouble(input: &MachineInput) -> Option<Trouble> {
+    let look = Look::at(input)?;
+    let (claim, seen, name) = (look.claim, look.seen.at, &input.name);
+    let errors = input.storage(claim).misnamed_disks(&look.names());
+    if let Some(first) = errors.first() {
+        let all: Vec<_> =
+            errors.iter().map(|error| format!("{}: {}", error.pointer, error.message)).collect();
+        let message = format!("the storage does not say which disks of {name} it means: {}", all.join("; "));
+        let hint = first.hint.clone().unwrap_or_default();
+        return Some(Trouble { code: "AmbiguousDisk", message, hint, seen });
+    }
+    if input.recommission_requested_at.is_some_and(|requested| requested >= seen) {
+        return None;
+    }
+    let error = look.choice().err()?;
+    Some(Trouble {
+        code: "NoDisk",
+        message: format!("the storage does not fit the disks of {name}: {error}"),
+        hint:
+            "name a disk that it has, or ask for less; if its disks have changed, run `basalt recommission`"
+                .to_owned(),
+        seen,
+    })
+}
+
+/// Tells people of an install before it begins: misfits, the disks of a storage that names none, and another disk that a BIOS would boot.
+pub(crate) fn notes(input: &MachineInput) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(network_misfit(input));
+    let Some(look) = Look::at(input) else { return notes };
+    match trouble(input) {
+        Some(trouble) => notes.push(format!("{}; {}", trouble.message, trouble.hint)),
+        None => {
+            let chosen = look.choice().unwrap_or_default();
+            notes.extend(undeclared(&look, &chosen));
+            notes.extend(other_boot_disk(input, &look, &chosen));
+        }
+    }
+    notes
+}
+
+/// An interface that the machine does not have, or a network that contradicts itself. An address that is not given yet is no misfit.
+fn network_misfit(input: &MachineInput) -> Option<String> {
+    let (claim, seen) = (input.claim.as_ref()?, input.facts.inventory.as_ref()?);
+    match Network::resolve(input.network(), &seen.inventory, &claim.assigned).err()? {
+        NetworkError::NoAddress { .. } => None,
+        error => Some(format!("the network does not fit {}: {error}", input.name)),
+    }
+}
+
+/// The disks of entries that name none, where the machine has more disks than the layout.
+fn undeclared(look: &Look<'_>, chosen: &BTreeMap<String, &str>) -> Option<String> {
+    let names = look.names();
+    let unnamed =
+        chosen.iter().filter(|(entry, _)| look.storage.disks.get(*entry).is_some_and(|it| it.id.is_none()));
+    let taken: Vec<String> = unnamed
+        .filter_map(|(_, kernel)| names.iter().find(|disk| disk.kernel() == *kernel))
+        .map(ToString::to_string)
+        .collect();
+    let is_choice = !taken.is_empty() && names.len() > chosen.len();
+    is_choice.then(|| {
+        format!(
+            "the storage does not name its disk, and takes {}: of {} disks the smallest that is large enough",
+            taken.join(", "),
+            names.len()
+        )
+    })
+}
+
+/// A BIOS boots the first disk of its own order, which nobody can set from outside.
+fn other_boot_disk(input: &MachineInput, look: &Look<'_>, chosen: &BTreeMap<String, &str>) -> Option<String> {
+    let Inventory { firmware, disks, .. } = &look.seen.inventory;
+    let first = disks.iter().map(|disk| disk.name.as_str()).min_by_key(|name| (name.len(), *name))?;
+    let boot = look.storage.below_boot();
+    let boots: Vec<&str> =
+        chosen.iter().filter(|(entry, _)| boot.contains(entry.as_str())).map(|(_, it)| *it).collect();
+    let is_other = *firmware == Firmware::Bios && !boots.is_empty() && !boots.contains(&first);
+    is_other.then(|| {
+        format!(
+            "{} boots by BIOS, which takes the first disk of its own order: by itself {first}, and the system goes to {}; \
+             put that first in the BIOS, or name {first} in the storage",
+            input.name,
+            boots.join(", ")
+        )
+    })
+}
