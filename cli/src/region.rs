@@ -1,6 +1,6 @@
 //! How commands reach a region: the same flags and variables everywhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use basalt_api::Kind;
 use basalt_api::client::{Client, ClientConfig, ClientError, Proxies};
@@ -58,7 +58,7 @@ impl Connection {
         };
         let token = match (std::env::var("BASALT_TOKEN").ok().filter(|t| !t.is_empty()), &self.token_file) {
             (Some(token), _) => Some(token),
-            (None, Some(path)) => Some(read(path)?.trim().to_owned()),
+            (None, Some(path)) => Some(token(path, &read(path)?)?),
             (None, None) => self.session()?.token()?,
         };
         self.client_with(token)
@@ -109,6 +109,18 @@ impl Connection {
     }
 }
 
+/// The token in a file.
+fn token(path: &Path, text: &str) -> Result<String, Failed> {
+    let token = text.trim();
+    if token.is_empty() {
+        let at = path.display();
+        return Err(Failed::Words(format!(
+            "there is no token in {at}, which --token-file or BASALT_TOKEN_FILE names; `basalt token issue NAME > {at}` writes one"
+        )));
+    }
+    Ok(token.to_owned())
+}
+
 /// The manager that this command is.
 pub(crate) const MANAGER: &str = "cli";
 
@@ -127,4 +139,18 @@ pub(crate) fn kind(word: &str) -> Result<&'static Kind, Failed> {
         let kinds: Vec<_> = basalt_api::KINDS.iter().map(|kind| kind.plural).collect();
         Failed::Words(format!("there is no kind {word:?}; there are {}", kinds.join(", ")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_file_without_a_token_is_told_as_such() {
+        assert_eq!(token(Path::new("ci.tok"), " t0ken\n").unwrap(), "t0ken");
+        for text in ["", "\n"] {
+            let said = token(Path::new("ci.tok"), text).unwrap_err().to_string();
+            assert!(said.starts_with("there is no token in ci.tok, which --token-file"), "{said}");
+        }
+    }
 }

@@ -1,12 +1,17 @@
 //! Many documents at once.
 
+use super::GivenMetadata;
 use crate::plan::{Advisory, Consequences, PlanReport};
 use crate::values::{Generation, Name, Sha256, Uid};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-/// One object of an apply.
+
+/// One object of an apply. Members that it does not have are refused. The status and the region's metadata are ignored, so that an
+/// object that was read can be applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "GivenDocument")]
 pub struct Document {
     /// Its kind.
     pub kind: String,
@@ -16,14 +21,40 @@ pub struct Document {
     pub spec: Value,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenDocument {
+    kind: String,
+    metadata: DocumentMetadata,
+    spec: Value,
+    #[serde(default, rename = "status")]
+    _status: IgnoredAny,
+}
+
+impl From<GivenDocument> for Document {
+    fn from(GivenDocument { kind, metadata, spec, _status }: GivenDocument) -> Self {
+        Self { kind, metadata, spec }
+    }
+}
+
 /// Name and labels of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "GivenMetadata")]
 pub struct DocumentMetadata {
     /// Its name.
     pub name: Name,
     /// Its labels. Absent: as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
+}
+
+impl TryFrom<GivenMetadata> for DocumentMetadata {
+    type Error = &'static str;
+
+    fn try_from(given: GivenMetadata) -> Result<Self, Self::Error> {
+        let name = given.name.ok_or("missing field `name`")?;
+        Ok(Self { name, labels: given.labels.map(|labels| labels.0) })
+    }
 }
 
 /// Body of `POST /api/v1/apply`.

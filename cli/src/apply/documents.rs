@@ -10,16 +10,16 @@ use crate::region::Failed;
 
 /// A document and where it was found.
 #[derive(Debug)]
-pub(super) struct Declared {
-    pub(super) document: Document,
+pub(crate) struct Declared {
+    pub(crate) document: Document,
     /// The file.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// Which of its documents, from 1; 0 when it is the only one.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 /// Reads every document of these files, in their order.
-pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Declared>, Failed> {
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Declared>, Failed> {
     let mut declared = Vec::new();
     for path in paths {
         for file in files(path)? {
@@ -101,7 +101,11 @@ fn values(name: &str, text: &str) -> Result<Vec<Value>, Failed> {
 fn apart(value: Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items,
-        Value::Object(mut list) if list.get("items").is_some_and(Value::is_array) => {
+        // A list as the region answers it; anything else beside `items` would be lost.
+        Value::Object(mut list)
+            if list.get("items").is_some_and(Value::is_array)
+                && list.keys().all(|key| ["items", "continue", "position"].contains(&key.as_str())) =>
+        {
             list.remove("items").map_or_else(Vec::new, apart)
         }
         one => vec![one],
@@ -171,6 +175,22 @@ spec:
                 "kind: Zone\nmetadata: {name: off}\nspec: {}",
                 "off.yaml is no declaration: metadata.name: invalid type: boolean `false`, expected a string; put it in quotes",
             ),
+            (
+                "key.yaml",
+                "kind: Zone\nmetadata: {name: a}\nspec: {}\nspeck: {}",
+                "key.yaml is no declaration: speck: unknown field `speck`, expected one of",
+            ),
+            (
+                "label.yaml",
+                "kind: Zone\nmetadata: {name: a, label: {row: '7'}}\nspec: {}",
+                "label.yaml is no declaration: metadata.label: unknown field `label`, expected one of",
+            ),
+            (
+                "list.yaml",
+                "items: []\nkind: Zone",
+                "list.yaml is no declaration: items: unknown field `items`",
+            ),
+            ("twice.yaml", "kind: Zone\nmetadata: {name: a}\nspec: {}\nspec: {}", "twice.yaml is neither"),
             ("b.yaml", "kind: Zone\nspec: {}\n---\nkind: Zone", "b.yaml, document 1 is no declaration"),
             ("c.json", "{", "c.json is neither"),
             ("d.yaml", "# nothing\n", "there is nothing"),

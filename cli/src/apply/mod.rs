@@ -1,6 +1,6 @@
 //! `basalt apply`: shows what files of declarations would do, asks, and has the region do exactly that.
 
-mod documents;
+pub(crate) mod documents;
 mod plan;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::problem::{Answer, Refusal};
-use super::query::parameters;
+use super::query::{limit, parameters};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -11,9 +11,6 @@ use basalt_api::{FieldCode, Kind};
 use basalt_db::{AuditQuery, Key, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-/// Entries of a page, unless the client says otherwise.
-const PAGE: i64 = 100;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +55,10 @@ struct Subject<'a> {
     name: Option<&'a str>,
 }
 
-/// `uid:…`, `KIND/NAME` or `KIND`; a kind in any of its spellings, or a word like `Blob`.
+/// Words of the log for what is no object.
+const THINGS: [&str; 2] = ["Blob", "JoinToken"];
+
+/// `uid:…`, `KIND/NAME` or `KIND`; a kind in any of its spellings, or one of [`THINGS`].
 fn subject(text: &str) -> Answer<Subject<'_>> {
     if let Some(uid) = text.strip_prefix("uid:") {
         let uid = uid.parse().map_err(|_| {
@@ -68,16 +68,21 @@ fn subject(text: &str) -> Answer<Subject<'_>> {
         return Ok(Subject { uid: Some(uid), ..Subject::default() });
     }
     let (kind, name) = text.split_once('/').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let kind = Kind::find(kind).map_or(kind, |k| k.name);
-    Ok(Subject { kind: Some(kind), name, uid: None })
+    let known = Kind::find(kind).map(|kind| kind.name);
+    let known = known.or_else(|| THINGS.into_iter().find(|thing| *thing == kind)).ok_or_else(|| {
+        let message = format!("{kind:?} in object is no kind");
+        let hint = format!(
+            "KIND/NAME for one object, like machine/web1; a kind, {}, or uid:UUID",
+            THINGS.join(", ")
+        );
+        Refusal::field("/object", FieldCode::Format, message, hint)
+    })?;
+    Ok(Subject { kind: Some(known), name, uid: None })
 }
 
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Json<Page>> {
     let parameters: Parameters = parameters(&uri)?;
-    let limit = parameters.limit.unwrap_or(PAGE);
-    if !(1..=1000).contains(&limit) {
-        return Err(Refusal::field("", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"));
-    }
+    let limit = limit(parameters.limit)?;
     let before_id = parameters.next.as_deref().map(str::parse).transpose().map_err(|_| {
         let message = format!("{:?} in continue is not from the page before", parameters.next);
         Refusal::field("/continue", FieldCode::Format, message, "`continue` of the page before")
@@ -128,5 +133,8 @@ mod tests {
         assert_eq!(subject("Blob").unwrap(), Subject { kind: Some("Blob"), ..Subject::default() });
         assert!(subject("uid:0197d3c4-5f6a-7b8c-9d0e-1f2a3b4c5d6e").unwrap().uid.is_some());
         assert!(subject("uid:web1").is_err());
+        for forgotten in ["web1", "nope/web1", "blob"] {
+            assert!(subject(forgotten).is_err(), "{forgotten} is no kind, and nobody changed it");
+        }
     }
 }

@@ -25,9 +25,6 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Objects of a page, unless the client says otherwise.
-const PAGE: i64 = 100;
-
 /// [`basalt_api::wire::ObjectList`].
 #[derive(Serialize)]
 struct List {
@@ -64,10 +61,7 @@ pub(super) async fn list(
 ) -> Answer<Response> {
     let kind = body::kind(&plural)?;
     let parameters: ListParameters = parameters(&uri)?;
-    let limit = parameters.limit.unwrap_or(PAGE);
-    if !(1..=1000).contains(&limit) {
-        return Err(Refusal::field("", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"));
-    }
+    let limit = query::limit(parameters.limit)?;
     // From before the list, and before the caller's rights were looked up: everything up to here is in both.
     let position = format!("{}:{}", app.store().incarnation(), caller.as_of);
     let pools = caller.rights.visible_pools().map(|pools| pools.into_iter().collect::<Vec<_>>());

@@ -42,6 +42,11 @@ impl Refusal {
         self.0.code
     }
 
+    #[cfg(test)]
+    pub(super) fn errors(&self) -> &[FieldError] {
+        &self.0.errors
+    }
+
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self::from(Problem {
             retry_after: Some(RETRY_AFTER),

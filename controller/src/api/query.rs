@@ -170,14 +170,104 @@ impl ReadParameters {
     }
 }
 
+/// Objects or entries of a page, unless the client says otherwise.
+const PAGE: i64 = 100;
+
+/// How many objects or entries a page has at most.
+pub(super) fn limit(asked: Option<i64>) -> Answer<i64> {
+    let limit = asked.unwrap_or(PAGE);
+    if (1..=1000).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Refusal::field("/limit", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"))
+}
+
+/// Parameters that are no texts, and their form.
+const FORMS: &[(&str, &str)] = &[
+    ("limit", "a whole number, 1 to 1000"),
+    ("generation", "a whole number"),
+    ("before", "`next` of the page before"),
+    ("timeout", "a duration, like 90s or 5m"),
+    ("since", "a time, like 2026-01-31T12:00:00Z"),
+    ("state", "pending, delivered or dead"),
+    ("dry_run", TRUTH),
+    ("adopt", TRUTH),
+    ("force", TRUTH),
+    ("if_unused", TRUTH),
+    ("layers", TRUTH),
+    ("replay", TRUTH),
+];
+
+const TRUTH: &str = "true or false";
+
 /// Reads the query. A NUL is in no text that is stored.
 pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Answer<T> {
     if uri.query().is_some_and(|query| query.contains("%00")) {
         let message = "the query contains %00, a NUL, which no text has";
         return Err(Refusal::field("", FieldCode::Format, message, "leave it out"));
     }
-    Query::<T>::try_from_uri(uri).map(|q| q.0).map_err(|error| {
-        let message = format!("the query {:?} is not understood: {error}", uri.query().unwrap_or_default());
-        Refusal::field("", FieldCode::UnknownField, message, "see /openapi.json")
-    })
+    Query::<T>::try_from_uri(uri).map(|q| q.0).map_err(|error| misread(uri, &error.to_string()))
+}
+
+/// The refusal of a query: it names the parameter of the wrong form, or the unknown one.
+fn misread(uri: &Uri, error: &str) -> Refusal {
+    // The error names the parameter before its reason.
+    let is_named = |(name, _): &&(&str, &str)| error.contains(&format!(": {name}: "));
+    let given = |name: &str| {
+        let texts = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?.0;
+        texts.get(name).cloned()
+    };
+    if let Some((name, form)) = FORMS.iter().find(is_named)
+        && let Some(given) = given(name)
+    {
+        let message = format!("{name} is {given:?}");
+        return Refusal::field(&format!("/{name}"), FieldCode::Format, message, *form);
+    }
+    let message = format!("the query {:?} is not understood: {error}", uri.query().unwrap_or_default());
+    Refusal::field("", FieldCode::UnknownField, message, "see /openapi.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T: DeserializeOwned + std::fmt::Debug>(query: &str) -> (String, FieldCode, String) {
+        let uri = format!("/api/v1/zones?{query}").parse().expect("a URI");
+        let refusal = parameters::<T>(&uri).expect_err("a refusal");
+        let error = refusal.errors()[0].clone();
+        (error.pointer.clone(), error.code, format!("{}: {}", error.message, error.hint.unwrap_or_default()))
+    }
+
+    #[test]
+    fn a_parameter_of_another_form_is_named_with_its_value_and_its_form() {
+        for (found, wanted) in [
+            (
+                refused::<ListParameters>("limit=abc"),
+                ("/limit", "limit is \"abc\": a whole number, 1 to 1000"),
+            ),
+            (refused::<ListParameters>("q=x&limit="), ("/limit", "limit is \"\": a whole number, 1 to 1000")),
+            (refused::<ListParameters>("layers=yes"), ("/layers", "layers is \"yes\": true or false")),
+            (refused::<Flags>("dry_run=1"), ("/dry_run", "dry_run is \"1\": true or false")),
+            (
+                refused::<ReadParameters>("generation=-1"),
+                ("/generation", "generation is \"-1\": a whole number"),
+            ),
+            (
+                refused::<ReadParameters>("timeout=soon"),
+                ("/timeout", "timeout is \"soon\": a duration, like 90s or 5m"),
+            ),
+        ] {
+            assert_eq!(
+                (found.0.as_str(), found.1, found.2.as_str()),
+                (wanted.0, FieldCode::Format, wanted.1)
+            );
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_known_is_no_value_of_another_form() {
+        let (pointer, code, message) = refused::<Flags>("dryrun=true");
+        assert_eq!((pointer.as_str(), code), ("", FieldCode::UnknownField));
+        assert!(message.contains("unknown field `dryrun`"), "{message}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
-use super::query::{Flags, parameters};
+use super::query::{Flags, limit, parameters};
 use super::utilisation::with;
 use super::waiting::WaitsFor;
 use super::{App, announce, body, objects, render};
@@ -19,9 +19,6 @@ use basalt_db::{Delivery, Object, StoreError, WebhookState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-
-/// Deliveries of a page, unless the client says otherwise.
-const PAGE: i64 = 100;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,10 +78,7 @@ pub(super) async fn deliveries(
     uri: Uri,
 ) -> Answer<Json<DeliveryPage>> {
     let parameters: Parameters = parameters(&uri)?;
-    let limit = parameters.limit.unwrap_or(PAGE);
-    if !(1..=1000).contains(&limit) {
-        return Err(Refusal::field("", FieldCode::Range, format!("limit is {limit}"), "1 to 1000"));
-    }
+    let limit = limit(parameters.limit)?;
     let before = parameters.next.as_deref().map(str::parse).transpose().map_err(|_| {
         let message = format!("{:?} in continue is not from the page before", parameters.next);
         Refusal::field("/continue", FieldCode::Format, message, "`continue` of the page before")
