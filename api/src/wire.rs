@@ -1,5 +1,6 @@
 //! Requests and answers of the REST API, beside objects and problems.
 
+mod addresses;
 mod apply;
 mod audit;
 mod boots;
@@ -9,6 +10,7 @@ mod login;
 mod operations;
 mod runs;
 
+pub use addresses::{AddressEntry, AddressPage, AddressSource};
 pub use apply::{
     ApplyAction, ApplyRequest, ApplyResponse, ApplyResult, BlastRadius, Document, DocumentMetadata,
     MAX_DOCUMENTS,

@@ -23,6 +23,7 @@
 //! `patience` is over.
 
 mod access;
+mod addresses;
 mod blob;
 mod config;
 mod error;
@@ -39,6 +40,7 @@ mod watch;
 mod tests;
 
 pub use access::AuditOptions;
+pub use addresses::AddressOptions;
 pub use blob::BlobProgress;
 pub use config::{ClientConfig, ClientIdentity, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 pub use error::ClientError;

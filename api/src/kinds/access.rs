@@ -8,7 +8,7 @@ use basalt_api_derive::Model;
 use std::collections::BTreeSet;
 
 /// Paths of the API that are not about a kind, and that a token's scopes can name.
-const OTHER_SCOPES: [&str; 4] = ["audit", "blobs", "join_tokens", "metrics"];
+const OTHER_SCOPES: [&str; 5] = ["addresses", "audit", "blobs", "join_tokens", "metrics"];
 
 /// Fewest characters of a password: shorter ones are guessed.
 const PASSWORD_CHARACTERS: usize = 10;

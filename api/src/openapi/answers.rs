@@ -18,6 +18,7 @@ const MORE: &[(&str, &[u16])] = &[
     ("patch{Kind}", &[412, 415]),
     ("delete{Kind}", &[412]),
     ("rename{Kind}", &[412]),
+    ("addresses", &[404]),
     ("apply", &[404, 409]),
     ("login", &[401, 429]),
     ("logout", &[404]),

@@ -364,6 +364,16 @@ const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "get",
+        path: "/api/v1/addresses",
+        exists_for: For::Itself,
+        id: "addresses",
+        summary: "Who has which address, from every source, by subnet and address",
+        parameters: &["subnet", "address", "address_source", "limit", "continue"],
+        request: None,
+        answers: &[("200", "A page of them", Some("AddressPage"))],
+    },
+    Endpoint {
+        method: "get",
         path: "/api/v1/audit",
         exists_for: For::Itself,
         id: "audit",

@@ -6,7 +6,7 @@ use crate::KINDS;
 use crate::schema::{Kind, Semantic};
 use crate::values::Naming;
 use crate::watch::LAST_EVENT_ID;
-use crate::wire::{DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER, RUN_HEADER};
+use crate::wire::{AddressSource, DeliveryState, IDEMPOTENCY_HEADER, MANAGER_HEADER, RUN_HEADER};
 use serde_json::{Map, Value, json};
 
 /// A position of the watch: which life of the database, and how far into it.
@@ -150,6 +150,15 @@ fn others() -> Vec<(&'static str, &'static str, &'static str, Value, &'static st
             "A machine's name or `uid:UUID`, or a MAC in any spelling, which nobody need have declared",
         ),
         ("object", "object", "query", text(), "Only of this object: `uid:UUID`, `KIND/NAME` or `KIND`"),
+        ("subnet", "subnet", "query", text(), "Only in this Subnet: its name, or `uid:UUID`"),
+        ("address", "address", "query", form(Semantic::Ip), "Only this address"),
+        (
+            "address_source",
+            "source",
+            "query",
+            json!({"type": "string", "enum": AddressSource::ALL.map(AddressSource::as_str)}),
+            "Only from this source",
+        ),
         ("actor", "actor", "query", text(), "Only by this actor: `token NAME`, `user NAME`, `peer uid 0`"),
         ("wait", "wait", "query", text(), "Answer when this condition is true, or Stalled is"),
         (

@@ -9,7 +9,8 @@ use crate::validate::MAX_STRING_BYTES;
 use crate::values::Naming;
 use crate::watch::CutReason;
 use crate::wire::{
-    DeliveryState, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState, RESCUE_KEYS, Verb,
+    AddressSource, DeliveryState, MAX_CONFIRMED, MAX_DOCUMENTS, MAX_ID_TOKEN_BYTES, OperationState,
+    RESCUE_KEYS, Verb,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ pub(super) fn given_metadata(name: &str, required: &[&str]) -> Value {
 }
 
 /// Their components, by name.
-pub(super) fn components() -> [(&'static str, Value); 61] {
+pub(super) fn components() -> [(&'static str, Value); 63] {
     let text = || json!({"type": "string"});
     let time = || form(Semantic::Timestamp);
     let number = || json!({"type": "integer", "minimum": 0, "maximum": MAX_INT});
@@ -218,6 +219,20 @@ pub(super) fn components() -> [(&'static str, Value); 61] {
             ),
         ),
         ("TokenIssued", object(&["token"], json!({"token": text()}))),
+        ("AddressPage", object(&["items"], json!({"items": list("AddressEntry"), "continue": text()}))),
+        (
+            "AddressEntry",
+            object(
+                &["address", "subnet", "source"],
+                json!({
+                    "address": form(Semantic::Ip), "subnet": text(),
+                    "source": {"type": "string", "enum": AddressSource::ALL.map(AddressSource::as_str)},
+                    "owner": text(), "interface": text(), "machine": text(), "device": text(),
+                    "mac": form(Semantic::Mac), "duid": form(Semantic::Duid), "hostname": text(), "rack": text(),
+                    "ends_at": time(),
+                }),
+            ),
+        ),
         ("AuditPage", object(&["items"], json!({"items": list("AuditEntry"), "continue": text()}))),
         (
             "AuditEntry",

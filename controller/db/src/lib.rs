@@ -92,7 +92,8 @@ pub use fact::{Fact, NewFact};
 pub use fleet::{FleetLimits, FleetUse, Slot, Take};
 pub use gauge::{FailingGauge, KindGauge, PhaseGauge, QueueGauge};
 pub use ipam::{
-    Address, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse, ServedSubnet, SubnetUse,
+    Address, AddressPosition, AddressQuery, AddressWish, Addressed, Block, BlockUse, Delegation, RangeUse,
+    ServedSubnet, SubnetUse, TakenAddress, TakenPage,
 };
 pub use lease::{CurrentLease, Grantor, LastLease, LeasesSeen, RackLease};
 pub use object::{BmcOf, Key, ListQuery, Object, Page, Referrer};

@@ -14,6 +14,7 @@
 //! | `runs` | runs of clients, and which creations they confirm |
 //! | `announce` | what a write would do |
 //! | `webhooks` | deliveries, and what webhooks' status says of them |
+//! | `addresses` | who has which address, from every source |
 //! | `utilisation`, `serving` | how full subnets and ranges are; whether racks serve them |
 //! | `wait`, `watch` | answers that wait for a condition; what changes, as it changes |
 //! | `waiting` | whom a deletion waits for |
@@ -30,6 +31,7 @@
 pub mod endpoints;
 pub mod rights;
 
+mod addresses;
 mod announce;
 mod apply;
 mod audit;

@@ -152,6 +152,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST", "/api/v1/webhooks/{name}/redeliver", "/api/v1/webhooks/chat/redeliver?dry_run=true", GOVERN),
     ("GET", "/api/v1/audit", "/api/v1/audit", GOVERN),
     ("POST", "/api/v1/join_tokens", "/api/v1/join_tokens", GOVERN),
+    ("GET", "/api/v1/addresses", "/api/v1/addresses", LOOK),
     ("HEAD", "/api/v1/blobs/{sha256}", "/api/v1/blobs/SHA256", LOOK),
     ("GET", "/api/v1/blobs/{sha256}", "/api/v1/blobs/SHA256", LOOK),
     ("PUT", "/api/v1/blobs/{sha256}", "/api/v1/blobs/SHA256", CHANGE),

@@ -1,6 +1,12 @@
 //! Addresses over the API.
 
-use crate::support::{self, Client, lab};
+use crate::accounts::issue;
+use crate::dhcp::Played;
+use crate::support::{self, Client, Lab, lab};
+use basalt_api::values::RackId;
+use basalt_db::Key;
+use basalt_proto::rack_v1::{Fact, LeaseFact, fact};
+use basalt_region::racks::observed::new_fact;
 use serde_json::{Value, json};
 
 /// The subnet `lab` with a gateway.
@@ -120,4 +126,120 @@ async fn subnets_and_ranges_say_how_full_they_are() {
         assert_eq!(said, expected);
     }
     assert_eq!(lab.api.get("/api/v1/ip_ranges/kept").await.json()["status"]["used"], 1);
+}
+
+/// Clients with these MACs lease these addresses of `lab` from a rack. One gave its address back.
+async fn lease(lab: &Lab, rack: &str, leases: &[(&str, &str, bool)]) {
+    let store = lab.region.store();
+    let uid = store.get("Rack", Key::Name(rack)).await.expect("a rack").uid;
+    let subnet = store.get("Subnet", Key::Name("lab")).await.expect("a subnet").uid;
+    let facts = leases.iter().zip(100..).map(|((address, mac, released), seq)| {
+        let lease = LeaseFact {
+            address: (*address).into(),
+            hostname: "host".into(),
+            expires_unix_ms: 3_600_000,
+            released: *released,
+            subnet_uid: subnet.to_string(),
+            kept_unix_ms: 3_600_000,
+        };
+        let (mac, body) = ((*mac).into(), Some(fact::Body::Lease(lease)));
+        new_fact(Fact { seq, mac, body, ..Fact::default() }, 0)
+    });
+    let facts: Vec<_> = facts.collect();
+    store
+        .store_facts(RackId::from(uid), rack, uuid::Uuid::from_u128(1), &facts)
+        .await
+        .expect("they are stored");
+}
+
+/// Address, source, owner, machine or device of each entry.
+async fn listed(api: &Client, query: &str) -> Vec<String> {
+    let (mut entries, mut next) = (Vec::new(), String::new());
+    loop {
+        let answer = api.get(&format!("/api/v1/addresses?{query}{next}")).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let page = answer.json();
+        for entry in page["items"].as_array().expect("items") {
+            let words =
+                ["address", "source", "owner", "machine", "device", "rack"].map(|name| entry[name].as_str());
+            entries.push(words.into_iter().flatten().collect::<Vec<_>>().join(" "));
+        }
+        match page["continue"].as_str() {
+            Some(position) => next = format!("&continue={position}"),
+            None => return entries,
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_source_says_who_has_which_address_and_pools_keep_theirs() {
+    let lab = lab().await;
+    network(&lab.api).await;
+    let declare =
+        async |path: &str, spec: Value| lab.api.declare(&format!("/api/v1/{path}"), &spec.to_string()).await;
+    for pool in ["pools/blue", "pools/red"] {
+        declare(pool, json!({})).await;
+    }
+    declare("roles/blue", json!({"base": "viewer", "pools": ["blue"]})).await;
+    declare("machines/own", json!({"pool": "blue", "boot_macs": ["52:54:00:00:0b:01"]})).await;
+    declare("machines/other", json!({"pool": "red", "boot_macs": ["52:54:00:00:0f:01"]})).await;
+    declare("devices/phone", json!({"macs": ["52:54:00:00:0c:01"], "addresses": ["10.77.0.7"]})).await;
+    declare(
+        "ip_addresses/printer",
+        json!({"subnet": "lab", "address": "10.77.0.8", "mac": "52:54:00:00:0f:01"}),
+    )
+    .await;
+    let files = json!({"root_tarball": {"sha256": "ab".repeat(32)}});
+    declare(
+        "images/debian",
+        json!({"os": "debian", "release": "12", "architecture": "amd64", "files": files}),
+    )
+    .await;
+    for (deployment, machine, address) in [("db", "own", "10.77.0.9"), ("web", "other", "10.77.0.33")] {
+        let eth0 = json!({"addressing": "static", "subnet": "lab", "address": address});
+        let network = json!({"interfaces": {"eth0": eth0}});
+        declare(
+            &format!("deployments/{deployment}"),
+            json!({"image": "debian", "machine": machine, "network": network}),
+        )
+        .await;
+    }
+    Played::come_at(&lab, "r1", &["10.77.0.2/24"]).await;
+    let leases = [
+        ("10.77.0.100", "52:54:00:00:0b:01", false),
+        ("10.77.0.101", "52:54:00:00:0f:01", false),
+        ("10.77.0.102", "52:54:00:00:0c:01", false),
+        ("10.77.0.103", "52:54:00:00:00:99", false),
+        ("10.77.0.104", "52:54:00:00:0b:01", true),
+    ];
+    lease(&lab, "r1", &leases).await;
+
+    let all = listed(&lab.api, "").await;
+    assert_eq!(
+        all,
+        [
+            "10.77.0.1 gateway lab",
+            "10.77.0.2 rack r1",
+            "10.77.0.7 device phone",
+            "10.77.0.8 ip_address printer other",
+            "10.77.0.9 deployment db",
+            "10.77.0.33 deployment web",
+            "10.77.0.100 lease own r1",
+            "10.77.0.101 lease other r1",
+            "10.77.0.102 lease phone r1",
+            "10.77.0.103 lease r1",
+        ]
+    );
+    for page in 1..=3 {
+        assert_eq!(listed(&lab.api, &format!("limit={page}")).await, all, "page by page");
+    }
+    assert_eq!(listed(&lab.api, "source=lease&subnet=lab&limit=1").await, all[6..]);
+    assert_eq!(listed(&lab.api, "source=device").await, [all[2].as_str()]);
+    assert_eq!(listed(&lab.api, "address=10.77.0.33").await, [all[5].as_str()]);
+    assert_eq!(lab.api.get("/api/v1/addresses?subnet=nope").await.problem().1, "not_found");
+
+    let blue = Client::new(lab.region.address(), Some(issue(&lab, "blue", r#"{"role":"blue"}"#).await));
+    let seen: Vec<&str> = all.iter().map(|line| line.strip_suffix(" other").unwrap_or(line)).collect();
+    let seen: Vec<&str> = [&seen[..5], &seen[6..7], &seen[8..9]].concat();
+    assert_eq!(listed(&blue, "limit=2").await, seen, "strangers may be machines of other pools");
 }

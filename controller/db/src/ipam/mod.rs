@@ -14,6 +14,7 @@
 //! | `fit` | what stands against an address |
 //! | `before` | what a database of an earlier version holds that would be refused |
 //! | `block`, `divide` | which rack leases which part of a dynamic range |
+//! | `listing` | who has which address, from every source |
 //! | `usage` | how full subnets and ranges are |
 
 pub(crate) mod before;
@@ -23,11 +24,13 @@ pub(crate) mod device;
 mod divide;
 mod fit;
 pub(crate) mod interface;
+mod listing;
 mod own;
 pub(crate) mod range;
 mod usage;
 
 pub use block::{Block, Delegation, ServedSubnet};
+pub use listing::{AddressPosition, AddressQuery, TakenAddress, TakenPage};
 pub use own::{Address, AddressWish, Addressed};
 pub use usage::{BlockUse, RangeUse, SubnetUse};
 

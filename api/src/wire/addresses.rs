@@ -1,0 +1,96 @@
+//! Who has which address: answer to `GET /api/v1/addresses`.
+
+use crate::values::{Duid, Mac, Name, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A page of addresses, by subnet and address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressPage {
+    /// This page's entries.
+    pub items: Vec<AddressEntry>,
+    /// Goes into the next request; absent on the last page.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One address, and why it is not free. An address has several entries if several sources name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressEntry {
+    /// The address.
+    pub address: IpAddr,
+    /// The Subnet that it is in.
+    pub subnet: Name,
+    /// Why it is not free.
+    pub source: AddressSource,
+    /// The object that has it: of the kind that the source names. Absent for a lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Name>,
+    /// The interface, for a deployment's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The Machine whose MAC this is, or which the deployment has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Name>,
+    /// The Device whose MAC this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Name>,
+    /// MAC address of the host, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// DUID of the host, for an IpAddress that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duid: Option<Duid>,
+    /// What the host calls itself, or is to be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// The Rack that granted the lease, while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<Name>,
+    /// When the lease ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
+}
+
+/// Why an address is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressSource {
+    /// The gateway of its subnet.
+    Gateway,
+    /// An IpAddress keeps it.
+    IpAddress,
+    /// A Device has it.
+    Device,
+    /// An interface of a Deployment has it.
+    Deployment,
+    /// A Rack answers there.
+    Rack,
+    /// A rack leased it to a client, and the lease runs.
+    Lease,
+}
+
+impl AddressSource {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Gateway, Self::IpAddress, Self::Device, Self::Deployment, Self::Rack, Self::Lease];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::IpAddress => "ip_address",
+            Self::Device => "device",
+            Self::Deployment => "deployment",
+            Self::Rack => "rack",
+            Self::Lease => "lease",
+        }
+    }
+
+    /// The source that is written so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == text)
+    }
+}
