@@ -69,6 +69,11 @@ fn judge(error: &ClientError, token_from: Option<&str>) -> Option<Diag> {
         (ClientError::Interrupted { .. }, ..) => {
             ("Interrupted", whole, "The region did not answer until then.".to_owned())
         }
+        (ClientError::Distrusted { .. }, ..) => (
+            "The region's certificate is not trusted",
+            Path::root().attr("ca_file"),
+            sentence(&error.to_string()),
+        ),
         _ if error.is_outage() => ("No region can be reached", endpoint, sentence(&error.to_string())),
         // From another host it is asked in the clear.
         (ClientError::Problem(problem), ..) if problem.status == 426 => {

@@ -110,7 +110,8 @@ impl Region {
 
     /// The same where it was about what a configuration says. That no region answers is told in full once, however many objects there are.
     pub(crate) fn diags_of(&self, kind: &Kind, name: &str, error: &ClientError, config: &Val) -> Diags {
-        if matches!(error, ClientError::Unreachable { .. }) && !self.client.misses() {
+        let is_away = matches!(error, ClientError::Unreachable { .. } | ClientError::Distrusted { .. });
+        if is_away && !self.client.misses() {
             let detail = "Still no region answers; another error of this run says in full why. Run this again once one does.";
             return Diag::error(format!("The region cannot be reached: {} {name:?}", kind.name), detail)
                 .into();

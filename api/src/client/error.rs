@@ -23,6 +23,12 @@ pub enum ClientError {
         /// How long it was tried.
         patience: Duration,
     },
+    /// The certificate of every region was refused here. Nothing was sent, and another try would meet the same.
+    #[error("no region can be trusted: {}", tried.join("; "))]
+    Distrusted {
+        /// Each endpoint, why its certificate was refused, and what to do.
+        tried: Vec<String>,
+    },
     /// The region refused.
     #[error(transparent)]
     Problem(Box<Problem>),
@@ -86,7 +92,9 @@ impl ClientError {
             Self::Problem(problem) => {
                 matches!(problem.code, ProblemCode::Unavailable | ProblemCode::RateLimited)
             }
-            Self::Config { .. } | Self::File { .. } | Self::Interrupted { .. } => false,
+            Self::Config { .. } | Self::File { .. } | Self::Interrupted { .. } | Self::Distrusted { .. } => {
+                false
+            }
         }
     }
 

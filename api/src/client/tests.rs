@@ -595,14 +595,42 @@ async fn a_server_is_trusted_by_the_key_that_its_endpoint_names_and_by_no_other(
 #[tokio::test]
 async fn https_is_trusted_by_the_given_certificate_and_by_no_other() {
     let (url, pem, task) = tls_server().await;
-    let with = |ca_pem: Option<String>| {
-        client_with(ClientConfig { endpoints: vec![url.clone()], ca_pem, ..ClientConfig::default() })
+    let with = |endpoint: &str, ca_pem: Option<String>| {
+        // A client that tried again would never end.
+        let (endpoints, patience) = (vec![endpoint.to_owned()], Duration::MAX);
+        Client::new(&ClientConfig { endpoints, patience, ca_pem, ..ClientConfig::default() }).unwrap()
     };
-    assert_eq!(with(Some(pem)).version().await.unwrap().api, "v1");
+    assert_eq!(with(&url, Some(pem.clone())).version().await.unwrap().api, "v1");
     let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
-    let error = with(Some(other)).version().await.unwrap_err().to_string();
-    assert!(error.contains("certificate") && error.contains("in BASALT_CA_FILE"), "{error}");
+    let by_name = url.replace("127.0.0.1", "localhost");
+    for (endpoint, ca_pem, says) in [
+        (&url, Some(other), "name the file with its signer's certificate, in BASALT_CA_FILE"),
+        (&url, None, "name the file with its signer's certificate, in BASALT_CA_FILE"),
+        (&by_name, Some(pem), "a name or an address that stands in its certificate; BASALT_CA_FILE does not"),
+    ] {
+        let error = with(endpoint, ca_pem).version().await.unwrap_err();
+        let words = error.to_string();
+        assert!(words.starts_with(&format!("no region can be trusted: {endpoint}: ")), "{words}");
+        assert!(words.contains(says) && !error.is_outage(), "{words}");
+    }
     task.abort();
+}
+
+#[tokio::test]
+async fn a_region_that_is_trusted_is_asked_beside_one_that_is_not() {
+    let (url, pem, task) = tls_server().await;
+    let (strange, _, other) = tls_server().await;
+    let with = |endpoints: Vec<String>, patience| {
+        let ca_pem = Some(pem.clone());
+        Client::new(&ClientConfig { endpoints, patience, ca_pem, ..ClientConfig::default() }).unwrap()
+    };
+    let both = with(vec![strange.clone(), url], Duration::MAX);
+    assert_eq!(both.version().await.unwrap().api, "v1");
+    let away = with(vec![strange.clone(), dead_endpoint().await], Duration::ZERO).version().await;
+    let words = away.unwrap_err().to_string();
+    assert!(words.starts_with("no region answered") && words.contains("BASALT_CA_FILE"), "{words}");
+    task.abort();
+    other.abort();
 }
 
 /// The error of a client that asks there once.

@@ -1,8 +1,10 @@
 //! TLS to regions, and to racks that pass on to them.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use reqwest::Url;
+use rustls::CertificateError;
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -89,6 +91,43 @@ fn identified(
             format!("it cannot be used with the certificate: {e}; give the key that the certificate is of"),
         )
     })
+}
+
+/// The reason why a server's certificate was refused here, if an error says so. Another try meets the same certificate.
+pub(super) fn distrust<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
+    let mut chain = std::iter::successors(Some(error), |&error| error.source());
+    chain.find_map(refused)
+}
+
+/// The same for one error of a chain. I/O errors hide the error that they were made of, and stand in each other.
+fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
+    match error.downcast_ref::<rustls::Error>() {
+        Some(rustls::Error::InvalidCertificate(why)) => Some(why),
+        Some(_) => None,
+        None => refused(error.downcast_ref::<std::io::Error>()?.get_ref()?),
+    }
+}
+
+/// Advice for a certificate that was refused for this reason.
+pub(super) fn advice(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::ApplicationVerificationFailure => {
+            "the server there has another key than the endpoint's #spki= says; status.spki_sha256 of its Rack has it"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the endpoint has to have a name or an address that stands in its certificate; BASALT_CA_FILE does not change that"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "renew it at the region, and look at this host's clock; BASALT_CA_FILE does not change that"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "look at this host's clock and at the region's; BASALT_CA_FILE does not change that"
+        }
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is an authority's, and the region needs one that says CA:FALSE; BASALT_CA_FILE names the authority"
+        }
+        _ => "name the file with its signer's certificate, in BASALT_CA_FILE",
+    }
 }
 
 #[cfg(test)]

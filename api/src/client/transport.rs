@@ -178,7 +178,13 @@ pub(super) struct Transport {
 
 /// How one endpoint failed, and whether another should be asked.
 enum Failure {
-    NextEndpoint { error: ClientError, retry_after: Option<Duration>, is_undone: bool },
+    /// Its certificate was refused here: it is as good as away, and the same one is met at every try.
+    Distrusted(String),
+    NextEndpoint {
+        error: ClientError,
+        retry_after: Option<Duration>,
+        is_undone: bool,
+    },
     Final(ClientError),
 }
 
@@ -283,14 +289,18 @@ impl Transport {
             return Err(ClientError::Unreachable { tried: Vec::new(), patience: self.patience });
         };
         let request = build(endpoint.http.request(method, join(&endpoint.base, path)));
-        match try_once(endpoint, request, Again::Broken).await {
-            Ok(response) => Ok(response),
-            Err(Failure::NextEndpoint { error, .. }) => {
-                self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
-                Err(error)
+        let other = || self.preferred.store((at + 1) % self.endpoints.len(), Ordering::Relaxed);
+        try_once(endpoint, request, Again::Broken).await.map_err(|failure| match failure {
+            Failure::Distrusted(why) => {
+                other();
+                ClientError::Distrusted { tried: vec![why] }
             }
-            Err(Failure::Final(error)) => Err(error),
-        }
+            Failure::NextEndpoint { error, .. } => {
+                other();
+                error
+            }
+            Failure::Final(error) => error,
+        })
     }
 
     async fn tries(&self, call: &Call) -> Result<Response, ClientError> {
@@ -302,6 +312,7 @@ impl Transport {
             let mut tried = Vec::new();
             let mut asked_for = Duration::ZERO;
             let mut refusal = None;
+            let mut distrusted = 0;
             for offset in 0..self.endpoints.len() {
                 let at = (first + offset) % self.endpoints.len();
                 let Some(endpoint) = self.endpoints.get(at) else { continue };
@@ -318,6 +329,11 @@ impl Transport {
                         }
                         return Err(error);
                     }
+                    Err(Failure::Distrusted(why)) => {
+                        call.may_be_done.store(may_be_done, Ordering::Relaxed);
+                        distrusted += 1;
+                        tried.push(why);
+                    }
                     Err(Failure::NextEndpoint { error, retry_after, is_undone }) => {
                         if is_undone {
                             call.may_be_done.store(may_be_done, Ordering::Relaxed);
@@ -327,6 +343,9 @@ impl Transport {
                         refusal = refusal.or(matches!(error, ClientError::Problem(_)).then_some(error));
                     }
                 }
+            }
+            if distrusted == self.endpoints.len() {
+                return Err(ClientError::Distrusted { tried });
             }
             let wait = pause.max(asked_for);
             if began.elapsed().saturating_add(wait) > self.patience {
@@ -343,22 +362,28 @@ impl Transport {
 async fn try_once(endpoint: &Endpoint, request: RequestBuilder, again: Again) -> Result<Response, Failure> {
     let response = match sending::send(request).await {
         Ok(response) => response,
-        Err(error) if sending::is_unseen(&error) || (error.is_request() && again >= needed(&error)) => {
-            let why = if error.is_timeout() { LATE.to_owned() } else { in_words(root_cause(&error)) };
-            let url = endpoint.shown.clone();
-            let (is_undone, error) = (sending::is_unseen(&error), ClientError::Broken { url, why });
-            return Err(Failure::NextEndpoint { error, retry_after: None, is_undone });
-        }
-        Err(error) => {
-            let url = error.url().map_or_else(|| endpoint.shown.clone(), Url::to_string);
-            let why = if error.is_timeout() { LATE.to_owned() } else { in_words(root_cause(&error)) };
-            return Err(Failure::Final(ClientError::Broken { url, why }));
-        }
+        Err(error) => return Err(unanswered(endpoint, &error, again)),
     };
     if response.status().is_success() {
         return Ok(response);
     }
     Err(refused(response, again).await)
+}
+
+/// A request that has no answer.
+fn unanswered(endpoint: &Endpoint, error: &reqwest::Error, again: Again) -> Failure {
+    let cause = root_cause(error);
+    if let Some(why) = tls::distrust(error) {
+        return Failure::Distrusted(format!("{}: {cause}: {}", endpoint.shown, tls::advice(why)));
+    }
+    let why = if error.is_timeout() { LATE.to_owned() } else { in_words(cause) };
+    let is_undone = sending::is_unseen(error);
+    if is_undone || (error.is_request() && again >= needed(error)) {
+        let error = ClientError::Broken { url: endpoint.shown.clone(), why };
+        return Failure::NextEndpoint { error, retry_after: None, is_undone };
+    }
+    let url = error.url().map_or_else(|| endpoint.shown.clone(), Url::to_string);
+    Failure::Final(ClientError::Broken { url, why })
 }
 
 /// What it takes to send a request again after this.
@@ -542,15 +567,6 @@ pub(super) fn encode(text: &str) -> String {
 
 /// What a person can do about it, by what the cause says.
 const ADVICE: &[(&str, &str)] = &[
-    ("UnknownIssuer", NAME_THE_SIGNER),
-    // An issuer of the same name as one that is known.
-    ("BadSignature", NAME_THE_SIGNER),
-    (
-        "ApplicationVerificationFailure",
-        "the server there has another key than the endpoint's #spki= says; status.spki_sha256 of its Rack has it",
-    ),
-    ("NotValidForName", "the endpoint has to have a name or an address that stands in its certificate"),
-    ("CaUsedAsEndEntity", "its certificate is an authority's; the region needs one that says CA:FALSE"),
     ("InvalidContentType", "it speaks no TLS; plain HTTP is asked for with http://"),
     ("invalid HTTP version", "it does not speak plain HTTP; TLS is asked for with https://"),
     (
@@ -563,7 +579,6 @@ const ADVICE: &[(&str, &str)] = &[
 ];
 
 const HUNG_UP: &str = "it hung up; look at the port, and whether it speaks TLS (https://) or not (http://)";
-const NAME_THE_SIGNER: &str = "name the file with its signer's certificate, in BASALT_CA_FILE";
 
 /// With what a person can do about it.
 fn in_words(cause: String) -> String {
