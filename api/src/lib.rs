@@ -40,6 +40,7 @@ pub mod values;
 pub mod watch;
 pub mod wire;
 
+mod causes;
 mod destination;
 mod diff;
 mod dormant;
@@ -52,6 +53,7 @@ mod schema;
 mod validate;
 
 pub use basalt_api_derive::Model;
+pub use causes::in_one_line;
 pub use destination::redirections;
 pub use diff::{
     FieldChange, HIDDEN, HIDDEN_CHANGE, canonical, diff, diff_fields, equal, has_sensitive, mask, masked,

@@ -1,5 +1,6 @@
 //! `basalt-region`: see `basalt-region --help`.
 
+use basalt_api::in_one_line;
 use basalt_api::values::PrintableLog;
 use basalt_engine::Policy;
 use basalt_region::admin_token;
@@ -98,13 +99,7 @@ fn log_to_stderr(settings: &Settings) -> Result<(), Box<dyn Error + Send + Sync>
 
 /// Every cause, one after another, on one line.
 fn fail(error: &(dyn Error + 'static)) -> ExitCode {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let text = in_one_line(error);
     // The log may not be there yet, and a person is looking.
     #[allow(clippy::print_stderr)]
     {

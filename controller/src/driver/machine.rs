@@ -308,7 +308,7 @@ impl Turn<'_> {
         let context = Context { attempt, not_after: step.not_after, report: Some(report), scripts };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,
-            Err(error) => return Ok(Did::Cannot(in_words(&error))),
+            Err(error) => return Ok(Did::Cannot(basalt_api::in_one_line(&error))),
         };
         let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
         let detail = json!({
@@ -370,17 +370,6 @@ fn power_command(
         bmc_generation: loaded.input.generation.get(),
         traceparent: crate::telemetry::here().map(|here| here.child().to_string()).unwrap_or_default(),
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn in_words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 /// The addresses that racks leased to it.

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use basalt_api::in_one_line;
 use basalt_api::kinds::{Condition, ConditionStatus};
 use basalt_api::values::Timestamp;
 use basalt_db::{Lease, Object, StoreError, Then};
@@ -12,7 +13,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value};
 
 use super::converge::Driver;
-use super::machine::{in_words, to_json};
+use super::machine::to_json;
 
 /// Pauses in seconds after handlings that failed or died: the more often, the longer.
 const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
@@ -72,7 +73,7 @@ impl Failure {
     fn in_words(&self) -> String {
         match self {
             Self::Fenced => "another region works on it".to_owned(),
-            Self::Error(error) => in_words(error),
+            Self::Error(error) => in_one_line(error),
             Self::Panic(said) => format!("a fault in the region itself: {said}"),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use basalt_api::in_one_line;
 use basalt_proto::rack_v1::enrolment_client::EnrolmentClient;
 use basalt_proto::rack_v1::{EnrolReply, EnrolRequest};
 use tonic::Code;
@@ -87,7 +88,7 @@ async fn ask(
     config: Arc<rustls::ClientConfig>,
     request: EnrolRequest,
 ) -> Result<EnrolReply, Ask> {
-    let unreachable = |error: &dyn std::error::Error| Ask::Unreachable(causes(error));
+    let unreachable = |error: &dyn std::error::Error| Ask::Unreachable(in_one_line(error));
     let channel = tls::connect(address, config).await.map_err(|error| unreachable(&error))?;
     let mut client = EnrolmentClient::new(channel);
     let answer = tokio::time::timeout(ANSWER, client.enrol(request)).await;
@@ -129,16 +130,4 @@ fn keep(
     identity.join(&membership, &reply.certificate_der, &reply.ca_der)?;
     tracing::info!(rack = %membership.rack_uid, region = address, "enrolled");
     Ok(membership)
-}
-
-/// An error with all its causes: a transport error by itself says next to nothing.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

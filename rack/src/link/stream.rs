@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tracing::Instrument;
 
-use super::{Context, enrol, hello, join, renew, tls};
+use super::{Context, hello, join, renew, tls};
 use crate::facts::health;
 use crate::identity::IdentityError;
 
@@ -77,8 +77,9 @@ pub enum LinkError {
 /// Why it ended.
 pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infallible, LinkError> {
     let config = Arc::new(context.identity.region_tls()?);
-    let channel =
-        tls::connect(address, config).await.map_err(|error| LinkError::Dial(enrol::causes(&error)))?;
+    let channel = tls::connect(address, config)
+        .await
+        .map_err(|error| LinkError::Dial(basalt_api::in_one_line(&error)))?;
     let mut client = RackLinkClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE);
     let (outbox, messages) = mpsc::channel(OUTBOX);
     let hello = hello::of(context, me)?;
