@@ -1,8 +1,9 @@
 //! Who a bearer token stands for: the region's own token, ApiTokens, and sessions of users. Only hashes of tokens are stored.
 
+use crate::invariant::expiry;
 use crate::object::{Key, Object, lock, not_found, select_objects, timestamp};
 use crate::seal::Place;
-use crate::{Store, StoreError, audit, change};
+use crate::{Store, StoreError, audit, change, fact};
 use basalt_api::kinds::{ApiTokenSpec, RoleSpec, UserSpec};
 use basalt_api::values::{Timestamp, Uid};
 use serde::de::DeserializeOwned;
@@ -357,12 +358,16 @@ impl Store {
     /// Makes `token` the text of an ApiToken; the one before is good no more. Or only tries that, and rolls it back.
     ///
     /// # Errors
-    /// `NotFound`, `Deleting`, or the database.
+    /// `NotFound`, `Deleting`, `Refused` if it has expired, or the database.
     pub async fn issue_token(&self, key: Key<'_>, token: &str, dry_run: bool) -> Result<Object, StoreError> {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, "ApiToken", key).await?.ok_or_else(|| not_found("ApiToken", key))?;
         if row.deletion_us.is_some() {
             return Err(StoreError::Deleting { kind: row.kind, name: row.name });
+        }
+        let (end, now) = (spec::<ApiTokenSpec>(&row.spec)?.expires_at, fact::now(&mut tx).await?);
+        if let Some(end) = end.filter(|end| *end <= now) {
+            return Err(StoreError::Refused { errors: vec![expiry::expired(end, now)] });
         }
         let hash = sha256(token);
         let upsert = sqlx::query!(

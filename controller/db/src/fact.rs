@@ -78,6 +78,17 @@ impl FactRow {
     }
 }
 
+/// The database's clock, asked within a transaction.
+pub(crate) async fn now(tx: &mut Tx) -> Result<Timestamp, StoreError> {
+    now_of(&mut **tx).await
+}
+
+async fn now_of(database: impl sqlx::PgExecutor<'_>) -> Result<Timestamp, StoreError> {
+    let query =
+        sqlx::query_scalar!(r#"select (extract(epoch from clock_timestamp()) * 1000000)::bigint as "us!""#);
+    timestamp(query.fetch_one(database).await?)
+}
+
 impl Store {
     /// Stores a rack's facts, in order, each once however often it is delivered. Answers the number up to which the
     /// spool is stored; the rack may forget those.
@@ -244,10 +255,7 @@ impl Store {
     /// # Errors
     /// The database.
     pub async fn now(&self) -> Result<Timestamp, StoreError> {
-        let query = sqlx::query_scalar!(
-            r#"select (extract(epoch from clock_timestamp()) * 1000000)::bigint as "us!""#
-        );
-        timestamp(query.fetch_one(self.pool()).await?)
+        now_of(self.pool()).await
     }
 
     /// The next number of the region-wide sequence of destructive tasks.

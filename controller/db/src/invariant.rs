@@ -4,6 +4,7 @@
 mod bmc;
 mod disks;
 mod dns;
+pub(crate) mod expiry;
 mod mac;
 mod network;
 mod openid;
@@ -54,6 +55,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[Subject<'_>]) -> Result<Found
     found.errors.extend(bmc::left_out(tx, subjects).await?);
     found.errors.extend(disks::misnamed(tx, subjects).await?);
     found.errors.extend(openid::write(tx, subjects).await?);
+    found.errors.extend(expiry::passed(tx, subjects).await?);
     let moved = of_kind("Device", subjects).filter(|subject| device::is_changed(subject));
     let moved: Vec<uuid::Uuid> = moved.map(|subject| subject.uid.get()).collect();
     let networks = uids("Subnet", subjects);

@@ -454,3 +454,33 @@ async fn an_apply_of_a_role_for_a_pool_is_judged_document_by_document() {
         pruned["results"].as_array().unwrap().iter().map(|r| (&r["kind"], &r["name"])).collect();
     assert_eq!(gone, [(&json!("Deployment"), &json!("d")), (&json!("Machine"), &json!("a"))]);
 }
+
+#[tokio::test]
+async fn a_token_that_has_expired_already_is_refused_with_its_end_and_the_time() {
+    let lab = lab().await;
+    pools(&lab.api).await;
+    let put = async |name: &str, spec: &str| {
+        lab.api.put(&format!("/api/v1/api_tokens/{name}"), &format!("{{\"spec\":{spec}}}")).await
+    };
+    let past = r#"{"role":"viewer","expires_at":"2020-01-01T00:00:00Z"}"#;
+    let (status, _, errors) = put("ci", past).await.problem();
+    assert_eq!(status, 422);
+    let says =
+        "/spec/expires_at: the token has expired already: it ends at 2020-01-01T00:00:00Z, and now it is ";
+    assert!(errors[0].starts_with(says), "{errors:?}");
+    let tried = put("ci?dry_run=true", past).await.json();
+    assert_eq!(tried["advisories"][0]["pointer"], "/spec/expires_at", "{tried}");
+    assert_eq!(lab.api.get("/api/v1/api_tokens/ci").await.status, 404);
+
+    let ends = Timestamp::now() + std::time::Duration::from_secs(2);
+    let soon = format!("{{\"role\":\"viewer\",\"expires_at\":\"{ends}\"}}");
+    assert_eq!(put("ci", &soon).await.status, 201);
+    let issue = async || lab.api.send("POST", "/api/v1/api_tokens/ci/issue", &[], "").await;
+    while issue().await.status == 201 {
+        tokio::task::yield_now().await;
+    }
+    let (status, _, errors) = issue().await.problem();
+    assert_eq!(status, 422, "its text would be good for nothing");
+    assert!(errors[0].starts_with("/expires_at: the token has expired already"), "{errors:?}");
+    assert_eq!(put("ci", &soon).await.status, 200, "it can be declared as it is");
+}

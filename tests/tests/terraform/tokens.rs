@@ -1,8 +1,10 @@
 //! Tokens that are good while Terraform runs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use basalt_api::client::{AuditOptions, Client, ClientConfig, ListOptions, Precondition};
+use basalt_api::values::Timestamp;
 use basalt_api::wire::{PutMetadata, PutRequest};
 use serde_json::json;
 use tfplugin::Reattached;
@@ -107,7 +109,9 @@ fn what_terraform_leaves_open_is_closed_with_the_provider() {
 fn what_a_killed_terraform_left_is_cleared_away_once_it_has_ended() {
     within(async |world| {
         world.put("cli", "Role", "looker", json!({"base": "viewer"})).await;
-        for (name, expires_at) in [("ended", "2026-01-31T12:00:00Z"), ("going", "2126-01-31T12:00:00Z")] {
+        let ends = Timestamp::now() + Duration::from_secs(2);
+        for (name, expires_at) in [("ended", ends.to_string()), ("going", "2126-01-31T12:00:00Z".to_owned())]
+        {
             let labels = BTreeMap::from([("ephemeral".to_owned(), "terraform".to_owned())]);
             let metadata = PutMetadata { labels: Some(labels), ..PutMetadata::default() };
             let spec = json!({"role": "looker", "expires_at": expires_at});
@@ -115,6 +119,9 @@ fn what_a_killed_terraform_left_is_cleared_away_once_it_has_ended() {
             let client = world.client("terraform");
             let put = client.put(described("ApiToken"), name, &request, Precondition::Absent).await;
             put.expect("it is stored");
+        }
+        while Timestamp::now() <= ends {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         world.config(&format!("{}{TOLD}", provider(&world))).ok(&["plan"]).await;
         assert_eq!(tokens(&world).await, ["going"]);
