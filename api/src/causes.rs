@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// What rustls says before the text of an error of ours.
+/// Words of rustls before the text of an error of ours.
 const EMPTY_WORDS: &str = "unexpected error: ";
 
 /// An error with all its causes, one after another. A cause that stands in the line already is not told again.

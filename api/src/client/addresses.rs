@@ -1,11 +1,11 @@
-//! Who has which address.
+//! Addresses that are not free, and their owners.
 
 use super::transport::Call;
 use super::{Client, ClientError};
 use crate::wire::{AddressEntry, AddressPage, AddressSource};
 use std::net::IpAddr;
 
-/// Which addresses.
+/// The choice of addresses to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressOptions {
     /// In this Subnet.

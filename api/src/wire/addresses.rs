@@ -1,4 +1,4 @@
-//! Who has which address: answer to `GET /api/v1/addresses`.
+//! Addresses that are not free, and their owners: answer to `GET /api/v1/addresses`.
 
 use crate::values::{Duid, Mac, Name, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct AddressPage {
 /// One address, and why it is not free. An address has several entries if several sources name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressEntry {
-    /// The address.
+    /// IPv4 or IPv6, without a prefix length.
     pub address: IpAddr,
     /// The Subnet that it is in.
     pub subnet: Name,
@@ -41,7 +41,7 @@ pub struct AddressEntry {
     /// DUID of the host, for an IpAddress that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duid: Option<Duid>,
-    /// What the host calls itself, or is to be called.
+    /// Name that the host told a DHCP server, or that an IpAddress gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// The Rack that granted the lease, while it is there.

@@ -1,6 +1,6 @@
-//! Who has which address: what is declared, what deployments and racks have, and what racks leased.
+//! Addresses that are not free: declared ones, those of deployments and racks, and leases.
 //!
-//! Who is limited to pools is shown deployments and machines of these pools alone, as in lists. Leases of clients that nobody declared are
+//! A caller that is limited to pools is shown deployments and machines of these pools alone, as in lists. Leases of clients that nobody declared are
 //! left out then: their MACs may be of machines that the caller does not see.
 
 use super::App;

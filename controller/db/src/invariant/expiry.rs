@@ -1,4 +1,4 @@
-//! ApiTokens that end: one that has expired already is good for nothing, and whoever uses it is only told that it is not known.
+//! ApiTokens that have expired already. Such a token is good for nothing, and its use is answered like an unknown one.
 
 use super::{Subject, of_kind};
 use crate::StoreError;

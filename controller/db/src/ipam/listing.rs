@@ -1,4 +1,4 @@
-//! Who has which address, from every source, a page at a time: in the order of subnets and addresses, in which the tables' keys have them.
+//! Addresses that are not free, from every source, a page at a time. The order is that of the tables' keys: by subnet, then by address.
 
 use super::{duid, parse};
 use crate::object::timestamp;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub struct AddressQuery<'a> {
     /// In this subnet.
     pub subnet: Option<Uid>,
-    /// This address.
+    /// One address alone.
     pub address: Option<IpAddr>,
     /// From this source: `gateway`, `ip_address`, `device`, `deployment`, `rack` or `lease`.
     pub source: Option<&'a str>,
@@ -61,7 +61,7 @@ impl FromStr for AddressPosition {
 /// One address, and why it is not free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenAddress {
-    /// The address.
+    /// IPv4 or IPv6.
     pub address: IpAddr,
     /// Name of its subnet.
     pub subnet: String,
@@ -79,7 +79,7 @@ pub struct TakenAddress {
     pub mac: Option<String>,
     /// DUID of the host.
     pub duid: Option<Duid>,
-    /// What the host calls itself, or is to be called.
+    /// Name that the host told a DHCP server, or that an IpAddress gives it.
     pub hostname: Option<String>,
     /// Name of the rack that granted the lease, while it is there.
     pub rack: Option<String>,
@@ -90,7 +90,7 @@ pub struct TakenAddress {
 /// A page of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenPage {
-    /// The entries.
+    /// In the order of subnets and addresses.
     pub entries: Vec<TakenAddress>,
     /// The entry to go on after; `None` at the end.
     pub next: Option<AddressPosition>,
