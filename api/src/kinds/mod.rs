@@ -77,7 +77,7 @@ pub use script::{
 };
 pub use selector::{DiskWish, GpuWish, InterfaceWish, Preference, Selector, SpreadBy};
 pub use settings::{
-    DEADLINE_NAMES, FleetBudget, Loader, OpenIdGroup, OpenIdSettings, ProxySettings, Settings, SettingsSpec,
+    DEADLINES, FleetBudget, Loader, OpenIdGroup, OpenIdSettings, ProxySettings, Settings, SettingsSpec,
     SettingsStatus, Weekday, Window,
 };
 pub use source::{

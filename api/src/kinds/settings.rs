@@ -83,21 +83,21 @@ pub struct OpenIdGroup {
     pub roles: BTreeSet<Ref<Role>>,
 }
 
-/// The names of the waits that have a deadline.
-pub const DEADLINE_NAMES: [&str; 13] = [
-    "power_answer",
-    "rack_applies",
-    "rack_returns",
-    "prerequisite",
-    "boot_request",
-    "claim",
-    "inventory_quiet",
-    "install_quiet",
-    "erase_quiet",
-    "attempt_life",
-    "retry_later",
-    "retry_credentials",
-    "operation",
+/// The waits that have a deadline, and how many seconds it usually is. The engine has a reason for each.
+pub const DEADLINES: [(&str, u64); 13] = [
+    ("power_answer", 90),
+    ("rack_applies", 60),
+    ("rack_returns", 300),
+    ("prerequisite", 600),
+    ("boot_request", 600),
+    ("claim", 300),
+    ("inventory_quiet", 300),
+    ("install_quiet", 600),
+    ("erase_quiet", 1800),
+    ("attempt_life", 7200),
+    ("retry_later", 900),
+    ("retry_credentials", 3600),
+    ("operation", 3600),
 ];
 
 /// What an x86-64 UEFI machine loads first.
@@ -184,10 +184,10 @@ fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     for (name, time) in &spec.deadlines {
         let pointer = crate::pointer::child("/deadlines", name);
-        if !DEADLINE_NAMES.contains(&name.as_str()) {
+        if !DEADLINES.iter().any(|(known, _)| known == name) {
             let hint = match name.as_str() {
                 "readiness" => "each deployment says it: readiness.timeout".to_owned(),
-                _ => format!("one of {}", DEADLINE_NAMES.join(", ")),
+                _ => format!("one of {}", DEADLINES.map(|(known, _)| known).join(", ")),
             };
             rule.broken(pointer, format!("there is no deadline {name:?}"), hint);
         } else if time.as_secs() == 0 {

@@ -80,7 +80,7 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
 fn the_description_of_deadlines_names_all_of_them() {
     let fields = Kind::find("Settings").expect("a kind").spec.fields;
     let doc = fields.iter().find(|field| field.name == "deadlines").expect("the field").doc;
-    for name in DEADLINE_NAMES {
+    for (name, _) in DEADLINES {
         assert!(doc.contains(&format!("`{name}`")), "{name}: {doc}");
         assert_eq!(errors("Settings", &json!({"deadlines": {name: "5m"}})), Vec::<String>::new());
     }
