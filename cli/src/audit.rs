@@ -7,14 +7,18 @@ use basalt_api::wire::AuditEntry;
 use serde_json::Value;
 
 use crate::get::table;
-use crate::output::{show, show_json};
+use crate::output::{say, show, show_json};
 use crate::region::{Connection, Failed, kind};
+use crate::subject::{Suggest, kinds};
 
 /// Arguments of `basalt audit`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Of one object, KIND/NAME or uid:UUID, or of a kind; of all without it
+    /// One object (KIND NAME, KIND/NAME or uid:UUID) or a kind; everything without it
+    #[arg(value_parser = Suggest(kinds), hide_possible_values = true)]
     object: Option<String>,
+    /// The object's name, if the kind is a word of its own
+    name: Option<String>,
     /// Since then: 2026-01-31T12:00:00Z, or 30m, 12h, 7d ago
     #[arg(long)]
     since: Option<String>,
@@ -33,9 +37,12 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let client = connection.client()?;
     let since = args.since.as_deref().map(|text| moment(text, Timestamp::now())).transpose()?;
-    let object = args.object.clone();
+    let object = match (args.object, args.name) {
+        (Some(kind), Some(name)) => Some(format!("{kind}/{name}")),
+        (object, _) => object,
+    };
     let mut options =
-        AuditOptions { since, object: args.object, actor: args.actor, ..AuditOptions::default() };
+        AuditOptions { since, object: object.clone(), actor: args.actor, ..AuditOptions::default() };
     let mut entries = Vec::new();
     let mut left = args.limit;
     while left > 0 {
@@ -63,6 +70,9 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             true => Failed::Words(format!("there is no {} {name}, and nothing is logged of it", kind.name)),
             false => error.into(),
         });
+    }
+    if entries.is_empty() {
+        say(&format!("nothing is logged of {}", object.as_deref().unwrap_or("that")));
     }
     let mut rows = vec![["WHEN", "WHO", "FROM", "WHAT", "OBJECT", "CHANGES"].map(str::to_owned)];
     rows.extend(entries.iter().map(row));

@@ -5,16 +5,15 @@ use basalt_api::client::DeleteOptions;
 use crate::confirm::confirm;
 use crate::dry_run;
 use crate::output::show;
-use crate::region::{Connection, Failed, kind};
+use crate::region::{Connection, Failed};
+use crate::subject::Subject;
 use crate::wait::{Goal, Patience, until};
 
 /// Arguments of `basalt delete`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind: machine, deployment, subnet, …
-    kind: String,
-    /// Which one
-    name: String,
+    #[command(flatten)]
+    subject: Subject,
     /// Wait for nothing: a deployment's machine is let go as it is, unwiped, and given to nobody
     #[arg(long)]
     force: bool,
@@ -37,10 +36,11 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let (kind, name) = args.subject.object()?;
+    let client = connection.client()?;
     let Args { force, if_unused, adopt, .. } = args;
     let options = |generation| DeleteOptions { generation, force, if_unused, adopt };
-    let dry = client.delete_dry_run(kind, &args.name, options(None)).await?;
+    let dry = client.delete_dry_run(kind, name, options(None)).await?;
     show(&dry_run::shown(&dry));
     if args.dry_run {
         return Ok(());
@@ -50,11 +50,10 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
     }
     // What somebody declared meanwhile was not shown.
     let shown = Some(dry.object.metadata.generation);
-    let leaving = client.delete(kind, &args.name, options(shown)).await?;
+    let leaving = client.delete(kind, name, options(shown)).await?;
     match (leaving, args.wait) {
         (None, _) => show("deleted\n"),
         (Some(_), Some(time)) => {
-            let name = args.name.as_str();
             until(&client, (kind, name), Goal::Gone, Patience::of(time.get()), false).await?;
             show("deleted\n");
         }
@@ -63,7 +62,7 @@ pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Faile
             let says = status.condition("Progressing").map(|it| it.message.clone()).unwrap_or_default();
             let says = says.trim_end_matches('.');
             let says = if says.is_empty() { String::new() } else { format!(": {says}") };
-            show(&format!("it leaves{says}; `basalt wait {} {} --for Deleted`\n", args.kind, args.name));
+            show(&format!("it leaves{says}; `basalt wait {} {name} --for Deleted`\n", kind.singular()));
         }
     }
     Ok(())

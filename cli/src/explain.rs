@@ -6,18 +6,17 @@ use basalt_api::wire::{Decision, Decisions, ReplayDifference};
 
 use crate::boots;
 use crate::output::{line, show, show_json};
-use crate::region::{Connection, Failed, kind};
+use crate::region::{Connection, Failed};
+use crate::subject::Subject;
 
 /// What is no kind, and can be explained.
 const BOOT: &str = "boot";
 
-/// Arguments of `basalt explain`.
+/// Arguments of `basalt explain`. The kind is machine, deployment or rack; or boot, with a machine or a MAC, for what it asked as it booted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind: machine, deployment or rack; or boot, for what a machine asked as it booted
-    kind: String,
-    /// Which one; of boot a machine, or a MAC, which no machine need have
-    name: String,
+    #[command(flatten)]
+    subject: Subject,
     /// How many of the last things that happened are shown, or of the last boots
     #[arg(long, default_value_t = 15)]
     history: usize,
@@ -32,30 +31,30 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
     let client = connection.client()?;
-    if args.kind == BOOT {
-        let boots = client.boots(&args.name).await?;
+    if let (BOOT, Some(name), None) = args.subject.words() {
+        let boots = client.boots(name).await?;
         match args.output.as_str() {
             "json" => show_json(&boots),
-            _ => show(&boots::table(&args.name, &boots, args.history)),
+            _ => show(&boots::table(name, &boots, args.history)),
         }
         return Ok(());
     }
-    let kind = kind(&args.kind)?;
+    let (kind, name) = args.subject.object()?;
     if args.decisions {
-        let decisions = client.decisions(kind, &args.name).await?;
+        let decisions = client.decisions(kind, name).await?;
         match args.output.as_str() {
             "json" => show_json(&decisions),
-            _ => show(&decided(&format!("{} {}", kind.name, args.name), &decisions)),
+            _ => show(&decided(&format!("{} {name}", kind.name), &decisions)),
         }
         return Ok(());
     }
-    let plan = client.plan(kind, &args.name).await?;
-    let timeline = client.timeline(kind, &args.name).await?;
+    let plan = client.plan(kind, name).await?;
+    let timeline = client.timeline(kind, name).await?;
     if args.output == "json" {
         show_json(&serde_json::json!({ "plan": plan, "timeline": timeline }));
         return Ok(());
     }
-    let mut text = format!("{}\n", line(heading(&args.name, &plan)));
+    let mut text = format!("{}\n", line(heading(name, &plan)));
     let now = Timestamp::now();
     for wait in &plan.waits {
         text.push_str(&waits(wait, now));

@@ -4,15 +4,14 @@ use basalt_api::values::Tag;
 use basalt_api::wire::{Layer, Layers};
 
 use crate::output::show;
-use crate::region::{Connection, Failed, MANAGER, kind};
+use crate::region::{Connection, Failed, MANAGER};
+use crate::subject::Subject;
 
 /// Arguments of `basalt label`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind: machine, deployment, subnet, …
-    kind: String,
-    /// Which one
-    name: String,
+    #[command(flatten)]
+    subject: Subject,
     /// Labels to give, and to take: row=7 decommission-; none shows who gives which
     #[arg(value_name = "KEY=VALUE|KEY-")]
     labels: Vec<String>,
@@ -26,19 +25,21 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let (client, kind) = (connection.client()?, kind(&args.kind)?);
-    let mut layers = client.layers(kind, &args.name).await?;
-    if args.labels.is_empty() && args.tag.is_empty() && args.untag.is_empty() {
+    let (kind, name, first) = args.subject.first()?;
+    let labels: Vec<&str> = first.into_iter().chain(args.labels.iter().map(String::as_str)).collect();
+    let client = connection.client()?;
+    let mut layers = client.layers(kind, name).await?;
+    if labels.is_empty() && args.tag.is_empty() && args.untag.is_empty() {
         show(&table(&layers));
         return Ok(());
     }
     let mut layer = layers.layers.remove(MANAGER).unwrap_or_default();
-    for label in &args.labels {
+    for label in labels {
         change(&mut layer, label)?;
     }
     layer.tags.extend(args.tag);
     layer.tags.retain(|tag| !args.untag.contains(tag));
-    client.put_layer(kind, &args.name, MANAGER, layer.clone()).await?;
+    client.put_layer(kind, name, MANAGER, layer.clone()).await?;
     layers.layers.insert(MANAGER.to_owned(), layer);
     show(&table(&layers));
     Ok(())

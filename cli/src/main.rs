@@ -3,11 +3,13 @@
 mod apply;
 mod audit;
 mod boots;
+mod completion;
 mod confirm;
 mod delete;
 #[cfg(test)]
 mod documented;
 mod dry_run;
+mod edit;
 mod explain;
 mod get;
 mod image;
@@ -23,6 +25,7 @@ mod rename;
 mod session;
 #[cfg(test)]
 mod stand_in;
+mod subject;
 mod token;
 mod wait;
 mod watch;
@@ -48,8 +51,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show objects
+    /// Show objects, and who has which address
     Get(get::Args),
+    /// Change an object's spec in an editor
+    Edit(edit::Args),
     /// Declare objects: show what that would do, ask, and do exactly that
     Apply(apply::Args),
     /// Show what applying files would do, and do nothing
@@ -82,7 +87,7 @@ enum Command {
     Token(token::Args),
     /// Say who changed what
     Audit(audit::Args),
-    /// Switch a machine's power
+    /// Switch a machine's power, or say if it is on
     Power(operate::PowerArgs),
     /// Read a machine's hardware again, and try again what failed on it
     Recommission(operate::Args),
@@ -98,6 +103,8 @@ enum Command {
     Rack(rack::Args),
     /// Images: what machines boot and what is installed on them
     Image(image::Args),
+    /// Print a script with which a shell completes commands, flags and kinds
+    Completion(completion::Args),
 }
 
 fn main() -> ExitCode {
@@ -106,6 +113,8 @@ fn main() -> ExitCode {
     match command {
         Command::Image(args) => image::run(args, &connection),
         Command::Get(args) => ended(block_on(get::run(args, &connection))),
+        Command::Edit(args) => ended(block_on(edit::run(args, &connection))),
+        Command::Completion(args) => ended(completion::run(&args)),
         Command::Apply(args) => ended(block_on(apply::run(args, &connection))),
         Command::Plan(args) => ended(block_on(apply::plan(args, &connection))),
         Command::Delete(args) => ended(block_on(delete::run(args, &connection))),

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use basalt_api::KindOf;
 use basalt_api::client::Client;
+use basalt_api::kinds::{Machine, PowerStatus};
 use basalt_api::values::SshPublicKey;
 use basalt_api::wire::{Operation, OperationRequest, OperationState, Verb};
 
@@ -12,6 +14,7 @@ use crate::confirm::confirm;
 use crate::dry_run;
 use crate::output::{line, say, show, show_exactly, show_json};
 use crate::region::{Connection, Failed};
+use crate::subject::machine;
 
 /// How often is looked whether it is over.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,6 +28,8 @@ pub(crate) enum Power {
     Off,
     /// Switch it off, then on
     Cycle,
+    /// Say if it is on, and when its BMC was asked
+    Status,
 }
 
 /// Arguments of `basalt power`.
@@ -41,6 +46,7 @@ pub(crate) struct PowerArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The machine's name
+    #[arg(value_parser = machine)]
     machine: String,
     /// Ask for nothing, and say what would follow
     #[arg(long)]
@@ -72,6 +78,7 @@ pub(crate) struct ScriptArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RescueArgs {
     /// The machine's name
+    #[arg(value_parser = machine)]
     machine: String,
     /// A file of public keys of those who may come in; without one, your own: ~/.ssh/id_*.pub
     #[arg(long, value_name = "FILE")]
@@ -103,6 +110,7 @@ fn parameter(given: &str) -> Result<(String, String), String> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// The machine's name
+    #[arg(value_parser = machine)]
     machine: String,
     /// text for people, json for programs
     #[arg(long, short, default_value = "text", value_parser = ["text", "json"])]
@@ -115,8 +123,35 @@ pub(crate) async fn power(args: PowerArgs, connection: &Connection) -> Result<()
         Power::On => Verb::PowerOn,
         Power::Off => Verb::PowerOff,
         Power::Cycle => Verb::PowerCycle,
+        Power::Status => return status(args.args, connection).await,
     };
     run(verb, args.args, connection).await
+}
+
+/// Says how a machine's power was when its BMC was asked last. Racks ask BMCs all the time.
+async fn status(args: Args, connection: &Connection) -> Result<(), Failed> {
+    if args.dry_run || args.wait || args.yes {
+        return Err(Failed::Words(
+            "power status changes nothing: leave out --dry-run, --wait and --yes".into(),
+        ));
+    }
+    let machine = connection.client()?.get(Machine::KIND, &args.machine).await?;
+    let status = machine.typed::<Machine>().map_err(|error| Failed::Words(error.to_string()))?.status.power;
+    match args.output.as_str() {
+        "json" => show_json(&status),
+        _ => show(&format!("{}\n", line(&in_words(&args.machine, status.as_ref())))),
+    }
+    Ok(())
+}
+
+fn in_words(machine: &str, status: Option<&PowerStatus>) -> String {
+    let Some(PowerStatus { state, observed_at, rack, error, .. }) = status else {
+        return format!("{machine}: no BMC was asked; `basalt explain machine {machine}` says why");
+    };
+    let by = rack.as_ref().map(|rack| format!(" by {rack}")).unwrap_or_default();
+    let at = observed_at.strftime("%Y-%m-%d %H:%M:%S");
+    let but = error.as_ref().map(|error| format!("; the last try failed: {error}")).unwrap_or_default();
+    format!("{machine}: {state}, asked at {at} UTC{by}{but}")
 }
 
 /// Runs `basalt run-script`.
@@ -311,6 +346,37 @@ mod tests {
             });
             Json(operation).into_response()
         }
+    }
+
+    #[test]
+    fn power_is_told_with_when_and_by_whom_it_was_asked() {
+        let told = |status: serde_json::Value| {
+            let status: Option<PowerStatus> = serde_json::from_value(status).unwrap();
+            in_words("web1", status.as_ref())
+        };
+        let on = json!({"state": "on", "observed_at": "2026-01-31T12:00:00Z", "rack": "r1"});
+        assert_eq!(told(on), "web1: on, asked at 2026-01-31 12:00:00 UTC by r1");
+        let mute = json!({"state": "unknown", "observed_at": "2026-01-31T12:00:00Z", "error": "no answer"});
+        assert_eq!(
+            told(mute),
+            "web1: unknown, asked at 2026-01-31 12:00:00 UTC; the last try failed: no answer"
+        );
+        assert!(told(json!(null)).starts_with("web1: no BMC was asked"));
+    }
+
+    #[tokio::test]
+    async fn power_status_asks_for_nothing() {
+        let reads = |request: &Request| {
+            assert_eq!((request.method().as_str(), request.uri().path()), ("GET", "/api/v1/machines/web1"));
+            let mut machine = stand_in::zone("Ready");
+            machine["kind"] = json!("Machine");
+            machine["status"]["power"] = json!({"state": "on", "observed_at": "2026-01-31T12:00:00Z"});
+            Json(machine).into_response()
+        };
+        stand_in::run(&["power", "status", "machine/web1"], reads).await.unwrap();
+        let refused =
+            stand_in::run(&["power", "status", "web1", "--yes"], reads).await.unwrap_err().to_string();
+        assert!(refused.contains("leave out --dry-run, --wait and --yes"), "{refused}");
     }
 
     #[test]

@@ -2,24 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use basalt_api::Kind;
 use basalt_api::client::{Client, PatchOptions, Precondition};
 use basalt_api::plan::Step;
 use basalt_api::wire::DryRun;
+use basalt_api::{Kind, Object};
 use serde_json::Value;
 
 use crate::confirm::confirm;
 use crate::dry_run;
 use crate::output::show;
-use crate::region::{Connection, Failed, kind};
+use crate::region::{Connection, Failed};
+use crate::subject::Subject;
 
 /// Arguments of `basalt patch`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind: machine, deployment, subnet, …
-    kind: String,
-    /// Which one
-    name: String,
+    #[command(flatten)]
+    subject: Subject,
     /// JSON merge patch of the spec: '{"description": "row 1", "pool": null}'; null removes a field
     #[arg(long, value_name = "JSON")]
     merge: String,
@@ -37,28 +36,54 @@ pub(crate) struct Args {
     yes: bool,
 }
 
+/// The answers that a person gave in advance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Consent {
+    /// Change nothing, and say what would happen.
+    pub(crate) dry_run: bool,
+    /// Do not ask, whatever follows.
+    pub(crate) yes: bool,
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let object = args.subject.object()?;
+    let client = connection.client()?;
     let patch: Value = serde_json::from_str(&args.merge)
         .map_err(|error| Failed::Words(format!("--merge {:?} is not JSON: {error}", args.merge)))?;
     let generation = |number| Precondition::Generation(basalt_api::values::Generation::new(number));
     let precondition = args.generation.map_or(Precondition::None, generation);
     let options = PatchOptions { precondition, adopt: args.adopt };
-    if args.dry_run || !args.yes {
-        let dry = client.patch_dry_run(kind, &args.name, &patch, options).await?;
-        if args.dry_run {
+    let consent = Consent { dry_run: args.dry_run, yes: args.yes };
+    make(&client, object, &patch, options, consent).await
+}
+
+/// Changes an object, and asks first if that writes disks or switches power.
+pub(crate) async fn make(
+    client: &Client,
+    (kind, name): (&Kind, &str),
+    patch: &Value,
+    options: PatchOptions,
+    consent: Consent,
+) -> Result<(), Failed> {
+    if consent.dry_run || !consent.yes {
+        let dry = client.patch_dry_run(kind, name, patch, options).await?;
+        if consent.dry_run {
             show(&dry_run::shown(&dry));
             return Ok(());
         }
-        if harms(&client, kind, &args.name, &dry).await? {
+        if harms(client, kind, name, &dry).await? {
             show(&dry_run::shown(&dry));
             confirm("Change it?", "not changed")?;
         }
     }
-    let object = client.patch(kind, &args.name, &patch, options).await?;
-    show(&format!("{} {}  generation {}\n", object.kind, object.metadata.name, object.metadata.generation));
+    show(&said(&client.patch(kind, name, patch, options).await?));
     Ok(())
+}
+
+/// The line that is shown for an object that was changed.
+pub(crate) fn said(object: &Object) -> String {
+    format!("{} {}  generation {}\n", object.kind, object.metadata.name, object.metadata.generation)
 }
 
 /// Looks for steps that write disks or switch power, and that the machine would not take without the patch.

@@ -7,7 +7,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use crate::region::Failed;
-use crate::{Cli, Command, apply, audit, delete, operate, patch, wait};
+use crate::{Cli, Command, apply, audit, delete, edit, get, operate, patch, wait};
 
 /// A Zone of which this condition is true.
 pub(crate) fn zone(condition: &str) -> Value {
@@ -35,6 +35,8 @@ where
     let ended = match command {
         Command::Apply(args) => apply::run(args, &connection).await,
         Command::Audit(args) => audit::run(args, &connection).await,
+        Command::Get(args) => get::run(args, &connection).await,
+        Command::Edit(args) => edit::run(args, &connection).await,
         Command::Delete(args) => delete::run(args, &connection).await,
         Command::Patch(args) => patch::run(args, &connection).await,
         Command::Wait(args) => wait::run(args, &connection).await,

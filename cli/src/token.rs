@@ -2,6 +2,7 @@
 
 use crate::output::show;
 use crate::region::{Connection, Failed};
+use crate::subject::api_token;
 
 /// Arguments of `basalt token`.
 #[derive(Debug, clap::Args)]
@@ -15,11 +16,13 @@ enum Command {
     /// Print a new text for a declared token, this once; the one before is good no more
     Issue {
         /// The ApiToken
+        #[arg(value_parser = api_token)]
         name: String,
     },
     /// Make a token's text good no more
     Revoke {
         /// The ApiToken
+        #[arg(value_parser = api_token)]
         name: String,
     },
 }

@@ -8,15 +8,14 @@ use basalt_api::values::Generation;
 use basalt_api::{Kind, Object};
 
 use crate::output::{line, say};
-use crate::region::{Connection, Failed, kind};
+use crate::region::{Connection, Failed};
+use crate::subject::Subject;
 
 /// Arguments of `basalt wait`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind: machine, deployment, image, …
-    kind: String,
-    /// Which one
-    name: String,
+    #[command(flatten)]
+    subject: Subject,
     /// A condition that is to be true of what is declared now: Ready, …; or Deleted
     #[arg(long = "for", value_name = "CONDITION", default_value = Condition::READY)]
     condition: String,
@@ -53,15 +52,16 @@ impl Patience {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, connection: &Connection) -> Result<(), Failed> {
-    let (client, kind) = (connection.client()?, kind(&args.kind)?);
+    let (kind, name) = args.subject.object()?;
+    let client = connection.client()?;
     let goal = match args.condition.as_str() {
         "Deleted" => Goal::Gone,
         condition => {
-            let now = client.get(kind, &args.name).await?.metadata.generation;
+            let now = client.get(kind, name).await?.metadata.generation;
             Goal::Holds(condition.to_owned(), now)
         }
     };
-    until(&client, (kind, &args.name), goal, Patience::of(args.timeout.get()), false).await
+    until(&client, (kind, name), goal, Patience::of(args.timeout.get()), false).await
 }
 
 /// Waits, and says each new thing that the object says of itself.

@@ -49,6 +49,7 @@ impl World {
             .env("BASALT_ENDPOINT", format!("http://{}", self.region.address()))
             .env("BASALT_TOKEN_FILE", self.dir.path().join("region/admin-token"))
             .env_remove("BASALT_TOKEN")
+            .env("VISUAL", "sed -i s/door/wall/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -88,11 +89,7 @@ async fn a_directory_of_yaml_is_applied_changed_and_pruned() {
     let tried = world.ok(&["apply", "-f", "site", "--dry-run"]).await;
     assert!(tried.contains("+ create  Machine web1\n") && tried.contains("7 created"), "{tried}");
     assert!(world.refused(&["apply", "-f", "site"]).await.contains("--yes goes on without asking"));
-    assert_eq!(
-        world.ok(&["get", "machines"]).await.lines().count(),
-        1,
-        "a dry run or a question stored something"
-    );
+    assert_eq!(world.ok(&["get", "machines"]).await, "", "a dry run or a question stored something");
 
     assert!(world.ok(&prune).await.contains("applied: 7 created"));
     assert_eq!(world.ok(&prune).await, "0 created, 0 changed, 0 deleted, 7 unchanged.\n");
@@ -131,15 +128,54 @@ async fn mistakes_are_told_by_file_and_field_and_change_nothing() {
     let said = world.ok(&["apply", "-f", "site", "--dry-run"]).await;
     assert!(said.ends_with("as things are now, the region would refuse this\n"), "{said}");
     assert!(world.refused(&["apply", "-f", "nowhere"]).await.contains("nowhere"));
-    assert_eq!(world.ok(&["get", "fabrics"]).await.lines().count(), 1, "something was stored");
+    assert_eq!(world.ok(&["get", "fabrics"]).await, "", "something was stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_get_prints_can_be_applied() {
     let world = World::new().await;
     world.ok(&APPLY).await;
-    let machines = world.ok(&["get", "machines", "-o", "json"]).await;
-    let (done, out, err) = world.basalt(&["apply", "-f", "-", "--yes"], &machines).await;
-    assert!(done, "{err}");
-    assert_eq!(out, "0 created, 0 changed, 0 deleted, 2 unchanged.\n", "sealed passwords are kept");
+    for form in ["json", "yaml"] {
+        let machines = world.ok(&["get", "machines", "-o", form]).await;
+        let (done, out, err) = world.basalt(&["apply", "-f", "-", "--yes"], &machines).await;
+        assert!(done, "{err}");
+        assert_eq!(
+            out, "0 created, 0 changed, 0 deleted, 2 unchanged.\n",
+            "{form}: sealed passwords are kept"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_looked_at_and_edited_by_either_form_of_their_names() {
+    let world = World::new().await;
+    world.ok(&APPLY).await;
+    assert_eq!(
+        world.ok(&["get", "machine/web1", "zone/row-1", "-o", "name"]).await,
+        "machine/web1\nzone/row-1\n"
+    );
+    let columns = "custom-columns=NAME:metadata.name,MAC:spec.boot_macs";
+    let macs = world.ok(&["get", "machines", "web2", "web1", "-o", columns]).await;
+    assert_eq!(macs, "NAME  MAC\nweb2  52:54:00:00:00:02\nweb1  52:54:00:00:00:01\n");
+    assert!(
+        world.refused(&["get", "machine", "web1", "web9"]).await.contains("there is no Machine \"web9\"")
+    );
+    let subnets = world.ok(&["get", "subnets"]).await;
+    assert!(subnets.starts_with("NAME  CIDR          VLAN       GATEWAY    USED  FREE  READY"), "{subnets}");
+    let addresses = world.ok(&["get", "addresses"]).await;
+    assert!(addresses.contains("10.77.0.1  lab     gateway  subnet/lab"), "{addresses}");
+    assert_eq!(world.ok(&["get", "leases"]).await, "");
+    let settings = world.ok(&["get", "settings"]).await;
+    assert!(settings.contains("deadlines.boot_request") && settings.contains("10m"), "{settings}");
+
+    let said = world.refused(&["audit", "web1"]).await;
+    assert!(said.contains("\"web1\" in object is no kind") && said.contains("machine/web1"), "{said}");
+    for named in [&["audit", "machine", "web1"][..], &["audit", "machine/web1"]] {
+        assert!(world.ok(named).await.contains("Machine/web1"));
+    }
+
+    assert_eq!(world.ok(&["edit", "zone/row-1"]).await, "Zone row-1  generation 2\n");
+    assert_eq!(world.ok(&["edit", "zone", "row-1"]).await, "nothing was changed\n");
+    let described = world.ok(&["get", "zone", "row-1", "-o", "custom-columns=IS:spec.description"]).await;
+    assert_eq!(described, "IS\nby the wall\n");
 }
