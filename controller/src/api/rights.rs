@@ -119,7 +119,8 @@ impl Rights {
         let needed = changes(kind, dry_run);
         let has = match kind {
             kind if POOLED.contains(&kind) => self.over(pool),
-            _ if needed == Role::Viewer => self.highest(),
+            // What is said of settings that are tried out is said of machines of all pools.
+            _ if needed == Role::Viewer && kind != SETTINGS => self.highest(),
             _ => self.unlimited(),
         };
         self.may_see(kind, pool).then_some(has >= Some(needed))
@@ -228,6 +229,7 @@ mod tests {
         let of_settings = |dry_run| operator.may_change(SETTINGS, None, dry_run);
         assert_eq!((of_settings(false), of_settings(true)), (Some(false), Some(true)));
         assert_eq!(Rights::everywhere(Role::Admin).may_change(SETTINGS, None, false), Some(true));
+        assert_eq!(blue.may_change(SETTINGS, None, true), Some(false));
     }
 
     #[test]

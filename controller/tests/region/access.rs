@@ -132,7 +132,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
         LOOK,
     ),
     ("PUT", "/api/v1/{plural}/{name}", "/api/v1/settings/default", GOVERN),
-    ("PUT", "/api/v1/{plural}/{name}", "/api/v1/settings/default?dry_run=true", LOOK),
+    ("PUT", "/api/v1/{plural}/{name}", "/api/v1/settings/default?dry_run=true", LOOK_EVERYWHERE),
     ("PATCH", "/api/v1/{plural}/{name}", "/api/v1/settings/default", GOVERN),
     ("DELETE", "/api/v1/{plural}/{name}", "/api/v1/settings/default", GOVERN),
     ("POST", "/api/v1/apply", "/api/v1/apply", CHANGE_OWN),
