@@ -122,9 +122,9 @@ pub struct Bmc {
     /// Its port. Absent: the driver's own, 623 for `ipmi`, 443 for `redfish`.
     #[field(min = 1, max = 65535)]
     pub port: Option<u16>,
-    /// The account. Needed by `redfish`.
+    /// The account. Needed by `ipmi`, which has names of 1 to 16 bytes, and by `redfish`.
     pub username: Option<String>,
-    /// The account's password.
+    /// The account's password. IPMI has passwords of up to 20 bytes.
     #[field(sent_to(driver, address, port, tls))]
     pub password: Option<Secret>,
     /// What this BMC needs that others do not.
@@ -165,12 +165,20 @@ pub enum PowerDriver {
 pub struct BmcOptions {
     /// With `ipmi`: RMCP+ cipher suite (IPMI 2.0 table 22-20): 3 or 17. Absent: 3.
     pub cipher_suite: Option<u8>,
-    /// Privilege level to ask for.
-    #[field(default = "administrator")]
-    pub privilege: String,
+    /// With `ipmi`: the privilege level to ask for. Absent: `operator`, which is all that power and boot device need.
+    pub privilege: Option<BmcPrivilege>,
     /// With `redfish`: which of the BMC's systems the machine is, by the last part of its path below `/redfish/v1/Systems`.
     /// Absent: the only one.
     pub system: Option<String>,
+}
+
+/// A privilege level of IPMI (IPMI 2.0 §6.8) that may move power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum BmcPrivilege {
+    /// May move power and choose the boot device.
+    Operator,
+    /// May change the BMC itself.
+    Administrator,
 }
 
 /// What firmware tries first.
@@ -328,40 +336,7 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
         super::storage_rules::storage_rules(storage, rule);
     }
     if let Some(bmc) = &spec.bmc {
-        match bmc.driver {
-            PowerDriver::Ipmi | PowerDriver::Redfish if bmc.address.is_none() => rule.missing(
-                "/bmc/address",
-                format!("driver \"{}\" needs the BMC's address", bmc.driver),
-                "the IP address or host name of the BMC, or driver = \"manual\"",
-            ),
-            PowerDriver::Manual if bmc.address.is_some() => rule.broken(
-                "/bmc/address",
-                "driver \"manual\" speaks to no BMC, and has no address",
-                "leave the address out, or say driver = \"ipmi\" or \"redfish\"",
-            ),
-            PowerDriver::Ipmi | PowerDriver::Redfish | PowerDriver::Manual => {}
-        }
-        match bmc.driver {
-            PowerDriver::Redfish => redfish_rules(bmc, rule),
-            PowerDriver::Ipmi | PowerDriver::Manual if bmc.options.system.is_some() => rule.broken(
-                "/bmc/options/system",
-                format!("driver \"{}\" knows one machine behind a BMC, and no systems", bmc.driver),
-                "leave it out, or say driver = \"redfish\"",
-            ),
-            PowerDriver::Ipmi | PowerDriver::Manual => {}
-        }
-        if let Some(suite) = bmc.options.cipher_suite
-            && !matches!(suite, 3 | 17)
-        {
-            rule.broken(
-                "/bmc/options/cipher_suite",
-                format!("cipher suite {suite} is not one that Basalt speaks"),
-                "3 or 17; left out, it is 3",
-            );
-        }
-        if let Some(tls) = &bmc.tls {
-            tls_rules(tls, rule);
-        }
+        super::bmc_rules::bmc_rules(bmc, rule);
     }
     if let Some(network) = &spec.network {
         network_rules(network, rule);
@@ -381,58 +356,5 @@ fn machine_rules(spec: &MachineSpec, rule: &mut Rule<'_>) {
             "a machine is recognised on the network by its MAC addresses, and this one has none",
             "the MAC address of the interface it boots from",
         );
-    }
-}
-
-fn redfish_rules(bmc: &Bmc, rule: &mut Rule<'_>) {
-    // A password that is left out may be kept.
-    if bmc.username.is_none() {
-        rule.missing(
-            "/bmc/username",
-            "driver \"redfish\" needs an account of the BMC",
-            "an account with the role Operator, and its password",
-        );
-    }
-    if bmc.username.as_ref().is_some_and(|name| name.is_empty() || name.contains(':')) {
-        rule.broken(
-            "/bmc/username",
-            "HTTP has no accounts whose name is empty or has a colon (RFC 7617)",
-            "another account of the BMC",
-        );
-    }
-    if bmc.options.cipher_suite.is_some() {
-        rule.broken(
-            "/bmc/options/cipher_suite",
-            "cipher suites are IPMI's, and driver \"redfish\" speaks TLS",
-            "leave it out, or say driver = \"ipmi\"",
-        );
-    }
-    if bmc.options.system.as_ref().is_some_and(|it| it.is_empty() || it.contains(['/', '?', '#'])) {
-        rule.broken(
-            "/bmc/options/system",
-            "it is no last part of a path",
-            "what stands behind /redfish/v1/Systems/ in its path, as System.Embedded.1; left out, it is the only one",
-        );
-    }
-}
-
-fn tls_rules(tls: &BmcTls, rule: &mut Rule<'_>) {
-    let given = [("ca", tls.ca.is_some()), ("fingerprint", tls.fingerprint.is_some())];
-    for (field, _) in given.into_iter().filter(|(_, given)| *given && !tls.verify) {
-        rule.broken(
-            format!("/bmc/tls/{field}"),
-            format!("verify is false, so that nothing is compared with {field}"),
-            format!("leave {field} out, or say verify = true"),
-        );
-    }
-    if tls.ca.is_some() && tls.fingerprint.is_some() {
-        rule.broken(
-            "/bmc/tls/fingerprint",
-            "the one certificate of this fingerprint is taken, whoever signed it, and ca says who may",
-            "fingerprint or ca, not both",
-        );
-    }
-    if tls.ca.as_ref().is_some_and(|ca| !ca.contains("-----BEGIN CERTIFICATE-----")) {
-        rule.broken("/bmc/tls/ca", "ca has no certificate", "-----BEGIN CERTIFICATE----- and what follows");
     }
 }

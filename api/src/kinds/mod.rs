@@ -3,6 +3,7 @@
 
 mod access;
 mod address;
+mod bmc_rules;
 mod deployment;
 mod device;
 mod dhcp_options;
@@ -57,8 +58,9 @@ pub use inventory::{
 };
 pub use machine::Machine;
 pub use machine::{
-    Architecture, Bmc, BmcOptions, BmcTls, BootOrder, BootProgress, Commissioning, DetectedBmc, MachineMode,
-    MachineOwnership, MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState, PowerStatus,
+    Architecture, Bmc, BmcOptions, BmcPrivilege, BmcTls, BootOrder, BootProgress, Commissioning, DetectedBmc,
+    MachineMode, MachineOwnership, MachineSpec, MachineStatus, PowerDriver, PowerPolicy, PowerState,
+    PowerStatus,
 };
 pub use network::{
     BlockState, BootMode, Fabric, FabricSpec, FabricStatus, IpRange, IpRangeSpec, IpRangeStatus, RangeBlock,

@@ -155,8 +155,7 @@ pub fn examples() -> Vec<Example> {
             json!({"architecture": "amd64", "zone": "row-1", "pool": "web", "tags": ["gpu"],
                 "domain": "lab.example.com", "boot_macs": ["52:54:00:00:00:01"],
                 "bmc": {"driver": "ipmi", "address": "10.77.0.3", "port": 623, "username": "admin",
-                    "password": "a password", "options": {"cipher_suite": 17, "privilege": "administrator"},
-                    "tls": {"verify": true, "fingerprint": sha256}},
+                    "password": "a password", "options": {"cipher_suite": 17, "privilege": "administrator"}},
                 "ownership": {"power": "managed", "boot": "managed", "network": "managed", "os": "managed"},
                 "network": network, "storage": {"layout": "flat", "disk": "sda", "root_size": "8GiB"},
                 "boot_order": "disk_first", "kernel_options": "quiet", "dhcp_options": {"150": "10.77.0.6"},
@@ -169,6 +168,12 @@ pub fn examples() -> Vec<Example> {
             json!({"boot_macs": ["52:54:00:00:00:0a"], "bmc": {"driver": "redfish", "address": "10.77.0.5", "username": "admin",
                 "password": "a password", "options": {"system": "1"},
                 "tls": {"ca": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}}, "storage": built}),
+        ),
+        (
+            "Machine",
+            "m3",
+            json!({"boot_macs": ["52:54:00:00:00:0b"], "bmc": {"driver": "redfish", "address": "10.77.0.7", "username": "admin",
+                "password": "a password", "tls": {"verify": true, "fingerprint": sha256}}}),
         ),
         (
             "Device",

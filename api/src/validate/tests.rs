@@ -67,6 +67,21 @@ fn typical_mistakes_are_answered_with_what_would_be_right() {
             json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
             "options": {"system": "1"}}}),
         ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
+            "username": "maintenance-robot", "password": "correct horse battery staple", "tls": {"verify": true}}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "ipmi", "address": "10.77.0.101",
+            "username": "admin", "options": {"privilege": "admin"}}}),
+        ),
+        (
+            "Machine",
+            json!({"boot_macs": ["52:54:00:00:00:01"], "bmc": {"driver": "redfish", "address": "10.77.0.101",
+            "username": "admin", "options": {"privilege": "operator"}}}),
+        ),
         ("Settings", json!({"deadlines": {"nonsense": "5m", "claim": "0s"}})),
     ];
     let answers: Vec<String> = cases

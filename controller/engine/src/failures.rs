@@ -166,7 +166,7 @@ pub const POWER_FAILURES: &[(PowerFailure, Rule)] = &[
         "set bmc.options.cipher_suite to one that the BMC offers",
         "nothing changes until a person changes it")),
     (PowerFailure::CompletionCode, rule("BmcRefused", "the BMC refused the command", &[5, 15, 45], LATER,
-        "look at the BMC's event log; it may have to be reset",
+        "read the message, and look at the BMC's event log; it may have to be reset",
         "busy BMCs refuse for a few seconds; those that go on are ill")),
     (PowerFailure::Certificate, rule("BmcCertificate", "the BMC's certificate is not the one to believe", &[], CREDENTIALS,
         "find out who answers there; if it is the BMC with a new certificate, declare that in bmc.tls.fingerprint",

@@ -290,6 +290,7 @@ async fn power(store: &Store, networks: &BTreeSet<Cidr>) -> Result<PowerConcern,
             generation: object.generation.get(),
             system: bmc.options.system.unwrap_or_default(),
             trust: bmc.tls.and_then(trust),
+            privilege: bmc.options.privilege.map(|it| it.to_string()).unwrap_or_default(),
         });
     }
     bmcs.sort_by(|a, b| a.machine_uid.cmp(&b.machine_uid));

@@ -348,7 +348,7 @@ async fn secrets_are_logged_in_read_form() {
     let lab = lab().await;
     let spec = |password: &str| {
         json!({"boot_macs": ["52:54:00:00:00:01"],
-               "bmc": {"driver": "ipmi", "address": "10.0.0.1", "password": password}})
+               "bmc": {"driver": "ipmi", "address": "10.0.0.1", "username": "admin", "password": password}})
         .to_string()
     };
     lab.api.declare("/api/v1/machines/m", &spec("open-sesame-1")).await;

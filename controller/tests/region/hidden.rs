@@ -57,7 +57,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         "PUT",
         OBJECT,
         "/api/v1/machines/new",
-        r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0b:09"],"bmc":{"driver":"ipmi","address":"10.0.0.66"}}}"#,
+        r#"{"spec":{"pool":"blue","boot_macs":["52:54:00:00:0b:09"],"bmc":{"driver":"ipmi","address":"10.0.0.66","username":"admin"}}}"#,
     ),
     ("PUT", OBJECT, "/api/v1/devices/new", r#"{"spec":{"macs":["52:54:00:00:0f:01"]}}"#),
     ("PUT", OBJECT, "/api/v1/devices/new", r#"{"spec":{"addresses":["10.77.0.33"]}}"#),

@@ -278,6 +278,9 @@ pub struct Bmc {
     /// Redfish: which of its systems; empty: the only one
     #[prost(string, tag = "9")]
     pub system: ::prost::alloc::string::String,
+    /// IPMI: "operator", "administrator"; empty: "operator"
+    #[prost(string, tag = "14")]
+    pub privilege: ::prost::alloc::string::String,
     /// Redfish: which certificate is believed. None of these: the first that the rack sees, from then on.
     #[prost(oneof = "bmc::Trust", tags = "10, 11, 12, 13")]
     pub trust: ::core::option::Option<bmc::Trust>,

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use basalt_bmc::{
     BmcClient, BmcConfig, BmcError, BmcSession, BootDevice, BootOverride, Credentials, Failure, PowerVerb,
+    Privilege,
 };
 use basalt_proto::rack_v1::Bmc;
 
@@ -42,13 +43,16 @@ impl Conversation for BmcSession {
 async fn client(bmc: &Bmc, at: Option<IpAddr>) -> Result<BmcClient, Ended> {
     let address = resolve(bmc, at).await?;
     let credentials = Credentials::new(&bmc.username, &bmc.password)
-        .map_err(|error| Ended::error("bad_username", format!("BMC {}: {error}", bmc.address)))?;
+        .map_err(|error| Ended::error("unsupported", format!("BMC {}: {error}", bmc.address)))?;
     let mut config = BmcConfig::new(address, credentials);
     let number = if bmc.cipher_suite == 0 { DEFAULT_SUITE } else { bmc.cipher_suite };
     let suite = u8::try_from(number).ok().and_then(basalt_bmc::CipherSuite::by_id);
     config.suite = suite.ok_or_else(|| {
         Ended::error("cipher_suite", format!("BMC {}: this rack does not speak suite {number}", bmc.address))
     })?;
+    if bmc.privilege == Privilege::Administrator.to_string() {
+        config.privilege = Privilege::Administrator;
+    }
     Ok(BmcClient::new(config))
 }
 
@@ -68,10 +72,12 @@ async fn resolve(bmc: &Bmc, at: Option<IpAddr>) -> Result<SocketAddr, Ended> {
 fn failed(error: &BmcError) -> Ended {
     let code = match &error.failure {
         Failure::WrongUserName { .. } => "bad_username",
-        Failure::WrongPassword { .. } | Failure::BmcKeyRequired => "bad_password",
+        Failure::WrongPassword { .. } => "bad_password",
+        Failure::BmcKeyRequired => "unsupported",
         Failure::RefusedPrivilege { .. } => "privilege",
         Failure::UnsupportedSuite { .. } | Failure::NoIpmi20 => "cipher_suite",
-        Failure::Command { .. } => "completion_code",
+        // The BMC is busy or ill. It answers, so its address and its cable are right.
+        Failure::Command { .. } | Failure::NoFreeSession | Failure::Refused { .. } => "completion_code",
         _ => "unreachable",
     };
     Ended::error(code, error.to_string())

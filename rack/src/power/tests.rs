@@ -1,7 +1,9 @@
 use super::*;
 use crate::clock::Clock;
 use crate::spool::{Limits, writer};
-use basalt_bmc::{BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, ServerConfig, Username};
+use basalt_bmc::{
+    BmcServer, BootOverride, ChassisBackend, CompletionCode, Password, Privilege, ServerConfig, Username,
+};
 use basalt_proto::rack_v1::Fact;
 
 #[derive(Debug)]
@@ -40,8 +42,9 @@ impl Lab {
     async fn new(password: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let chassis = Arc::new(Chassis(Mutex::new((PowerState::Off, Vec::new()))));
-        let config =
+        let mut config =
             ServerConfig::new(Username::new("admin").unwrap(), Password::new("secret").unwrap(), [1; 16]);
+        config.users[0].privilege = Privilege::Operator;
         let bmc = BmcServer::start("127.0.0.1:0".parse().unwrap(), config, chassis.clone()).await.unwrap();
         let concern = PowerConcern {
             bmcs: vec![Bmc {
@@ -140,6 +143,23 @@ async fn a_late_command_an_unknown_machine_and_a_wrong_password_say_so() {
         );
     }
     assert!(lab.chassis.0.lock().unwrap().1.is_empty());
+}
+
+#[tokio::test]
+async fn limits_of_ipmi_and_the_privilege_are_told_as_such() {
+    let mut lab = Lab::new("a password that is too long for IPMI").await;
+    let result = lab.run(command(Verb::On, 1, "c1")).await.remove(0).1;
+    assert_eq!(
+        result.error_code, "unsupported",
+        "it is neither a wrong password nor a wrong user: {}",
+        result.message
+    );
+    let mut concern = PowerConcern::clone(lab.concern.borrow().as_ref().unwrap());
+    concern.bmcs[0].password = "secret".into();
+    concern.bmcs[0].privilege = "administrator".into();
+    lab.concern.send_replace(Some(Arc::new(concern)));
+    let result = lab.run(command(Verb::On, 2, "c2")).await.remove(0).1;
+    assert_eq!((result.error_code.as_str(), result.message.contains("administrator")), ("privilege", true));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use crate::deployments::condition;
 use crate::world::{COMMAND, World, described, everything, within};
 
-const PASSWORD: &str = "a-password-of-bmcs-6Jt2";
+const PASSWORD: &str = "bmc-password-6Jt2";
 
 /// A checkout of the repository, and where Terraform finds the provider.
 struct Checkout<'a> {
