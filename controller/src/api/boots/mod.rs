@@ -3,6 +3,7 @@
 //! A boot begins with a question that firmware or iPXE asks first (DISCOVER, SOLICIT), when nothing was heard for a minute or what was heard
 //! last comes later in a boot than whoever asks. Retransmissions of firmware are at most 32 seconds apart.
 
+mod architecture;
 mod judge;
 mod network;
 
@@ -14,7 +15,7 @@ use super::query::NoParameters;
 use crate::racks::observed::BootTrace;
 use axum::Json;
 use axum::extract::{Path, State};
-use basalt_api::kinds::RackStatus;
+use basalt_api::kinds::{MachineSpec, RackStatus};
 use basalt_api::values::{Mac, Name, Timestamp, UntrustedName};
 use basalt_api::wire::{Boot, BootEntry, Boots, Listener};
 use basalt_api::{FieldCode, Kind, ProblemCode};
@@ -54,9 +55,12 @@ pub(super) async fn read(
         None => {}
     }
     let mut macs: Vec<Mac> = mac.into_iter().collect();
-    let mut machine = None;
+    let (mut machine, mut declared) = (None, None);
     if let Some(uid) = uid {
-        machine = store.get_by_uid(uid).await?.and_then(|object| object.name.parse::<Name>().ok());
+        if let Some(object) = store.get_by_uid(uid).await? {
+            machine = object.name.parse::<Name>().ok();
+            declared = serde_json::from_str::<MachineSpec>(object.spec.get()).ok().map(|it| it.architecture);
+        }
         if mac.is_none() {
             macs = store.macs_of(uid).await?.iter().filter_map(|mac| mac.parse().ok()).collect();
         }
@@ -73,6 +77,9 @@ pub(super) async fn read(
     boots.sort_by_key(|boot| std::cmp::Reverse(boot.began));
     boots.truncate(MOST);
     look_into_subnets(&app, &mut boots).await?;
+    if let Some(declared) = declared {
+        architecture::compare(declared, &mut boots);
+    }
     let racks = listeners(&app).await?;
     let others_lost = if machine.is_none() { store.boot_traces_lost().await? } else { 0 };
     let judgement = match boots.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::racks::observed::BootTraceEntry;
+use basalt_api::kinds::Architecture;
 
 const MAC: Mac = Mac::new([0x52, 0x54, 0, 0, 0, 1]);
 
@@ -101,6 +102,27 @@ fn another_server_counts_where_nothing_else_does() {
         "loader_is_silent",
         "the other one is a rack, and went on"
     );
+}
+
+#[test]
+fn firmware_of_another_architecture_than_declared_is_said() {
+    let arm = |asked: &'static str| {
+        (0, "dhcp", "firmware", asked, "OFFER 10.0.0.5: snp-arm64.efi from 10.0.0.2", "")
+    };
+    let code = |declared, rows: &[Seen<'_>]| {
+        let mut boots = boots(rows);
+        architecture::compare(declared, &mut boots);
+        boots.remove(0).judgement.unwrap()
+    };
+    for asked in ["DISCOVER, arm64 UEFI", "DISCOVER, arm64 UEFI by HTTP, for 10.0.0.5, by relay 10.0.0.1"] {
+        let judgement = code(Architecture::Amd64, &[arm(asked)]);
+        assert_eq!(judgement.code, "other_architecture");
+        assert!(judgement.message.contains("is arm64, and it is declared as amd64"), "{}", judgement.message);
+        assert_eq!(code(Architecture::Arm64, &[arm(asked)]).code, "offer_not_taken");
+    }
+    assert_eq!(code(Architecture::Arm64, &[DISCOVER, REQUEST, LOADER]).code, "other_architecture");
+    assert_eq!(code(Architecture::Amd64, &[DISCOVER, REQUEST, LOADER]).code, "loader_is_silent");
+    assert_eq!(code(Architecture::Arm64, &[DISCOVER, REQUEST, CLAIM]).code, "agent", "its agent came");
 }
 
 #[test]
