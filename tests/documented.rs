@@ -17,7 +17,7 @@ pub(crate) struct Documented {
     pub(crate) place: String,
     /// The program and its words.
     pub(crate) words: Vec<String>,
-    /// Whether it stands in a code block.
+    /// True in a code block, where a command has all its words.
     pub(crate) is_whole: bool,
 }
 

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::Cli;
 
-/// What is wrong with a command that may lack words.
+/// Errors that a command within a sentence may have: it lacks words.
 const INCOMPLETE: &[ErrorKind] = &[
     ErrorKind::MissingRequiredArgument,
     ErrorKind::MissingSubcommand,

@@ -89,7 +89,7 @@ pub(super) fn directories(top: &Path) -> Result<Vec<PathBuf>, Failed> {
     Ok(found)
 }
 
-/// What a directory contains, by name.
+/// Entries of a directory, by name.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, Failed> {
     let failed = |source| Failed::File { path: directory.to_owned(), source };
     let mut found = Vec::new();

@@ -6,8 +6,8 @@ use std::path::Path;
 use basalt_api::{KINDS, Kind};
 use tfplugin::{Attribute, Mode, Nesting, Provider, Shape as Described, Type};
 
-use super::lint;
 use super::shape::{Shape, resource};
+use super::{Args, lint, run};
 
 /// Findings in these files, without the directory.
 fn findings(files: &[(&str, &str)]) -> Vec<String> {
@@ -32,6 +32,23 @@ fn a_misspelt_nested_key_is_named_with_its_line() {
             "main.tf:4:5: basalt_deployment.web: selector has no \"min_cors\", and Terraform drops it; did you mean \"min_cores\"?"
         ]
     );
+}
+
+#[test]
+fn a_finding_and_a_directory_without_files_fail_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let failed = || {
+        let args = Args { directories: vec![directory.path().to_owned()] };
+        run(args).map_err(|failed| failed.to_string())
+    };
+    assert!(failed().unwrap_err().starts_with("there is no *.tf in "));
+    let write = |text: &str| std::fs::write(directory.path().join("main.tf"), text).unwrap();
+    write("resource \"basalt_machine\" \"a\" {\n  bmc = { adress = \"10.0.0.1\" }\n}\n");
+    assert_eq!(failed().unwrap_err(), "1 file: 1 key that is not known");
+    write("resource \"basalt_machine\" \"a\" {\n  bmc = { address = \"10.0.0.1\" }\n}\n");
+    assert_eq!(failed(), Ok(()));
+    write("resource {");
+    assert!(failed().unwrap_err().contains("main.tf:1:"), "the place of what is no HCL");
 }
 
 #[test]

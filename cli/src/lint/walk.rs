@@ -1,5 +1,7 @@
-//! Values beside the shapes of their attributes. Only keys that are written out are compared; functions and references that the files do not
-//! answer are passed over, so that nothing is reported which Terraform would keep.
+//! Values beside the shapes of their attributes.
+//!
+//! Keys are compared where the files write them out. Other functions and references are passed over: every key that is reported is one that
+//! Terraform drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
 //! Options of a kernel, of all who give some.
 
-/// The options of each source in this order: a later one counts before an earlier one, as a kernel reads them. A console that several of
-/// them name is there once, where the last of them has it: the last console is that of `/dev/console`.
+/// Joins the options of all sources. A kernel lets a later option count before an earlier one.
+///
+/// Several sources may name the same console. The last place counts, since the last console is `/dev/console`; the others are left out.
 #[must_use]
 pub fn kernel_options<'a>(sources: impl IntoIterator<Item = Option<&'a str>>) -> String {
     let given: Vec<&str> = sources.into_iter().flatten().filter(|options| !options.is_empty()).collect();

@@ -14,7 +14,7 @@ const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 /// The page of the Terraform provider.
 pub(super) const PROVIDER: &str = "/pages/provider.index";
 
-/// Folders in the order in which they are shown, and what they contain.
+/// Folders in the order of the list of pages, each with its heading.
 const FOLDERS: &[(&str, &str)] = &[
     ("", "The repository"),
     ("docs/guides/", "Setting it up and running it"),
@@ -49,7 +49,7 @@ pub(super) fn contents() -> String {
     layout("Basalt: manual", &body)
 }
 
-/// One page.
+/// The page of this name, as HTML.
 pub(super) fn page(name: &str) -> Answer<String> {
     let found = PAGES.iter().find(|(path, _)| page_name(path) == name);
     let Some((path, text)) = found else {

@@ -32,7 +32,7 @@ pub(super) async fn home() -> Html<String> {
          <tr><td><a href=\"/docs\">/docs</a><td>the API: each endpoint, field, answer and error, with examples\
          <tr><td><a href=\"/openapi.json\">/openapi.json</a><td>the same for programs (OpenAPI 3.1)\
          <tr><td><a href=\"/pages\">/pages</a><td>the manual: set-up, concepts, troubleshooting, decisions\
-         <tr><td><a href=\"{provider}\">{provider}</a><td>the Terraform provider: resources, data sources, actions, functions and guides\
+         <tr><td><a href=\"{provider}\">{provider}</a><td>the Terraform provider; <a href=\"/pages#provider/docs\">the manual</a> lists its resources, data sources, actions, functions and guides\
          <tr><td><a href=\"/version\">/version</a>, <a href=\"/healthz\">/healthz</a>, <a href=\"/readyz\">/readyz</a><td>\
          the version; whether the process runs, and can serve requests\
          <tr><td><code>/metrics</code><td>counts for Prometheus; needs a token\

@@ -143,7 +143,7 @@ fn parameters(page: &mut String, document: &Value) {
                 escaped(place),
                 escaped(&text(parameter, "name")),
                 escaped(&text(parameter, "in")),
-                kind_of(document, at(parameter, "/schema")),
+                kind_of(at(parameter, "/schema")),
                 inline(&text(parameter, "description"))
             );
         }
@@ -255,7 +255,7 @@ fn describe(rows: &mut String, document: &Value, schema: &Value, above: &str, de
             rows,
             "<tr><td><code>{}</code><td>{}<td>{default}<td>{}<td>{}",
             escaped(&path),
-            kind_of(document, field),
+            kind_of(field),
             escaped(&text(field, "x-basalt-effect")),
             inline(&text(field, "description"))
         );
@@ -269,7 +269,7 @@ fn describe(rows: &mut String, document: &Value, schema: &Value, above: &str, de
 }
 
 /// The type of a field, with links to the kinds and bodies that it names.
-fn kind_of(document: &Value, field: &Value) -> String {
+fn kind_of(field: &Value) -> String {
     if let Some(kind) = at(field, "/x-basalt-refers-to").as_str() {
         return format!("name of a {}", linked(&escaped(kind)));
     }
@@ -285,9 +285,9 @@ fn kind_of(document: &Value, field: &Value) -> String {
         names => list(names).filter_map(Value::as_str).find(|name| *name != "null").unwrap_or("any"),
     };
     match (name, at(field, "/format").as_str()) {
-        ("array", _) => format!("list of {}", kind_of(document, at(field, "/items"))),
+        ("array", _) => format!("list of {}", kind_of(at(field, "/items"))),
         ("object", _) if at(field, "/additionalProperties").is_object() => {
-            format!("by name: {}", kind_of(document, at(field, "/additionalProperties")))
+            format!("by name: {}", kind_of(at(field, "/additionalProperties")))
         }
         (_, Some(format)) => escaped(format),
         _ => escaped(name),
