@@ -393,7 +393,10 @@ impl ClientCore {
         match answer.status {
             401 => Failure::WrongPassword { username, said },
             403 => Failure::RefusedPrivilege { request, username, said },
-            status if is_lasting(status, &objections(answer.body)) => {
+            // What cannot be read now is there again when a BMC that restarts has all of it.
+            status
+                if self.outstanding.method != Method::Get && is_lasting(status, &objections(answer.body)) =>
+            {
                 Failure::Rejected { request, status, said }
             }
             status => Failure::Refused { request, status, said },

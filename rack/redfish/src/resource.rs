@@ -104,7 +104,7 @@ impl Objection {
 const LASTING: [&str; 5] =
     ["Property", "ActionNotSupported", "ActionParameter", "InsufficientPrivilege", "MalformedJSON"];
 
-/// True if the BMC would refuse the same request in every state.
+/// True if the BMC would refuse the same change in every state.
 pub(crate) fn is_lasting(status: u16, objections: &[Objection]) -> bool {
     let lasting = |it: &Objection| LASTING.iter().any(|id| it.id.starts_with(id));
     matches!(status, 404 | 405 | 501) || (status == 400 && objections.iter().any(lasting))

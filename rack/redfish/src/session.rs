@@ -170,13 +170,14 @@ impl Session {
     /// Chooses what the system boots next, once, and waits until the system says so.
     ///
     /// # Errors
-    /// As [`Session::power`]; [`Failure::NotKept`] if the system reads another override than the BMC took.
+    /// As [`Session::power`]; [`Failure::NotKept`] if the system reads another override than the BMC took, for as long as
+    /// [`Timing::confirm`].
     pub async fn boot_once(&mut self, boot: Boot) -> Result<(), RedfishError> {
         self.run(Operation::Boot(boot)).await?;
         let until = Instant::now() + self.config.timing.confirm;
         loop {
             match self.run(Operation::Confirm).await {
-                Err(error) if matches!(error.failure, Failure::NotKept { .. }) && Instant::now() < until => {
+                Err(error) if may_be_confirmed(&error.failure) && Instant::now() < until => {
                     tokio::time::sleep(self.config.timing.pause).await;
                 }
                 ended => return ended.map(drop),
@@ -350,4 +351,9 @@ fn causes(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// True if the system may say another time that the override is set: some BMCs are busy after a change.
+fn may_be_confirmed(failure: &Failure) -> bool {
+    matches!(failure, Failure::NotKept { .. } | Failure::Refused { .. } | Failure::StoppedAnswering { .. })
 }

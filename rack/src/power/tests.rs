@@ -198,8 +198,8 @@ async fn a_bmc_outside_of_the_networks_of_bmcs_is_told_nothing() {
 /// One second of a BMC, in these tests.
 const SECOND: Duration = Duration::from_millis(10);
 const QUICK: Patience = Patience {
-    still: Duration::from_millis(150),
-    moving: Duration::from_millis(500),
+    still: Duration::from_millis(300),
+    moving: Duration::from_secs(3),
     poll: (Duration::from_millis(5), Duration::from_millis(20)),
 };
 

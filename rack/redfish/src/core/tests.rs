@@ -249,6 +249,17 @@ fn a_refusal_says_who_refused_what_and_why() {
 }
 
 #[test]
+fn what_is_not_there_to_be_read_may_be_there_later_and_what_cannot_be_done_may_not() {
+    for (row, lasts) in [(2, false), (3, true)] {
+        let mut table = plain(system("Off", json!({})));
+        table[row] = (table[row].0, 404, None, json!({}));
+        let ended = run(&mut client(Some("1")), Operation::Reset(Reset::On), &table).1.unwrap_err();
+        assert_eq!(matches!(ended, Failure::Rejected { .. }), lasts, "{ended:?}");
+        assert_eq!(matches!(ended, Failure::Refused { .. }), !lasts, "{ended:?}");
+    }
+}
+
+#[test]
 fn a_system_that_is_neither_on_nor_off_is_not_guessed_at() {
     for power in [json!(null), json!("Unknown\n")] {
         let ended = run(
