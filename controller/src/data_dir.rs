@@ -215,7 +215,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let killed = DataDir::open(dir.path()).unwrap();
         let ends = async {
-            tokio::time::sleep(PREDECESSOR / 2).await;
+            tokio::time::sleep(PREDECESSOR / 10).await;
             drop(killed);
         };
         let (next, ()) = tokio::join!(DataDir::succeeding(dir.path()), ends);
