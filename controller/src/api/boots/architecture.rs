@@ -1,4 +1,4 @@
-//! Firmware that is of another architecture than its machine is declared to be: it gets a loader for the one and a kernel for the other.
+//! Firmware of another architecture than declared: the machine gets a loader for the one and a kernel for the other.
 
 use basalt_api::kinds::Architecture;
 use basalt_api::wire::{Boot, BootEntry, Judgement};
