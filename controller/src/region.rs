@@ -393,7 +393,10 @@ async fn keep_house(
         match done {
             Err(error @ StoreError::SealReplaced) => tracing::error!("{error}"),
             Err(error) => {
-                let error = store.cause_of(error).await;
+                let error = tokio::select! {
+                    error = store.cause_of(error) => error,
+                    _ = stop.changed() => return,
+                };
                 tracing::warn!(%error, source = ?std::error::Error::source(&error), "the database does not answer");
             }
             Ok(()) => {}

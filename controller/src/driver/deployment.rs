@@ -137,7 +137,9 @@ fn status(object: &Object, seen: &Seen, now: Timestamp) -> Result<DeploymentStat
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     status.stage = Some(seen.planned.stage);
     match &seen.machine {
-        Some((machine, loaded, planned)) => of_machine(&mut status, &declared, machine, loaded, planned),
+        Some((machine, loaded, planned)) => {
+            of_machine(&mut status, &before.timings, &declared, (machine, loaded, planned));
+        }
         None => status.axes = waiting(&seen.planned),
     }
     status.phase = Some(phase(&status.axes).to_owned());
@@ -203,10 +205,9 @@ pub(super) fn addresses(
 
 fn of_machine(
     status: &mut DeploymentStatus,
+    before: &Timings,
     declared: &DeploymentSpec,
-    machine: &Object,
-    loaded: &Loaded,
-    planned: &Plan,
+    (machine, loaded, planned): (&Object, &Loaded, &Plan),
 ) {
     let facts = &loaded.input.facts;
     status.axes = planned.report.axes.clone();
@@ -232,11 +233,12 @@ fn of_machine(
         let shown = addresses(of, &seen.inventory, address);
         (status.addresses, status.further_addresses) = (shown.first, shown.further);
     }
+    let allocated_at = arm.map(|record| record.started_at);
     let timings = Timings {
-        allocated_at: arm.map(|record| record.started_at),
+        allocated_at,
         install_started_at: facts.claims.get(&attempt).map(|claim| claim.at),
         installed_at: facts.results.get(&attempt).map(|result| result.at),
-        booted_at: first_report(&loaded.facts, attempt),
+        booted_at: booted_at(before, allocated_at, first_report(&loaded.facts, attempt)),
         ready_at: status
             .common
             .condition(Condition::READY)
@@ -246,7 +248,18 @@ fn of_machine(
     status.timings = timings;
 }
 
-/// When the installed system of an attempt reported for the first time. It reports again when cloud-init is done.
+/// When the installed system booted for the first time. It reports at each boot, and of each level the latest report is
+/// read: what was known before of the same attempt, which was allocated at the same time, stays.
+fn booted_at(
+    before: &Timings,
+    allocated_at: Option<Timestamp>,
+    reported: Option<Timestamp>,
+) -> Option<Timestamp> {
+    let is_same = allocated_at.is_some() && before.allocated_at == allocated_at;
+    before.booted_at.filter(|_| is_same).or(reported)
+}
+
+/// When the installed system of an attempt reported first, as far as it is read. It reports again when cloud-init is done.
 fn first_report(facts: &[Fact], attempt: Attempt) -> Option<Timestamp> {
     let reports = facts.iter().filter(|fact| fact.kind == "readiness" && fact.attempt == Some(attempt));
     reports.map(|fact| fact.stored_at).min()
@@ -275,6 +288,18 @@ mod tests {
         let facts = [report(10, 6, "booted"), report(20, 7, "booted"), report(50, 7, "cloud_init")];
         assert_eq!(first_report(&facts, Attempt::new(7)), Timestamp::from_second(20).ok());
         assert_eq!(first_report(&facts, Attempt::new(8)), None);
+    }
+
+    #[test]
+    fn a_system_that_boots_again_has_booted_when_it_did_so_first() {
+        let at = |second| Timestamp::from_second(second).ok();
+        let first = booted_at(&Timings::default(), at(10), at(20));
+        assert_eq!(first, at(20));
+        let before = Timings { allocated_at: at(10), booted_at: first, ..Timings::default() };
+        assert_eq!(booted_at(&before, at(10), at(90)), at(20), "it was booted again");
+        assert_eq!(booted_at(&before, at(100), None), None, "it is installed again");
+        assert_eq!(booted_at(&before, at(100), at(130)), at(130));
+        assert_eq!(booted_at(&before, None, at(90)), at(90));
     }
 
     #[test]

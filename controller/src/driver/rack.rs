@@ -24,6 +24,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 const LET_GO: Duration = Duration::from_secs(1);
 /// How long a deleted rack that is connected may take to stop leasing, in seconds.
 const PATIENCE: i64 = 10;
+/// While a rack is connected, its status says anew this often when it was last heard of, in seconds. Each new status is
+/// a row, a change and an event.
+const SEEN_ANEW: i64 = 60;
 
 /// Works on one rack.
 ///
@@ -139,9 +142,13 @@ async fn status(
     status.connected = is_here || links.iter().any(is_up);
     let is_silent =
         |link: &Link| link.problem.is_some() && !(is_here && known.own.as_ref() == Some(&link.address));
-    let silent: Vec<Link> = links.into_iter().filter(is_silent).collect();
-    let seen = if status.connected { Some(now) } else { driver.sessions.ended(uid).max(before.last_seen) };
-    status.last_seen = status.last_seen.max(seen);
+    // Every link of a rack that is away has ended. Only a connected rack can say which region is silent.
+    let silent: Vec<Link> = match status.connected {
+        true => links.into_iter().filter(is_silent).collect(),
+        false => Vec::new(),
+    };
+    let heard = status.last_seen.max(driver.sessions.ended(uid));
+    status.last_seen = last_seen(&before, status.connected, heard, now);
     status.services = services::services(&told, introduced.as_ref(), now);
     let hello = introduced.map(|it| it.what).unwrap_or_default();
     status.addresses = hello.addresses().collect();
@@ -173,6 +180,20 @@ async fn status(
     status.common.conditions = conditions(status.connected, &refused, &lacks, now);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     Ok((status, silent))
+}
+
+/// When a rack was last heard of; `heard` is when it last said something.
+fn last_seen(
+    before: &RackStatus,
+    connected: bool,
+    heard: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    if !connected {
+        return heard.max(before.last_seen);
+    }
+    let is_young = |at: &Timestamp| before.connected && now.duration_since(*at).as_secs() < SEEN_ANEW;
+    before.last_seen.filter(is_young).or(Some(now))
 }
 
 fn remark(silent: &Link) -> String {
@@ -215,4 +236,28 @@ fn conditions(connected: bool, refused: &[String], failing: &[String], now: Time
         deadline: None,
     })
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connected_rack_is_seen_anew_once_a_minute_and_one_that_is_away_when_it_last_said_something() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let before = |connected, second| RackStatus {
+            connected,
+            last_seen: Some(at(second)),
+            ..RackStatus::default()
+        };
+        let seen = |before: &RackStatus, connected, heard, now| {
+            last_seen(before, connected, Some(at(heard)), at(now)).map(|it| it.as_second())
+        };
+        assert_eq!(seen(&before(true, 100), true, 150, 159), Some(100), "the status is the same");
+        assert_eq!(seen(&before(true, 100), true, 150, 160), Some(160));
+        assert_eq!(seen(&before(false, 100), true, 101, 102), Some(102), "it has come");
+        assert_eq!(seen(&RackStatus::default(), true, 1, 2), Some(2));
+        assert_eq!(seen(&before(true, 100), false, 130, 150), Some(130), "it has gone");
+        assert_eq!(seen(&before(false, 140), false, 130, 150), Some(140));
+    }
 }

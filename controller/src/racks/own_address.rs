@@ -44,6 +44,19 @@ impl Declared {
         self.join_urls.iter().filter_map(|url| address_of_url(url)).collect()
     }
 
+    /// Says that racks dial this process at two addresses, if they do: at `rpc-url` and at an entry of `join-urls`.
+    pub(super) fn doubled(&self) -> Option<String> {
+        let (own, entries) = (self.own.as_ref()?, self.entries());
+        if entries.is_empty() || entries.contains(own) {
+            return None;
+        }
+        Some(format!(
+            "--rpc-url https://{own} is none of --join-urls (https://{}). If one of those leads to this region too, each \
+             rack links to it twice: name in --join-urls the address that each region has in --rpc-url",
+            entries.join(", https://")
+        ))
+    }
+
     /// The URLs that join tokens name.
     #[must_use]
     pub fn urls_of_tokens(&self) -> Vec<String> {
@@ -153,4 +166,26 @@ impl Finder {
 /// An address that other hosts may dial: of one host.
 fn host(listening: SocketAddr) -> Option<String> {
     (!listening.ip().is_unspecified()).then(|| listening.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_beside_the_entries_is_warned_of() {
+        let declared = |own: Option<&str>, join_urls: &[&str]| Declared {
+            own: own.map(str::to_owned),
+            join_urls: join_urls.iter().map(|url| (*url).to_owned()).collect(),
+            listening: None,
+        };
+        let balanced = ["https://regions.lab:5250"];
+        let warning = declared(Some("10.0.0.1:5250"), &balanced).doubled().unwrap();
+        assert!(warning.contains("--rpc-url https://10.0.0.1:5250"), "{warning}");
+        assert!(warning.contains("(https://regions.lab:5250)") && !warning.contains("  "), "{warning}");
+        let both = ["https://10.0.0.1:5250", "https://10.0.0.2:5250"];
+        assert_eq!(declared(Some("10.0.0.1:5250"), &both).doubled(), None);
+        assert_eq!(declared(Some("10.0.0.1:5250"), &[]).doubled(), None);
+        assert_eq!(declared(None, &balanced).doubled(), None);
+    }
 }

@@ -38,6 +38,16 @@ pub struct Regions {
 impl Regions {
     /// Looks at the processes until told to stop.
     pub async fn follow(self, mut stopping: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.look_often() => {}
+            _ = stopping.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    async fn look_often(&self) {
+        if let Some(problem) = self.declared.doubled() {
+            tracing::warn!("{problem}");
+        }
         let (mut own, mut said, mut doubles) = (None, None, BTreeSet::new());
         loop {
             if own.is_none() {
@@ -54,10 +64,7 @@ impl Regions {
                     tracing::debug!(%error, "the other regions are not known; they are looked for again")
                 }
             }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                _ = stopping.wait_for(|stop| *stop) => return,
-            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 

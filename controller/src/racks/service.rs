@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::authority::Authority;
 use super::listener::{Enrolled, Peer, Retired};
 use super::observed::{self, Observed};
-use super::sessions::{BACKLOG, Sessions};
+use super::sessions::{BACKLOG, Known, Sessions};
 use crate::blobs::Blobs;
 use crate::telemetry::Context;
 
@@ -209,7 +209,9 @@ impl Session {
             tracing::debug!(rack = self.name, %error, "the end of a link is not stored; the rack says it itself");
         }
         tracing::info!(rack = self.name, "rack disconnected");
-        self.racks.sessions.meters().left(&self.name);
+        if self.racks.sessions.since(self.rack).is_none() {
+            self.racks.sessions.meters().left(&self.name);
+        }
         // Whoever waits for the rack has to learn that it is away.
         let _ = store.enqueue(self.rack.into(), Duration::ZERO).await;
         let _ = store.enqueue_kind("Machine").await;
@@ -220,7 +222,7 @@ impl Session {
         let since = store.now().await?;
         store.store_own_fact(&introduced(self.rack, &hello, since)).await?;
         let mut regions = self.racks.sessions.regions();
-        let mut told = regions.borrow_and_update().all.clone();
+        let Known { all: mut told, mut own, .. } = regions.borrow_and_update().clone();
         self.welcome(&told).await;
         let _registered = self.racks.sessions.register(self.rack, self.sender.clone(), since);
         self.note_link("").await?;
@@ -255,10 +257,15 @@ impl Session {
                     woken.mark_unchanged();
                 }
                 Ok(()) = regions.changed() => {
-                    let all = regions.borrow_and_update().all.clone();
-                    if all != told {
-                        self.welcome(&all).await;
-                        told = all;
+                    let known = regions.borrow_and_update().clone();
+                    if known.all != told {
+                        self.welcome(&known.all).await;
+                        told = known.all;
+                    }
+                    // Until then nobody could be told of this link.
+                    if known.own != own {
+                        own = known.own;
+                        self.note_link("").await?;
                     }
                 }
                 () = self.sender.closed() => return Ok(()),
@@ -278,7 +285,8 @@ impl Session {
         self.send(Message::Welcome(welcome)).await;
     }
 
-    /// Tells the other processes whether the rack is linked to this one, as the rack itself does where it can.
+    /// Tells the other processes whether the rack is linked to this one, as the rack itself does where it can. A process that
+    /// does not know its address tells nothing.
     async fn note_link(&self, problem: &str) -> Result<(), StoreError> {
         let Some(own) = self.racks.sessions.regions().borrow().own.clone() else { return Ok(()) };
         let store = &self.racks.store;

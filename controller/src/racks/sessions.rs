@@ -29,7 +29,8 @@ struct Session {
 
 #[derive(Debug)]
 struct Inner {
-    sessions: HashMap<RackId, Session>,
+    /// The open streams of each connected rack, the newest last. A rack that knows two addresses of this process has two.
+    sessions: HashMap<RackId, Vec<Session>>,
     /// When the last session of a rack ended, by the database's clock.
     ended: HashMap<RackId, Timestamp>,
     started: Timestamp,
@@ -60,7 +61,7 @@ struct Shared {
     closing: watch::Sender<bool>,
 }
 
-/// Ends a session when it is dropped, unless a newer one of the same rack has taken its place.
+/// Ends a session when it is dropped. The rack stays connected by its other ones.
 #[derive(Debug)]
 pub struct Registered {
     sessions: Sessions,
@@ -120,14 +121,15 @@ impl Sessions {
         let mut inner = self.lock();
         inner.next += 1;
         let number = inner.next;
-        inner.sessions.insert(rack, Session { number, sender, since, began: Instant::now() });
+        let session = Session { number, sender, since, began: Instant::now() };
+        inner.sessions.entry(rack).or_default().push(session);
         Registered { sessions: self.clone(), rack, number }
     }
 
     /// Since when a rack is connected to this process.
     #[must_use]
     pub fn since(&self, rack: RackId) -> Option<Timestamp> {
-        self.lock().sessions.get(&rack).map(|session| session.since)
+        self.lock().sessions.get(&rack)?.last().map(|session| session.since)
     }
 
     /// Since when a rack that is not connected is away: when its stream ended, or when this process began to listen.
@@ -149,29 +151,35 @@ impl Sessions {
         self.lock().sessions.len()
     }
 
-    /// Hands a message to a rack's stream. False: it is not connected, or does not read.
+    /// Hands a message to a rack's newest open stream. False: it is not connected, or does not read.
     #[must_use]
     pub fn send(&self, rack: RackId, message: Message) -> bool {
-        let sender = self.lock().sessions.get(&rack).map(|session| session.sender.clone());
-        let Some(sender) = sender else { return false };
+        let Some(sender) = self.sender(rack) else { return false };
         let Ok(place) = sender.try_reserve() else { return false };
         // Before its answer can be heard.
         self.meters().told(rack, &message);
         place.send(Ok(FromRegion { message: Some(message) }));
         true
     }
+
+    fn sender(&self, rack: RackId) -> Option<Sender> {
+        let inner = self.lock();
+        let open = inner.sessions.get(&rack)?.iter().rev().find(|session| !session.sender.is_closed());
+        open.map(|session| session.sender.clone())
+    }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut inner = self.sessions.lock();
-        let Some(session) = inner.sessions.get(&self.rack).filter(|session| session.number == self.number)
-        else {
-            return;
-        };
-        let ended = session.since.checked_add(session.began.elapsed()).unwrap_or(session.since);
-        inner.sessions.remove(&self.rack);
-        inner.ended.insert(self.rack, ended);
+        let Some(open) = inner.sessions.get_mut(&self.rack) else { return };
+        let Some(place) = open.iter().position(|session| session.number == self.number) else { return };
+        let session = open.remove(place);
+        if open.is_empty() {
+            let ended = session.since.checked_add(session.began.elapsed()).unwrap_or(session.since);
+            inner.sessions.remove(&self.rack);
+            inner.ended.insert(self.rack, ended);
+        }
     }
 }
 
@@ -197,5 +205,28 @@ mod tests {
             sessions.left(rack) > Timestamp::UNIX_EPOCH,
             "it has just gone, however little it had to say"
         );
+    }
+
+    #[test]
+    fn a_rack_whose_newest_stream_ends_is_connected_by_the_one_before() {
+        let sessions = Sessions::new(Timestamp::UNIX_EPOCH);
+        let rack = RackId::from(uuid::Uuid::from_u128(1));
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (sender, mut older) = mpsc::channel(1);
+        let (newer_sender, newer) = mpsc::channel(1);
+        let kept = sessions.register(rack, sender, at(1));
+        let ends = sessions.register(rack, newer_sender, at(2));
+        assert_eq!((sessions.connected(), sessions.since(rack)), (1, Some(at(2))));
+        // The rack has closed it, and its task does not know yet.
+        drop(newer);
+        assert!(sessions.send(rack, Message::Ping(Ping { nonce: 1 })));
+        assert!(older.try_recv().is_ok());
+        drop(ends);
+        assert_eq!((sessions.connected(), sessions.since(rack)), (1, Some(at(1))));
+        assert_eq!(sessions.ended(rack), None, "it is still here");
+        assert!(sessions.send(rack, Message::Ping(Ping { nonce: 2 })));
+        drop(kept);
+        assert_eq!((sessions.connected(), sessions.since(rack)), (0, None));
+        assert!(sessions.ended(rack).is_some());
     }
 }

@@ -3,7 +3,7 @@
 use crate::enrolment::region;
 use crate::linked::Linked;
 use crate::process::{Program, id, signal, wait};
-use crate::support::{Client, admin_token, region_beside};
+use crate::support::{Client, admin_token, lab, region_beside};
 use basalt_engine::Policy;
 use basalt_rack::daemon::Daemon;
 use basalt_rack::settings::Given;
@@ -150,24 +150,28 @@ fn ready(status: &Value) -> Option<&str> {
 
 /// Waits until the rack is linked to this region, as the last word about it says, and nothing is missing.
 async fn is_linked(region: &Client, to: &str) {
-    let named = format!("region {to}:5250");
-    let end = Instant::now() + SOON;
-    loop {
-        let timeline = region.get("/api/v1/racks/r1/timeline").await.json();
-        let entries = timeline["entries"].as_array().cloned().unwrap_or_default();
-        let mut about =
-            entries.iter().filter_map(|entry| entry["message"].as_str()).filter(|it| it.contains(&named));
-        if about.next_back() == Some(format!("is linked to {named}").as_str()) {
-            break;
-        }
-        assert!(Instant::now() < end, "{to}: {entries:#?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    last_word_is_a_link(region, &format!("region {to}:5250")).await;
     let is_whole = |said: &str| !said.contains("does not answer");
     says(region, "nothing is missing", |status, plan| {
         ready(status).is_some_and(is_whole) && plan["summary"].as_str().is_some_and(is_whole)
     })
     .await;
+}
+
+/// Waits until the last word about the rack and this region is that they are linked.
+async fn last_word_is_a_link(region: &Client, named: &str) {
+    let end = Instant::now() + SOON;
+    loop {
+        let timeline = region.get("/api/v1/racks/r1/timeline").await.json();
+        let entries = timeline["entries"].as_array().cloned().unwrap_or_default();
+        let mut about =
+            entries.iter().filter_map(|entry| entry["message"].as_str()).filter(|it| it.contains(named));
+        if about.next_back() == Some(format!("is linked to {named}").as_str()) {
+            return;
+        }
+        assert!(Instant::now() < end, "{named}: {entries:#?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Waits until the rack, which is Ready, says that this region is away, and has applied something new.
@@ -250,5 +254,48 @@ async fn a_rack_that_reaches_one_region_is_connected_whichever_region_is_asked()
     })
     .await;
     drop(rack);
-    says(&other, "it is away", |_, plan| plan["waits"][0]["cause"] == "RackAway").await;
+    says(&other, "it is away, and no region is to blame", |_, plan| {
+        let causes = plan["waits"].as_array().into_iter().flatten().map(|wait| &wait["cause"]);
+        causes.eq(["RackAway"])
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_older_than_what_the_region_knows_of_itself_is_told_of_too() {
+    let lab = lab().await;
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let door = tokio::net::TcpListener::bind(anywhere).await.expect("a port");
+    let entry = door.local_addr().expect("its address");
+    // Nobody answers at either entry.
+    let entries = [entry, SocketAddr::from(([127, 0, 0, 1], 1))].map(|at| format!("https://{at}"));
+    let controller =
+        Controller::start(&lab.region, anywhere, Policy::default(), entries.into()).await.expect("it starts");
+    let _rack = Linked::come(&lab, controller.rpc_address(), "r1", "10.77.0.2/24").await;
+    says(&lab.api, "the rack is connected", |status, _| status["connected"] == true).await;
+
+    let region = controller.rpc_address();
+    tokio::spawn(async move {
+        while let Ok((mut dialled, _)) = door.accept().await {
+            let mut inner = tokio::net::TcpStream::connect(region).await.expect("the region answers");
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut dialled, &mut inner).await });
+        }
+    });
+    last_word_is_a_link(&lab.api, &format!("region {entry}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_region_stops_at_once_while_it_dials_an_entry_that_does_not_answer() {
+    let lab = lab().await;
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let door = tokio::net::TcpListener::bind(anywhere).await.expect("a port");
+    let entries = [door.local_addr().expect("its address"), SocketAddr::from(([127, 0, 0, 1], 1))]
+        .map(|at| format!("https://{at}"));
+    let controller =
+        Controller::start(&lab.region, anywhere, Policy::default(), entries.into()).await.expect("it starts");
+    let _dialled = door.accept().await.expect("it dials");
+    let began = Instant::now();
+    lab.region.begin_to_stop();
+    controller.ended().await;
+    assert!(began.elapsed() < Duration::from_secs(2), "it took {:?} to stop", began.elapsed());
 }
