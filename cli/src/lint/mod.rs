@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use crate::output::show;
 use crate::region::Failed;
-use module::{File, Module};
+use module::{Directory, File};
 use walk::Walk;
 
 /// Arguments of `basalt lint`.
@@ -34,39 +34,68 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<(), Failed> {
-    let mut found = Vec::new();
-    let mut files = 0;
+    let mut all = Linted::default();
     for top in &args.directories {
-        let (read, findings) = lint(top)?;
-        if read == 0 {
+        let Linted { files, findings, alone } = lint(top)?;
+        if files == 0 {
             let top = top.display();
             return Err(Failed::Words(format!(
                 "there is no *.tf in {top}, nor below it: name the directory"
             )));
         }
-        files += read;
-        found.extend(findings);
+        all.files += files;
+        all.findings.extend(findings);
+        all.alone.extend(alone);
     }
-    let files = format!("{files} file{}", if files == 1 { "" } else { "s" });
-    if found.is_empty() {
-        show(&format!("{files}: every key is known\n"));
+    let (lines, sum) = all.told();
+    show(&lines);
+    if all.findings.is_empty() {
+        show(&format!("{sum}\n"));
         return Ok(());
     }
-    show(&format!("{}\n", found.join("\n")));
-    let keys =
-        if found.len() == 1 { "1 key that is".to_owned() } else { format!("{} keys that are", found.len()) };
-    Err(Failed::Words(format!("{files}: {keys} not known")))
+    Err(Failed::Words(sum))
 }
 
-/// How many files lie in a directory and below it, and a line for each unknown key in them.
-fn lint(top: &Path) -> Result<(usize, Vec<String>), Failed> {
+/// All that was read, and found in it.
+#[derive(Default)]
+struct Linted {
+    /// How many files were compared.
+    files: usize,
+    /// A line for each unknown key in them.
+    findings: Vec<String>,
+    /// Files of values that were not compared: no module lies beside them.
+    alone: Vec<PathBuf>,
+}
+
+impl Linted {
+    /// A line for each finding and each file that was not compared, and the sentence about all.
+    fn told(&self) -> (String, String) {
+        let Self { files, findings, alone } = self;
+        let alone = alone.iter().map(|path| format!("{}: not compared: no module beside it", path.display()));
+        let lines = findings.iter().cloned().chain(alone).map(|line| format!("{line}\n")).collect();
+        let files = format!("{files} file{}", if *files == 1 { "" } else { "s" });
+        let sum = match findings.len() {
+            0 => format!("{files}: every key is known"),
+            1 => format!("{files}: 1 key that is not known"),
+            keys => format!("{files}: {keys} keys that are not known"),
+        };
+        (lines, sum)
+    }
+}
+
+/// Compares the files of a directory and of those below it.
+fn lint(top: &Path) -> Result<Linted, Failed> {
     let mut modules = BTreeMap::new();
+    let mut alone = Vec::new();
     for directory in module::directories(top)? {
-        if let Some(module) = Module::read(&directory)? {
-            modules.insert(resolved(&directory), module);
+        match Directory::read(&directory)? {
+            Directory::Module(module) => {
+                modules.insert(resolved(&directory), module);
+            }
+            Directory::Values(values) => alone.extend(values),
         }
     }
-    let mut lines = Vec::new();
+    let mut findings = Vec::new();
     for module in modules.values() {
         let called = |source: &str| {
             let is_local = source.starts_with("./") || source.starts_with("../");
@@ -74,12 +103,12 @@ fn lint(top: &Path) -> Result<(usize, Vec<String>), Failed> {
         };
         let found = Walk::all(module, called).findings;
         for file in module.files.iter().chain(&module.values) {
-            let findings = found.get(file.path.as_path()).into_iter().flatten();
-            lines.extend(findings.map(|(offset, text)| line(file, *offset, text)));
+            let of_file = found.get(file.path.as_path()).into_iter().flatten();
+            findings.extend(of_file.map(|(offset, text)| line(file, *offset, text)));
         }
     }
     let files = modules.values().map(|module| module.files.len() + module.values.len()).sum();
-    Ok((files, lines))
+    Ok(Linted { files, findings, alone })
 }
 
 /// One path for one directory.

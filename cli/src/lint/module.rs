@@ -22,21 +22,33 @@ pub(super) struct Module {
     pub(super) values: Vec<File>,
 }
 
-impl Module {
-    /// Reads the files of a directory; `None` where it has none of Terraform's.
-    pub(super) fn read(directory: &Path) -> Result<Option<Self>, Failed> {
-        let mut module = Self { directory: directory.to_owned(), files: Vec::new(), values: Vec::new() };
-        for path in entries(directory)? {
-            let ends_with = |end: &str| path.extension().is_some_and(|extension| extension == end);
-            if ends_with("tf") {
-                module.files.push(read(&path)?);
-            } else if ends_with("tfvars") {
-                module.values.push(read(&path)?);
-            }
-        }
-        Ok((!module.files.is_empty()).then_some(module))
-    }
+/// A directory as Terraform sees it.
+pub(super) enum Directory {
+    /// It has `*.tf`.
+    Module(Module),
+    /// Values of variables without a `*.tf` beside them: another directory declares the variables. Empty if nothing is there.
+    Values(Vec<PathBuf>),
+}
 
+impl Directory {
+    /// Reads the files of a module, and only lists those of another directory.
+    pub(super) fn read(directory: &Path) -> Result<Self, Failed> {
+        let all = entries(directory)?;
+        let with_end = |end: &str| {
+            let of = all.iter().filter(|path| path.extension().is_some_and(|extension| extension == end));
+            of.cloned().collect::<Vec<_>>()
+        };
+        let (files, values) = (with_end("tf"), with_end("tfvars"));
+        if files.is_empty() {
+            return Ok(Self::Values(values));
+        }
+        let read = |paths: Vec<PathBuf>| paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>();
+        let directory = directory.to_owned();
+        Ok(Self::Module(Module { directory, files: read(files)?, values: read(values)? }))
+    }
+}
+
+impl Module {
     /// Blocks of a sort, with the file of each.
     pub(super) fn blocks<'a>(&'a self, sort: &'static str) -> impl Iterator<Item = (&'a File, &'a Block)> {
         self.files.iter().flat_map(move |file| file.body.get_blocks(sort).map(move |block| (file, block)))

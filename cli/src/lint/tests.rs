@@ -7,20 +7,26 @@ use basalt_api::{KINDS, Kind};
 use tfplugin::{Attribute, Mode, Nesting, Provider, Shape as Described, Type};
 
 use super::shape::{Shape, resource};
-use super::{Args, lint, run};
+use super::{Args, Linted, lint, run};
 
-/// Findings in these files, without the directory.
-fn findings(files: &[(&str, &str)]) -> Vec<String> {
+/// A directory with these files.
+fn written(files: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = directory.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let (read, lines) = lint(directory.path()).unwrap();
-    assert_eq!(read, files.len(), "files that were read");
+    directory
+}
+
+/// Findings in these files, without the directory.
+fn findings(files: &[(&str, &str)]) -> Vec<String> {
+    let directory = written(files);
+    let linted = lint(directory.path()).unwrap();
+    assert_eq!(linted.files, files.len(), "files that were read");
     let top = format!("{}/", directory.path().display());
-    lines.into_iter().map(|line| line.replace(&top, "")).collect()
+    linted.findings.into_iter().map(|line| line.replace(&top, "")).collect()
 }
 
 #[test]
@@ -116,11 +122,22 @@ fn values_of_variables_are_held_against_their_types() {
 }
 
 #[test]
+fn values_without_a_module_beside_them_are_named() {
+    let variable = "variable \"site\" {\n  type = object({ vid = number })\n}\n";
+    let directory = written(&[("main.tf", variable), ("envs/prod.tfvars", "site = { vdi = 7 }\n")]);
+    let (lines, sum) = lint(directory.path()).unwrap().told();
+    let file = directory.path().join("envs/prod.tfvars");
+    assert_eq!(lines, format!("{}: not compared: no module beside it\n", file.display()));
+    assert_eq!(sum, "1 file: every key is known");
+}
+
+#[test]
 fn the_examples_have_no_unknown_key() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let (files, lines) = lint(&examples).unwrap();
+    let Linted { files, findings, alone } = lint(&examples).unwrap();
     assert!(files > 10, "{files} files");
-    assert_eq!(lines, [] as [String; 0]);
+    assert_eq!(findings, [] as [String; 0]);
+    assert!(alone.is_empty(), "{alone:?}");
 }
 
 /// Code blocks of the manual and of the provider's pages.
@@ -152,9 +169,9 @@ fn configurations_of_the_manual_have_no_unknown_key() {
             }
         }
     }
-    let (files, lines) = lint(directory.path()).unwrap();
+    let Linted { files, findings, .. } = lint(directory.path()).unwrap();
     assert!(files == blocks && blocks > 40, "{blocks} blocks");
-    assert_eq!(lines, [] as [String; 0]);
+    assert_eq!(findings, [] as [String; 0]);
 }
 
 /// The keys that the provider's schema lets a configuration give.

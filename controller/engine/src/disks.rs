@@ -95,7 +95,7 @@ pub(crate) fn notes(input: &MachineInput) -> Vec<String> {
 /// An interface that the machine does not have, or a network that contradicts itself. An address that is not given yet is no misfit.
 fn network_misfit(input: &MachineInput) -> Option<String> {
     let (claim, seen) = (input.claim.as_ref()?, input.facts.inventory.as_ref()?);
-    match Network::resolve(input.network(), &seen.inventory, &claim.assigned).err()? {
+    match Network::resolve_checked(input.network(), &seen.inventory, &claim.assigned).err()? {
         NetworkError::NoAddress { .. } => None,
         error => Some(format!("the network does not fit {}: {error}", input.name)),
     }

@@ -91,13 +91,10 @@ impl<'a> Known<'a> {
         self.is_open = true;
     }
 
-    /// The MTU that the interface is given. `None`: nothing says one, or its subnet is not known yet.
-    pub(super) fn own_mtu(&self) -> Option<u32> {
+    /// The MTU that the interface says, or else the VLAN of a subnet. `None`: all have the default, or a subnet is not known yet.
+    pub(super) fn said_mtu(&self) -> Option<u32> {
         // As the planner takes it: of the first subnet whose VLAN has another one than the default.
-        let of_subnets = || {
-            let mut of = self.subnets.iter().map(|subnet| subnet.mtu).filter(|mtu| *mtu != DEFAULT_MTU);
-            of.next().or_else(|| (!self.subnets.is_empty() && !self.is_open).then_some(DEFAULT_MTU))
-        };
+        let of_subnets = || self.subnets.iter().map(|subnet| subnet.mtu).find(|mtu| *mtu != DEFAULT_MTU);
         self.link.mtu.or_else(of_subnets)
     }
 }
@@ -113,11 +110,15 @@ impl NetworkConfig {
     /// that the region gives, or nothing yet; then the address is not judged.
     #[must_use]
     pub fn contradictions(&self, subnet: SubnetOf<'_>) -> Vec<FieldError> {
-        let links: Links<'_> = self.links().map(|link| (link.name, Known::of(link, subnet))).collect();
+        let links = self.known(subnet);
         let mut found = Vec::new();
         self.judge_links(&links, &mut found);
         self.judge_routes(&links, &mut found);
         found
+    }
+
+    pub(super) fn known(&self, subnet: SubnetOf<'_>) -> Links<'_> {
+        self.links().map(|link| (link.name, Known::of(link, subnet))).collect()
     }
 }
 

@@ -5,11 +5,13 @@
 //! | refuses a VLAN whose MTU is above its parent's (`ERANGE`) | `net/8021q/vlan_dev.c` |
 //! | refuses a second VLAN of one number on a parent (`EEXIST`) | `net/8021q/vlan.c` |
 //! | refuses a bridge as the port of a bridge (`ELOOP`) | `net/bridge/br_if.c` |
+//! | gives a VLAN its parent's MTU, if none is said | `net/8021q/vlan_dev.c` |
+//! | gives a bridge the least MTU of its ports, if none is said | `net/bridge/br_if.c` |
 //! | gives the members of a bond the bond's MTU | `drivers/net/bonding/bond_main.c` |
 //! | has no IPv6 on an interface whose MTU is below 1280 | `net/ipv6/addrconf.c` |
 
 use super::NetworkConfig;
-use super::contradictions::{DEFAULT_MTU, Known, Links, rule};
+use super::contradictions::{DEFAULT_MTU, Known, Links, SubnetOf, rule};
 use crate::pointer::child;
 use crate::problem::FieldError;
 use std::collections::BTreeMap;
@@ -17,10 +19,15 @@ use std::collections::BTreeMap;
 /// The least MTU of a link that carries IPv6 (RFC 8200 §5).
 const LEAST_MTU_OF_IPV6: u32 = 1280;
 
+/// How many interfaces may rest on each other (`MAX_NEST_DEV` in `include/linux/netdevice.h`).
+const MOST_NESTED: usize = 8;
+
 impl NetworkConfig {
     pub(super) fn judge_links(&self, links: &Links<'_>, found: &mut Vec<FieldError>) {
-        for known in links.values() {
-            if let Some(mtu) = known.own_mtu().filter(|mtu| *mtu < LEAST_MTU_OF_IPV6 && known.families.v6) {
+        let mtus = mtus(self, links);
+        for (name, known) in links {
+            let mtu = mtus.get(name).filter(|mtu| **mtu < LEAST_MTU_OF_IPV6 && known.families.v6);
+            if let Some(mtu) = mtu {
                 found.push(rule(
                     child(&known.link.pointer(), "mtu"),
                     format!("interface {:?} has MTU {mtu} and an IPv6 address", known.link.name),
@@ -29,9 +36,9 @@ impl NetworkConfig {
             }
         }
         self.same_macs(found);
-        self.bond_mtus(links, found);
+        self.bond_mtus(links, &mtus, found);
         self.bridges_in_bridges(found);
-        self.vlans_on_parents(links, found);
+        self.vlans_on_parents(links, &mtus, found);
     }
 
     fn same_macs(&self, found: &mut Vec<FieldError>) {
@@ -48,9 +55,9 @@ impl NetworkConfig {
         }
     }
 
-    fn bond_mtus(&self, links: &Links<'_>, found: &mut Vec<FieldError>) {
+    fn bond_mtus(&self, links: &Links<'_>, mtus: &Mtus<'_>, found: &mut Vec<FieldError>) {
         for (name, bond) in &self.bonds {
-            let Some(mtu) = self.mtu_of(links, name) else { continue };
+            let Some(mtu) = mtus.get(name.as_str()).copied() else { continue };
             let members = bond.members.iter().filter_map(|member| links.get(member.as_str()));
             for member in members {
                 let Some(other) = member.link.mtu.filter(|other| *other != mtu) else { continue };
@@ -78,7 +85,7 @@ impl NetworkConfig {
         }
     }
 
-    fn vlans_on_parents(&self, links: &Links<'_>, found: &mut Vec<FieldError>) {
+    fn vlans_on_parents(&self, links: &Links<'_>, mtus: &Mtus<'_>, found: &mut Vec<FieldError>) {
         let mut tags = BTreeMap::new();
         for (name, vlan) in &self.vlans {
             let at = child("/network/vlans", name);
@@ -90,8 +97,8 @@ impl NetworkConfig {
                     "each number once on a parent",
                 ));
             }
-            let own = links.get(name.as_str()).and_then(Known::own_mtu);
-            if let (Some(mtu), Some(most)) = (own, self.mtu_of(links, parent))
+            let said = links.get(name.as_str()).and_then(Known::said_mtu);
+            if let (Some(mtu), Some(most)) = (said, mtus.get(parent).copied())
                 && mtu > most
             {
                 found.push(rule(
@@ -103,45 +110,59 @@ impl NetworkConfig {
         }
     }
 
-    /// The MTU that an interface has in the end. `None`: it is not known yet.
-    fn mtu_of(&self, links: &Links<'_>, name: &str) -> Option<u32> {
-        let own = |name: &str| links.get(name).and_then(Known::own_mtu);
-        let mut name = name;
-        // A VLAN without an MTU has its parent's. The bound ends a loop of VLANs.
-        for _ in 0..=self.vlans.len() {
-            match self.vlans.get(name) {
-                Some(vlan) if own(name).is_none() => {
-                    links.get(name).filter(|known| !known.is_open)?;
-                    name = vlan.parent.as_str();
-                }
-                _ => break,
-            }
-        }
-        let known = links.get(name)?;
-        if known.own_mtu().is_some() || known.is_open {
-            return known.own_mtu();
-        }
-        match self.bridges.get(name) {
-            // A bridge without an MTU has the least of its ports'.
-            Some(bridge) if !bridge.members.is_empty() => {
-                let mut ports =
-                    bridge.members.iter().map(|port| own(port).or_else(|| self.plain_mtu(links, port)));
+    /// The MTUs that interfaces have in the end, by name. A VLAN or bridge without an MTU takes the MTU of the interfaces below it. In a subnet it
+    /// takes 1500 at most. An interface is missing here as long as its MTU is not known.
+    #[must_use]
+    pub fn mtus(&self, subnet: SubnetOf<'_>) -> BTreeMap<&str, u32> {
+        mtus(self, &self.known(subnet))
+    }
+
+    /// The MTU that an interface has from those below it.
+    fn mtu_from_below(&self, name: &str, mtus: &Mtus<'_>) -> Option<u32> {
+        match (self.vlans.get(name), self.bridges.get(name)) {
+            (Some(vlan), _) => mtus.get(vlan.parent.as_str()).copied(),
+            (_, Some(bridge)) if !bridge.members.is_empty() => {
+                let mut ports = bridge.members.iter().map(|port| mtus.get(port.as_str()).copied());
                 ports.try_fold(u32::MAX, |least, mtu| Some(least.min(mtu?)))
             }
             _ => Some(DEFAULT_MTU),
         }
     }
+}
 
-    /// The MTU of an interface that says none, if it does not have it from others.
-    fn plain_mtu(&self, links: &Links<'_>, name: &str) -> Option<u32> {
-        let is_built = self.vlans.contains_key(name) || self.bridges.contains_key(name);
-        links.get(name).filter(|known| !is_built && !known.is_open).map(|_| DEFAULT_MTU)
+/// MTUs by the names of the interfaces.
+type Mtus<'a> = BTreeMap<&'a str, u32>;
+
+/// Goes upwards one step at a time. Interfaces that rest on themselves are never reached.
+fn mtus<'a>(network: &NetworkConfig, links: &Links<'a>) -> Mtus<'a> {
+    let mut found = Mtus::new();
+    for _ in 0..MOST_NESTED {
+        for (name, known) in links {
+            if !found.contains_key(name)
+                && let Some(mtu) = mtu_above(network, known, &found)
+            {
+                found.insert(*name, mtu);
+            }
+        }
     }
+    found
+}
+
+/// The MTU of an interface that rests on those whose MTUs are found.
+fn mtu_above(network: &NetworkConfig, known: &Known<'_>, found: &Mtus<'_>) -> Option<u32> {
+    let inherited = || {
+        let most = if known.subnets.is_empty() { u32::MAX } else { DEFAULT_MTU };
+        let below = network.mtu_from_below(known.link.name, found)?;
+        (!known.is_open).then(|| below.min(most))
+    };
+    known.said_mtu().or_else(inherited)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::contradictions::SubnetFacts;
     use super::super::rules::tests::{up, wrong};
+    use super::NetworkConfig;
     use serde_json::{Value, json};
 
     fn vlan(parent: Value, vlan: Value) -> Vec<String> {
@@ -175,6 +196,48 @@ mod tests {
         assert_eq!(network(json!(null)), [message]);
     }
 
+    /// eth0, a bridge on it, a VLAN on that, and on the VLAN another one, in a subnet of the default MTU.
+    fn tower(eth0: Value, bridge: Value) -> NetworkConfig {
+        let mut br0 = json!({"members": ["eth0"], "addressing": "link_up"});
+        br0.as_object_mut().unwrap().extend(bridge.as_object().unwrap().clone());
+        let network = json!({"interfaces": {"eth0": {"addressing": "link_up", "mtu": eth0}},
+            "bridges": {"br0": br0},
+            "vlans": {"a8": {"parent": "v7", "vid": 8, "subnet": "lab"},
+                "v7": {"parent": "br0", "vid": 7, "addressing": "link_up"}}});
+        serde_json::from_value(network).unwrap()
+    }
+
+    fn lab() -> SubnetFacts {
+        SubnetFacts { cidr: "10.77.0.0/24".parse().unwrap(), mtu: 1500 }
+    }
+
+    #[test]
+    fn an_mtu_that_nothing_says_is_that_of_below_and_at_most_the_default_in_a_subnet() {
+        let mtus = |eth0: Value, bridge: Value| {
+            let network = tower(eth0, bridge);
+            let lab = lab();
+            assert_eq!(network.contradictions(&|_| Some(lab)), []);
+            let mtus = network.mtus(&|_| Some(lab));
+            ["eth0", "br0", "v7", "a8"].map(|name| mtus[name])
+        };
+        assert_eq!(mtus(json!(null), json!({})), [1500; 4]);
+        assert_eq!(mtus(json!(9000), json!({})), [9000, 9000, 9000, 1500]);
+        assert_eq!(mtus(json!(1400), json!({})), [1400; 4], "no error: a8 says no MTU");
+        let in_lab = json!({"addressing": "auto", "subnet": "lab"});
+        assert_eq!(mtus(json!(9000), in_lab.clone()), [9000, 1500, 1500, 1500]);
+        assert_eq!(mtus(json!(1400), in_lab), [1400; 4]);
+    }
+
+    #[test]
+    fn an_mtu_is_not_known_before_the_subnet_is_nor_in_a_loop() {
+        let network = tower(json!(9000), json!({}));
+        assert_eq!(network.mtus(&|_| None).into_keys().collect::<Vec<_>>(), ["br0", "eth0", "v7"]);
+        let round = json!({"bridges": {"br0": {"members": ["v7"], "addressing": "link_up"}},
+            "vlans": {"v7": {"parent": "br0", "vid": 7, "addressing": "link_up"}}});
+        let round: NetworkConfig = serde_json::from_value(round).unwrap();
+        assert_eq!(round.mtus(&|_| None).len(), 0);
+    }
+
     #[test]
     fn members_of_a_bond_have_its_mtu() {
         let bond = |bond: Value| {
@@ -198,6 +261,9 @@ mod tests {
             let message = r#"/interfaces/eth0/mtu: interface "eth0" has MTU 1000 and an IPv6 address"#;
             assert_eq!(link(says), [message]);
         }
+        let message = r#"/vlans/v7/mtu: interface "v7" has MTU 1000 and an IPv6 address"#;
+        let parent = json!({"addressing": "link_up", "mtu": 1000});
+        assert_eq!(vlan(parent, json!({"addressing": "slaac"})), [message], "it has its parent's");
     }
 
     #[test]

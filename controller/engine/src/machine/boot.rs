@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         let Some(claim) = self.input.claim.as_ref() else { return false };
         let inventory =
             self.input.facts.inventory.as_ref().map(|seen| seen.inventory.clone()).unwrap_or_default();
-        let resolved = Network::resolve(self.input.network(), &inventory, &claim.assigned);
+        let resolved = Network::resolve_checked(self.input.network(), &inventory, &claim.assigned);
         let Err(error) = resolved else { return true };
         let why = match &error {
             NetworkError::NoAddress { purpose } => claim.unassigned.get(purpose),

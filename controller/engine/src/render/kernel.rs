@@ -2,18 +2,32 @@
 
 /// Joins the options of all sources. A kernel lets a later option count before an earlier one.
 ///
-/// Several sources may name the same console. The last place counts, since the last console is `/dev/console`; the others are left out.
+/// Several sources may name the same console. The last word for a device stays, in its place: its speed counts, and the last console is
+/// `/dev/console`.
 #[must_use]
 pub fn kernel_options<'a>(sources: impl IntoIterator<Item = Option<&'a str>>) -> String {
     let given: Vec<&str> = sources.into_iter().flatten().filter(|options| !options.is_empty()).collect();
     let all = given.join(" ");
-    // Words in quotes may contain spaces: every other word stays as it is.
-    let words: Vec<&str> = all.split(' ').collect();
-    let comes_again = |at: usize, word: &str| {
-        word.starts_with("console=") && words.iter().skip(at + 1).any(|later| *later == word)
+    // A space between quotes is part of its word.
+    let mut is_quoted = false;
+    let ends_word = |it: char| {
+        is_quoted ^= it == '"';
+        it == ' ' && !is_quoted
     };
-    let kept = words.iter().enumerate().filter(|(at, word)| !comes_again(*at, word)).map(|(_, word)| *word);
-    kept.collect::<Vec<_>>().join(" ")
+    let words: Vec<&str> = all.split(ends_word).collect();
+    let comes_again = |at: usize, device: &str| {
+        words.iter().skip(at + 1).any(|later| console_device(later) == Some(device))
+    };
+    let kept = words.iter().enumerate().filter(|(at, word)| {
+        let device = console_device(word);
+        !device.is_some_and(|device| comes_again(*at, device))
+    });
+    kept.map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+}
+
+/// `ttyS0` of `console=ttyS0,115200n8`.
+fn console_device(word: &str) -> Option<&str> {
+    word.strip_prefix("console=")?.split(',').next()
 }
 
 #[cfg(test)]
@@ -27,8 +41,18 @@ mod tests {
     }
 
     #[test]
+    fn the_last_speed_of_a_console_counts() {
+        let options = |image, machine| kernel_options([Some(image), Some(machine)]);
+        assert_eq!(options("console=ttyS0", "console=ttyS0,115200n8"), "console=ttyS0,115200n8");
+        assert_eq!(options("console=ttyS0,9600 quiet", "console=ttyS0"), "quiet console=ttyS0");
+        assert_eq!(options("console=ttyS0", "console=ttyS01"), "console=ttyS0 console=ttyS01");
+    }
+
+    #[test]
     fn other_words_stay_as_they_are_given() {
         let sources = [Some("a=1 dyndbg=\"file x +p\""), Some("a=2  a=1 dyndbg=\"file y +p\"")];
         assert_eq!(kernel_options(sources), "a=1 dyndbg=\"file x +p\" a=2  a=1 dyndbg=\"file y +p\"");
+        let quoted = "note=\"on console=ttyS0 it is\"";
+        assert_eq!(kernel_options([Some(quoted), Some("console=ttyS0")]), format!("{quoted} console=ttyS0"));
     }
 }

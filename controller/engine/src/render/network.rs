@@ -188,10 +188,28 @@ impl std::fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// Resolves a declared network against the hardware. Nothing declared is DHCP on the interface that booted.
+    /// Resolves a declared network for an install: the machine is to get nothing that Linux would not do.
     ///
     /// # Errors
-    /// An interface is not there, an address is not assigned, or the network contradicts itself.
+    /// As [`Self::resolve`]; or the network contradicts itself or the subnets of its addresses.
+    pub fn resolve_checked(
+        declared: Option<&NetworkConfig>,
+        inventory: &Inventory,
+        assigned: &BTreeMap<String, Assigned>,
+    ) -> Result<Self, NetworkError> {
+        let network = Self::resolve(declared, inventory, assigned)?;
+        let errors = declared.map(|config| config.contradictions(&|one| subnet(one, assigned)));
+        match errors.unwrap_or_default() {
+            none if none.is_empty() => Ok(network),
+            errors => Err(NetworkError::Contradictory(errors)),
+        }
+    }
+
+    /// Resolves a declared network against the hardware. Nothing declared is DHCP on the interface that booted. Contradictions are no error here: a
+    /// system that runs keeps its addresses when the MTU of a Vlan changes.
+    ///
+    /// # Errors
+    /// An interface is not there, or an address is not assigned.
     pub fn resolve(
         declared: Option<&NetworkConfig>,
         inventory: &Inventory,
@@ -216,6 +234,7 @@ impl Network {
         };
         let called = names(config, inventory)?;
         let mut interfaces = Vec::new();
+        let mtus = config.mtus(&|one| subnet(one, assigned));
         let mut routed = Routed::of(config);
         for link in config.links() {
             let given = given(&link, assigned)?;
@@ -232,33 +251,31 @@ impl Network {
                 made_of: built(config, &link, inventory, &called)?,
                 addresses,
                 accept_ra: link.accept_ra.or_else(|| has(Addressing::Slaac).then_some(true)),
-                mtu: link.mtu.or_else(|| given.iter().find_map(|(_, given)| given.mtu)),
+                mtu: mtu(config, &link, &given, &mtus),
                 dns_servers,
                 search: domains,
                 routes: routes(config, link.name, &networks(&given)),
             });
         }
-        keep_from_inheriting(&mut interfaces);
-        let known = |one: &LinkAddress<'_>| assigned.get(&one.purpose).and_then(Assigned::subnet);
-        let contradictions = config.contradictions(&known);
-        if !contradictions.is_empty() {
-            return Err(NetworkError::Contradictory(contradictions));
-        }
         Ok(Self { interfaces })
     }
 }
 
-/// A VLAN without an MTU has its parent's: one whose subnet has the default is told it below a larger parent.
-fn keep_from_inheriting(interfaces: &mut [Interface]) {
-    let large: BTreeSet<String> =
-        interfaces.iter().filter(|it| it.mtu.is_some()).map(|it| it.name.clone()).collect();
-    for interface in interfaces {
-        let has_subnet = interface.addresses.as_ref().is_some_and(|addresses| !addresses.fixed.is_empty());
-        let MadeOf::Vlan { parent, .. } = &interface.made_of else { continue };
-        if interface.mtu.is_none() && has_subnet && large.contains(parent) {
-            interface.mtu = Some(DEFAULT_MTU);
-        }
-    }
+/// The subnet of an address.
+fn subnet(one: &LinkAddress<'_>, assigned: &BTreeMap<String, Assigned>) -> Option<SubnetFacts> {
+    assigned.get(&one.purpose).and_then(Assigned::subnet)
+}
+
+/// The MTU that is rendered. A VLAN or bridge takes the MTU of the interfaces below it by itself: in a subnet of the default MTU it is told the less of both.
+fn mtu(
+    config: &NetworkConfig,
+    link: &Link<'_>,
+    given: &[Given<'_>],
+    mtus: &BTreeMap<&str, u32>,
+) -> Option<u32> {
+    let inherits = config.vlans.contains_key(link.name) || config.bridges.contains_key(link.name);
+    let inherited = || mtus.get(link.name).copied().filter(|_| inherits && !given.is_empty());
+    link.mtu.or_else(|| given.iter().find_map(|(_, given)| given.mtu)).or_else(inherited)
 }
 
 /// An interface's address, and what the region has assigned for it.

@@ -122,8 +122,8 @@ fn install(input: &MachineInput, claim: &Claim, context: &Context) -> Result<Ins
     let image = claim.image.as_ref().ok_or(ComposeError::NoImage)?;
     let nothing = Inventory::default();
     let inventory = input.facts.inventory.as_ref().map_or(&nothing, |seen| &seen.inventory);
-    let network =
-        Network::resolve(input.network(), inventory, &claim.assigned).map_err(ComposeError::Network)?;
+    let network = Network::resolve_checked(input.network(), inventory, &claim.assigned)
+        .map_err(ComposeError::Network)?;
     let hostname = claim.spec.hostname.as_ref().map_or_else(|| input.name.clone(), ToString::to_string);
     let identity = nocloud::Identity { deployment: claim.uid, attempt: context.attempt, hostname: &hostname };
     let report = context

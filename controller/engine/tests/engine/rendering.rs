@@ -260,7 +260,7 @@ fn a_router_outside_of_the_networks_of_an_interface_is_on_its_link() {
 }
 
 #[test]
-fn a_network_that_contradicts_its_addresses_is_not_rendered() {
+fn a_network_that_contradicts_its_addresses_is_not_installed_and_a_system_that_runs_keeps_them() {
     let config: NetworkConfig = serde_json::from_value(serde_json::json!({
         "interfaces": {"enp1s0": {}, "enp2s0": {"addressing": "link_up", "mtu": 1500}},
         "vlans": {"v7": {"parent": "enp2s0", "vid": 7, "subnet": "jumbo"}},
@@ -269,25 +269,42 @@ fn a_network_that_contradicts_its_addresses_is_not_rendered() {
     .unwrap();
     let mut given =
         BTreeMap::from([given("enp1s0", "10.77.0.20", 24, None), given("v7", "10.79.0.20", 24, None)]);
+    // As when the MTU of its Vlan is raised after the deployment.
     given.get_mut("v7").unwrap().mtu = Some(9000);
-    let error = Network::resolve(Some(&config), &inventory(), &given).unwrap_err();
+    let error = Network::resolve_checked(Some(&config), &inventory(), &given).unwrap_err();
     let words = "/network/vlans/v7/mtu: VLAN \"v7\" has MTU 9000, and \"enp2s0\", which carries it, 1500; \
                  mtu = 9000 at enp2s0 too, or at most 1500 here. \
                  /network/routes/out/gateway: the router 10.78.0.1 is in no network of interface \"enp1s0\": 10.77.0.0/24; \
                  a router in one of them; on_link = true if it is a neighbour on the link all the same";
     assert_eq!(error.to_string(), words);
+
+    let shown = Network::resolve(Some(&config), &inventory(), &given).unwrap();
+    let fixed = shown.interfaces.iter().filter_map(|it| it.addresses.as_ref()).flat_map(|it| &it.fixed);
+    let addresses: Vec<_> = fixed.map(|it| it.address.to_string()).collect();
+    assert_eq!(addresses, ["10.77.0.20", "10.79.0.20"]);
 }
 
 #[test]
-fn a_vlan_of_the_default_mtu_does_not_get_its_parent_s() {
-    let config: NetworkConfig = serde_json::from_value(serde_json::json!({
-        "interfaces": {"enp1s0": {"addressing": "link_up", "mtu": 9000}},
-        "vlans": {"v7": {"parent": "enp1s0", "vid": 7, "subnet": "lab"}},
-    }))
-    .unwrap();
-    let given = BTreeMap::from([given("v7", "10.77.0.20", 24, None)]);
-    let text = netplan::netplan(&Network::resolve(Some(&config), &inventory(), &given).unwrap());
-    assert!(text.contains("mtu: 9000") && text.contains("mtu: 1500"), "{text}");
+fn vlans_and_bridges_of_the_default_mtu_are_told_it_or_the_less_that_is_below_them() {
+    let rendered = |mtu: u32| {
+        let config: NetworkConfig = serde_json::from_value(serde_json::json!({
+            "interfaces": {"uplink": {"mac": "52:54:00:00:00:01", "addressing": "link_up", "mtu": mtu},
+                "eth2": {"addressing": "link_up", "mtu": mtu}},
+            "bridges": {"br0": {"members": ["uplink"], "addressing": "link_up"},
+                "br1": {"members": ["eth2"], "subnet": "lab"}},
+            "vlans": {"v7": {"parent": "br0", "vid": 7, "addressing": "link_up"},
+                "v8": {"parent": "v7", "vid": 8, "subnet": "lab"}, "v9": {"parent": "uplink", "vid": 9, "subnet": "lab"}},
+        }))
+        .unwrap();
+        let given = ["br1", "v8", "v9"].map(|name| given(name, "10.77.0.20", 24, None));
+        let network = Network::resolve_checked(Some(&config), &inventory(), &BTreeMap::from(given)).unwrap();
+        let mtus = network.interfaces.into_iter().map(|it| (it.name, it.mtu)).collect::<BTreeMap<_, _>>();
+        ["enp1s0", "br0", "v7", "br1", "v8", "v9"].map(|name| mtus[name])
+    };
+    let jumbo = Some(9000);
+    assert_eq!(rendered(9000), [jumbo, None, None, Some(1500), Some(1500), Some(1500)]);
+    let small = Some(1400);
+    assert_eq!(rendered(1400), [small, None, None, small, small, small]);
 }
 
 #[test]
