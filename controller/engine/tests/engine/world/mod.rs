@@ -525,7 +525,9 @@ impl World {
         let told = told.filter(|it| it.status == ConditionStatus::True).map(|it| it.message.as_str());
         let to_do =
             |wait: &Wait| format!("{}. To do: {}", wait.message, wait.human.as_deref().unwrap_or_default());
-        if told != stalled.map(to_do).as_deref() {
+        // While the power is read again, the report stays as it was, and the next plan has the waits again.
+        let looks_again = plan.next.iter().any(|next| next.step == StepId::ReadPower);
+        if !looks_again && told != stalled.map(to_do).as_deref() {
             self.violate(format!("who waits for somebody does not say so: {told:?} of {stalled:?}"));
         }
         if let BootAction::Ephemeral(attempt) = plan.boot {
