@@ -1,6 +1,6 @@
 //! End-to-end tests.
 
-/// Whether tests that are long by nature run at their full length: under `make soak`, which sets `BASALT_SOAK`.
+/// True under `make soak`, which sets `BASALT_SOAK`: tests that are long by nature run at their full length.
 #[must_use]
 pub fn soaks() -> bool {
     std::env::var_os("BASALT_SOAK").is_some()

@@ -211,7 +211,7 @@ async fn admit(
                 },
             }
         }
-        // What is tried out with settings tells of machines of all pools.
+        // A trial of settings tells of machines of all pools.
         Some(kind) if kind.name == SETTINGS && !reads => (needed, rights.unlimited()),
         _ if needed == Role::Viewer || endpoint.judged => (needed, rights.highest()),
         _ => (needed, rights.unlimited()),

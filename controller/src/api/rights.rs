@@ -119,7 +119,7 @@ impl Rights {
         let needed = changes(kind, dry_run);
         let has = match kind {
             kind if POOLED.contains(&kind) => self.over(pool),
-            // What is said of settings that are tried out is said of machines of all pools.
+            // A trial of settings tells of machines of all pools.
             _ if needed == Role::Viewer && kind != SETTINGS => self.highest(),
             _ => self.unlimited(),
         };

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use basalt_proto::budget::{Budget, Spent};
 
-/// Lines of failed handshakes: enough that the one of a rack which an operator sets up is among them.
+/// Lines of failed handshakes. A rack that an operator sets up gets its line.
 const LINES: Budget = Budget { most: 32, every_ms: 2_000 };
 
 /// The lines that were spent, and how many were left out since the last one.

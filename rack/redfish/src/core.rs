@@ -393,7 +393,7 @@ impl ClientCore {
         match answer.status {
             401 => Failure::WrongPassword { username, said },
             403 => Failure::RefusedPrivilege { request, username, said },
-            // What cannot be read now is there again when a BMC that restarts has all of it.
+            // A BMC that restarts lacks resources for a while.
             status
                 if self.outstanding.method != Method::Get && is_lasting(status, &objections(answer.body)) =>
             {
