@@ -123,7 +123,7 @@ const BAD_LUCK: &[BadLuck] = &[
         name: "too-few-disks",
         declared: Declared::Deployment(|spec| spec["storage"] = json!({"layout": "raid1"})),
         breaks: |_| {},
-        says: &["no disk fits", "change the deployment's storage"],
+        says: &["does not fit the disks", "change the storage of deployment"],
         mending: Mending::Deployment(|spec| spec["storage"] = json!({"layout": "lvm"})),
         fired: None,
     },
