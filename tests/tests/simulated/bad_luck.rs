@@ -115,7 +115,7 @@ const BAD_LUCK: &[BadLuck] = &[
         name: "disk-too-small",
         declared: Declared::Well,
         breaks: |m| m.faults().set(&[Fault::DiskTooSmall]),
-        says: &["no disk fits", "basalt recommission"],
+        says: &["no disk to install to", "basalt recommission"],
         mending: Mending::Recommission(no_fault),
         fired: Some(|m| m.faults().fired(Fault::DiskTooSmall)),
     },

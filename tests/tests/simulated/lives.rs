@@ -51,6 +51,8 @@ async fn a_machine_is_ready_when_its_scripts_went_well_and_runs_others_before_it
     fleet
         .waits_saying("machines", "sim1", &["script fails ended with exit status: 1", "basalt recommission"])
         .await;
+    // Waits are planned when they are asked for, and may be ahead of the status.
+    fleet.stalled("machines", "sim1").await;
     let status = fleet.status("machines", "sim1").await;
     assert_eq!((&status["phase"], ran(&machine)), (&json!("Failed commissioning"), 2), "{status}");
 
