@@ -169,8 +169,11 @@ proptest! {
             prop_assert_eq!(&world.violations, &Vec::<String>::new(), "after {:?}", what);
         }
         mend(&mut world);
+        // What somebody asked for once has ended, too.
         let waits_for_owner = |_: &World, plan: &basalt_engine::Plan| {
-            plan.next.is_empty() && plan.waits.iter().all(|w| w.code == "Claimed")
+            plan.next.is_empty()
+                && plan.operations.is_empty()
+                && plan.waits.iter().all(|w| w.code == "Claimed")
         };
         let mut settled = world.run(72, waits_for_owner);
         if !settled && world.plan().waits.iter().all(|w| w.code == "NotReady") {
