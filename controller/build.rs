@@ -39,7 +39,6 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-#[allow(clippy::print_stdout)]
 fn tell(cargo: &str) {
     println!("{cargo}");
 }

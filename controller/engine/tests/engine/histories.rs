@@ -169,7 +169,7 @@ proptest! {
             prop_assert_eq!(&world.violations, &Vec::<String>::new(), "after {:?}", what);
         }
         mend(&mut world);
-        // What somebody asked for once has ended, too.
+        // All operations have ended, too.
         let waits_for_owner = |_: &World, plan: &basalt_engine::Plan| {
             plan.next.is_empty()
                 && plan.operations.is_empty()
